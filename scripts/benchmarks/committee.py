@@ -12,7 +12,7 @@ from troth.chain.deployment import committee_creation, submit
 from troth.chain.keystore import Key
 from troth.protocol import committee_calls as calls
 from troth.protocol import typed_data
-from troth.protocol.committee import AddMember, Member, RemoveMember
+from troth.protocol.committee import AddMember, CommitteeMember, RemoveMember
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 from troth.testnet.anvil import fund, start_anvil
@@ -57,5 +57,5 @@ def _key(number: int) -> Key:
     return Key.from_secret(keccak256(b"troth committee benchmark %d" % number))
 
 
-def _member(key: Key) -> Member:
-    return Member(key.address, Hash32(keccak256(key.address.encode())), "https://member.example.org:8543")
+def _member(key: Key) -> CommitteeMember:
+    return CommitteeMember(key.address, Hash32(keccak256(key.address.encode())), "https://member.example.org:8543")

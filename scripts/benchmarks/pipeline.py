@@ -22,13 +22,13 @@ import numpy as np
 from benchmarks import round_trip
 from benchmarks.figures import Figure
 from benchmarks.weights import HOME, MODEL, weights
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.configuration import load
 from troth.client.home import Home
 from troth.client.orders.asking import ask
 from troth.client.orders.running import running
 from troth.client.orders.session import PayerSession
-from troth.client.orders.updates import Ended, Finished, Outcome, Served, Text
+from troth.client.orders.updates import EndedUpdate, FinishedUpdate, OrderOutcome, ServedUpdate, TextUpdate
 from troth.client.orders.wishes import Wish
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.torch_engine import TorchEngine
@@ -37,13 +37,13 @@ from troth.protocol.tensors import Dtype
 from troth.protocol.types import Segment
 from troth.testnet.asking import Asker
 from troth.testnet.network import LAYERS, NODES, LocalNetwork
-from troth.testnet.parties import Plan
+from troth.testnet.parties import NetworkPlan
 
 TOKENS, REQUESTS = 64, 3
 QUESTION = "Write a long story about a lighthouse keeper and the sea."
 PAPER_OVERHEAD_PERCENT = 3.4 + 0.8
 HALVES = ((0, LAYERS // 2), (LAYERS // 2, LAYERS))
-CLOSED = {Outcome.UNDRAWN, Outcome.CHECKED}
+CLOSED = {OrderOutcome.UNDRAWN, OrderOutcome.CHECKED}
 READY_SECONDS = 600.0
 
 
@@ -65,14 +65,14 @@ class Timing:
 def measure() -> list[Figure]:
     """Medians over the requests; the first request, in which everything is cold, is left out."""
     weights()
-    plan = Plan(model=MODEL, slices=HALVES, nodes_per_slice=NODES // len(HALVES))
-    relayed, whole = _network(plan), _network(Plan(model=MODEL, slices=((0, LAYERS),), nodes_per_slice=NODES))
+    plan = NetworkPlan(model=MODEL, slices=HALVES, nodes_per_slice=NODES // len(HALVES))
+    relayed, whole = _network(plan), _network(NetworkPlan(model=MODEL, slices=((0, LAYERS),), nodes_per_slice=NODES))
     alone = asyncio.run(_one_process(relayed[0].prompt))
     hops = (round_trip.measure(0), round_trip.measure(alone / 2 / 1e3))
     return [*_figures(relayed, alone, hops), *_whole_figures(whole, alone)]
 
 
-def _network(plan: Plan) -> list[Timing]:
+def _network(plan: NetworkPlan) -> list[Timing]:
     with tempfile.TemporaryDirectory(prefix="troth-bench-") as folder:
         network = LocalNetwork(
             Path(folder) / "network", HOME, plan, report=lambda line: None, ready_seconds=READY_SECONDS
@@ -97,17 +97,17 @@ async def _requests(asker: Asker) -> list[Timing]:
 async def _request(session: PayerSession, prompt: tuple[int, ...], segments: int) -> Timing:
     begun = first = ended = 0.0
     written, outcome = 0, None
-    async with aclosing(ask(session, prompt, Wish(Choices(TOKENS)))) as updates:
+    async with aclosing(ask(session, prompt, Wish(SamplingChoices(TOKENS)))) as updates:
         async for update in updates:
             match update:
-                case Served(nodes=nodes):
+                case ServedUpdate(nodes=nodes):
                     assert len(nodes) == segments, nodes
                     begun = time.perf_counter()
-                case Text():
+                case TextUpdate():
                     first = first or time.perf_counter()
-                case Finished(tokens=written):
+                case FinishedUpdate(tokens=written):
                     ended = time.perf_counter()
-                case Ended(outcome=outcome):
+                case EndedUpdate(outcome=outcome):
                     pass
     assert outcome in CLOSED, outcome
     return Timing(ended - begun, ended - first, written, len(prompt))

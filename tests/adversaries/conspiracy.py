@@ -9,13 +9,13 @@ from adversaries.deceits import DECEITS, HONEST, Deceit
 from adversaries.notes import INFERENCER, Notes, verifier
 from adversaries.rules import set_rule
 from troth.node.court import bringing
-from troth.node.errors import Busy
+from troth.node.errors import NodeBusy
 from troth.node.orders import checking, concluding, unveiling
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.node.orders.concluding import committed_trace
 from troth.node.orders.seat import drawn_check
 from troth.node.orders.service import Answer, OrderService
-from troth.node.orders.session import INFERS, Session
+from troth.node.orders.session import INFERS, SegmentSession
 from troth.protocol.market import canonical, messages
 from troth.protocol.market.checks import Opened
 from troth.protocol.market.errors import InvalidVoucher
@@ -44,7 +44,7 @@ class Conspiracy:
         cheat = self.notes.cheat(order, part)
         return HONEST if cheat is None else DECEITS[cheat]
 
-    def of(self, bench: Bench, session: Session) -> Deceit:
+    def of(self, bench: NodeContext, session: SegmentSession) -> Deceit:
         """The same for a session."""
         seat = session.seat
         return self.deceit(seat.order_id, seat.index, bench.me, infers=seat.infers)
@@ -67,9 +67,9 @@ class ConspiringService(OrderService):
             infers = isinstance(header, Conclude) or header.role == "infer"
             deceit = self.conspiracy.deceit(header.order, header.segment, self._bench.me, infers=infers)
         if isinstance(header, Unveil) and deceit.opening == "silent":
-            raise Busy("this node opens nothing", None, "Ask for ever.")
+            raise NodeBusy("this node opens nothing", None, "Ask for ever.")
         if isinstance(header, Conclude) and deceit.result == "withheld":
-            raise Busy("this node signs nothing", None, "Ask for ever.")
+            raise NodeBusy("this node signs nothing", None, "Ask for ever.")
         return await super().handle(sender, header, payload)
 
     async def _hear(self, sender: Address, payload: memoryview) -> Answer:
@@ -117,12 +117,12 @@ def _sign_as_told(conspiracy: Conspiracy) -> None:
         conspiracy.notes.tell(seat.order_id, what="judged", by=seat.me, segment=seat.index, cheats=cheats, **said)
         return judgement
 
-    def sign(bench: Bench, session: Session, opinion: Opinion, shown: Any, *, keeps: bool) -> bytes:
+    def sign(bench: NodeContext, session: SegmentSession, opinion: Opinion, shown: Any, *, keeps: bool) -> bytes:
         told = conspiracy.of(bench, session).opinion
         said = opinion if told is None else told
         return honest_sign(bench, session, said, shown, keeps=keeps and said is Opinion.REJECT)
 
-    def commitment(bench: Bench, session: Session) -> Hash32:
+    def commitment(bench: NodeContext, session: SegmentSession) -> Hash32:
         """Once a copying verifier was shown the rows, it names them in place of its own."""
         seat, trace = session.seat, session.trace
         root = _copied.get((bytes(seat.order_id), seat.index, bench.me))
@@ -138,7 +138,7 @@ def _sign_as_told(conspiracy: Conspiracy) -> None:
 def _open_as_told(conspiracy: Conspiracy) -> None:
     honest = unveiling._opened
 
-    async def opened(bench: Bench, trace: Any, drawn: Any, picked: Any) -> Opened:
+    async def opened(bench: NodeContext, trace: Any, drawn: Any, picked: Any) -> Opened:
         own = await honest(bench, trace, drawn, picked)
         infers = trace.attempt == INFERS
         deceit = conspiracy.deceit(trace.order_id, trace.segment, bench.me, infers=infers)
@@ -148,7 +148,7 @@ def _open_as_told(conspiracy: Conspiracy) -> None:
             return own
         leaked = conspiracy.notes.shared(trace.order_id)
         if leaked is None:
-            raise Busy("nothing was leaked yet", None, "Ask again.")
+            raise NodeBusy("nothing was leaked yet", None, "Ask again.")
         return canonical.decode(Opened, leaked, len(leaked))
 
     set_rule(unveiling, "_opened", opened)
@@ -157,7 +157,7 @@ def _open_as_told(conspiracy: Conspiracy) -> None:
 def _conclude_as_told(conspiracy: Conspiracy) -> None:
     honest = concluding._sign
 
-    def sign(bench: Bench, session: Session, result: Any) -> bytes:
+    def sign(bench: NodeContext, session: SegmentSession, result: Any) -> bytes:
         deceit = conspiracy.of(bench, session)
         if deceit.result == "other trace":
             salt = Hash32(session.trace.salt)  # type: ignore[union-attr]

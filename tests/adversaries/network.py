@@ -24,7 +24,7 @@ from adversaries.plan import CONTEXT, VRF_SECRET, Plan, key_of
 from troth.chain.deployment import deploy_market
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.chain.market_follower import MarketFollower
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.orders.running import Running, running
@@ -315,7 +315,7 @@ async def _client(network: Network, folder: Path, name: str) -> AsyncIterator[Cl
         place.factory, place.contracts.bank, place.block, "5ether", case, stall=30, reviewers=5, seats=1, outside=0
     )
     class_id = "0x" + network.plan.class_id
-    configuration = Configuration(table, network.plan.rpc, execution_class=class_id)
+    configuration = ClientConfiguration(table, network.plan.rpc, execution_class=class_id)
     opened = await open_tab(Purse(home, password, DEMO_SCRYPT_N), configuration, "0.01ether", broadcast=True)
     async with running(home, configuration, password) as run:
         if not network.plan.model:

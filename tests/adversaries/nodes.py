@@ -18,18 +18,19 @@ from adversaries.plan import CONTEXT, POLL_SECONDS, Plan, key_of
 from adversaries.sessions import Session
 from adversaries.workshop import Workshop
 from troth.chain.keystore import Key
-from troth.node.configuration import Configuration, MarketPlace
+from troth.node.configuration import NodeConfiguration
 from troth.node.engine.interface import SessionKey
 from troth.node.orders.running import MarketParts, RunningNode
 from troth.node.orders.session import INFERS
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.types import Segment
 from troth.transport.logs import configure
 
 
-def configuration_of(plan: Plan, number: int) -> Configuration:
+def configuration_of(plan: Plan, number: int) -> NodeConfiguration:
     """As `troth node init` writes it."""
     folder, port = plan.home(f"node {number}"), plan.ports[number]
-    return Configuration(
+    return NodeConfiguration(
         folder=folder,
         rpc=plan.rpc,
         chain_id=31337,

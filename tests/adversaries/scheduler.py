@@ -19,20 +19,21 @@ from adversaries.rules import set_rule
 from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.types import Address, Hash32
-from troth.scheduler.assembly import Keys, assembled_market
+from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.checks import running as checking
 from troth.scheduler.checks import seat as seats
 from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.configuration import SchedulerConfiguration
-from troth.scheduler.duties import Pace
+from troth.scheduler.duties import DutyPace
 from troth.scheduler.errors import Busy, TaskFailed
 from troth.scheduler.orders import admission, concluding
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.orders.offers import PriceList
 from troth.scheduler.orders.service import Orders
-from troth.scheduler.patience import Patience
-from troth.scheduler.served import Served, Texts
+from troth.scheduler.patience import GenerationPatience
+from troth.scheduler.served import ModelTexts, ServedClass
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import Deposits
 from troth.transport.identity import load_identity
@@ -135,7 +136,11 @@ def _members(desk: Any, story: Any) -> list[Address]:
 
 
 def _tamper(cheat_of: CheatOf) -> None:
-    honest_judge, honest_commit, honest_answer = seats.Seat.judge, seats.Seat.commit, seats.Seat._answer
+    honest_judge, honest_commit, honest_answer = (
+        seats.DrawnVerifier.judge,
+        seats.DrawnVerifier.commit,
+        seats.DrawnVerifier._answer,
+    )
 
     async def judge(self: Any, commitment: Any) -> Any:
         cheat, kept, total = cheat_of(self._work.order_id), self._kept, self._rows
@@ -163,13 +168,13 @@ def _tamper(cheat_of: CheatOf) -> None:
             raise TaskFailed("verifiers are asked nothing", self._segment)
         return await honest_commit(self)
 
-    set_rule(seats.Seat, "judge", judge)
-    set_rule(seats.Seat, "commit", commit)
-    set_rule(seats.Seat, "_answer", answer)
+    set_rule(seats.DrawnVerifier, "judge", judge)
+    set_rule(seats.DrawnVerifier, "commit", commit)
+    set_rule(seats.DrawnVerifier, "_answer", answer)
 
 
 def _withhold(cheat_of: CheatOf) -> None:
-    honest_results, honest_secret = concluding.Ending.results, Orders.show_secret
+    honest_results, honest_secret = concluding.OrderEnding.results, Orders.show_secret
     honest_summons = SummonsDuty._answer
 
     async def results(self: Any, timeout: float) -> Any:
@@ -189,7 +194,7 @@ def _withhold(cheat_of: CheatOf) -> None:
         if cheat_of(asked.story.order_id) not in {"refuses the check", "friends check"}:
             await honest_summons(self, asked)
 
-    set_rule(concluding.Ending, "results", results)
+    set_rule(concluding.OrderEnding, "results", results)
     set_rule(Orders, "show_secret", show_secret)
     set_rule(SummonsDuty, "_answer", answer)
 
@@ -208,27 +213,24 @@ def _pay_less(cheat_of: CheatOf) -> None:
 def configuration_of(plan: Plan) -> SchedulerConfiguration:
     """As `troth scheduler init` writes it."""
     folder, port = plan.home("scheduler"), plan.ports[-1]
-    factory, bank = plan.addresses
     model = Path(plan.model) if plan.model else plan.home("toy")
     return SchedulerConfiguration(
         folder=folder,
         rpc=plan.rpc,
         chain_id=31337,
         poll_seconds=POLL_SECONDS,
-        factory=factory,
-        bank=bank,
-        start_block=0,
+        market=MarketPlace(*plan.addresses),
         operator_keystore=folder / "unused.json",
         vrf_keystore=folder / "unused.json",
         host="127.0.0.1",
         port=port,
         endpoint=f"https://127.0.0.1:{port}",
-        served=(Served(plan.execution_class, plan.ends, Texts.load(model), CONTEXT),),
+        served=(ServedClass(plan.execution_class, plan.ends, ModelTexts.load(model), CONTEXT),),
         prices={plan.execution_class: LISTED},
         deposits=Deposits(10**16, 10**13),
         redeem_times=10**9,
         concurrent=16,
-        waits=Waits(Patience(token=30.0, prefill=60.0), check=30.0),
+        waits=Waits(GenerationPatience(token=30.0, prefill=60.0), check=30.0),
     )
 
 
@@ -236,9 +238,9 @@ async def serve(plan: Plan) -> None:
     """Serve until SIGTERM."""
     notes, configuration = Notes(plan.notes), configuration_of(plan)
     break_rules(lambda order: notes.cheat(order, SCHEDULER))
-    keys = Keys(key_of("scheduler"), VRF_SECRET)
+    keys = SchedulerKeys(key_of("scheduler"), VRF_SECRET)
     identity = load_identity(configuration.folder / "tls")
-    async with assembled_market(configuration, keys, Pace(urgent=0.2, money=1.0, slow=5.0)) as scheduler:
+    async with assembled_market(configuration, keys, DutyPace(urgent=0.2, money=1.0, slow=5.0)) as scheduler:
         server = TlsServer(scheduler.app(), identity, configuration.host, configuration.port)
         await run_until_stopped(server, lambda _port: plan.ready("scheduler").touch())
 

@@ -15,21 +15,21 @@ from adversaries.registry import CONVICTED, SCHEDULER_CONVICTED
 from adversaries.rules import set_rule
 from adversaries.trial import Trial
 from troth.cases.evidence import Evidence
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.errors import ClientError
 from troth.client.orders import building
 from troth.client.orders.asking import new_question
 from troth.client.orders.building import secrets_of
-from troth.client.orders.calls import MarketCalls, Refused
+from troth.client.orders.calls import MarketCalls, SchedulerRefusal
 from troth.client.orders.case_files import case_file
-from troth.client.orders.checking import Ending
+from troth.client.orders.checking import OrderSettlement
 from troth.client.orders.course import Course
 from troth.client.orders.court import Court
 from troth.client.orders.journal import Phase
 from troth.client.orders.paying import give_up
-from troth.client.orders.session import Desk
-from troth.client.orders.updates import Served
-from troth.client.orders.wishes import Check, Wish
+from troth.client.orders.session import TabContext
+from troth.client.orders.updates import ServedUpdate
+from troth.client.orders.wishes import CheckWish, Wish
 from troth.client.tabs.keys import master_of
 from troth.protocol.market import canonical
 from troth.protocol.market.bodies import Acknowledgement, Submission
@@ -92,19 +92,19 @@ async def never_shown(trial: Trial) -> None:
 @contextmanager
 def _secrets_kept() -> Iterator[None]:
     """The client's programs show no secret meanwhile: the part of them that is replaced here."""
-    honest, open_again = Ending.run, asyncio.Event()
+    honest, open_again = OrderSettlement.run, asyncio.Event()
 
-    async def run(self: Ending) -> AsyncGenerator[Any, None]:
+    async def run(self: OrderSettlement) -> AsyncGenerator[Any, None]:
         await open_again.wait()
         async with aclosing(honest(self)) as steps:
             async for step in steps:
                 yield step
 
-    set_rule(Ending, "run", run)
+    set_rule(OrderSettlement, "run", run)
     try:
         yield
     finally:
-        set_rule(Ending, "run", honest)
+        set_rule(OrderSettlement, "run", honest)
         open_again.set()
 
 
@@ -113,7 +113,7 @@ async def shown_first(trial: Trial) -> None:
     refused = ""
     async with aclosing(_send(trial, tokens=48)) as steps:
         async for step in steps:
-            if isinstance(step, Served):
+            if isinstance(step, ServedUpdate):
                 refused = await _show(trial)
     await _finish(trial)
     trial.found.said = refused
@@ -219,11 +219,11 @@ async def _calls(trial: Trial) -> MarketCalls:
     return await session.calls(session.desk_of(trial.client.tab))
 
 
-async def _placed(trial: Trial, tokens: int | None = None) -> tuple[Desk, Any]:
+async def _placed(trial: Trial, tokens: int | None = None) -> tuple[TabContext, Any]:
     session, row = trial.client.session, trial.row
     desk = session.desk_of(trial.client.tab)
     offer = await session.open_desk(desk)
-    wish = Wish(Choices(tokens or row.tokens, 0), Check.read(row.check))
+    wish = Wish(SamplingChoices(tokens or row.tokens, 0), CheckWish.read(row.check))
     entry = building.place(session, desk, offer, trial.prompt(secrets.randbelow(8)), wish, new_question(), 0)
     trial.network.notes.write(entry.identifier, dict(row.cheats))
     trial.orders.append(entry.identifier)
@@ -236,7 +236,7 @@ async def _send(trial: Trial, tokens: int | None = None) -> AsyncGenerator[Any, 
     course = Course(trial.client.session, desk, entry)
     async with aclosing(course.send()) as steps:
         async for step in steps:
-            if isinstance(step, Served):
+            if isinstance(step, ServedUpdate):
                 trial.nodes = step.nodes
             yield step
     trial.note_answered()
@@ -244,7 +244,7 @@ async def _send(trial: Trial, tokens: int | None = None) -> AsyncGenerator[Any, 
 
 async def _finish(trial: Trial) -> None:
     session = trial.client.session
-    async with aclosing(Ending(session, session.desk_of(trial.client.tab), trial.entry).run()) as steps:
+    async with aclosing(OrderSettlement(session, session.desk_of(trial.client.tab), trial.entry).run()) as steps:
         async for _ in steps:
             continue
 
@@ -256,7 +256,7 @@ async def _show(trial: Trial) -> str:
     try:
         async with aclosing((await _calls(trial)).show(trial.order, secret)) as lines:
             return json.dumps(await anext(lines, None))
-    except (Refused, ClientError) as error:
+    except (SchedulerRefusal, ClientError) as error:
         return error.what
 
 
@@ -275,7 +275,7 @@ async def _refused_order(trial: Trial, change: Callable[[Submission], Submission
     try:
         async with aclosing((await _calls(trial)).submit(change(entry.submission))) as lines:
             trial.found.said = json.dumps(await anext(lines, None))
-    except Refused as error:
+    except SchedulerRefusal as error:
         outcome, trial.found.said = "refused", error.what
     trial.note_end(outcome)
     give_up(trial.client.session, trial.client.session.journal.entry(entry.identifier), "refused: by design")
@@ -300,6 +300,6 @@ async def _refused_word(trial: Trial, word: Voucher) -> None:
         before = _best_word(trial)
         await (await _calls(trial)).acknowledge(Acknowledgement(record.tab, signed))
         trial.note_end("changes nothing" if _best_word(trial) == before else "taken")
-    except Refused as error:
+    except SchedulerRefusal as error:
         trial.found.said = error.what
         trial.note_end("refused")

@@ -14,12 +14,12 @@ from adversaries.money import Accountant, Count, open_work, paid_work, spent_wit
 from adversaries.network import Client, Network
 from adversaries.notes import INFERENCER, SCHEDULER, verifier
 from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, UNPAID, Row
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.errors import ClientError
 from troth.client.orders.asking import ask
-from troth.client.orders.journal import Entry, Phase
-from troth.client.orders.updates import Drawn, Ended, Finished, Sent, Served
-from troth.client.orders.wishes import Check, Wish
+from troth.client.orders.journal import OrderRecord, Phase
+from troth.client.orders.updates import DrawnUpdate, EndedUpdate, FinishedUpdate, SentUpdate, ServedUpdate
+from troth.client.orders.wishes import CheckWish, Wish
 from troth.protocol.market.messages import DOUBTS, case_id
 from troth.protocol.market.types import Fault, Outcome, SummonsKind
 from troth.protocol.types import Address, Hash32
@@ -95,7 +95,7 @@ class Trial:
         return self.orders[self.first]
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> OrderRecord:
         """As the client has it."""
         return self.client.session.journal.entry(self.order)
 
@@ -116,7 +116,7 @@ class Trial:
             session.books.doubt(record.identifier, "")
         for desk in session.desks.values():
             desk.away_until = 0.0
-        wish = Wish(Choices(row.tokens, int(row.temperature * 1_000_000)), Check.read(check or row.check))
+        wish = Wish(SamplingChoices(row.tokens, int(row.temperature * 1_000_000)), CheckWish.read(check or row.check))
         self.note_answered()
         try:
             async with aclosing(ask(session, self.prompt(), wish)) as updates:
@@ -154,17 +154,17 @@ class Trial:
 
     def _hear(self, update: Any, *, cheats: bool) -> None:
         match update:
-            case Sent():
+            case SentUpdate():
                 if cheats and len(self.orders) == self.first:
                     self.network.notes.write(update.order, dict(self.row.cheats))
                 self.orders.append(update.order)
-            case Served() if len(self.orders) == self.first + 1:
+            case ServedUpdate() if len(self.orders) == self.first + 1:
                 self.nodes = update.nodes
-            case Finished():
+            case FinishedUpdate():
                 self.note_answered()
-            case Drawn() if len(self.orders) == self.first + 1:
+            case DrawnUpdate() if len(self.orders) == self.first + 1:
                 self.verifiers = update.verifiers
-            case Ended():
+            case EndedUpdate():
                 self.found.said += update.advice
 
     def note_answered(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from troth.node.calibration import tampering
-from troth.node.configuration import Configuration
+from troth.node.configuration import NodeConfiguration
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.layers import LayerSlice
@@ -82,7 +82,7 @@ def changed(change: Callable[[LayerSlice], None]) -> type[LayerSlice]:
 class Workshop:
     """The models of one process; `honest` may be the toy's, of which there are no copies."""
 
-    def __init__(self, honest: Any, configuration: Configuration) -> None:
+    def __init__(self, honest: Any, configuration: NodeConfiguration) -> None:
         self.honest = honest
         self._configuration = configuration
         self._variants: dict[str, TorchEngine] = {}

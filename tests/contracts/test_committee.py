@@ -13,14 +13,14 @@ from troth.overlay.directory.listing import membership_on
 from troth.protocol import committee_calls as calls
 from troth.protocol import typed_data
 from troth.protocol.calls import Call
-from troth.protocol.committee import AddMember, Member, MoveMember, RemoveMember, threshold
+from troth.protocol.committee import AddMember, CommitteeMember, MoveMember, RemoveMember, threshold
 from troth.protocol.types import Hash32
 
 pytestmark = pytest.mark.chain
 
 
-def member(number: int, endpoint: str = "https://192.0.2.1:8543") -> Member:
-    return Member(key_number(700 + number).address, Hash32(number.to_bytes(32, "big")), endpoint)
+def member(number: int, endpoint: str = "https://192.0.2.1:8543") -> CommitteeMember:
+    return CommitteeMember(key_number(700 + number).address, Hash32(number.to_bytes(32, "big")), endpoint)
 
 
 def signatures(message: object, chain: Chain, numbers: range) -> list[bytes]:

@@ -33,7 +33,7 @@ from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import convictions, court, court_money, leaves, reveals
 from troth.protocol.market.addresses import creation_code
-from troth.protocol.market.court import Finding
+from troth.protocol.market.court import CaseFinding
 from troth.protocol.market.court_money import Circumstances, Pot, pot_of
 from troth.protocol.market.types import (
     NO_ADDRESS,
@@ -153,7 +153,7 @@ def _around(case: RandomCase, stage: Stage, decider: Address) -> Circumstances:
     return Circumstances(case.pots, GAS_PRICE, decider, case.pool, stage.block(), case.voided)
 
 
-def _decided(case: RandomCase) -> Finding:
+def _decided(case: RandomCase) -> CaseFinding:
     found = court.judge(case.hearing, case.rules)
     undecided = found.outcome is Outcome.NONE and case.state.round % 2
     return replace(found, outcome=Outcome.UNDECIDED) if undecided else found
@@ -212,7 +212,9 @@ def test_cases_that_expire_move_the_same(stage: Stage, phase: CasePhase) -> None
             assert Outcome(answer[0]) is Outcome.LAPSED
             assert _movements(transfers) == court_money.lapse(case.state, case.rules, case.pots)
             continue
-        found = Finding(Outcome.UNDECIDED if case.state.round % 2 else Outcome.NONE, silent=_silent(case.state, posted))
+        found = CaseFinding(
+            Outcome.UNDECIDED if case.state.round % 2 else Outcome.NONE, silent=_silent(case.state, posted)
+        )
         around = replace(_around(case, stage, ZERO_ADDRESS), posted=_places(case.state, posted))
         movements = court_money.settle(case.state, found, case.rules, around)
         assert (Outcome(answer[0]), answer[-2]) == (found.outcome, _left(case, movements))
@@ -252,7 +254,7 @@ def test_fines_are_equal(stage: Stage, seed: int) -> None:
 # ----------------------------------------------------------------------------------------------------------- leaves
 
 
-def _stand(stage: Stage, standing: leaves.Standing, execution_class: Hash32) -> None:
+def _stand(stage: Stage, standing: leaves.LeafContext, execution_class: Hash32) -> None:
     """The chain says of nodes and leaf what ``standing`` does."""
     known = list(standing.bonded)
     every = [*SCENE.view.groups[0].owners]
@@ -274,14 +276,14 @@ def _worth_on_chain(stage: Stage, leaf: leaves.Leaf, tab: Tab, number: int = 1) 
     return int(decode_parameters(entry.outputs, bytes(answer))[0])
 
 
-def _worth_here(leaf: leaves.Leaf, tab: Tab, standing: leaves.Standing, number: int = 1) -> int | None:
+def _worth_here(leaf: leaves.Leaf, tab: Tab, standing: leaves.LeafContext, number: int = 1) -> int | None:
     try:
         return leaves.worth(leaf, tab, number, standing)
     except ProtocolError:
         return None
 
 
-def _both(stage: Stage, leaf: leaves.Leaf, tab: Tab, standing: leaves.Standing, number: int = 1) -> int | None:
+def _both(stage: Stage, leaf: leaves.Leaf, tab: Tab, standing: leaves.LeafContext, number: int = 1) -> int | None:
     _stand(stage, standing, SCENE.order.execution_class)
     fresh = replace(
         standing, block=stage.block(), window=PARAMETERS.summons_window, answer_age=court.answer_age(PARAMETERS)

@@ -30,7 +30,7 @@ from troth.protocol.market.events import (
     parse_log,
 )
 from troth.protocol.market.fold import case_after, fold
-from troth.protocol.market.getters import Asking
+from troth.protocol.market.getters import GetterQuestions
 from troth.protocol.market.messages import compact, sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
@@ -82,7 +82,7 @@ class Play:
     def compare(self) -> State:
         """Every getter against the fold, at the newest block and at a past one."""
         state, block = self.state(), self.stage.block
-        for word in Asking(self.stage.place.contracts, state, (block, block - 30)).words():
+        for word in GetterQuestions(self.stage.place.contracts, state, (block, block - 30)).words():
             data = {"to": word.part.of(self.stage.place.contracts), "data": decoding.hexadecimal(word.view.view.data)}
             answered = word.view.view.result(decoding.data(self.stage.node.rpc("eth_call", data, "latest")))
             assert answered == word.expected, (word.about, answered, word.expected)

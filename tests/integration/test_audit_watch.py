@@ -16,17 +16,17 @@ from typer.testing import CliRunner
 from troth.audit.checks import logs
 from troth.audit.command import app
 from troth.audit.findings import ShownFindings
-from troth.audit.report import ExitCode, Kind
+from troth.audit.report import ExitCode, FindingKind
 from troth.audit.source import Source
 from troth.audit.watching import CachingSource, Watcher
 from troth.cases import evidence as files
 from troth.cases.evidence import Evidence
-from troth.cases.opening import Wanted
+from troth.cases.opening import WantedCase
 from troth.cases.standing import signer_of
 from troth.chain.keystore import create_account
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
-from troth.protocol.market.log_data import Line, Said, Seen, written
+from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import Inclusion, LogCounts, Opinion, Outcome
@@ -41,13 +41,13 @@ async def court(anvil: Any, tmp_path: Path) -> AsyncIterator[CourtStage]:
         yield made
 
 
-def line_of(held: Evidence, *, checked: bool = True) -> Line:
+def line_of(held: Evidence, *, checked: bool = True) -> LogLine:
     """What an honest scheduler logs of an order."""
     assert held.order
     assert held.secret
     order, draw = held.order.message, held.draws[0].message
     said = tuple(
-        Said(
+        LoggedVerdict(
             one.message.segment,
             str(signer_of(one, held)),
             int(one.message.opinion),
@@ -58,10 +58,10 @@ def line_of(held: Evidence, *, checked: bool = True) -> Line:
         for one in held.verdicts
     )
     seen = tuple(
-        Seen(node, written(struct_hash(one.message)), written(one.signature))
+        LoggedResult(node, written(struct_hash(one.message)), written(one.signature))
         for node, one in zip(held.nodes, held.results, strict=True)
     )
-    return Line(
+    return LogLine(
         order=written(held.order_id),
         execution_class=written(order.execution_class),
         ends=written(order.ends),
@@ -83,7 +83,7 @@ def line_of(held: Evidence, *, checked: bool = True) -> Line:
     )
 
 
-async def post(court: CourtStage, number: int, lines: list[Line]) -> bytes:
+async def post(court: CourtStage, number: int, lines: list[LogLine]) -> bytes:
     """The entry on chain, and its data."""
     data = log_data.encode_data(lines)
     counts = LogCounts(**{name: least for name, (least, _) in logs.count(log_data.decode_data(data)).items()})
@@ -92,7 +92,7 @@ async def post(court: CourtStage, number: int, lines: list[Line]) -> bytes:
     return data
 
 
-def promised(court: CourtStage, line: Line, entry: int) -> Signed[Inclusion]:
+def promised(court: CourtStage, line: LogLine, entry: int) -> Signed[Inclusion]:
     leaf = log_data.leaf_of(log_data.encode_line(line))
     message = Inclusion(log_data.read_hash(line.order), leaf, entry)
     return sign(message, court.stage.market.domain, court.stage.scheduler.secret)
@@ -144,7 +144,7 @@ async def test_what_a_log_leaves_out_is_found_and_shown_once(court: CourtStage, 
     await post(court, 2, [])
     look = await watching.look(promises=(promise,))
     found = {(one.check, one.kind) for one in look.fresh}
-    assert found == {("M13", Kind.CHEATED), ("M16", Kind.CHEATED), ("M17", Kind.CHEATED)}
+    assert found == {("M13", FindingKind.CHEATED), ("M16", FindingKind.CHEATED), ("M17", FindingKind.CHEATED)}
     assert look.report.exit_code is ExitCode.VIOLATION
     again = await watching.look(promises=(promise,))
     assert again.fresh == ()
@@ -171,7 +171,7 @@ async def test_a_case_on_the_chain_passes_the_checks_of_the_court(court: CourtSt
     evidence = await court.serve(cheat=quantised)
     court.defend(evidence.nodes[0])
     carrier = court.carrier(court.stage.client)
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     assert (await court.drive(carrier, case_id)).outcome is Outcome.CONVICTED
     look = await Watching(court, tmp_path / "watch").look()
     assert look.report.findings == ()

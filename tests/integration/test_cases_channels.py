@@ -14,8 +14,8 @@ from support.court_stage import HEAD_SALT, CourtStage, court_stage, quantised
 from support.tabs_stage import _key
 
 from troth.cases.carrying import Carrier
-from troth.cases.journal import Journal
-from troth.cases.opening import Opener, Wanted
+from troth.cases.journal import CaseJournal
+from troth.cases.opening import Opener, WantedCase
 from troth.cases.parties import ChannelParties
 from troth.protocol import wire_cases
 from troth.protocol.market.types import Outcome
@@ -53,11 +53,11 @@ async def test_a_case_over_real_channels(anvil: Any, tmp_path: Path, monkeypatch
         client = court.stage.client
         own = ChannelParties(court.operator(client), lambda: court.follower.state)
         parties.append(own)
-        courtroom, journal = court.courtroom(client), Journal(tmp_path / "journal.sqlite")
+        courtroom, journal = court.courtroom(client), CaseJournal(tmp_path / "journal.sqlite")
         opener = Opener(courtroom, journal)
         carrier = Carrier(courtroom, own, journal, opener=opener)
         whole = replace(evidence, rows=rows, head_salt=HEAD_SALT)
-        progress = await court.drive(carrier, await opener.bring(whole, Wanted(1)))
+        progress = await court.drive(carrier, await opener.bring(whole, WantedCase(1)))
         assert progress.outcome is Outcome.CONVICTED
         # Nobody had to help itself: everything came over the channels.
         record = court.follower.state.cases[progress.case_id]

@@ -13,7 +13,7 @@ from support.tabs_stage import TabsStage
 
 from troth.cases import evidence as files
 from troth.cases.assessing import assess
-from troth.cases.courtroom import Refused
+from troth.cases.courtroom import CallRefused
 from troth.cases.evidence import Evidence
 from troth.cases.standing import signer_of
 from troth.protocol.market import claims, messages
@@ -122,7 +122,7 @@ async def test_every_conviction_by_a_file(court: CourtStage, tmp_path: Path) -> 
         state = court.follower.state
         assert state.convictions[proof.conviction.convict][-1].fault is fault
         assert state.pot(PotKind.CREDIT, reporter.address) > before
-        with pytest.raises(Refused):
+        with pytest.raises(CallRefused):
             await opener.convict(proof)
     convicted = {one.fault for convictions in state.convictions.values() for one in convictions}
     assert convicted == set(FAULTS.values())
@@ -189,7 +189,7 @@ async def test_results_that_do_not_come_are_summoned(court: CourtStage) -> None:
     without = replace(empty(served), order=served.order, tab=served.tab, admissions=served.admissions)
     opener = court.carrier(court.stage.client).opener
     (summon,) = (await opener.assess(without)).summons
-    with pytest.raises(Refused):
+    with pytest.raises(CallRefused):
         await opener.summon(without, summon)  # the scheduler has a window to answer first
     court.stage.anvil.mine(7)
     await opener.summon(without, summon)

@@ -14,7 +14,7 @@ from troth.cases import calls
 from troth.cases.carrying import Carrier
 from troth.cases.errors import NothingToDo
 from troth.cases.office import Office
-from troth.cases.opening import Wanted
+from troth.cases.opening import WantedCase
 from troth.cases.steps import Move
 from troth.protocol.market import messages
 from troth.protocol.market.types import CasePhase, CaseState, Opinion, Outcome, PotKind
@@ -42,7 +42,7 @@ async def test_a_rejected_cheat_is_convicted(court: CourtStage) -> None:
     said = await carrier.opener.dry_run(evidence)
     assert "rejection" in said[0]
     assert "it would succeed" in said[0]
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     progress = await court.drive(carrier, case_id)
     assert progress.outcome is Outcome.CONVICTED
     state = court.follower.state
@@ -60,7 +60,7 @@ async def test_an_honest_node_is_upheld_and_the_opener_loses_its_bond(court: Cou
     stake = court.follower.state.pot(PotKind.STAKE, node)
     watcher = court.stage.anvil.keys[7]
     carrier = court.carrier(watcher)
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     assert (await court.drive(carrier, case_id)).outcome is Outcome.UPHELD
     state = court.follower.state
     assert state.pot(PotKind.STAKE, node) == stake
@@ -77,12 +77,12 @@ async def test_who_opens_a_case_without_prompt_loses_it_and_the_leaf_stays_open(
     court.defend(evidence.nodes[0])
     friend = court.carrier(court.stage.anvil.keys[6], "friend")
     with pytest.raises(NothingToDo, match="the request"):
-        await friend.opener.bring(evidence.without_prompt(), Wanted(0))
-    case_id = await friend.opener.bring(evidence.without_prompt(), Wanted(0, unready=True))
+        await friend.opener.bring(evidence.without_prompt(), WantedCase(0))
+    case_id = await friend.opener.bring(evidence.without_prompt(), WantedCase(0, unready=True))
     assert (await court.drive(friend, case_id)).outcome is Outcome.OPENER_MISSING
     # A sham case acquits nobody: who has the data brings it again.
     client = court.carrier(court.stage.client, "client")
-    assert await client.opener.bring(evidence, Wanted(0)) == case_id
+    assert await client.opener.bring(evidence, WantedCase(0)) == case_id
     assert (await court.drive(client, case_id)).outcome is Outcome.CONVICTED
 
 
@@ -90,7 +90,7 @@ async def test_silent_reviewers_pay_and_the_others_decide(court: CourtStage) -> 
     evidence = await court.serve(cheat=quantised)
     court.defend(evidence.nodes[0])
     carrier = court.carrier(court.stage.client)
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     state = await drawn(court, carrier, case_id)
     fewest = min(zip(state.seats, state.reviewers, strict=True))[1]
     court.deaf.add(fewest)
@@ -111,7 +111,7 @@ async def test_reviewers_and_node_help_themselves_where_no_driver_asks(court: Co
     court.store.evidence = evidence  # the scheduler has the prompt, and reviewers ask it
     client, stranger = court.stage.client, court.stage.anvil.keys[5]
     opener = court.carrier(client, "opener")
-    case_id = await opener.opener.bring(evidence.without_prompt(), Wanted(0, unready=True))
+    case_id = await opener.opener.bring(evidence.without_prompt(), WantedCase(0, unready=True))
     court.deaf.add(client.address)
     court.deaf.add(stranger.address)
     carrier = court.carrier(stranger, "stranger", share=0.0)
@@ -124,7 +124,7 @@ async def test_reviewers_and_node_help_themselves_where_no_driver_asks(court: Co
 async def test_a_node_that_shows_nothing_has_lost(court: CourtStage) -> None:
     evidence = await court.serve()
     carrier = court.carrier(court.stage.client)
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     assert (await court.drive(carrier, case_id)).outcome is Outcome.NODE_MISSING
 
 
@@ -132,12 +132,12 @@ async def test_a_case_that_nobody_carries_on_lapses_and_can_be_brought_again(cou
     evidence = await court.serve(cheat=quantised)
     court.defend(evidence.nodes[0])
     carrier = court.carrier(court.stage.client)
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     court.stage.anvil.mine(2 + 8 + 1)
     stranger = court.carrier(court.stage.anvil.keys[5], "stranger", share=0.0)
     progress = await court.drive(stranger, case_id)
     assert progress.outcome is Outcome.LAPSED
-    assert await carrier.opener.bring(evidence, Wanted(0)) == case_id
+    assert await carrier.opener.bring(evidence, WantedCase(0)) == case_id
     assert (await court.drive(carrier, case_id)).outcome is Outcome.CONVICTED
 
 
@@ -146,9 +146,9 @@ async def test_a_client_doubts_an_answer_that_was_not_drawn(court: CourtStage) -
     court.defend(evidence.nodes[0])
     stranger = court.carrier(court.stage.anvil.keys[5], "stranger")
     with pytest.raises(NothingToDo, match="Only its client"):
-        await stranger.opener.bring(evidence, Wanted(0))
+        await stranger.opener.bring(evidence, WantedCase(0))
     carrier = court.carrier(court.stage.client)
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     assert (await court.drive(carrier, case_id)).outcome is Outcome.REFUNDED
     assert court.follower.state.is_voided(evidence.order_id, 0)
 
@@ -157,7 +157,7 @@ async def test_a_bond_above_what_was_allowed_is_not_put_up(court: CourtStage) ->
     evidence = await court.serve(cheat=quantised)
     carrier = court.carrier(court.stage.client)
     with pytest.raises(NothingToDo, match="bond"):
-        await carrier.opener.bring(evidence, Wanted(0, most_bond=1))
+        await carrier.opener.bring(evidence, WantedCase(0, most_bond=1))
     assert carrier.journal.cases() == ()
 
 
@@ -187,7 +187,7 @@ async def test_an_opening_that_a_reorganisation_took_away_is_made_again(court: C
     court.defend(evidence.nodes[0])
     carrier = court.carrier(court.stage.client)
     before = court.stage.anvil.rpc("evm_snapshot")
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     assert court.follower.state.cases[case_id].live
     court.stage.anvil.rpc("evm_revert", before)
     court.stage.anvil.mine(2)
@@ -224,7 +224,7 @@ async def test_a_case_that_became_too_late_is_given_up(court: CourtStage) -> Non
 
 
 async def brought(court: CourtStage, carrier: Any, evidence: Any) -> Any:
-    return await court.drive(carrier, await carrier.opener.bring(evidence, Wanted(0)))
+    return await court.drive(carrier, await carrier.opener.bring(evidence, WantedCase(0)))
 
 
 async def test_several_drivers_do_not_hurt_each_other(court: CourtStage) -> None:
@@ -232,7 +232,7 @@ async def test_several_drivers_do_not_hurt_each_other(court: CourtStage) -> None
     court.defend(evidence.nodes[0])
     keys = (court.stage.client, *court.stage.anvil.keys[5:7])
     carriers = [court.carrier(key, f"driver {number}") for number, key in enumerate(keys)]
-    cases = await asyncio.gather(*(one.opener.bring(evidence, Wanted(0)) for one in carriers))
+    cases = await asyncio.gather(*(one.opener.bring(evidence, WantedCase(0)) for one in carriers))
     assert len(set(cases)) == 1
     nonces = [int(court.stage.anvil.rpc("eth_getTransactionCount", key.address, "latest"), 16) for key in keys]
     assert await driven(court, carriers, cases[0]) is Outcome.CONVICTED
@@ -246,7 +246,7 @@ async def test_drivers_that_do_not_wait_lose_no_more_than_gas(court: CourtStage)
     court.defend(evidence.nodes[0])
     keys = court.stage.anvil.keys[5:7]
     carriers = [court.carrier(key, f"hasty {number}", share=0.0) for number, key in enumerate(keys)]
-    case_id = await carriers[0].opener.bring(evidence, Wanted(0))
+    case_id = await carriers[0].opener.bring(evidence, WantedCase(0))
     assert await driven(court, carriers, case_id, hurt=True) is Outcome.CONVICTED
 
 
@@ -256,7 +256,7 @@ async def test_whose_tiles_somebody_else_drew_decides_in_a_call_of_its_own(court
     court.defend(evidence.nodes[0])
     carrier = court.carrier(court.stage.client)
     carrier._courtroom = Overtaken(carrier._courtroom, court.courtroom(court.stage.anvil.keys[5]))
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     assert (await court.drive(carrier, case_id)).outcome is Outcome.CONVICTED
     sent = [(call, what) for call, what, _ in carrier.journal.sent(case_id)]
     assert ("conclude", "StateMismatch") in sent
@@ -269,7 +269,7 @@ async def test_parties_show_no_tiles_before_their_block_is_there(court: CourtSta
     node = evidence.nodes[0]
     defender = court.defend(node)
     carrier = court.carrier(court.stage.client)
-    case_id = await carrier.opener.bring(evidence, Wanted(0))
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
     state = await until(court, carrier, case_id, Move.COMMIT)
     assert await defender.show(court.seen(), case_id, 0) is None
     reviewer = court.desks[state.reviewers[0]].reviewer

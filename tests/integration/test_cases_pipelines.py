@@ -11,7 +11,7 @@ import pytest
 from support.court_stage import HEAD_SALT, CourtStage, court_stage, quantised
 from support.tabs_stage import execution_class_of
 
-from troth.cases.opening import Wanted
+from troth.cases.opening import WantedCase
 from troth.protocol.market.types import Outcome, PotKind
 from troth.protocol.types import Segment
 
@@ -29,7 +29,7 @@ async def outcome_of(court: CourtStage, evidence: Any, segment: int = 1) -> Outc
     for node in evidence.nodes:
         court.defend(node)
     carrier = court.carrier(court.stage.client)
-    case_id = await carrier.opener.bring(evidence, Wanted(segment))
+    case_id = await carrier.opener.bring(evidence, WantedCase(segment))
     return (await court.drive(carrier, case_id)).outcome
 
 

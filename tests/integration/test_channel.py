@@ -17,8 +17,8 @@ from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received, Released
 from troth.transport import https
-from troth.transport.channel import UNASKED_LIMIT, Channel, Patience
-from troth.transport.channel_server import ChannelServer, Handler, Limits
+from troth.transport.channel import UNASKED_LIMIT, Channel, ChannelPatience
+from troth.transport.channel_server import ChannelLimits, ChannelServer, Handler
 from troth.transport.envelope import ReplayWindow
 from troth.transport.errors import (
     ChannelTimeout,
@@ -57,7 +57,7 @@ class Endpoint:
         return f"https://127.0.0.1:{self.server.port}"
 
     async def connect(
-        self, operator: Operator = SCHEDULER, pin: bytes | None = None, patience: Patience | None = None
+        self, operator: Operator = SCHEDULER, pin: bytes | None = None, patience: ChannelPatience | None = None
     ) -> Channel:
         return await Channel.connect(
             self.url, pin or self.identity.spki_sha256, operator, NODE.address, patience=patience
@@ -66,7 +66,7 @@ class Endpoint:
 
 @asynccontextmanager
 async def endpoint(
-    folder: Path, handler: Handler = echo, limits: Limits | None = None, clock: Callable[[], float] | None = None
+    folder: Path, handler: Handler = echo, limits: ChannelLimits | None = None, clock: Callable[[], float] | None = None
 ) -> AsyncIterator[Endpoint]:
     identity = create_identity(folder)
     app = FastAPI()
@@ -186,7 +186,7 @@ async def test_over_the_limit_is_refused_and_the_connection_lives_on(tmp_path: P
         await release.wait()
         return Released(), b""
 
-    async with endpoint(tmp_path, waiting, Limits(in_flight_per_connection=1)) as node:
+    async with endpoint(tmp_path, waiting, ChannelLimits(in_flight_per_connection=1)) as node:
         channel = await node.connect()
         started = asyncio.create_task(channel.request(TASK))
         await working.wait()
@@ -199,8 +199,8 @@ async def test_over_the_limit_is_refused_and_the_connection_lives_on(tmp_path: P
 
 
 async def test_a_frame_over_the_limit(tmp_path: Path) -> None:
-    async with endpoint(tmp_path, limits=Limits(frame=4096)) as node:
-        small = await node.connect(patience=Patience(frame=4096))
+    async with endpoint(tmp_path, limits=ChannelLimits(frame=4096)) as node:
+        small = await node.connect(patience=ChannelPatience(frame=4096))
         with pytest.raises(FrameTooLarge, match="4096"):
             await small.request(TASK, b"r" * 5000)
         large = await node.connect()
@@ -227,7 +227,7 @@ async def test_silence_ends_in_a_timeout_and_the_next_request_works(tmp_path: Pa
 
 async def test_a_lost_peer_fails_at_once_and_a_returned_one_is_found(tmp_path: Path) -> None:
     async with endpoint(tmp_path) as node:
-        channel = await node.connect(patience=Patience(first_pause=0.01, longest_pause=0.01))
+        channel = await node.connect(patience=ChannelPatience(first_pause=0.01, longest_pause=0.01))
         await channel.request(TASK)
         port = node.server.port
         await node.server.stop()
@@ -249,7 +249,7 @@ async def test_a_lost_peer_fails_at_once_and_a_returned_one_is_found(tmp_path: P
 
 async def test_who_says_so_awaits_the_next_attempt(tmp_path: Path) -> None:
     async with endpoint(tmp_path) as node:
-        channel = await node.connect(patience=Patience(first_pause=2.0, longest_pause=2.0))
+        channel = await node.connect(patience=ChannelPatience(first_pause=2.0, longest_pause=2.0))
         port = node.server.port
         await node.server.stop()
         with pytest.raises(ChannelUnavailable):
@@ -373,7 +373,7 @@ async def test_one_sender_cannot_take_all_connections_or_all_work(tmp_path: Path
         await gate.wait()
         return Released(), b""
 
-    limits = Limits(connections_per_sender=2, in_flight_per_sender=2)
+    limits = ChannelLimits(connections_per_sender=2, in_flight_per_sender=2)
     async with endpoint(tmp_path, wait, limits) as served:
         first, second = await served.connect(), await served.connect()
         with pytest.raises(RemoteFailure, match="connections of"):
@@ -394,7 +394,7 @@ async def test_the_bytes_of_all_requests_together_are_bounded(tmp_path: Path) ->
         await gate.wait()
         return Released(), b""
 
-    async with endpoint(tmp_path, wait, Limits(in_flight_bytes=3000)) as served:
+    async with endpoint(tmp_path, wait, ChannelLimits(in_flight_bytes=3000)) as served:
         channel = await served.connect()
         waiting = asyncio.create_task(channel.request(TASK, bytes(2000)))
         await eventually(lambda: served.channels.in_flight == 1)
@@ -412,7 +412,7 @@ async def test_answers_that_nobody_asked_for_end_the_connection(tmp_path: Path) 
         await gate.wait()
         return Released(), b""
 
-    limits = Limits(in_flight_per_connection=200, in_flight_per_sender=200)
+    limits = ChannelLimits(in_flight_per_connection=200, in_flight_per_sender=200)
     async with endpoint(tmp_path, late, limits) as served:
         channel = await served.connect()
         asked = [channel.request(TASK, timeout=2.0) for _ in range(UNASKED_LIMIT + 1)]

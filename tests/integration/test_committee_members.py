@@ -13,12 +13,12 @@ from troth.committee import requests
 from troth.committee.admission import Bounds, Posts, check
 from troth.committee.errors import NoAgreement, ProposalRefused, SignedOther
 from troth.committee.proposal import encode_proposal
-from troth.overlay.circuits.descriptors import Place
+from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.directory.codec import encode_listing
 from troth.overlay.directory.descriptors import Signer, encode_descriptor
 from troth.overlay.directory.errors import DescriptorRefused, DirectoryUnavailable, ListRolledBack, SignerUnknown
 from troth.overlay.directory.fetching import DirectoryClient, fetch_from, refresh
-from troth.overlay.directory.listing import Listing, Membership
+from troth.overlay.directory.listing import CommitteeMembership, Listing
 from troth.overlay.directory.publishing import publish, publish_destination, require_enough
 from troth.overlay.directory.signing import SignedListing, decode_signed, encode_signed, sign_listing, verify
 from troth.overlay.relay.delivery_server import DeliveryServer
@@ -382,7 +382,7 @@ async def test_destinations_are_bonded_and_keep_their_own_seal_key(tmp_path: Pat
     async with committee_stage(tmp_path) as stage:
         identity, key = create_identity(tmp_path / "destination"), key_named("scheduler")
         server = DeliveryServer(identity, _never)
-        place = Place("127.0.0.1", await server.start("127.0.0.1", 0), identity.spki_sha256)
+        place = PinnedAddress("127.0.0.1", await server.start("127.0.0.1", 0), identity.spki_sha256)
         try:
             arguments = (key.secret, identity, place, stage.membership)
             with pytest.raises(DescriptorRefused, match="bonded"):
@@ -409,7 +409,7 @@ async def test_a_list_is_served_without_the_signatures_of_those_who_left(tmp_pat
         await stage.leader().leading.act()
         gone = stage.others()[0]
         rest = tuple(member.entry for member in stage.members if member is not gone)
-        now = Membership.of(DOMAIN, rest)
+        now = CommitteeMembership.of(DOMAIN, rest)
         for member in stage.members:
             member.state.membership = now
         keeper = stage.keeper()

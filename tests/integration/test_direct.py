@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from support.direct_network import DirectNetwork, direct_network
 
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.orders import checking, course
 from troth.client.orders.asking import ask
 from troth.client.orders.journal import Phase
-from troth.client.orders.updates import Ended, Outcome, Sent, Served, Text
-from troth.client.orders.wishes import Check, Wish
+from troth.client.orders.updates import EndedUpdate, OrderOutcome, SentUpdate, ServedUpdate, TextUpdate
+from troth.client.orders.wishes import CheckWish, Wish
 from troth.node.errors import NotAMember
 from troth.protocol.market import checks, messages
 from troth.protocol.market.prices import MILLION
@@ -24,7 +24,7 @@ from troth.scheduler.orders import service as scheduler_orders
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
 PROMPT = tuple(range(3, 23))
-ALWAYS = Wish(Choices(12), Check("lot", MILLION))
+ALWAYS = Wish(SamplingChoices(12), CheckWish("lot", MILLION))
 
 
 async def asked(network: DirectNetwork, prompt: tuple[int, ...] = PROMPT) -> list[Any]:
@@ -34,20 +34,20 @@ async def asked(network: DirectNetwork, prompt: tuple[int, ...] = PROMPT) -> lis
     return [update async for update in ask(network.session, prompt, ALWAYS)]
 
 
-def ended(updates: list[Any]) -> Ended:
-    (found,) = (update for update in updates if isinstance(update, Ended))
+def ended(updates: list[Any]) -> EndedUpdate:
+    (found,) = (update for update in updates if isinstance(update, EndedUpdate))
     return found
 
 
 async def test_an_answer_and_its_check_reach_the_client_by_way_of_a_node(anvil: Any, tmp_path: Path) -> None:
     async with direct_network(anvil, tmp_path) as network:
         updates = await asked(network)
-        assert ended(updates).outcome is Outcome.CHECKED
+        assert ended(updates).outcome is OrderOutcome.CHECKED
         (entry,) = network.session.journal.all()
         assert entry.phase is Phase.CHECKED
         assert entry.tokens
         assert not [path for path in network.asked if "/v1/orders" in path], network.asked
-        (sent,) = (update for update in updates if isinstance(update, Sent))
+        (sent,) = (update for update in updates if isinstance(update, SentUpdate))
         story = network.network.scheduler.orders.desk.store.get(sent.order)
         assert story.tokens == entry.tokens
         counters = network.parts(network.entry).entry.tools.counters
@@ -87,7 +87,7 @@ async def test_the_scheduler_admits_of_those_drawn_whom_the_entry_wants(
         monkeypatch.setattr(dealing._group, "ranking", lambda _path: tuple(wanted))
         for number in range(3):
             updates = await asked(network, (*PROMPT, number))
-            (sent,) = (update for update in updates if isinstance(update, Sent))
+            (sent,) = (update for update in updates if isinstance(update, SentUpdate))
             story = network.network.scheduler.orders.desk.store.get(sent.order)
             desk = network.network.scheduler.orders.desk
             view = desk.view(story.order, story.admitted.tab)
@@ -121,12 +121,12 @@ async def test_the_order_goes_on_at_its_scheduler_when_the_entry_dies_under_it(
 
     async with direct_network(anvil, tmp_path, cut) as network:
         updates = await asked(network)
-        assert ended(updates).outcome is Outcome.CHECKED
-        assert len([update for update in updates if isinstance(update, Sent)]) == 1
+        assert ended(updates).outcome is OrderOutcome.CHECKED
+        assert len([update for update in updates if isinstance(update, SentUpdate)]) == 1
         (entry,) = network.session.journal.all()
-        served = [update for update in updates if isinstance(update, Served)]
+        served = [update for update in updates if isinstance(update, ServedUpdate)]
         assert {one.nodes for one in served} == {served[0].nodes}
-        text = "".join(update.text for update in updates if isinstance(update, Text))
+        text = "".join(update.text for update in updates if isinstance(update, TextUpdate))
         language = network.session.language
         assert language is not None
         assert text == language.decode(list(entry.tokens))

@@ -14,7 +14,7 @@ import pytest
 from conftest import Anvil
 from support.committee_processes import Processes, called, committee_processes
 
-from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import Listing, read_membership
 from troth.transport.errors import OverlayError
@@ -117,7 +117,7 @@ async def _signs(member: str, processes: Processes) -> None:
 
 
 async def _path(relays: list) -> None:
-    client = Client()
+    client = CircuitClient()
     try:
         give_up = time.monotonic() + SECONDS
         while True:

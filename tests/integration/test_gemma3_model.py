@@ -26,7 +26,7 @@ from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402
 from troth.protocol.identifiers import model_id  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
-from troth.scheduler.served import Texts  # noqa: E402
+from troth.scheduler.served import ModelTexts  # noqa: E402
 
 # The conversion takes a minute, several on a busy machine, so it is kept between runs.
 pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -68,7 +68,7 @@ def test_its_calibrated_class_ships(folder: ModelFolder) -> None:
 
 
 def test_a_client_asks_in_the_words_of_the_model(folder: ModelFolder, tokenizer: Any) -> None:
-    texts = Texts.load(folder.path)
+    texts = ModelTexts.load(folder.path)
     files = LanguageFiles(texts.tokenizer, texts.chat_template, texts.config)
     check_files(files, folder.architecture)
     language = Language.load(files)

@@ -33,14 +33,14 @@ from troth.node.errors import ConfigError
 from troth.overlay.directory.listing import Listing
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.entry import OverlayEntry
-from troth.overlay.sessions.sessions import Sessions
+from troth.overlay.sessions.sessions import SessionRotation
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, Opinion
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Segment
 from troth.testnet.overlay import PERIOD
-from troth.testnet.parties import Party
+from troth.testnet.parties import PartyProcess
 from troth.testnet.ports import free_port
 from troth.transport.identity import Operator
 
@@ -93,7 +93,7 @@ async def ready_through_a_node(whole: Whole, pool: CircuitPool, directory: Any) 
     def destination() -> Any:
         return next(one for one in directory.current().destinations if one.operator == whole.node.address)
 
-    sessions = Sessions(pool, destination)
+    sessions = SessionRotation(pool, destination)
     await sessions.current()
     async with httpx.AsyncClient(base_url="https://node", transport=OverlayTransport(sessions), timeout=60) as client:
         assert (await client.get("/metrics")).status_code == 404
@@ -227,7 +227,7 @@ async def test_without_relays_nothing_is_sent_openly(whole: Whole, tmp_path: Pat
     assert (openly.json["outcome"], whole.seen) == ("checked", [])
 
 
-def kill(relay: Party) -> None:
+def kill(relay: PartyProcess) -> None:
     assert relay.child is not None
     relay.child.process.send_signal(signal.SIGKILL)
 

@@ -14,11 +14,11 @@ from support.tabs_stage import TabsStage, following, tabs_stage
 
 from troth.chain.keystore import Key
 from troth.chain.market_follower import MarketFollower
-from troth.node.earning.books import Ledger
+from troth.node.earning.books import NodeLedger
 from troth.node.earning.claims_record import ClaimsRecord
-from troth.node.earning.keeper import EarningKeeper, Tools
+from troth.node.earning.keeper import EarningContext, EarningKeeper
 from troth.node.earning.policy import EarningPolicy
-from troth.node.orders.duties import Duties
+from troth.node.orders.duties import NodeDuties
 from troth.node.orders.running import MarketWallet
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed, sign, tab_id
@@ -84,11 +84,11 @@ async def paid_node(stage: TabsStage, folder: Path, policy: EarningPolicy = CHEA
             await follower.reach(block, 20)
             ground.state, ground.block = follower.state, follower.block
 
-        def ledger() -> Ledger:
-            return Ledger(follower.state, stage.market.domain, key.address, follower.block)
+        def ledger() -> NodeLedger:
+            return NodeLedger(follower.state, stage.market.domain, key.address, follower.block)
 
         stores = node.bench.stores
-        tools = Tools(
+        tools = EarningContext(
             MarketWallet(stage.market),
             key,
             ledger,
@@ -224,7 +224,7 @@ async def test_a_summons_that_was_passed_on_is_answered_with_what_was_signed(anv
         await stage.send(stage.scheduler, Part.SUMMONS, "passOnResults", *arguments, value=await deposit(stage, "pass"))
         await paid.follow()
         wallet, nobody = MarketWallet(market), cast("Any", None)
-        duties = Duties(bench, wallet, paid.key, nobody, lambda block: paid.follower.reach(block, 20))
+        duties = NodeDuties(bench, wallet, paid.key, nobody, lambda block: paid.follower.reach(block, 20))
         await duties.answer_summons()
         assert duties.responded == 1
         await paid.follow()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from troth.client.orders.updates import Outcome
+from troth.client.orders.updates import OrderOutcome
 from troth.testnet.asking import Answered, Asker
 from troth.testnet.display import Display
-from troth.testnet.parties import Plan
+from troth.testnet.parties import NetworkPlan
 from troth.testnet.pool import Hardware, PoolNetwork
 from troth.testnet.weights import prepare_models
 
@@ -31,7 +31,7 @@ QUESTION = "Count from one to twenty in words."
 @pytest.fixture(scope="module")
 def asker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
     """Eight machines with room for the whole model and four for half of it; a client with a tab."""
-    plan = Plan(slices=((0, 30),), nodes_per_slice=len(KINDS), block_seconds=0.5)
+    plan = NetworkPlan(slices=((0, 30),), nodes_per_slice=len(KINDS), block_seconds=0.5)
     prepare_models(MODELS, plan, Display())
     folder = tmp_path_factory.mktemp("pool") / "network"
     hardware = dict(zip(plan.node_names, KINDS, strict=True))
@@ -73,7 +73,7 @@ async def test_nodes_that_know_only_their_memory_form_pipelines_and_serve(asker:
     assert all(len(lane["groups"]) <= 2 for lane in shown["nodes"])
     assert all(lane["layer_milliseconds"] > 0 for lane in shown["nodes"])
     answered = await asked(asker)
-    assert (answered.outcome, answered.anew) == (Outcome.CHECKED, 0)
+    assert (answered.outcome, answered.anew) == (OrderOutcome.CHECKED, 0)
 
 
 @pytest.mark.parametrize(("number", "anew"), [(signal.SIGTERM, 0), (signal.SIGKILL, 1)])
@@ -84,7 +84,7 @@ async def test_a_node_that_leaves_in_the_middle_of_a_request_loses_nothing(
     whole, left = await asked(asker), list[str]()
     answered = await asked(asker, number, left)
     assert (answered.text, answered.anew) == (whole.text, anew)
-    assert answered.outcome is Outcome.CHECKED
+    assert answered.outcome is OrderOutcome.CHECKED
     party = network(asker).nodes[left[0]]
     assert party.child is not None
     party.child.process.wait(60)

@@ -12,14 +12,13 @@ import pytest
 from support.overlay_stage import Stage, overlay_stage
 from support.overlay_tap import Once, Place, Tap
 
-from troth.overlay.cells.format import HEADER, SMALL, Command, Reason, control_cell, destroy_cell, new_circuit_id
-from troth.overlay.cells.messages import Kind, Parcel
+from troth.overlay.cells.format import HEADER, SMALL, Command, EndReason, control_cell, destroy_cell, new_circuit_id
+from troth.overlay.cells.messages import Parcel, ParcelKind
 from troth.overlay.circuits.circuit import Circuit
-from troth.overlay.circuits.descriptors import Place as Address
-from troth.overlay.circuits.descriptors import RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.circuits.handshake import ClientShare
 from troth.overlay.circuits.rotation import Rotation
-from troth.overlay.relay.limits import Limits
+from troth.overlay.relay.limits import RelayLimits
 from troth.transport.errors import CircuitFailed, CircuitSilent, MalformedCell
 
 SECONDS = 60.0
@@ -34,7 +33,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def staged(
-    folder: Path, patch: pytest.MonkeyPatch, limits: Limits | None = None
+    folder: Path, patch: pytest.MonkeyPatch, limits: RelayLimits | None = None
 ) -> AsyncIterator[tuple[Stage, Tap, Circuit]]:
     async with overlay_stage(folder, limits=limits) as stage:
         tap = Tap(stage, patch)
@@ -191,7 +190,7 @@ async def test_a_repeated_set_up_costs_no_key_and_makes_no_circuit(
         circuit.link.send(create[:1] + new_circuit_id() + create[HEADER:])
         circuit.link.flush()
         await until(lambda: tap.seen[Place(0, False)][-1][0] == Command.DESTROY)
-        assert tap.seen[Place(0, False)][-1][HEADER] == Reason.PROTOCOL
+        assert tap.seen[Place(0, False)][-1][HEADER] == EndReason.PROTOCOL
         assert len(stage.relays[0].switch.circuits) == 1
 
 
@@ -214,7 +213,7 @@ async def test_a_forged_destroy_names_the_pair_it_came_from(
     async with staged(tmp_path, monkeypatch) as (stage, tap, circuit):
         place = Place(claimant - 1, False)
         link, circuit_id = tap.links[place], tap.seen[place][-1][1:HEADER]
-        link.send(destroy_cell(circuit_id, Reason.UNREACHABLE))
+        link.send(destroy_cell(circuit_id, EndReason.UNREACHABLE))
         link.flush()
         await until(lambda: circuit.failure is not None)
         assert circuit.failure is not None
@@ -226,7 +225,7 @@ async def test_a_destroy_for_an_unknown_circuit_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with staged(tmp_path, monkeypatch) as (stage, _, circuit):
-        circuit.link.send(destroy_cell(new_circuit_id(), Reason.FINISHED))
+        circuit.link.send(destroy_cell(new_circuit_id(), EndReason.FINISHED))
         circuit.link.flush()
         assert await circuit.request(stage.destination.name, b"prompt", SECONDS) == b"prompt"
 
@@ -308,7 +307,7 @@ async def test_an_impostor_on_the_path_is_named(tmp_path: Path) -> None:
 
 
 async def test_one_host_cannot_take_every_handshake(tmp_path: Path) -> None:
-    limits = Limits(tls_handshakes=64, tls_handshakes_per_host=2, tls_seconds=60)
+    limits = RelayLimits(tls_handshakes=64, tls_handshakes_per_host=2, tls_seconds=60)
     async with overlay_stage(tmp_path, limits=limits) as stage:
         place = stage.path[0].place
         opened = [await asyncio.open_connection(place.host, place.port) for _ in range(5)]
@@ -329,7 +328,7 @@ async def test_a_relay_that_is_down_is_named_while_building(position: int, tmp_p
 
 async def test_a_relay_extends_to_nobody_outside_its_directory(tmp_path: Path) -> None:
     async with overlay_stage(tmp_path) as stage:
-        stranger = RelayDescriptor(Address("127.0.0.1", 9, b"s" * 32), stage.path[1].handshake_key)
+        stranger = RelayDescriptor(PinnedAddress("127.0.0.1", 9, b"s" * 32), stage.path[1].handshake_key)
         with pytest.raises(CircuitFailed, match="directory does not name"):
             await stage.client.build([stage.path[0], stranger])
 
@@ -361,7 +360,7 @@ async def test_a_destination_that_is_down_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_message_beyond_the_limit_ends_the_circuit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with staged(tmp_path, monkeypatch, Limits(message_bytes=5000)) as (stage, _, circuit):
+    async with staged(tmp_path, monkeypatch, RelayLimits(message_bytes=5000)) as (stage, _, circuit):
         assert (await failure_of(circuit, stage, bytes(5001))).hop == "proxy"
         await all_closed(stage)
         assert [relay.switch.message_bytes for relay in stage.relays] == [0, 0, 0]
@@ -374,14 +373,16 @@ async def test_a_client_that_ignores_its_window_ends_its_circuit(
         tap.alter = lambda place, cell: [] if place == Place(2, False) else [cell]
         circuit._send.left = 10**6
         for _ in range(300):
-            circuit._say(Parcel(Kind.DATA, bytes(4) + b"\x01" + (2**20).to_bytes(4, "big") + stage.destination.name))
+            circuit._say(
+                Parcel(ParcelKind.DATA, bytes(4) + b"\x01" + (2**20).to_bytes(4, "big") + stage.destination.name)
+            )
         circuit.link.flush()
         await until(lambda: not stage.relays[2].switch.circuits)
 
 
-@pytest.mark.parametrize("kind", [Kind.EXTENDED, Kind.BROKEN, Kind.FAILED, Kind.PONG])
+@pytest.mark.parametrize("kind", [ParcelKind.EXTENDED, ParcelKind.BROKEN, ParcelKind.FAILED, ParcelKind.PONG])
 async def test_words_that_a_client_may_not_say_end_the_circuit(
-    kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: ParcelKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with staged(tmp_path, monkeypatch) as (stage, _, circuit):
         circuit._say(Parcel(kind, bytes(5)))
@@ -402,7 +403,7 @@ async def test_bytes_that_are_no_cells_close_the_link(
 
 
 async def test_a_set_up_flood_is_cut_off_by_link(tmp_path: Path) -> None:
-    limits = Limits(link_setup_burst=5, link_setups_per_second=0.001)
+    limits = RelayLimits(link_setup_burst=5, link_setups_per_second=0.001)
     async with overlay_stage(tmp_path, limits=limits) as stage:
         for _ in range(5):
             await stage.client.build(stage.path[:1])
@@ -411,7 +412,7 @@ async def test_a_set_up_flood_is_cut_off_by_link(tmp_path: Path) -> None:
 
 
 async def test_a_set_up_flood_is_cut_off_for_all_links_together(tmp_path: Path) -> None:
-    limits = Limits(setup_burst=4, setups_per_second=0.001)
+    limits = RelayLimits(setup_burst=4, setups_per_second=0.001)
     async with overlay_stage(tmp_path, limits=limits) as stage:
         for _ in range(4):
             await stage.client.build(stage.path[:1])
@@ -422,7 +423,7 @@ async def test_a_set_up_flood_is_cut_off_for_all_links_together(tmp_path: Path) 
 async def test_half_open_circuits_are_bounded_and_spare_those_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with staged(tmp_path, monkeypatch, Limits(half_open=10)) as (stage, _, circuit):
+    async with staged(tmp_path, monkeypatch, RelayLimits(half_open=10)) as (stage, _, circuit):
         for _ in range(50):
             request = ClientShare.new(stage.path[0]).request()
             circuit.link.send(control_cell(Command.CREATE, new_circuit_id(), request))
@@ -435,7 +436,7 @@ async def test_half_open_circuits_are_bounded_and_spare_those_in_use(
 
 async def test_cells_for_a_link_that_does_not_read_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The middle relay stops reading: the guard holds its limit of cells, then ends the oldest circuit."""
-    async with staged(tmp_path, monkeypatch, Limits(backlog_bytes=100_000)) as (stage, tap, old):
+    async with staged(tmp_path, monkeypatch, RelayLimits(backlog_bytes=100_000)) as (stage, tap, old):
         young = await built(stage)
         guard, stuck = stage.relays[0].switch, tap.links[Place(1, True)]
         stuck.full = True
@@ -453,7 +454,7 @@ async def test_cells_for_a_link_that_does_not_read_are_bounded(tmp_path: Path, m
 
 
 async def test_connections_without_tls_are_few_and_short(tmp_path: Path) -> None:
-    async with overlay_stage(tmp_path, limits=Limits(tls_handshakes=3, tls_seconds=3.0)) as stage:
+    async with overlay_stage(tmp_path, limits=RelayLimits(tls_handshakes=3, tls_seconds=3.0)) as stage:
         place = stage.path[0].place
         opened = [await asyncio.open_connection(place.host, place.port) for _ in range(8)]
         refused = stage.relays[0].switch.metrics.turned_away._value
@@ -466,7 +467,7 @@ async def test_connections_without_tls_are_few_and_short(tmp_path: Path) -> None
 
 
 async def test_links_of_one_host_are_bounded(tmp_path: Path) -> None:
-    async with overlay_stage(tmp_path, limits=Limits(links_per_host=1)) as stage:
+    async with overlay_stage(tmp_path, limits=RelayLimits(links_per_host=1)) as stage:
         await stage.client.build(stage.path[:1])
         place = stage.path[0].place
         reader, writer = await asyncio.open_connection(place.host, place.port)
@@ -476,7 +477,7 @@ async def test_links_of_one_host_are_bounded(tmp_path: Path) -> None:
 
 
 async def test_a_circuit_that_carried_its_share_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with staged(tmp_path, monkeypatch, Limits(circuit_bytes=40_000)) as (stage, _, circuit):
+    async with staged(tmp_path, monkeypatch, RelayLimits(circuit_bytes=40_000)) as (stage, _, circuit):
         failure = await failure_of(circuit, stage, bytes(60_000))
         assert "used up its share" in failure.reason
 

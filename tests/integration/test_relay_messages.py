@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 from support.overlay_stage import overlay_stage
 
-from troth.overlay.cells.messages import CAPACITY, FIRST, Kind, Parcel
+from troth.overlay.cells.messages import CAPACITY, FIRST, Parcel, ParcelKind
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.link import link_client_context
-from troth.overlay.relay.limits import Limits
+from troth.overlay.relay.limits import RelayLimits
 from troth.transport.errors import CircuitFailed
 
 SECONDS = 60.0
@@ -52,14 +52,14 @@ def begin_message(circuit: Circuit, number: int, destination: bytes) -> None:
     """The first cell of a message of 1 MiB, and no more."""
     head = number.to_bytes(4, "big") + bytes([FIRST]) + (2**20).to_bytes(4, "big") + destination
     circuit._send.take()
-    circuit._say(Parcel(Kind.DATA, head.ljust(CAPACITY[4096], b"m")), size=4096)
+    circuit._say(Parcel(ParcelKind.DATA, head.ljust(CAPACITY[4096], b"m")), size=4096)
     circuit.link.flush()
 
 
 async def test_answers_wait_at_the_proxy_up_to_a_limit(tmp_path: Path) -> None:
     """Nobody gives credits, so nothing leaves the proxy after a window."""
     destination = Destination(bytes(900_000))
-    async with overlay_stage(tmp_path, limits=Limits(reply_bytes=2**21), answers=destination.answers) as stage:
+    async with overlay_stage(tmp_path, limits=RelayLimits(reply_bytes=2**21), answers=destination.answers) as stage:
         circuit = await stage.client.build(stage.path)
         circuit._receive = SimpleNamespace(received=lambda: None)  # type: ignore[assignment]
         await circuit.send(stage.destination.name, b"prompt")
@@ -83,7 +83,7 @@ async def test_answers_that_nobody_reads_are_bounded(tmp_path: Path, monkeypatch
 
 
 async def test_unfinished_messages_of_all_circuits_are_bounded(tmp_path: Path) -> None:
-    async with overlay_stage(tmp_path, limits=Limits(messages_bytes=10_000)) as stage:
+    async with overlay_stage(tmp_path, limits=RelayLimits(messages_bytes=10_000)) as stage:
         proxy = stage.relays[2].switch
         circuits = [await stage.client.build(stage.path) for _ in range(3)]
         for number, circuit in enumerate(circuits):
@@ -98,7 +98,7 @@ async def test_unfinished_messages_of_all_circuits_are_bounded(tmp_path: Path) -
 
 
 async def test_messages_under_way_in_one_circuit_are_bounded(tmp_path: Path) -> None:
-    async with overlay_stage(tmp_path, limits=Limits(open_messages=2)) as stage:
+    async with overlay_stage(tmp_path, limits=RelayLimits(open_messages=2)) as stage:
         circuit = await stage.client.build(stage.path)
         for number in range(3):
             begin_message(circuit, number, stage.destination.name)
@@ -110,14 +110,16 @@ async def test_an_empty_fragment_ends_the_circuit(tmp_path: Path) -> None:
     async with overlay_stage(tmp_path) as stage:
         circuit = await stage.client.build(stage.path)
         begin_message(circuit, 1, stage.destination.name)
-        circuit._say(Parcel(Kind.DATA, (1).to_bytes(4, "big") + b"\0"))
+        circuit._say(Parcel(ParcelKind.DATA, (1).to_bytes(4, "big") + b"\0"))
         circuit.link.flush()
         await until(lambda: circuit.failure is not None)
 
 
 async def test_messages_that_wait_for_answers_are_bounded(tmp_path: Path) -> None:
     destination = Destination(pause=0.01)
-    async with overlay_stage(tmp_path, limits=Limits(exchanges_per_circuit=2), answers=destination.answers) as stage:
+    async with overlay_stage(
+        tmp_path, limits=RelayLimits(exchanges_per_circuit=2), answers=destination.answers
+    ) as stage:
         circuit = await stage.client.build(stage.path)
         for _ in range(2):
             await circuit.send(stage.destination.name, b"prompt")
@@ -155,7 +157,7 @@ async def test_a_middle_relay_cannot_answer_in_the_proxys_place(tmp_path: Path) 
         await circuit.send(stage.destination.name, b"prompt")
         middle = stage.relays[1].switch
         content = (1).to_bytes(4, "big") + b"\x07" + (2).to_bytes(4, "big") + b"no"
-        middle.tell(next(iter(middle.circuits)), Parcel(Kind.DATA, content))
+        middle.tell(next(iter(middle.circuits)), Parcel(ParcelKind.DATA, content))
         middle.batch_ended()
         await until(lambda: circuit.failure is not None)
         assert circuit.failure is not None

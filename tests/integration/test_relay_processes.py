@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,9 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, relay_network
-from support.waiting import SECONDS
+from support.waiting import SECONDS, eventually
 
-from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.client import CircuitClient
+from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.testnet.ports import free_port
 from troth.transport.errors import CircuitFailed
 
@@ -29,9 +31,18 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RelayNetwork]:
         yield started
 
 
+def listens(place: PinnedAddress) -> bool:
+    """Whether a relay takes links; one that drains takes none."""
+    try:
+        socket.create_connection((place.host, place.port), SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 async def test_relays_carry_drain_and_fail_as_they_say(network: RelayNetwork) -> None:
     """In this order, since processes are slow to start: messages, a kill, a graceful end."""
-    client = Client()
+    client = CircuitClient()
     guard, middle, proxy = network.relays
     name = network.destination.name
     circuits = [await client.build(network.path) for _ in range(4)]
@@ -46,7 +57,7 @@ async def test_relays_carry_drain_and_fail_as_they_say(network: RelayNetwork) ->
     assert caught.value.hop == "middle"
     assert await two_hops.request(name, b"still here") == b"still here"
     ending = asyncio.create_task(asyncio.to_thread(proxy.stop))
-    await asyncio.sleep(0.5)
+    await eventually(lambda: not listens(proxy.descriptor.place))
     assert await two_hops.request(name, b"under way") == b"under way"
     assert await ending == 0
     with pytest.raises(CircuitFailed) as caught:

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import create_account, load_account, load_vrf_secret
-from troth.scheduler.assembly import Keys, assembled_market
+from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.command import app
 from troth.scheduler.configuration import load_market
-from troth.scheduler.duties import Pace
+from troth.scheduler.duties import DutyPace
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.initialisation import Wishes, init_market
+from troth.scheduler.initialisation import SchedulerInitOptions, init_market
 from troth.scheduler.money import (
     claim_of_market,
     earnings_of_market,
@@ -43,7 +43,7 @@ def password_file(folder: Path) -> Path:
     return file
 
 
-def wishes(stage: TabsStage, folder: Path, **changes: Any) -> Wishes:
+def wishes(stage: TabsStage, folder: Path, **changes: Any) -> SchedulerInitOptions:
     texts(folder / "model")
     plain: dict[str, Any] = {
         "rpc": stage.anvil.url,
@@ -57,7 +57,7 @@ def wishes(stage: TabsStage, folder: Path, **changes: Any) -> Wishes:
         "operator_keystore": None,
         "vrf_keystore": None,
     }
-    return Wishes(**plain | changes)
+    return SchedulerInitOptions(**plain | changes)
 
 
 async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ async def leaves(home: Path, secret: Path, stage: TabsStage, anvil: Any) -> None
 async def serves(configuration: Any, operator: Any, stage: TabsStage) -> None:
     """It comes up, opens tabs with all nodes by itself, and answers its clients."""
     vrf_secret = load_vrf_secret(configuration.vrf_keystore, "correct horse battery staple")
-    pace = Pace(urgent=0.05, money=0.05, slow=0.05)
-    async with assembled_market(configuration, Keys(operator, vrf_secret), pace) as scheduler:
+    pace = DutyPace(urgent=0.05, money=0.05, slow=0.05)
+    async with assembled_market(configuration, SchedulerKeys(operator, vrf_secret), pace) as scheduler:
         state = await _until_tabs(scheduler, len(stage.nodes))
         assert sum(one.tab.payer == operator.address for one in state.tabs.values()) == len(stage.nodes)
         assert scheduler.reasons() == []

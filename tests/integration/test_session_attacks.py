@@ -9,17 +9,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from support.session_stage import session_stage, whole
 
-from troth.overlay.cells.format import Reason
+from troth.overlay.cells.format import EndReason
 from troth.overlay.relay.proxy import ProxySide
 from troth.overlay.sessions import carrying
 from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import FrameKind, PathKeys, encode_opening, parse_delivery
-from troth.overlay.sessions.limits import Limits
-from troth.overlay.sessions.messages import Request, ResponseHead
-from troth.overlay.sessions.opening import Opening, open_sealed
-from troth.overlay.sida import Limits as InboxLimits
-from troth.overlay.sida import Sender, Threshold, parse
+from troth.overlay.sessions.limits import SessionLimits
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead
+from troth.overlay.sessions.opening import PathHandshake, open_sealed
+from troth.overlay.sida import InboxLimits, Sender, Threshold, parse
 from troth.overlay.sida.errors import MalformedClove
 from troth.transport.errors import OverlayError
 
@@ -86,7 +85,7 @@ async def test_a_proxy_cannot_repeat_or_swap_answers(tmp_path, monkeypatch):
 
     async with session_stage(tmp_path, serve, relays=15) as stage:
         proxy = Proxy(monkeypatch, stage, 0)
-        response = await stage.session.request(Request("GET", "/", (), b""))
+        response = await stage.session.request(HttpRequest("GET", "/", (), b""))
         assert await anext(response.body) == b"first "
         repeated = proxy.answered[0]
         proxy.change = lambda content, final: (repeated, final)
@@ -113,7 +112,7 @@ async def test_a_proxy_that_swallows_answers_is_noticed_though_it_answers_pings(
 
     async with session_stage(tmp_path, serve, relays=15) as stage:
         Proxy(monkeypatch, stage, 1).change = lambda content, final: None
-        response = await stage.session.request(Request("GET", "/", (), b""))
+        response = await stage.session.request(HttpRequest("GET", "/", (), b""))
         assert await anext(response.body) == b"begun "
         async with asyncio.timeout(60):
             await stage.circuits.repaired.wait()
@@ -164,7 +163,7 @@ def eights(messages: list[bytes]) -> set[bytes]:
 
 async def test_an_opening_is_worthless_at_another_destination(tmp_path):
     async with session_stage(tmp_path) as stage:
-        opening = Opening.new(os.urandom(32), 0, SESSION)
+        opening = PathHandshake.new(os.urandom(32), 0, SESSION)
         sealed = opening.seal(stage.listed.seal_key, stage.listed.place.name)
         assert open_sealed(sealed, stage.secret, stage.listed.place.name) == opening
         for secret, name in ((X25519PrivateKey.generate(), stage.listed.place.name), (stage.secret, bytes(32))):
@@ -174,7 +173,7 @@ async def test_an_opening_is_worthless_at_another_destination(tmp_path):
 
 def stranger(destination: Destination, secret: X25519PrivateKey, issued: int):
     """Deliveries that anybody can make: who knows the directory can open sessions."""
-    opening = Opening.new(os.urandom(32), issued, SESSION)
+    opening = PathHandshake.new(os.urandom(32), issued, SESSION)
     keys = PathKeys(opening)
     sealed = opening.seal(secret.public_key().public_bytes_raw(), bytes(32))
     counter = 0
@@ -208,7 +207,7 @@ async def first(destination, message):
 
 
 async def test_sessions_that_are_opened_and_left_make_room_for_others():
-    destination, secret = lone(limits=Limits(sessions=8))
+    destination, secret = lone(limits=SessionLimits(sessions=8))
     for _ in range(40):
         _, deliver = stranger(destination, secret, 1000)
         await first(destination, deliver(bytes((FrameKind.CANCEL,)) + bytes(16)))
@@ -216,7 +215,7 @@ async def test_sessions_that_are_opened_and_left_make_room_for_others():
 
 
 async def test_a_flood_of_openings_is_cut_off_before_it_costs_a_curve_operation():
-    destination, secret = lone(limits=Limits(openings_per_second=1, opening_burst=5))
+    destination, secret = lone(limits=SessionLimits(openings_per_second=1, opening_burst=5))
     for _ in range(50):
         _, deliver = stranger(destination, secret, 1000)
         await first(destination, deliver(bytes((FrameKind.CANCEL,)) + bytes(16)))
@@ -234,7 +233,7 @@ async def test_an_old_or_future_opening_is_refused(issued):
 
 
 async def test_half_complete_requests_are_bounded_and_the_oldest_goes():
-    limits = Limits(requests_per_session=4, inbox=InboxLimits(messages=6, segment_bytes=65_536))
+    limits = SessionLimits(requests_per_session=4, inbox=InboxLimits(messages=6, segment_bytes=65_536))
     destination, secret = lone(limits=limits)
     tasks = []
     for _ in range(4):
@@ -252,7 +251,7 @@ async def test_half_complete_requests_are_bounded_and_the_oldest_goes():
 
 
 async def test_one_session_cannot_hold_more_requests_than_its_share():
-    destination, secret = lone(limits=Limits(requests_per_session=2))
+    destination, secret = lone(limits=SessionLimits(requests_per_session=2))
     opening, deliver = stranger(destination, secret, 1000)
     sender = [Sender(SESSION, opening.session_secret) for _ in range(5)]
     for one in sender:
@@ -261,7 +260,7 @@ async def test_one_session_cannot_hold_more_requests_than_its_share():
 
 
 async def test_a_request_beyond_the_limit_is_refused_while_it_comes():
-    destination, secret = lone(limits=Limits(request_bytes=100_000))
+    destination, secret = lone(limits=SessionLimits(request_bytes=100_000))
     opening, deliver = stranger(destination, secret, 1000)
     sender = Sender(SESSION, opening.session_secret)
     for cloves in sender.cut(bytes(400_000)):
@@ -282,8 +281,8 @@ async def test_an_answer_that_nobody_reads_ends_the_work(tmp_path):
         finally:
             stopped.set()
 
-    async with session_stage(tmp_path, serve, limits=Limits(unattended_seconds=0.5)) as stage:
-        response = await stage.session.request(Request("GET", "/", (), b""))
+    async with session_stage(tmp_path, serve, limits=SessionLimits(unattended_seconds=0.5)) as stage:
+        response = await stage.session.request(HttpRequest("GET", "/", (), b""))
         async with asyncio.timeout(60):
             await stopped.wait()
         with pytest.raises(RequestFailed) as failure:
@@ -298,4 +297,4 @@ async def test_a_destination_that_cannot_be_reached_is_named(tmp_path):
         with pytest.raises(RequestFailed) as failure:
             await whole(stage.session)
         assert failure.value.hop in {"destination", "path"}
-        assert Reason.UNREACHABLE.name.lower() in failure.value.reason or failure.value.hop == "path"
+        assert EndReason.UNREACHABLE.name.lower() in failure.value.reason or failure.value.hop == "path"

@@ -17,12 +17,12 @@ from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import FrameKind, PathKeys, encode_opening
 from troth.overlay.sessions.handle import Handle
-from troth.overlay.sessions.limits import Limits
-from troth.overlay.sessions.messages import Request, ResponseHead, encode_request, reply_id
-from troth.overlay.sessions.opening import Opening
+from troth.overlay.sessions.limits import SessionLimits
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead, encode_request, reply_id
+from troth.overlay.sessions.opening import PathHandshake
 from troth.overlay.sessions.reply import Reply
 from troth.overlay.sessions.session import MOST_REQUESTS
-from troth.overlay.sessions.sessions import Sessions
+from troth.overlay.sessions.sessions import SessionRotation
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.overlay.sida import Sender, Threshold, parse
 
@@ -74,7 +74,7 @@ async def test_a_proxy_that_swallows_the_last_word_does_not_keep_the_destination
     async with session_stage(tmp_path, serve) as stage:
         # The first word of a request is said on path 1.
         swallow(monkeypatch, stage.relay_of(1, 2))
-        response = await stage.session.request(Request("GET", "/", (), b""))
+        response = await stage.session.request(HttpRequest("GET", "/", (), b""))
         await response.body.aclose()
         async with asyncio.timeout(SECONDS):
             await stopped.wait()
@@ -92,7 +92,7 @@ async def test_a_destination_that_does_not_wait_for_its_reader_is_left(tmp_path,
         sent.set()
 
     async with session_stage(tmp_path, serve) as stage:
-        response = await stage.session.request(Request("GET", "/", (), b""))
+        response = await stage.session.request(HttpRequest("GET", "/", (), b""))
         await sent.wait()
         async with asyncio.timeout(SECONDS):
             while not stage.session._paths[0].circuit.carried > 100 * 512:  # noqa: ASYNC110
@@ -133,7 +133,7 @@ async def test_headers_that_were_not_asked_for_fail_the_request_and_leave_nothin
         await responder.body(b"never shown")
 
     async with session_stage(tmp_path, serve) as stage:
-        sessions = Sessions(stage.circuits, lambda: stage.listed)
+        sessions = SessionRotation(stage.circuits, lambda: stage.listed)
         sessions._session = stage.session
         async with httpx.AsyncClient(transport=OverlayTransport(sessions), base_url="https://scheduler") as client:
             with pytest.raises(RequestFailed) as failure:
@@ -147,7 +147,7 @@ async def test_what_latin_headers_say_arrives(tmp_path):
         await responder.head(ResponseHead(200, (("x-name", "caf\u00e9"),)))
 
     async with session_stage(tmp_path, serve) as stage:
-        sessions = Sessions(stage.circuits, lambda: stage.listed)
+        sessions = SessionRotation(stage.circuits, lambda: stage.listed)
         sessions._session = stage.session
         async with httpx.AsyncClient(transport=OverlayTransport(sessions), base_url="https://scheduler") as client:
             assert (await client.get("/")).headers["x-name"] == "caf\u00e9"
@@ -163,7 +163,7 @@ async def test_many_answers_at_once_break_no_circuit_and_one_too_many_is_free(tm
 
     async with session_stage(tmp_path, serve) as stage:
         begun = [
-            await stage.session.request(Request("POST", "/", (), b"%5d" % n + bytes(200_000 * (n < 3))))
+            await stage.session.request(HttpRequest("POST", "/", (), b"%5d" % n + bytes(200_000 * (n < 3))))
             for n in range(MOST_REQUESTS)
         ]
         with pytest.raises(RequestFailed) as failure:
@@ -183,7 +183,7 @@ async def test_a_cookie_does_not_tie_two_sessions_together(tmp_path):
         await responder.head(ResponseHead(200, (("set-cookie", "who=you; Path=/"),)))
 
     async with session_stage(tmp_path, serve) as stage:
-        sessions = Sessions(stage.circuits, lambda: stage.listed)
+        sessions = SessionRotation(stage.circuits, lambda: stage.listed)
         sessions._session = stage.session
         async with httpx.AsyncClient(transport=OverlayTransport(sessions), base_url="https://scheduler") as client:
             for _ in range(2):
@@ -196,7 +196,7 @@ async def test_a_cookie_does_not_tie_two_sessions_together(tmp_path):
 async def test_a_request_fails_as_soon_as_too_few_paths_are_left_for_what_follows():
     """Two paths ended after they had brought three segments: these are read, and nothing can follow them."""
     session = SimpleNamespace(threshold=SESSION, secret=os.urandom(32))
-    request = asking.Asking(session, Request("GET", "/", (), b""))
+    request = asking.Asking(session, HttpRequest("GET", "/", (), b""))
     request._carriers = {2: None, 3: None}
     sender = Sender(SESSION, session.secret)
     sender.message_id = reply_id(request.id)
@@ -212,7 +212,7 @@ async def test_a_request_fails_as_soon_as_too_few_paths_are_left_for_what_follow
 
 async def test_a_session_that_cannot_be_followed_by_another_is_not_closed_twice(tmp_path):
     async with session_stage(tmp_path) as stage:
-        sessions = Sessions(stage.circuits, lambda: stage.listed)
+        sessions = SessionRotation(stage.circuits, lambda: stage.listed)
         stage.session.served = 10**6
         sessions._session = stage.session
         for _ in range(2):
@@ -229,7 +229,7 @@ class Stranger:
 
     def __init__(self, destination, secret, threshold=SESSION):
         self.destination = destination
-        self.opening = Opening.new(os.urandom(32), 1000, threshold)
+        self.opening = PathHandshake.new(os.urandom(32), 1000, threshold)
         self._keys = PathKeys(self.opening)
         self._sealed = self.opening.seal(secret.public_key().public_bytes_raw(), bytes(32))
         self._counter = 0
@@ -263,7 +263,7 @@ async def test_long_requests_that_never_end_are_bounded_in_bytes():
     async def never(request, responder):
         raise AssertionError
 
-    limits = Limits(incomplete_bytes=300_000)
+    limits = SessionLimits(incomplete_bytes=300_000)
     destination, secret = lone(never, limits)
     for _ in range(10):
         stranger = Stranger(destination, secret, Threshold(1, 1))
@@ -279,9 +279,9 @@ async def test_requests_that_are_ended_together_are_not_all_served():
     async def forever(request, responder):
         await asyncio.Event().wait()
 
-    destination, secret = lone(forever, Limits(requests=3))
+    destination, secret = lone(forever, SessionLimits(requests=3))
     begun = []
-    wire = encode_request(Request("GET", "/", (), b""))
+    wire = encode_request(HttpRequest("GET", "/", (), b""))
     for _ in range(8):
         stranger = Stranger(destination, secret, Threshold(1, 1))
         sender = stranger.sender()
@@ -301,8 +301,8 @@ async def test_what_was_refused_as_busy_is_not_served_after_all():
         served.append(request.target)
         await asyncio.Event().wait()
 
-    destination, secret = lone(serve, Limits(requests=1))
-    wire = encode_request(Request("GET", "/", (), b""))
+    destination, secret = lone(serve, SessionLimits(requests=1))
+    wire = encode_request(HttpRequest("GET", "/", (), b""))
     first = Stranger(destination, secret, Threshold(1, 1))
     await first.clove(first.sender().send(wire, last=True)[0])
     refused = Stranger(destination, secret, Threshold(3, 2))
@@ -320,7 +320,7 @@ async def test_requests_that_have_only_begun_keep_nobody_out():
     async def never(request, responder):
         raise AssertionError
 
-    destination, secret = lone(never, Limits(sessions=4))
+    destination, secret = lone(never, SessionLimits(sessions=4))
     for _ in range(4):
         stranger = Stranger(destination, secret)
         await stranger.clove(stranger.sender().send(b"half")[0])
@@ -336,9 +336,9 @@ async def test_answers_that_were_sent_and_not_acknowledged_do_not_use_up_a_sessi
         served.append(request.target)
         await responder.head(ResponseHead(200, ()))
 
-    destination, secret = lone(serve, Limits(requests_per_session=4))
+    destination, secret = lone(serve, SessionLimits(requests_per_session=4))
     stranger = Stranger(destination, secret, Threshold(1, 1))
-    wire = encode_request(Request("GET", "/", (), b""))
+    wire = encode_request(HttpRequest("GET", "/", (), b""))
     for _ in range(40):
         await stranger.clove(stranger.sender().send(wire, last=True)[0])
     assert len(served) == 40
@@ -351,8 +351,8 @@ async def test_answers_of_many_sessions_that_nobody_acknowledges_are_bounded_in_
         await responder.head(ResponseHead(200, ()))
         await responder.body(bytes(50_000))
 
-    destination, secret = lone(serve, Limits(kept_bytes=300_000))
-    wire = encode_request(Request("GET", "/", (), b""))
+    destination, secret = lone(serve, SessionLimits(kept_bytes=300_000))
+    wire = encode_request(HttpRequest("GET", "/", (), b""))
     for _ in range(20):
         stranger = Stranger(destination, secret, Threshold(1, 1))
         await stranger.clove(stranger.sender().send(wire, last=True)[0])
@@ -364,7 +364,7 @@ async def test_answers_of_many_sessions_that_nobody_acknowledges_are_bounded_in_
 
 async def test_a_handle_that_a_proxy_does_not_empty_holds_one_window():
     reply = Reply(bytes(16), Threshold(2, 1), os.urandom(32))
-    keys = PathKeys(Opening.new(os.urandom(32), 0, Threshold(2, 1)))
+    keys = PathKeys(PathHandshake.new(os.urandom(32), 0, Threshold(2, 1)))
     slow = Handle(keys, 0, 1)
     reply.attach(slow)
     for number in range(500):

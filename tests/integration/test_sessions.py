@@ -9,7 +9,7 @@ import pytest
 from support.session_stage import kill, session_stage, whole
 
 from troth.overlay.sessions.errors import Delivered, RequestFailed
-from troth.overlay.sessions.messages import Request, ResponseHead
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead
 
 
 async def test_a_request_and_its_answer(tmp_path):
@@ -47,7 +47,7 @@ async def test_pieces_arrive_one_by_one_as_they_are_written(tmp_path):
             await responder.body(piece)
 
     async with session_stage(tmp_path, serve) as stage:
-        response = await stage.session.request(Request("GET", "/", (), b""))
+        response = await stage.session.request(HttpRequest("GET", "/", (), b""))
         for number in range(30):
             written.put_nowait(b"token %d" % number)
             assert await anext(response.body) == b"token %d" % number
@@ -82,7 +82,7 @@ async def test_two_paths_die_in_the_middle_of_an_answer_and_it_arrives_whole(tmp
             await asyncio.sleep(0)
 
     async with session_stage(tmp_path, serve, relays=18) as stage:
-        response = await stage.session.request(Request("GET", "/", (), b""))
+        response = await stage.session.request(HttpRequest("GET", "/", (), b""))
         got = b""
         while not got.endswith(b"9 "):
             got += await anext(response.body)
@@ -144,7 +144,7 @@ async def test_who_stops_reading_stops_the_work(tmp_path):
             stopped.set()
 
     async with session_stage(tmp_path, serve) as stage:
-        response = await stage.session.request(Request("GET", "/", (), b""))
+        response = await stage.session.request(HttpRequest("GET", "/", (), b""))
         await anext(response.body)
         await response.body.aclose()
         async with asyncio.timeout(60):

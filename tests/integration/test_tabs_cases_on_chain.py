@@ -14,12 +14,12 @@ from support.waiting import eventually
 
 from troth.cases.command import read_evidence
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.orders import case_terminal
 from troth.client.orders.case_terminal import How
 from troth.client.orders.court import Court
 from troth.client.orders.following import cases_of
-from troth.client.orders.journal import Journal
+from troth.client.orders.journal import OrderJournal
 from troth.client.orders.running import Running, running
 from troth.client.orders.terminal import print_receipts
 from troth.client.tabs.keys import keyfile
@@ -38,7 +38,7 @@ async def doubtful(stage: TabsStage, purse: Purse) -> Hash32:
     identifier = await admitted(stage, purse, drawn=True)
     proof = vrf.prove(stage.vrf_secret, messages.infer_alpha(identifier))
     with opened(purse.home.tabs) as store:
-        journal = Journal(store)
+        journal = OrderJournal(store)
         words = journal.entry(identifier).read("admitted", Admitted)
         assert words is not None
         journal.step(identifier, admitted=replace(words, infer_proof=proof), tokens=b"[7, 8]")
@@ -47,7 +47,7 @@ async def doubtful(stage: TabsStage, purse: Purse) -> Hash32:
     return identifier
 
 
-def with_bond(configuration: Configuration, bond: str) -> Configuration:
+def with_bond(configuration: ClientConfiguration, bond: str) -> ClientConfiguration:
     assert configuration.market is not None
     return replace(configuration, market=replace(configuration.market, case=bond))
 

@@ -16,9 +16,9 @@ from support.waiting import eventually
 from troth.chain.errors import ChainRejected
 from troth.node.asking import asks_of
 from troth.node.orders.ground import FollowedGround
-from troth.node.orders.hosting import Hosting
+from troth.node.orders.hosting import SliceHosting
 from troth.node.orders.moving import Moving
-from troth.node.pool.agreement import MOST_GROUPS, Agreement
+from troth.node.pool.agreement import MOST_GROUPS, AutoLimits
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.resident import Lent, Resident
 from troth.protocol.market.parts import Part
@@ -42,7 +42,7 @@ class Mover:
     stage: TabsStage
     follower: Any
     node: Node
-    hosting: Hosting
+    hosting: SliceHosting
     moving: Moving
 
     @property
@@ -68,7 +68,7 @@ async def mover(anvil: Any, folder: Path) -> AsyncIterator[Mover]:
         anvil.fund(key)
         ground: Any = FollowedGround(follower, stage.market.chain.chain_id)
         node = Node(key.secret, folder, ground, stage.class_id, domain=stage.market.domain)
-        hosting = Hosting(node.bench, node.service)
+        hosting = SliceHosting(node.bench, node.service)
         await hosting.step()
         yield Mover(stage, follower, node, hosting, Moving(node.bench, hosting, stage.market, key))
 
@@ -124,7 +124,7 @@ async def test_the_scheduler_knows_for_how_long_the_chain_keeps_a_slice(anvil: A
 
 async def test_an_order_of_its_scheduler_is_carried_out_and_an_insane_one_is_not(anvil: Any, tmp_path: Path) -> None:
     async with mover(anvil, tmp_path) as made:
-        agreement = Agreement(made.stage.scheduler.address, 120, 0.0, MOST_GROUPS)
+        agreement = AutoLimits(made.stage.scheduler.address, 120, 0.0, MOST_GROUPS)
         contacts = MarketContacts(lambda: made.follower.state)
         resident = Resident(
             made.node.bench, Lent(120, 10), "cpu", SIZES,

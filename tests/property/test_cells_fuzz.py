@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 from support.overlay_vectors import layers, secret
 
 from troth.overlay.cells import messages
-from troth.overlay.cells.format import HEADER, LARGE, SMALL, Cell, CellReader, Command, Reason, header, reason_of
+from troth.overlay.cells.format import HEADER, LARGE, SMALL, Cell, CellReader, Command, EndReason, header, reason_of
 from troth.overlay.cells.messages import (
     CAPACITY,
     DESTINATION,
     WINDOW,
-    Kind,
-    Message,
+    CellMessage,
     Parcel,
+    ParcelKind,
     Reassembly,
     ReceiveWindow,
     SendWindow,
     fragments,
 )
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.circuits.handshake import ClientShare, RelayIdentity
-from troth.overlay.relay.delivery import DeliveryFrame, FrameKind, FrameReader, encode_frame
+from troth.overlay.relay.delivery import DeliveryFrame, DeliveryKind, FrameReader, encode_frame
 from troth.transport.errors import (
     CellRefused,
     CellTampered,
@@ -37,7 +37,7 @@ from troth.transport.errors import (
 )
 
 IDENTITY = RelayIdentity(secret("name"), X25519PrivateKey.from_private_bytes(secret("relay")))
-DESCRIPTOR = RelayDescriptor(Place("127.0.0.1", 1, IDENTITY.name), IDENTITY.public)
+DESCRIPTOR = RelayDescriptor(PinnedAddress("127.0.0.1", 1, IDENTITY.name), IDENTITY.public)
 
 sizes = st.sampled_from((SMALL, LARGE))
 cells = st.builds(
@@ -74,8 +74,8 @@ def test_any_bytes_are_cells_or_refused(data: bytes) -> None:
 
 
 @settings(deadline=None)
-@given(st.sampled_from(Kind), sizes, st.data())
-def test_a_parcel_comes_back(kind: Kind, size: int, data: st.DataObject) -> None:
+@given(st.sampled_from(ParcelKind), sizes, st.data())
+def test_a_parcel_comes_back(kind: ParcelKind, size: int, data: st.DataObject) -> None:
     parcel = Parcel(kind, data.draw(st.binary(max_size=CAPACITY[size])))
     payload = messages.encode(parcel, size)
     assert messages.decode(payload) == parcel
@@ -91,7 +91,7 @@ def test_any_payload_is_a_parcel_or_refused(payload: bytes) -> None:
 
 def test_a_parcel_has_a_largest_content() -> None:
     with pytest.raises(MalformedCell):
-        messages.encode(Parcel(Kind.DATA, bytes(CAPACITY[SMALL] + 1)))
+        messages.encode(Parcel(ParcelKind.DATA, bytes(CAPACITY[SMALL] + 1)))
 
 
 @settings(deadline=None)
@@ -100,7 +100,7 @@ def test_a_parcel_has_a_largest_content() -> None:
 @example(2781, True, False, 1)
 @example(2782, False, False, 1)
 def test_a_message_comes_back_and_fits_its_cells(length: int, named: bool, final: bool, number: int) -> None:
-    message = Message(number, b"m" * length, bytes(DESTINATION) if named else b"", final)
+    message = CellMessage(number, b"m" * length, bytes(DESTINATION) if named else b"", final)
     reassembly = Reassembly(named=named, largest=40_000, open_messages=1)
     pieces = list(fragments(message))
     assert all(len(content) <= CAPACITY[size] for size, content in pieces)
@@ -192,11 +192,11 @@ def test_a_sender_that_does_not_wait_is_refused() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 255))
 def test_any_reason_is_one(value: int) -> None:
-    assert reason_of(value) in Reason
+    assert reason_of(value) in EndReason
 
 
 frames = st.builds(
-    DeliveryFrame, st.sampled_from(FrameKind), st.binary(min_size=16, max_size=16), st.binary(max_size=200)
+    DeliveryFrame, st.sampled_from(DeliveryKind), st.binary(min_size=16, max_size=16), st.binary(max_size=200)
 )
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from troth.routing.pipelines import graph as graphs
-from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.drawn import SegmentDraw
 from troth.routing.pipelines.graph import Graph, Host
 from troth.routing.pipelines.router import Router
 
@@ -97,7 +97,7 @@ def test_the_free_chain_is_the_fastest(world: World, tokens: int, narrow: bool) 
 
 
 @st.composite
-def drawn(draw: st.DrawFn) -> tuple[World, list[Draw], int]:
+def drawn(draw: st.DrawFn) -> tuple[World, list[SegmentDraw], int]:
     world = draw(worlds())
     cuts = sorted({0, world.layers, *draw(st.lists(st.integers(0, world.layers), max_size=3))})
     draws = []
@@ -105,13 +105,13 @@ def drawn(draw: st.DrawFn) -> tuple[World, list[Draw], int]:
         able = [host.name for host in world.hosts if host.first <= first and end <= host.end]
         others = [host.name for host in world.hosts] + ["stranger"]
         names = st.lists(st.sampled_from(able or others), max_size=4) | st.lists(st.sampled_from(others), max_size=2)
-        draws.append(Draw(first, end, tuple(draw(names))))
+        draws.append(SegmentDraw(first, end, tuple(draw(names))))
     return world, draws, draw(st.integers(0, 12))
 
 
 @settings(max_examples=120, deadline=None)
 @given(drawn())
-def test_the_chain_of_drawn_candidates_is_the_fastest(case: tuple[World, list[Draw], int]) -> None:
+def test_the_chain_of_drawn_candidates_is_the_fastest(case: tuple[World, list[SegmentDraw], int]) -> None:
     world, draws, tokens = case
     graph = world.graph()
     chain = Router(graph).choose("request", tokens, draws)

@@ -8,7 +8,7 @@ from support.directory_lists import AFTER, DOMAIN, listing
 
 from troth.committee.errors import RequestRefused
 from troth.committee.proposal import VERSION, Proposal, decode_proposal, encode_proposal
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.codec import decode_listing, encode_listing, is_literal
 from troth.overlay.directory.descriptors import (
     SignedDestination,
@@ -28,7 +28,7 @@ ports = st.integers(1, 65_535)
 operators = st.binary(min_size=20, max_size=20).map(address_from_bytes)
 regions = st.from_regex(r"\A[a-z0-9-]{0,16}\Z")
 signatures = st.binary(min_size=65, max_size=65)
-places = st.builds(Place, hosts, ports, hashes)
+places = st.builds(PinnedAddress, hosts, ports, hashes)
 relays = st.builds(
     ListedRelay,
     st.builds(RelayDescriptor, places, hashes, operators),

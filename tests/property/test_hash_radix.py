@@ -12,13 +12,13 @@ from support.prefixes import IDLE, naming, stored, view_of, words
 from troth.routing.prefixes.announcing import Announcer
 from troth.routing.prefixes.claims import Claims
 from troth.routing.prefixes.errors import UpdateMalformed
-from troth.routing.prefixes.following import Verdict
+from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import AllBlocksCleared, BlocksRemoved, Changes, KvEvent, LocalBlocks
 from troth.routing.prefixes.tree import HashRadixTree
 from troth.routing.prefixes.update import (
+    ChunkRun,
     Heartbeat,
-    Load,
-    Run,
+    NodeLoad,
     Update,
     decode,
     decode_heartbeat,
@@ -34,7 +34,7 @@ PROMPTS = st.lists(st.integers(1, 3), min_size=1, max_size=5)
 
 names = st.integers(1, 2**32 - 1)
 loads = st.builds(
-    Load,
+    NodeLoad,
     latency=st.integers(0, 2**31).map(lambda ticks: ticks * 1e-6),
     queued=st.integers(0, 2**16 - 1),
     running=st.integers(0, 2**16 - 1),
@@ -55,7 +55,7 @@ def updates(draw: st.DrawFn) -> Update:
     runs, place = [], 0
     while place < cut:
         length = draw(st.integers(1, cut - place))
-        runs.append(Run(draw(st.integers(0, 2**32 - 1)), tuple(chosen[place : place + length])))
+        runs.append(ChunkRun(draw(st.integers(0, 2**32 - 1)), tuple(chosen[place : place + length])))
         place += length
     removed = () if whole else tuple(sorted(chosen[cut:]))
     epoch, sequence = draw(st.integers(0, 2**64 - 1)), draw(st.integers(1, 2**64 - 1))
@@ -100,7 +100,7 @@ def test_a_missed_update_is_noticed_and_a_heartbeat_makes_no_gap(steps: list[tup
     view, announcer = view_of("a", NAMING), Announcer(NAMING.identity, 1)
     behind, first = False, True
     for taken, (kind, lost, twice) in enumerate(steps, 1):
-        load = Load(capacity=8, taken=taken)
+        load = NodeLoad(capacity=8, taken=taken)
         if kind == "update":
             update = announcer.next_update(load)
             content, behind = encode_update(update), (behind or lost) and not (update.whole and not lost)
@@ -109,13 +109,13 @@ def test_a_missed_update_is_noticed_and_a_heartbeat_makes_no_gap(steps: list[tup
             content = encode_heartbeat(announcer.heartbeat(load))
         if lost:
             continue
-        assert view.receive("a", content, 1.0) is (Verdict.GAP if behind else Verdict.APPLY)
+        assert view.receive("a", content, 1.0) is (UpdateFate.GAP if behind else UpdateFate.APPLY)
         assert view.members["a"].load.taken == taken
         if behind and not first:
-            assert view.receive("a", encode_update(announcer.snapshot(load)), 1.0) is Verdict.APPLY
+            assert view.receive("a", encode_update(announcer.snapshot(load)), 1.0) is UpdateFate.APPLY
             behind = False
         if twice:
-            assert view.receive("a", content, 2.0) is Verdict.REPEATED
+            assert view.receive("a", content, 2.0) is UpdateFate.REPEATED
             assert view.members["a"].heard == 1.0
 
 
@@ -197,9 +197,9 @@ def test_views_converge_to_what_the_caches_hold(
     view, late = view_of(members, NAMING), view_of(members, NAMING)
 
     def deliver(node: int, target: GroupView, content: bytes) -> None:
-        if target.receive(members[node], content, 1.0) is Verdict.GAP:
+        if target.receive(members[node], content, 1.0) is UpdateFate.GAP:
             whole = encode_update(announcers[node].snapshot(IDLE))
-            assert target.receive(members[node], whole, 1.0) is Verdict.APPLY
+            assert target.receive(members[node], whole, 1.0) is UpdateFate.APPLY
 
     for node, action, prompt in actions:
         if action in ("say", "lose", "ask"):
@@ -260,7 +260,7 @@ def test_the_tree_is_the_sum_of_what_its_members_claim(
         once = tuple(dict.fromkeys(said))
         match action:
             case "s" | "S" if once:
-                (tree.store if action == "s" else tree.replace)(slot, (Run(len(said) % 3, once),))
+                (tree.store if action == "s" else tree.replace)(slot, (ChunkRun(len(said) % 3, once),))
             case "r":
                 tree.remove(slot, once)
             case "e":

@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 from support.market_scene import Scene, hash_of, owner_of, rules
 
 from troth.protocol.market import court, court_money, draws, messages, prices
-from troth.protocol.market.court import Finding, Hearing, Showing
-from troth.protocol.market.court_money import BURNT, CONVICTING, CaseGas, Circumstances, Decision, Pool, Pot, pot_of
+from troth.protocol.market.court import CaseFinding, Hearing, Showing
+from troth.protocol.market.court_money import (
+    BURNT,
+    CONVICTING,
+    CaseGas,
+    Circumstances,
+    DecisionEffects,
+    OutcomePool,
+    Pot,
+    pot_of,
+)
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.types import (
     CaseKind,
@@ -104,7 +113,7 @@ def test_no_money_is_made_or_lost(hearing: Hearing, stake: int, pooled: int, voi
     state = _state(hearing, Opinion.REJECT if hearing.kind is CaseKind.REJECTION else Opinion.ACCEPT, round=1)
     finding = court.judge(hearing, EXACT)
     before = _balances(state, stake)
-    around = _around(before, pool=Pool(pooled, 1), block=2, voided=voided)
+    around = _around(before, pool=OutcomePool(pooled, 1), block=2, voided=voided)
     after = court_money.apply_movements(before, court_money.settle(state, finding, EXACT, around))
     assert sum(after.values()) == sum(before.values())
     assert min(after.values()) >= 0
@@ -264,10 +273,10 @@ def _deciding(*, paid: int = 10, convicts: bool = False, ends: bool = True) -> i
     """Of the hearing in which ten of fifteen tell, and one is silent by decree."""
     hearing = _hearing(_told(REJECT, 10))
     finding = replace(court.judge(hearing, EXACT), silent=frozenset({14}), paid=paid > 0)
-    return GAS.deciding(15, finding, Decision(convicts=convicts, restores=ends))
+    return GAS.deciding(15, finding, DecisionEffects(convicts=convicts, restores=ends))
 
 
-def _settled(outcome: Outcome, stake: int = 0, pool: Pool = Pool(), **changes: object) -> dict[Pot, int]:
+def _settled(outcome: Outcome, stake: int = 0, pool: OutcomePool = OutcomePool(), **changes: object) -> dict[Pot, int]:
     hearing = _hearing(_told(REJECT, 10))
     state = _state(hearing, REJECT, drawer=DECIDER, committer=DECIDER, **changes)
     finding = replace(court.judge(hearing, EXACT), outcome=outcome, silent=frozenset({14}))
@@ -330,9 +339,9 @@ def test_gas_is_paid_to_who_spent_it_in_one_movement() -> None:
     assert _credit(after, DECIDER) == GAS.drawing(15) + COMMITTED + _deciding(convicts=True)
     tolerant = CaseGas(TOLERANT, ROWS, GAS_PRICE)
     everybody = frozenset(range(15))
-    most = court.Finding(Outcome.CONVICTED, cluster=everybody, paid=True, telling=everybody, node=True)
-    deciding = tolerant.deciding(15, most, Decision())
-    ending = tolerant.deciding(15, most, Decision(convicts=True, evicts=True, restores=True)) - deciding
+    most = court.CaseFinding(Outcome.CONVICTED, cluster=everybody, paid=True, telling=everybody, node=True)
+    deciding = tolerant.deciding(15, most, DecisionEffects())
+    ending = tolerant.deciding(15, most, DecisionEffects(convicts=True, evicts=True, restores=True)) - deciding
     signed = tolerant.committing(15, posted=0, signed=15)
     steps = tolerant.drawing(15) + signed + tolerant.seeding(15) + deciding
     # Each step is rounded down by itself, the bond once.
@@ -340,7 +349,7 @@ def test_gas_is_paid_to_who_spent_it_in_one_movement() -> None:
     assert 0 <= tolerant.whole - opening - 2 * steps - ending < 10
     # Where two steps are one call, it is paid less than they are.
     assert tolerant.convening(15) < tolerant.drawing(15) + signed
-    concluding = tolerant.deciding(15, most, Decision(proves=True))
+    concluding = tolerant.deciding(15, most, DecisionEffects(proves=True))
     assert concluding < tolerant.seeding(15) + deciding
     assert court_money.bond_of(EXACT, 41, GAS_PRICE) == prices.unit(EXACT, 42) * 98 + GAS.whole
 
@@ -357,19 +366,19 @@ def test_a_round_without_cluster_leaves_the_bond_for_the_next() -> None:
 
 
 def test_more_refunds_than_honest_noise_convict() -> None:
-    pool = Pool()
+    pool = OutcomePool()
     for number in range(1, EXACT.pool_limit + 2):
         pool = pool.counted(10 + number, EXACT)
-        assert pool == Pool(number, 11)
+        assert pool == OutcomePool(number, 11)
         assert pool.convicts(EXACT) == (number > EXACT.pool_limit)
     assert pool.counted(11 + EXACT.pool_window, EXACT).count == EXACT.pool_limit + 2
-    assert pool.counted(12 + EXACT.pool_window, EXACT) == Pool(1, 12 + EXACT.pool_window)
+    assert pool.counted(12 + EXACT.pool_window, EXACT) == OutcomePool(1, 12 + EXACT.pool_window)
     hearing = _hearing(_told(REJECT, 15), kind=CaseKind.DOUBT)
     state, finding = _state(hearing, REJECT), court.judge(hearing, EXACT)
-    assert court_money.convict_of(state, finding, Pool(3, 1), EXACT) is None
-    assert court_money.convict_of(state, finding, Pool(4, 1), EXACT) == (NODE, Fault.POOLED)
+    assert court_money.convict_of(state, finding, OutcomePool(3, 1), EXACT) is None
+    assert court_money.convict_of(state, finding, OutcomePool(4, 1), EXACT) == (NODE, Fault.POOLED)
     before = _balances(state, 2 * L)
-    taken = court_money.settle(state, finding, EXACT, _around(before, pool=Pool(3, 1), block=2))
+    taken = court_money.settle(state, finding, EXACT, _around(before, pool=OutcomePool(3, 1), block=2))
     after = court_money.apply_movements(before, taken)
     assert after[pot_of(PotKind.STAKE, NODE)] == L
     assert _credit(after, CLIENT) == 0
@@ -464,5 +473,5 @@ def test_reviewers_are_drawn_anew_each_round_and_never_from_the_parties() -> Non
         assert court.reviewers(scene.order, other, hash_of("randao"), scene.view).operators != first.operators
     assert court.case_of(state) == messages.case_id(scene.order_id, 0)
     assert court.case_of(replace(state, kind=CaseKind.DOUBT)) == messages.case_id(scene.order_id, 128)
-    assert isinstance(first, draws.Drawn)
-    assert Finding(Outcome.NONE).cluster == frozenset()
+    assert isinstance(first, draws.DrawnSeats)
+    assert CaseFinding(Outcome.NONE).cluster == frozenset()

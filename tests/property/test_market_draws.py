@@ -13,7 +13,7 @@ from support.market_scene import Scene, group_of, hash_of, owner_of
 
 from troth.protocol.hashing import abi_keccak
 from troth.protocol.market import draws, prices
-from troth.protocol.market.draws import Group
+from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.errors import InvalidDrawRequest
 from troth.protocol.market.types import Ask, DrawRequest, Entry
 from troth.protocol.types import Address, address_from_bytes
@@ -34,7 +34,7 @@ histories = st.lists(entries, min_size=1, max_size=4, unique_by=lambda entry: en
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> Group:
+def groups(draw: st.DrawFn) -> GroupHistory:
     places = draw(st.lists(histories, min_size=1, max_size=8))
     first = {"from_block": 1, "seats": CAP, "settled": CAP}
     ordered = tuple(
@@ -47,10 +47,10 @@ def groups(draw: st.DrawFn) -> Group:
         name: ((1, Ask(*[draw(st.integers(1, 5))] * 3)), (draw(st.integers(2, 900)), Ask(9, 9, 9))) for name in NAMES
     }
     owners = {name: NAMES[index // 2] for index, name in enumerate(NAMES)}
-    return Group(sizes, ordered, owners, asks, {NAMES[0]: draw(st.integers(0, 12_000))})
+    return GroupHistory(sizes, ordered, owners, asks, {NAMES[0]: draw(st.integers(0, 12_000))})
 
 
-def _naive(request: DrawRequest, group: Group) -> Iterator[Address]:
+def _naive(request: DrawRequest, group: GroupHistory) -> Iterator[Address]:
     """The rule of DrawRequest, word by word, over the state at its block."""
     block = request.block_number
     size = [size for start, size in group.sizes if start <= block][-1]
@@ -93,7 +93,7 @@ requests = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(requests, groups())
-def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: Group) -> None:
+def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: GroupHistory) -> None:
     expected = []
     for operator in _naive(request, group):
         expected.append(operator)
@@ -102,7 +102,7 @@ def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: Group) -> Non
     try:
         drawn = draws.draw(request, group, seat_cap=CAP, seasoning=SEASONING)
     except InvalidDrawRequest:
-        drawn = draws.Drawn((), b"")
+        drawn = draws.DrawnSeats((), b"")
     assert list(drawn.operators) == (expected if len(expected) == request.count else [])
     if not drawn.operators:
         return
@@ -115,7 +115,7 @@ def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: Group) -> Non
 
 @settings(deadline=None)
 @given(groups())
-def test_what_changes_later_does_not_change_a_draw(group: Group) -> None:
+def test_what_changes_later_does_not_change_a_draw(group: GroupHistory) -> None:
     later = replace(
         group,
         sizes=(*group.sizes, (901, 1)),
@@ -135,7 +135,7 @@ def test_what_changes_later_does_not_change_a_draw(group: Group) -> None:
 def test_draws_are_proportional_to_seats_and_not_to_addresses() -> None:
     seats = (10, 5, 4, 1)
     places = tuple((Entry(NAMES[index], 1, 1, count, 0),) for index, count in enumerate(seats))
-    group = Group(((1, 4),), places, dict.fromkeys(NAMES, NAMES[0]))
+    group = GroupHistory(((1, 4),), places, dict.fromkeys(NAMES, NAMES[0]))
     seen: Counter[Address] = Counter()
     for number in range(400):
         request = replace(REQUEST, seed=hash_of(f"proportion {number}"), count=10)
@@ -148,7 +148,7 @@ def test_draws_are_proportional_to_seats_and_not_to_addresses() -> None:
 
 def test_sizes_share_words_of_four_so_that_a_hint_names_the_next_word() -> None:
     sizes = tuple((block, 2) for block in range(10, 100, 10))  # words begin at 10, 50 and 90
-    group = Group(sizes, ((Entry(NAMES[0], 1, 1, CAP, 0),),) * 2, dict.fromkeys(NAMES, NAMES[0]))
+    group = GroupHistory(sizes, ((Entry(NAMES[0], 1, 1, CAP, 0),),) * 2, dict.fromkeys(NAMES, NAMES[0]))
     for block, hint in ((10, 50), (49, 50), (50, 90), (89, 90), (90, None), (500, None)):
         drawn = draws.draw(replace(REQUEST, block_number=block), group, seat_cap=CAP, seasoning=SEASONING)
         assert drawn.hints == (b"" if hint is None else hint.to_bytes(4))
@@ -176,7 +176,7 @@ def test_a_bound_of_nothing_takes_only_who_asks_nothing() -> None:
 
 
 def test_young_seats_do_not_judge_and_suspended_ones_serve_nobody() -> None:
-    young = Group(((1, 1),), ((Entry(NAMES[0], 1, 450, CAP, 0),),), {NAMES[0]: NAMES[0]})
+    young = GroupHistory(((1, 1),), ((Entry(NAMES[0], 1, 450, CAP, 0),),), {NAMES[0]: NAMES[0]})
     assert draws.draw(REQUEST, young, seat_cap=CAP, seasoning=SEASONING).operators == (NAMES[0],) * 3
     with pytest.raises(InvalidDrawRequest):
         draws.draw(replace(REQUEST, seasoned=True), young, seat_cap=CAP, seasoning=SEASONING)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.order_network import CLIENT_KEY, DEPOSIT, DOMAIN, SCHEDULER, SCHEDULER_KEY, with_tab
 
-from troth.node.earning.books import Books, Ledger, NotPaid
+from troth.node.earning.books import NodeBooks, NodeLedger, NotPaid
 from troth.node.earning.claiming import together
-from troth.node.earning.database import Database
+from troth.node.earning.database import NodeDatabase
 from troth.node.earning.leaf import Stage
 from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
@@ -34,17 +34,17 @@ PRICE = 100
 
 
 @contextmanager
-def books() -> Iterator[Books]:
+def books() -> Iterator[NodeBooks]:
     with tempfile.TemporaryDirectory() as folder:
-        database = Database(Path(folder) / "books.sqlite")
+        database = NodeDatabase(Path(folder) / "books.sqlite")
         try:
-            yield Books(database)
+            yield NodeBooks(database)
         finally:
             database.close()
 
 
-def ledger() -> Ledger:
-    return Ledger(with_tab(State(), TAB), DOMAIN, ME, 50)
+def ledger() -> NodeLedger:
+    return NodeLedger(with_tab(State(), TAB), DOMAIN, ME, 50)
 
 
 def order_of(number: int) -> Hash32:
@@ -56,7 +56,7 @@ def pay(payer: tabs.PayerBook, number: int, key: bytes = SCHEDULER_KEY) -> Pay:
     return Pay(TAB, sign(promise, DOMAIN, SCHEDULER_KEY), sign(payer.voucher, DOMAIN, key))
 
 
-def finish(kept: Books, number: int, worth: int) -> None:
+def finish(kept: NodeBooks, number: int, worth: int) -> None:
     leaf = kept.leaf(order_of(number), 0, Work.INFERENCE)
     assert leaf is not None
     result = Result(order_of(number), 0, ZERO_HASH, ZERO_HASH, 1, 0, 1, ZERO_HASH, ZERO_HASH)
@@ -64,7 +64,7 @@ def finish(kept: Books, number: int, worth: int) -> None:
     kept.done(replace(leaf, stage=Stage.DONE, worth=worth, evidence=evidence, done_at=1.0, done_block=50))
 
 
-def take_on_and_fail(kept: Books, payer: tabs.PayerBook, standing: Ledger) -> None:
+def take_on_and_fail(kept: NodeBooks, payer: tabs.PayerBook, standing: NodeLedger) -> None:
     """An order whose records the disk does not take."""
     later, number = tabs.order_next(payer, PRICE, standing.state.tab_state(TAB_ID))
     with kept._database.transaction():
@@ -119,8 +119,8 @@ def test_payer_and_payee_agree_after_any_course(steps: list[tuple[str, int]]) ->
                     take_on_and_fail(kept, payer, standing)
             book = kept.book(TAB_ID, standing)
             # What is remembered is what is on disk.
-            assert Books(kept._database).book(TAB_ID, ledger()) == book
-            assert Books(kept._database).open_leaves(TAB_ID) == kept.open_leaves(TAB_ID)
+            assert NodeBooks(kept._database).book(TAB_ID, ledger()) == book
+            assert NodeBooks(kept._database).open_leaves(TAB_ID) == kept.open_leaves(TAB_ID)
             assert book.exposure == PRICE * len(running) + sum(done.values())
             assert book.payable == earned - sum(done.values())
             assert set(book.worth) == running | done.keys()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.order_network import Network, Node, Ordered, build
 from support.toy_engine import ToyEngine
 
-from troth.node.errors import Refusal
+from troth.node.errors import PeerRefusal
 from troth.protocol.errors import ProtocolError
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.wire import Decoded, Rows
@@ -49,7 +49,7 @@ async def fed(node: Node, message: Any) -> Any:
     """The answer; None where it is refused, in words."""
     try:
         return await node.ask(*message)
-    except (Refusal, ProtocolError) as error:
+    except (PeerRefusal, ProtocolError) as error:
         if not (error.what and error.remedy):
             raise AssertionError("a refusal without words") from error
         return None

@@ -20,7 +20,7 @@ from troth.protocol.market.tabs import PayeeBook, PayerBook
 from troth.protocol.market.types import Promise, TabState, Voucher, Work
 from troth.protocol.types import Address, Hash32, address_from_bytes
 from troth.scheduler.tabs.client_tabs import ClientTabs
-from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.transport.identity import Operator
 
@@ -29,10 +29,10 @@ STATE = TabState(balance=10**9, known=True)
 NODE = address_from_bytes(b"\x11" * 20)
 
 
-def run(work: Callable[[Database], Awaitable[None]]) -> None:
+def run(work: Callable[[SchedulerDatabase], Awaitable[None]]) -> None:
     async def go() -> None:
         with TemporaryDirectory() as folder:
-            database = Database(Path(folder) / "books.sqlite")
+            database = SchedulerDatabase(Path(folder) / "books.sqlite")
             await work(database)
             await database.close()
 
@@ -49,7 +49,7 @@ def _order(number: int) -> Any:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["order", "serve", "fail", "pay", "late"]), st.integers(0, 99)), max_size=30))
 def test_clients_books_are_the_same_after_a_restart(steps: list[tuple[str, int]]) -> None:
-    async def work(database: Database) -> None:
+    async def work(database: SchedulerDatabase) -> None:
         held, payer, said = ClientTabs(database), PayerBook(messages.tab_id(TAB)), list[Signed[Voucher]]()
         running: dict[int, int] = {}
         for kind, pick in steps:
@@ -103,7 +103,7 @@ def _wanted(price: int) -> Callable[[Hash32, int], Promise]:
     st.lists(st.tuples(st.sampled_from(["promise", "fee", "due", "restart", "hold"]), st.integers(1, 99)), max_size=40)
 )
 def test_a_node_can_always_accept_the_newest_word_and_no_promise_is_lost(steps: list[tuple[str, int]]) -> None:
-    async def work(database: Database) -> None:
+    async def work(database: SchedulerDatabase) -> None:
         operator = Operator(SCHEDULER_KEY, DOMAIN)
         held = NodeTabs(database, operator)
         node = PayeeBook(tabs.first_voucher(held.held(NODE).book.tab))
@@ -159,7 +159,7 @@ def test_a_node_can_always_accept_the_newest_word_and_no_promise_is_lost(steps: 
 def test_commits_that_wait_together_stand_or_fall_alone(groups: list[list[int]]) -> None:
     """A step that is written twice is refused with all that came with it, and nothing else is."""
 
-    async def work(database: Database) -> None:
+    async def work(database: SchedulerDatabase) -> None:
         def statements(group: list[int], name: int) -> list[Any]:
             key = [("INSERT INTO private VALUES (?, ?, ?)", (b"order", str(one), b"%d" % name)) for one in group]
             return [*key, ("INSERT INTO claims VALUES (?, ?, ?)", (b"%d" % name, b"", b""))]

@@ -16,21 +16,21 @@ from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.errors import MalformedFrame, ReplayedFrame
 from troth.overlay.sessions.frames import CounterWindow, PathKeys
 from troth.overlay.sessions.messages import (
-    Request,
+    HttpRequest,
     ResponseHead,
     decode_head,
     decode_request,
     encode_head,
     encode_request,
 )
-from troth.overlay.sessions.opening import SEALED_BYTES, Opening
+from troth.overlay.sessions.opening import SEALED_BYTES, PathHandshake
 from troth.overlay.sida import Threshold
 from troth.transport.errors import OverlayError
 
 IDS = st.binary(min_size=16, max_size=16)
 COUNTERS = st.integers(0, 2**40 - 1)
 SECRET = X25519PrivateKey.generate()
-PATH = Opening.new(os.urandom(32), 1000, Threshold(4, 3))
+PATH = PathHandshake.new(os.urandom(32), 1000, Threshold(4, 3))
 SEALED = PATH.seal(SECRET.public_key().public_bytes_raw(), bytes(32))
 
 
@@ -67,7 +67,7 @@ headers = st.lists(st.tuples(texts, texts), max_size=5).map(tuple)
 
 @given(st.sampled_from(["GET", "POST", "DELETE"]), texts.map(lambda text: "/" + text), headers, st.binary(max_size=300))
 def test_requests_and_heads_read_back(method, target, fields, body):
-    request = Request(method, target, fields, body)
+    request = HttpRequest(method, target, fields, body)
     assert decode_request(encode_request(request)) == request
     assert decode_head(encode_head(ResponseHead(204, fields))) == ResponseHead(204, fields)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from troth.overlay.sida import Inbox, Limits, Sender, Threshold, parse, prepare, recover, shamir
+from troth.overlay.sida import Inbox, InboxLimits, Sender, Threshold, parse, prepare, recover, shamir
 from troth.overlay.sida.erasure import TableCode, code_for
 from troth.overlay.sida.errors import CloveRefused, MalformedClove
 
@@ -77,7 +77,7 @@ def test_an_inbox_under_any_traffic_gives_each_part_once_in_order_within_its_mem
 ) -> None:
     senders = [Sender(Threshold(4, 3)) for _ in range(4)]
     wires = [[sender.send(bytes((at,)) * 30, last=at == 3) for at in range(4)] for sender in senders]
-    inbox = Inbox(Limits(messages=3, held_bytes=30_000))
+    inbox = Inbox(InboxLimits(messages=3, held_bytes=30_000))
     given_out: dict[bytes, int] = {}
     for message, number, path, junk in traffic:
         wire = wires[message][number][path % 4]

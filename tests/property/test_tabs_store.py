@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from troth.chain.keystore import Key
-from troth.client.tabs.books import Books, is_newer
+from troth.client.tabs.books import TabBooks, is_newer
 from troth.client.tabs.errors import TabShort
-from troth.client.tabs.store import Store
+from troth.client.tabs.store import TabStore
 from troth.protocol.market import tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import market_domain, tab_id
@@ -33,14 +33,14 @@ STEPS = some.lists(
 )
 
 
-def books_at(path: Path) -> tuple[Store, Books]:
-    store = Store(path)
-    books = Books(store)
+def books_at(path: Path) -> tuple[TabStore, TabBooks]:
+    store = TabStore(path)
+    books = TabBooks(store)
     books.add(TAB, chain_id=31337, bank=BANK, factory=BANK)
     return store, books
 
 
-def step(books: Books, what: str, amount: int, data: Any) -> None:
+def step(books: TabBooks, what: str, amount: int, data: Any) -> None:
     """One step, or nothing where the rules do not allow it."""
     identifier = tab_id(TAB)
     book = books.record(identifier).book

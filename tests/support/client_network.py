@@ -26,10 +26,10 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
-from troth.client.configuration import Configuration, save
+from troth.client.configuration import ClientConfiguration, save
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
-from troth.client.tabs.books import Books
+from troth.client.tabs.books import TabBooks
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import opened
 from troth.protocol.market import messages
@@ -38,8 +38,8 @@ from troth.protocol.market.state import TabState
 from troth.protocol.market.types import Opinion, Tab
 from troth.protocol.types import Hash32, ModelDescriptor
 from troth.protocol.wire_market import Advance
-from troth.scheduler.orders.story import Story
-from troth.scheduler.served import Served, Texts
+from troth.scheduler.orders.story import OrderHistory
+from troth.scheduler.served import ModelTexts, ServedClass
 from troth.testnet.ports import free_port
 from troth.transport.identity import create_identity
 from troth.transport.server import TlsServer, serving
@@ -53,7 +53,7 @@ TEMPLATE = "{% for message in messages %}<{{ message.role }}> {{ message.content
 LENIENT = {"stall": 60, "reviewers": 5, "seats": 1, "outside": 0}
 
 
-def write_model(folder: Path) -> Texts:
+def write_model(folder: Path) -> ModelTexts:
     """A model folder whose tokenizer knows one word per token."""
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = {word: number for number, word in enumerate(WORDS)}
@@ -64,7 +64,7 @@ def write_model(folder: Path) -> Texts:
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text(tokenizer.to_str())
     (folder / "chat_template.jinja").write_text(TEMPLATE)
-    return Texts.load(folder)
+    return ModelTexts.load(folder)
 
 
 def toy_answer(question: str, tokens: int) -> str:
@@ -85,7 +85,7 @@ def toy_answer(question: str, tokens: int) -> str:
 class Network(ChainScene):
     """The scheduler and its nodes; the clock is the real one, as clients are processes of their own."""
 
-    texts: Texts
+    texts: ModelTexts
     endpoint: tuple[str, Hash32]
     moving: asyncio.Event
 
@@ -97,8 +97,8 @@ class Network(ChainScene):
     def now(self, _value: int) -> None:
         """What a scene sets when it is made."""
 
-    def served(self) -> Served:
-        return Served(self.class_id, self.ends, self.texts, CONTEXT)
+    def served(self) -> ServedClass:
+        return ServedClass(self.class_id, self.ends, self.texts, CONTEXT)
 
     @property
     def rpc(self) -> str:
@@ -244,10 +244,10 @@ class ClientSide:
     def book(self) -> Any:
         """The tab as its client has it."""
         with opened(Home(self.home).tabs) as store:
-            return Books(store).record(self.tab).book
+            return TabBooks(store).record(self.tab).book
 
     @property
-    def orders(self) -> list[Story]:
+    def orders(self) -> list[OrderHistory]:
         """Those of the tab that the scheduler admitted."""
         found = (self.scene.desk.store.by_number(self.tab, number + 1) for number in range(self.book.sequence))
         return [story for story in found if story is not None]
@@ -296,7 +296,7 @@ async def client_side(scene: Network, folder: Path, *, deposit: int = DEPOSIT, w
     tab = Tab(side.key.address, stage.scheduler.address, key.address)
     side.tab = messages.tab_id(tab)
     with opened(home.tabs) as store:
-        Books(store).add(tab, chain_id=31337, bank=stage.market.contracts.bank, factory=scene.factory)
+        TabBooks(store).add(tab, chain_id=31337, bank=stage.market.contracts.bank, factory=scene.factory)
     await stage.open_tab(side.key, stage.scheduler.address, key, deposit)
     await scene.ledger.catch_up()
     return side
@@ -308,7 +308,7 @@ def _write_password(side: ClientSide) -> None:
     side.password_file.write_text(PASSWORD + "\n")
 
 
-def configuration(stage: TabsStage) -> Configuration:
+def configuration(stage: TabsStage) -> ClientConfiguration:
     """That of a client which accepts so small a market; the class is named, as it has fewer seats than clients want."""
     table = MarketTable(stage.market.place.factory, stage.market.contracts.bank, **LENIENT)
-    return Configuration(table, str(stage.anvil.url), execution_class="0x" + stage.class_id.hex())
+    return ClientConfiguration(table, str(stage.anvil.url), execution_class="0x" + stage.class_id.hex())

@@ -12,21 +12,21 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from troth.chain.keystore import Key
-from troth.committee.admission import Admission, Bounds, Posts
+from troth.committee.admission import Bounds, DescriptorAdmission, Posts
 from troth.committee.leading import Leading
-from troth.committee.member import Member, Metrics
+from troth.committee.member import Member, MemberMetrics
 from troth.committee.probing import Prober
 from troth.committee.schedule import Schedule
 from troth.committee.service import member_app
-from troth.committee.store import Store
-from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
+from troth.committee.store import MemberStore
+from troth.overlay.circuits.descriptors import Directory, PinnedAddress, RelayDescriptor
 from troth.overlay.circuits.handshake import RelayIdentity
 from troth.overlay.directory.descriptors import SignedRelay, Signer
-from troth.overlay.directory.keeping import Keeper
-from troth.overlay.directory.listing import Membership
-from troth.overlay.relay.limits import Limits
-from troth.overlay.relay.listener import Listener
-from troth.overlay.relay.metrics import Metrics as RelayMetrics
+from troth.overlay.directory.keeping import DirectoryKeeper
+from troth.overlay.directory.listing import CommitteeMembership
+from troth.overlay.relay.limits import RelayLimits
+from troth.overlay.relay.listener import LinkListener
+from troth.overlay.relay.metrics import RelayMetrics
 from troth.overlay.relay.switch import Switch
 from troth.protocol import committee
 from troth.protocol.hashing import keccak256
@@ -78,18 +78,18 @@ class StagedMember:
 
     async def listen(self) -> None:
         """Take a port, so that the membership can be written down."""
-        await self.start(Membership(DOMAIN, ()))
+        await self.start(CommitteeMembership(DOMAIN, ()))
 
-    async def start(self, membership: Membership) -> None:
-        store = Store(self.folder / "committee.sqlite")
+    async def start(self, membership: CommitteeMembership) -> None:
+        store = MemberStore(self.folder / "committee.sqlite")
         prober = Prober(SCHEDULE.period, private=True, seconds=3.0)
 
         def bonded(operator: Address, kind: str) -> bool:
             return (operator, kind) in self.bonded
 
-        admission = Admission(store, prober, bonded, self.bounds, SCHEDULE, clock=self.clock)
+        admission = DescriptorAdmission(store, prober, bonded, self.bounds, SCHEDULE, clock=self.clock)
         admission.load(DOMAIN)
-        self.state = Member(self.key.secret, membership, SCHEDULE, store, admission, Metrics(), clock=self.clock)
+        self.state = Member(self.key.secret, membership, SCHEDULE, store, admission, MemberMetrics(), clock=self.clock)
         self.leading = Leading(self.state)
         self.leading._wait = 10.0
         self.server = TlsServer(member_app(self.state, self.posts()), self.identity, "127.0.0.1", self.port)
@@ -103,9 +103,9 @@ class StagedMember:
             self.state.store.close()
 
     @property
-    def entry(self) -> committee.Member:
+    def entry(self) -> committee.CommitteeMember:
         pin = Hash32(self.identity.spki_sha256)
-        return committee.Member(self.key.address, pin, f"https://127.0.0.1:{self.port}")
+        return committee.CommitteeMember(self.key.address, pin, f"https://127.0.0.1:{self.port}")
 
 
 @dataclass
@@ -115,14 +115,16 @@ class StagedRelay:
     key: Key
     identity: TlsIdentity
     secret: X25519PrivateKey
-    listener: Listener
+    listener: LinkListener
     switch: Switch
     port: int
 
     @property
     def descriptor(self) -> RelayDescriptor:
         public = self.secret.public_key().public_bytes_raw()
-        return RelayDescriptor(Place("127.0.0.1", self.port, self.identity.spki_sha256), public, self.key.address)
+        return RelayDescriptor(
+            PinnedAddress("127.0.0.1", self.port, self.identity.spki_sha256), public, self.key.address
+        )
 
     @property
     def signer(self) -> Signer:
@@ -130,7 +132,7 @@ class StagedRelay:
 
     def signed(self, issued: float, **changes: object) -> SignedRelay:
         relay = self.descriptor
-        place = Place("127.0.0.1", int(changes.get("port", self.port)), relay.place.tls_key_hash)  # type: ignore[call-overload]
+        place = PinnedAddress("127.0.0.1", int(changes.get("port", self.port)), relay.place.tls_key_hash)  # type: ignore[call-overload]
         handshake = changes.get("handshake_key", relay.handshake_key)
         changed = RelayDescriptor(place, handshake, relay.operator)  # type: ignore[arg-type]
         return self.signer.relay(changed, "test", 1000, int(issued))
@@ -147,8 +149,8 @@ class Stage:
     relays: list[StagedRelay] = field(default_factory=list)
 
     @property
-    def membership(self) -> Membership:
-        return Membership.of(DOMAIN, tuple(member.entry for member in self.members))
+    def membership(self) -> CommitteeMembership:
+        return CommitteeMembership.of(DOMAIN, tuple(member.entry for member in self.members))
 
     def leader(self) -> StagedMember:
         """Whose turn it is now."""
@@ -159,9 +161,9 @@ class Stage:
         leader = self.leader()
         return [member for member in self.members if member is not leader]
 
-    def keeper(self) -> Keeper:
+    def keeper(self) -> DirectoryKeeper:
         """A client that knows the members and no list."""
-        keeper = Keeper()
+        keeper = DirectoryKeeper()
         keeper.membership = self.membership
         return keeper
 
@@ -169,8 +171,8 @@ class Stage:
         """Start a relay."""
         identity = create_identity(self.folder / name)
         secret = X25519PrivateKey.generate()
-        switch = Switch(RelayIdentity(identity.spki_sha256, secret), Directory({}, {}), Limits(), RelayMetrics())
-        listener = Listener(switch, identity)
+        switch = Switch(RelayIdentity(identity.spki_sha256, secret), Directory({}, {}), RelayLimits(), RelayMetrics())
+        listener = LinkListener(switch, identity)
         port = listener.start("127.0.0.1", 0)
         staged = StagedRelay(key_named(operator or name), identity, secret, listener, switch, port)
         self.relays.append(staged)

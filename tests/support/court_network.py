@@ -18,18 +18,19 @@ from support.toy_engine import ToyEngine
 from support.waiting import eventually
 
 from troth.chain.keystore import Key
-from troth.node.configuration import Configuration, MarketPlace
+from troth.node.configuration import NodeConfiguration
 from troth.node.engine.interface import Computed, SessionKey
 from troth.node.orders.running import MarketParts, RunningNode
 from troth.node.orders.session import INFERS
 from troth.protocol.market import messages, tabs
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.types import Address, Hash32, Segment, segments_from_ends
-from troth.scheduler.assembly import Keys, assembled_market
+from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import SchedulerConfiguration
-from troth.scheduler.duties import Pace
+from troth.scheduler.duties import DutyPace
 from troth.scheduler.orders.desk import Waits
-from troth.scheduler.patience import Patience
-from troth.scheduler.served import Served, Texts
+from troth.scheduler.patience import GenerationPatience
+from troth.scheduler.served import ModelTexts, ServedClass
 from troth.scheduler.tabs.opening import Deposits
 from troth.testnet.ports import free_port
 from troth.transport.channel import Channel
@@ -88,8 +89,8 @@ class Client(TabScene):
         self.http = httpx.AsyncClient(transport=transport, base_url="https://scheduler", timeout=120)
 
 
-def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tuple[Segment, ...]) -> Configuration:
-    return Configuration(
+def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tuple[Segment, ...]) -> NodeConfiguration:
+    return NodeConfiguration(
         folder=folder,
         rpc=stage.anvil.url,
         chain_id=31337,
@@ -114,27 +115,25 @@ def node_configuration(stage: TabsStage, folder: Path, port: int, segments: tupl
 
 
 def scheduler_configuration(
-    stage: TabsStage, folder: Path, port: int, ends: tuple[int, ...], words: Texts
+    stage: TabsStage, folder: Path, port: int, ends: tuple[int, ...], words: ModelTexts
 ) -> SchedulerConfiguration:
     return SchedulerConfiguration(
         folder=folder,
         rpc=stage.anvil.url,
         chain_id=31337,
         poll_seconds=0.2,
-        factory=stage.market.place.factory,
-        bank=stage.market.contracts.bank,
-        start_block=0,
+        market=MarketPlace(stage.market.place.factory, stage.market.contracts.bank),
         operator_keystore=folder / "unused.json",
         vrf_keystore=folder / "unused.json",
         host="127.0.0.1",
         port=port,
         endpoint=f"https://127.0.0.1:{port}",
-        served=(Served(stage.class_id, ends, words, CONTEXT),),
+        served=(ServedClass(stage.class_id, ends, words, CONTEXT),),
         prices={stage.class_id: LISTED},
         deposits=Deposits(DEPOSIT, DEPOSIT // 1_000),
         redeem_times=10**6,
         concurrent=16,
-        waits=Waits(Patience(token=30.0, prefill=60.0), check=60.0),
+        waits=Waits(GenerationPatience(token=30.0, prefill=60.0), check=60.0),
     )
 
 
@@ -157,7 +156,7 @@ async def court_network(
     nodes: int = 12,
     ends: tuple[int, ...] = (2,),
     left_out: int = 0,
-    write: Callable[[Path], Texts] = texts,
+    write: Callable[[Path], ModelTexts] = texts,
     **changes: Any,
 ) -> AsyncIterator[CourtNetwork]:
     """The first ``left_out`` nodes are registered and do not run: their identities are in place.
@@ -188,8 +187,8 @@ async def court_network(
             await stack.enter_async_context(_running(network, key, folder / key.address, places[key.address].port))
         own = places[stage.scheduler.address]
         configuration = scheduler_configuration(stage, folder / stage.scheduler.address, own.port, ends, words)
-        pace = Pace(urgent=0.2, money=1.0, slow=5.0)
-        assembling = assembled_market(configuration, Keys(stage.scheduler, stage.vrf_secret), pace)
+        pace = DutyPace(urgent=0.2, money=1.0, slow=5.0)
+        assembling = assembled_market(configuration, SchedulerKeys(stage.scheduler, stage.vrf_secret), pace)
         network.scheduler = scheduler = await stack.enter_async_context(assembling)
         await stack.enter_async_context(serving(TlsServer(scheduler.app(), own.identity, "127.0.0.1", own.port)))
         await eventually(network.connected)

@@ -16,14 +16,14 @@ import numpy as np
 from support.tabs_stage import PARAMETERS, TabsStage, following, tabs_stage
 from support.toy_model import _EMBEDDING, choose, layer
 
-from troth.cases.carrying import Carrier, Progress
-from troth.cases.courtroom import LiveCourtroom, Seen
+from troth.cases.carrying import Carrier, CaseProgress
+from troth.cases.courtroom import ChainView, LiveCourtroom
 from troth.cases.defending import Defender
-from troth.cases.desk import Desk
-from troth.cases.evidence import VERSION, Evidence, Rows
+from troth.cases.desk import CaseContext
+from troth.cases.evidence import VERSION, Evidence, SegmentRows
 from troth.cases.gathering import Gatherer
-from troth.cases.inbox import Inbox
-from troth.cases.journal import Journal
+from troth.cases.inbox import CaseInbox
+from troth.cases.journal import CaseJournal
 from troth.cases.judging import Inputs, Recomputed
 from troth.cases.opening import Opener
 from troth.cases.parties import ChannelParties
@@ -35,7 +35,7 @@ from troth.protocol import vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, messages
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.lottery import Secrets
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.rows import RowHashes
@@ -133,7 +133,7 @@ class Store:
 class DeskParties(ChannelParties):
     """Parties and holders whose desks are in this process; ``deaf`` ones do not answer."""
 
-    def __init__(self, operator: Operator, state: Any, desks: dict[Address, Desk], deaf: set[Address]) -> None:
+    def __init__(self, operator: Operator, state: Any, desks: dict[Address, CaseContext], deaf: set[Address]) -> None:
         super().__init__(operator, state)
         self._desks, self._deaf = desks, deaf
         self.asked: list[str] = []
@@ -162,7 +162,7 @@ class CourtStage:
     stage: TabsStage
     follower: MarketFollower
     folder: Path
-    desks: dict[Address, Desk] = field(default_factory=dict)
+    desks: dict[Address, CaseContext] = field(default_factory=dict)
     engines: dict[Address, ToyEngine] = field(default_factory=dict)
     deaf: set[Address] = field(default_factory=set)
     asleep: set[Address] = field(default_factory=set)
@@ -180,22 +180,22 @@ class CourtStage:
     def parties(self, key: Key) -> DeskParties:
         return DeskParties(self.operator(key), lambda: self.follower.state, self.desks, self.deaf)
 
-    def seen(self) -> Seen:
-        return Seen(self.follower.state, self.follower.block)
+    def seen(self) -> ChainView:
+        return ChainView(self.follower.state, self.follower.block)
 
     def build(self) -> None:
         """A desk for every node, and one for the scheduler."""
         for number, node in enumerate(self.stage.nodes):
             engine = ToyEngine(number + 1, self.stage.execution_class.exact)
             court = self.courtroom(node)
-            inbox = Inbox(self.folder / f"inbox {number}", node.address, 1 << 20)
+            inbox = CaseInbox(self.folder / f"inbox {number}", node.address, 1 << 20)
             gatherer = Gatherer(node.address, inbox, self.parties(node))
             record = Record(self.folder / f"record {number}")
             timing = Timing(again=0.01)
             reviewer = Reviewer(court, self.operator(node), engine, gatherer, record, timing, report=self.said.append)
             self.engines[node.address] = engine
-            self.desks[node.address] = Desk(self.seen, reviewer)
-        self.desks[self.stage.scheduler.address] = Desk(self.seen, holdings=self.store)
+            self.desks[node.address] = CaseContext(self.seen, reviewer)
+        self.desks[self.stage.scheduler.address] = CaseContext(self.seen, holdings=self.store)
 
     def defend(self, node: Address) -> Defender:
         """The judged node shows its traces."""
@@ -213,7 +213,7 @@ class CourtStage:
                 desk.defender.depth = LATE
 
     def carrier(self, key: Key, name: str = "journal", share: float = 0.5) -> Carrier:
-        court, journal = self.courtroom(key), Journal(self.folder / f"{name}.sqlite")
+        court, journal = self.courtroom(key), CaseJournal(self.folder / f"{name}.sqlite")
         opener = Opener(court, journal)
         carrier = Carrier(court, self.parties(key), journal, opener=opener, share=share)
         carrier.opener, carrier.journal = opener, journal  # type: ignore[attr-defined]
@@ -231,7 +231,7 @@ class CourtStage:
                     await party.tick(self.seen())
         await asyncio.sleep(0.05)
 
-    async def drive(self, carrier: Carrier, case_id: Hash32, most: int = 200) -> Progress:
+    async def drive(self, carrier: Carrier, case_id: Hash32, most: int = 200) -> CaseProgress:
         """Until the case is over: a block is mined wherever only blocks or parties are awaited."""
         for _ in range(most):
             await self.look()
@@ -305,7 +305,7 @@ class CourtStage:
     def key_of(self, node: Address) -> Key:
         return next(one for one in self.stage.nodes if one.address == node)
 
-    def view(self, order: Order) -> View:
+    def view(self, order: Order) -> OrderView:
         chain_id = self.stage.market.domain.chain_id
         block = self.follower.block
         return view_of(self.follower.state, order, self.stage.client_tab, chain_id=chain_id, block=block, time=0)
@@ -390,9 +390,9 @@ class CourtStage:
                 verdicts.append(sign(verdict, domain, key))
         return tuple(commitments), tuple(verdicts)
 
-    def rows(self) -> tuple[Rows, ...]:
+    def rows(self) -> tuple[SegmentRows, ...]:
         """The rows of all segments, as evidence holds them."""
-        return tuple(Rows.of(segment, data) for segment, data in self.store.rows.items())
+        return tuple(SegmentRows.of(segment, data) for segment, data in self.store.rows.items())
 
 
 @asynccontextmanager

@@ -16,9 +16,9 @@ from typing import Any
 
 from troth.audit.findings import ShownFindings
 from troth.cases import journal as cases_journal
-from troth.client.tabs.store import Store
-from troth.node.earning.database import Database as NodeDatabase
-from troth.scheduler.tabs.database import Database as SchedulerDatabase
+from troth.client.tabs.store import TabStore
+from troth.node.earning.database import NodeDatabase
+from troth.scheduler.tabs.database import SchedulerDatabase
 
 Statement = tuple[str, Sequence[Any]]
 
@@ -111,7 +111,7 @@ def _node(plan: Plan) -> None:
 
 
 def _client(plan: Plan) -> None:
-    _in_blocks(Store, "writing", "execute", lambda self: self._depth > 0, "client", plan)
+    _in_blocks(TabStore, "writing", "execute", lambda self: self._depth > 0, "client", plan)
 
 
 def _in_blocks(
@@ -154,7 +154,7 @@ def _watcher(plan: Plan) -> None:
 
     ShownFindings.note = dying  # type: ignore[method-assign]
     for name in ("follow", "intend", "note", "end"):
-        _method(cases_journal.Journal, name, plan)
+        _method(cases_journal.CaseJournal, name, plan)
 
 
 def _method(kind: type[Any], name: str, plan: Plan) -> None:

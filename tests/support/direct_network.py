@@ -19,16 +19,16 @@ from support.court_network import CourtNetwork, court_network
 from troth.chain.keystore import DEMO_SCRYPT_N
 from troth.client.direct.entrance import Entrance
 from troth.client.direct.nodes import NodeChoice
-from troth.client.direct.ways import Way, Ways
+from troth.client.direct.ways import SchedulerWay, SchedulerWays
 from troth.client.home import Home
 from troth.client.https_calls import Calls
 from troth.client.market_table import MarketTable
 from troth.client.orders.calls import MarketCalls
-from troth.client.orders.journal import Journal
+from troth.client.orders.journal import OrderJournal
 from troth.client.orders.session import PayerSession
-from troth.client.tabs.books import Books
+from troth.client.tabs.books import TabBooks
 from troth.client.tabs.keys import Keyring
-from troth.client.tabs.store import Store
+from troth.client.tabs.store import TabStore
 from troth.node.direct.entry_app import entry_app
 from troth.protocol.market.state import Party
 from troth.protocol.market.types import Tab
@@ -93,22 +93,22 @@ async def direct_network(
         session, store = await _session(network, folder / "client", asked)
         stack.callback(store.close)
 
-        def opening(scheduler: Address, _node: Address) -> Way:
+        def opening(scheduler: Address, _node: Address) -> SchedulerWay:
             base = f"http://127.0.0.1:{server.port}/schedulers/{scheduler}"
             client = httpx.AsyncClient(base_url=base, trust_env=False, verify=False)
-            return Way(MarketCalls(Calls(client, "entry")), client.aclose)
+            return SchedulerWay(MarketCalls(Calls(client, "entry")), client.aclose)
 
-        ways = Ways(opening)
+        ways = SchedulerWays(opening)
         stack.push_async_callback(ways.close)
         session.entrance = Entrance(NodeChoice(lambda _class: [entry]), ways)
         session.mode = "direct"
         yield DirectNetwork(network, session, entry, server, asked)
 
 
-async def _session(network: CourtNetwork, folder: Path, asked: list[str]) -> tuple[PayerSession, Store]:
+async def _session(network: CourtNetwork, folder: Path, asked: list[str]) -> tuple[PayerSession, TabStore]:
     stage, home = network.stage, Home(folder)
     home.create()
-    store, keyring = Store(home.tabs), Keyring(home, "password")
+    store, keyring = TabStore(home.tabs), Keyring(home, "password")
     key = keyring.create(DEMO_SCRYPT_N)
     await stage.open_tab(stage.client, stage.scheduler.address, key)
     stage.anvil.mine(2)
@@ -120,7 +120,7 @@ async def _session(network: CourtNetwork, folder: Path, asked: list[str]) -> tup
         client = httpx.AsyncClient(transport=transport, base_url="https://scheduler", timeout=60)
         return MarketCalls(Calls(client, "https://scheduler"))
 
-    books = Books(store)
+    books = TabBooks(store)
     books.add(
         Tab(stage.client.address, stage.scheduler.address, key.address),
         chain_id=31337,
@@ -131,7 +131,7 @@ async def _session(network: CourtNetwork, folder: Path, asked: list[str]) -> tup
         domain=stage.market.domain,
         follower=network.follower,
         books=books,
-        journal=Journal(store),
+        journal=OrderJournal(store),
         keyring=keyring,
         connect=connect,
         table=MarketTable(stage.market.place.factory, **LENIENT),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.descriptors import DestinationEntry
 from troth.overlay.directory.listing import ListedDestination, ListedRelay, Listing
 from troth.protocol import typed_data
@@ -20,7 +20,7 @@ def secret(name: str) -> bytes:
 
 
 def relay(number: int, since: int = AFTER - 7200) -> ListedRelay:
-    place = Place(f"203.0.113.{number}", 9000 + number, secret(f"tls {number}"))
+    place = PinnedAddress(f"203.0.113.{number}", 9000 + number, secret(f"tls {number}"))
     return ListedRelay(
         RelayDescriptor(place, secret(f"handshake {number}"), address_of(secret(f"operator {number}"))),
         "eu-west",
@@ -30,7 +30,7 @@ def relay(number: int, since: int = AFTER - 7200) -> ListedRelay:
 
 
 def destination(number: int) -> ListedDestination:
-    place = Place(f"2001:db8::{number}", 8443, secret(f"destination {number}"))
+    place = PinnedAddress(f"2001:db8::{number}", 8443, secret(f"destination {number}"))
     seal, key, issued = secret(f"seal {number}"), secret(f"scheduler {number}"), AFTER - 60
     pin = Hash32(place.tls_key_hash)
     entry = DestinationEntry(place.host, place.port, pin, Hash32(seal), "scheduler", issued)

@@ -35,10 +35,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from troth.chain.keystore import DEMO_SCRYPT_N
 from troth.client.home import Home
-from troth.client.orders.journal import RUNNING, Entry, Journal, Phase
-from troth.client.tabs.books import Books
+from troth.client.orders.journal import RUNNING, OrderJournal, OrderRecord, Phase
+from troth.client.tabs.books import TabBooks
 from troth.client.tabs.keys import Keyring
-from troth.client.tabs.store import Store, opened
+from troth.client.tabs.store import TabStore, opened
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.protocol.market import canonical
@@ -46,7 +46,7 @@ from troth.protocol.market.messages import Signed, tab_id
 from troth.protocol.market.prices import PER
 from troth.protocol.market.types import PotKind, Tab, Voucher
 from troth.protocol.types import Address, Hash32, segments_from_ends
-from troth.scheduler.served import Served, Texts
+from troth.scheduler.served import ModelTexts, ServedClass
 from troth.scheduler.tabs.client_tabs import Kept
 from troth.testnet.ports import free_port
 from troth.transport.identity import create_identity
@@ -183,22 +183,22 @@ class FaultNetwork:
         await self.ended(client)
 
     @contextmanager
-    def store(self) -> Iterator[Store]:
+    def store(self) -> Iterator[TabStore]:
         with opened(Home(self.client.home).tabs) as store:
             yield store
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[OrderRecord]:
         with self.store() as store:
-            return list(Journal(store).all())
+            return list(OrderJournal(store).all())
 
     def doubt(self) -> str:
         """Why the client uses its tab no more."""
         with self.store() as store:
-            return Books(store).record(tab_id(self.tab)).doubt
+            return TabBooks(store).record(tab_id(self.tab)).doubt
 
     def spent(self) -> int:
         with self.store() as store:
-            return Books(store).record(tab_id(self.tab)).book.spent
+            return TabBooks(store).record(tab_id(self.tab)).book.spent
 
     def back_up(self) -> Path:
         """A copy of the client's file, as a backup program makes it."""
@@ -275,7 +275,7 @@ class FaultNetwork:
             if order in closed and (order, f"{segment}/{names[tab]}") not in committed
         }
 
-    def refused(self) -> list[Entry]:
+    def refused(self) -> list[OrderRecord]:
         """Answers whose draw came too late: nothing is acknowledged for them, and their scheduler may claim them."""
         return [entry for entry in self.entries() if entry.phase is Phase.REFUSED_CHECK and entry.due is None]
 
@@ -367,7 +367,7 @@ async def _network(stage: TabsStage, follower: Any, folder: Path) -> FaultNetwor
     place = stage.market.place
     tab = Tab(stage.client.address, stage.scheduler.address, key.address)
     with opened(home.tabs) as store:
-        Books(store).add(tab, chain_id=31337, bank=stage.market.contracts.bank, factory=place.factory)
+        TabBooks(store).add(tab, chain_id=31337, bank=stage.market.contracts.bank, factory=place.factory)
     await stage.open_tab(stage.client, stage.scheduler.address, key)
     settings = ClientSettings(home.root, stage.anvil.url, place.factory, stage.market.contracts.bank)
     return FaultNetwork(folder, stage, follower, Plan(folder / "plan"), settings, tab)
@@ -378,9 +378,9 @@ def _add(network: FaultNetwork, name: str, operator: Address, port: int) -> None
     network.endpoints[name] = f"https://127.0.0.1:{port}"
     if name == "scheduler":
         stage.anvil.fund(stage.scheduler)
-        words = Texts.load(network.folder / "model")
+        words = ModelTexts.load(network.folder / "model")
         configuration = scheduler_configuration(stage, folder, port, (2,), words)
-        served = Served(stage.class_id, (2,), words, 256)
+        served = ServedClass(stage.class_id, (2,), words, 256)
         configured = replace(configuration, served=(served,))
         settings: Any = SchedulerSettings(configured, stage.scheduler.secret, stage.vrf_secret)
         network.processes[name] = Process(name, scheduler_main, settings, network.plan, log)

@@ -22,28 +22,28 @@ from typing import Any
 from support.crash_points import Plan, arm
 
 from troth.chain.keystore import Key
-from troth.client.choices import Choices
-from troth.client.configuration import Configuration as ClientConfiguration
+from troth.client.choices import SamplingChoices
+from troth.client.configuration import ClientConfiguration
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.orders.asking import ask
 from troth.client.orders.evidence import served_of
-from troth.client.orders.journal import RUNNING, Entry, Phase
-from troth.client.orders.keeping import Keeper
+from troth.client.orders.journal import RUNNING, OrderRecord, Phase
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.session import PayerSession, market_session
-from troth.client.orders.updates import Ended, Text
-from troth.client.orders.wishes import Check, Wish
-from troth.node.configuration import Configuration as NodeConfiguration
+from troth.client.orders.updates import EndedUpdate, TextUpdate
+from troth.client.orders.wishes import CheckWish, Wish
+from troth.node.configuration import NodeConfiguration
 from troth.node.orders.running import RunningNode
-from troth.scheduler.assembly import Keys, assembled_market
+from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import SchedulerConfiguration
-from troth.scheduler.duties import Pace
+from troth.scheduler.duties import DutyPace
 from troth.transport.identity import load_identity
 from troth.transport.logs import configure
 from troth.transport.server import TlsServer, run_until_stopped
 
 PASSWORD = "of a test"
-PACE = Pace(urgent=0.1, money=0.5, slow=5.0)
+PACE = DutyPace(urgent=0.1, money=0.5, slow=5.0)
 STOP_SECONDS = 60.0
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -160,7 +160,7 @@ def scheduler_main(settings: SchedulerSettings, plan: Plan) -> None:
 
 async def _schedule(settings: SchedulerSettings) -> None:
     configuration = settings.configuration
-    keys = Keys(Key.from_secret(settings.secret), settings.vrf_secret)
+    keys = SchedulerKeys(Key.from_secret(settings.secret), settings.vrf_secret)
     identity = load_identity(configuration.folder / "tls")
     async with assembled_market(configuration, keys, PACE) as scheduler:
         drain = scheduler.orders.drain
@@ -182,7 +182,7 @@ async def _ask_all(settings: ClientSettings) -> None:
     async with AsyncExitStack() as stack:
         making = market_session(Home(settings.home), client_configuration(settings), PASSWORD)
         session = await stack.enter_async_context(making)
-        await stack.enter_async_context(Keeper(session))
+        await stack.enter_async_context(OrderKeeper(session))
         free = asyncio.Semaphore(settings.at_once)
 
         async def one(prompt: tuple[int, ...]) -> None:
@@ -195,13 +195,13 @@ async def _ask_all(settings: ClientSettings) -> None:
 
 
 async def _ask_one(session: PayerSession, prompt: tuple[int, ...], settings: ClientSettings) -> None:
-    wish = Wish(Choices(settings.max_tokens), Check.read(settings.check))
+    wish = Wish(SamplingChoices(settings.max_tokens), CheckWish.read(settings.check))
     text, outcome = "", "none"
     try:
         async for update in ask(session, prompt, wish):
-            if isinstance(update, Text):
+            if isinstance(update, TextUpdate):
                 text += update.text
-            if isinstance(update, Ended):
+            if isinstance(update, EndedUpdate):
                 outcome = update.outcome.value
     except Exception as error:  # noqa: BLE001 -- what a user would be shown
         outcome = f"{type(error).__name__}: {error}"
@@ -217,6 +217,6 @@ def settled(session: PayerSession) -> bool:
     return done and all(one.delivered or one.voucher is None for one in session.books.all(session.domain))
 
 
-def too_late(entry: Entry) -> bool:
+def too_late(entry: OrderRecord) -> bool:
     """Whether its draw was asked for when no secret counted any more."""
     return entry.phase is Phase.REFUSED_CHECK and served_of(entry) is None

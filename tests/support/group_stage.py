@@ -4,6 +4,8 @@ their caches hold."""
 from __future__ import annotations
 
 import asyncio
+import copy
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -17,7 +19,7 @@ from support.tabs_stage import execution_class_of
 from support.waiting import eventually
 
 from troth.node.direct.group_side import group_of
-from troth.node.engine.interface import Cleared, Load, Removed, Stored
+from troth.node.engine.interface import Cleared, EngineLoad, Removed, Stored
 from troth.node.engine.vllm.blocks import block_names, packed
 from troth.node.engine.vllm.cache_events import Audience
 from troth.node.group import agreement, sharing, telling
@@ -62,8 +64,8 @@ class StagedEngine:
         self.block = BLOCK
 
     @property
-    def load(self) -> Load:
-        return Load(self.running, self.waiting, 0.0, 1000, self.block, 0, 0)
+    def load(self) -> EngineLoad:
+        return EngineLoad(self.running, self.waiting, 0.0, 1000, self.block, 0, 0)
 
     def holds_prompt(self, tokens: Sequence[int]) -> None:
         """The blocks of a prompt come into the cache."""
@@ -214,6 +216,24 @@ def agreed(made: Sequence[Member]) -> bool:
     return len({member.names for member in made}) == 1 and all(
         one.alive(other) for one in made for other in made if one is not other
     )
+
+
+async def heard_again(members: Sequence[Member]) -> None:
+    """Each of these has heard each of the others once more: whatever was said before this call has arrived."""
+    since = time.monotonic()
+    pairs = [(one, other) for one in members for other in members if one is not other]
+    await eventually(lambda: all(one.group._sharing.view.members[other.address].heard > since for one, other in pairs))
+
+
+def keeps_its_names(member: Member) -> bool:
+    """Whether it would take no other names, however long nothing new is said: it is asked as of later."""
+    sharing = member.group._sharing
+    own, rows = member.address, sharing.view.members.rows()
+    alive = [Address(name) for name, row in rows if row.alive and name != own]
+    listed = len(sharing._membership.peers) + 1
+    now, asked = time.monotonic(), copy.deepcopy(sharing._agreement)
+    waits = (0.0, 2 * agreement.SETTLED, 2 * agreement.REST)
+    return all(asked.look(sharing.proposal.lengths, alive, listed, now + later) is None for later in waits)
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.listing import ListedRelay, Listing
 
 NOW = 1_800_000_000
@@ -15,7 +15,7 @@ def listed(
     number: int, *, host: str = "", operator: str | None = None, bandwidth: int = 1_000, age: int = 30 * DAY, region=""
 ) -> ListedRelay:
     """Relay `number`; alone in its network and with its operator unless told otherwise."""
-    place = Place(host or f"{1 + number // 250}.{number % 250}.0.1", 9_000, number.to_bytes(32, "big"))
+    place = PinnedAddress(host or f"{1 + number // 250}.{number % 250}.0.1", 9_000, number.to_bytes(32, "big"))
     runs = f"0x{number:040x}" if operator is None else operator
     return ListedRelay(RelayDescriptor(place, bytes(32), runs), region, bandwidth, NOW - age)
 

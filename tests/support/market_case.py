@@ -11,7 +11,7 @@ from support.market_logs import META, address
 from support.market_record import PARAMETERS, PLACE, SCHEDULER, STAKE, record
 from support.market_scene import DOMAIN, KEYS, MODEL, SEASONING, TAB, Scene, execution_class, hash_of, rules
 
-from troth.audit.subject import Subject
+from troth.audit.subject import AuditSubject
 from troth.audit.transactions import Transaction
 from troth.chain.headers import RawHeader
 from troth.protocol import typed_data
@@ -183,7 +183,7 @@ class CaseScene:
         return build(PLACE.contracts, Part.COURT, "decide", *arguments)
 
     @cached_property
-    def judged(self) -> court.Finding:
+    def judged(self) -> court.CaseFinding:
         shown = tuple(court.Showing(one.root, b"", Opinion.REJECT) for one in self.reveals)
         hearing = court.Hearing(CaseKind.REJECTION, self.drawn.seats, shown, court.Showing(self.node_reveal.root))
         return court.judge(hearing, rules(**self.scene.changes))
@@ -223,7 +223,7 @@ class CaseScene:
             court_money.pot_of(PotKind.STAKE, one): held for one in list(KEYS)[: self.scene.nodes] if one != self.node
         }
 
-    def subject(self, events: list[tuple[Any, PartCall]] | None = None, randao: Hash32 = RANDAO) -> Subject:
+    def subject(self, events: list[tuple[Any, PartCall]] | None = None, randao: Hash32 = RANDAO) -> AuditSubject:
         """The record in which the case stands, with the inputs of its transactions and the header that draws."""
         return recorded(self.events() if events is None else events, self.scene.changes, randao)
 
@@ -231,7 +231,7 @@ class CaseScene:
 BLOCKS = {"open": OPENED, "draw": OPENED + 1_005, "commit": OPENED + 1_010, "decide": OPENED + 1_020}
 
 
-def recorded(events: list[tuple[Any, PartCall]], changes: Any = None, randao: Hash32 = RANDAO) -> Subject:
+def recorded(events: list[tuple[Any, PartCall]], changes: Any = None, randao: Hash32 = RANDAO) -> AuditSubject:
     """A record whose later events each come from a call; calls with the same input are one transaction."""
     transactions, later = {}, []
     for event, call in events:
@@ -242,7 +242,7 @@ def recorded(events: list[tuple[Any, PartCall]], changes: Any = None, randao: Ha
     subject = record(*later, changes=changes or {})
     header = RawHeader(OPENED + PARAMETERS.lookahead, ZERO_HASH, ZERO_HASH, 0, randao, b"")
     evidence = replace(subject.evidence, transactions=transactions, headers={header.number: header})
-    return Subject(evidence, subject.history)
+    return AuditSubject(evidence, subject.history)
 
 
 def receipt_of(scene: Scene, opinion: Opinion = Opinion.ACCEPT) -> Receipt:

@@ -12,7 +12,7 @@ from support.market_scene import Scene, hash_of, rules
 
 from troth.protocol.market import court, messages
 from troth.protocol.market.court import Hearing, Showing
-from troth.protocol.market.court_money import Pool, Pot, pot_of
+from troth.protocol.market.court_money import OutcomePool, Pot, pot_of
 from troth.protocol.market.types import (
     CaseKind,
     CasePhase,
@@ -51,7 +51,7 @@ class RandomCase:
     reveals: tuple[Reveal, ...]
     hearing: Hearing
     pots: dict[Pot, int]
-    pool: Pool
+    pool: OutcomePool
     decider: Address
     voided: bool
     posted: int
@@ -86,7 +86,9 @@ class Maker:
             hearing=hearing,
             pots=self._pots(state, used),
             # Often full, so that one more convicts.
-            pool=Pool(source.randint(used.pool_limit - 1, used.pool_limit + 1), max(0, block - source.randint(0, 40))),
+            pool=OutcomePool(
+                source.randint(used.pool_limit - 1, used.pool_limit + 1), max(0, block - source.randint(0, 40))
+            ),
             decider=source.choice(parties),
             voided=source.random() < 0.2,
             posted=source.choice((0, source.getrandbits(31))),

@@ -12,7 +12,7 @@ from troth.protocol.errors import InvalidSignature
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import leaves, messages
 from troth.protocol.market.errors import InvalidClaim
-from troth.protocol.market.leaves import CheckLeaf, OrderLeaf, ShownCheck, Standing
+from troth.protocol.market.leaves import CheckLeaf, LeafContext, OrderLeaf, ShownCheck
 from troth.protocol.market.messages import sign
 from troth.protocol.market.types import Opinion, Tab, Work
 from troth.protocol.types import Hash32
@@ -25,7 +25,7 @@ RESULTS, DRAW = JOURNEY.results, JOURNEY.draw
 NODE = JOURNEY.nodes[1]
 VERIFIER = next(one for one in VIEW.groups[0].owners if one not in JOURNEY.nodes)
 SCHEDULER = VIEW.tab.payee
-STANDING = Standing(DOMAIN, BLOCK, 20, 10_000, VIEW.rules, dict.fromkeys(JOURNEY.nodes, VIEW.rules.penalty))
+STANDING = LeafContext(DOMAIN, BLOCK, 20, 10_000, VIEW.rules, dict.fromkeys(JOURNEY.nodes, VIEW.rules.penalty))
 ORDER_LEAF = leaves.order_leaf(JOURNEY.order, VIEW.tab, RESULTS, DRAW)
 
 

@@ -21,23 +21,23 @@ from support.market_scene import (
 )
 
 from troth.audit.checks import logs
-from troth.audit.evidence import Evidence
+from troth.audit.evidence import AuditEvidence
 from troth.audit.history import read_history
-from troth.audit.subject import Subject
+from troth.audit.subject import AuditSubject
 from troth.chain.headers import RawHeader
-from troth.chain.market import Place
+from troth.chain.market import DeploymentPlace
 from troth.protocol import typed_data, vrf
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import Log
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data, messages
-from troth.protocol.market.log_data import Line, Said, Seen, written
+from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.types import Ask, Entry, ExecutionClass, Inclusion, LogCounts, Parameters, PotKind
 from troth.protocol.types import ZERO_HASH, Hash32, Segment
 
 SCHEDULER = TAB.payee
-PLACE = Place(FACTORY, replace(CONTRACTS, bank=DOMAIN.contract))
+PLACE = DeploymentPlace(FACTORY, replace(CONTRACTS, bank=DOMAIN.contract))
 PARAMETERS = Parameters(
     *(1_000 if one.name not in {"asset", "weights", "prover"} else "0x" + "00" * 20 for one in fields(Parameters))
 )
@@ -47,7 +47,7 @@ STAKE = 12 * execution_class().seat
 ASK = Ask(300_000_000, 30_000_000, 600_000_000)
 
 
-def record(*later: Any, nodes: int = 24, changes: Mapping[str, Any] | None = None) -> Subject:
+def record(*later: Any, nodes: int = 24, changes: Mapping[str, Any] | None = None) -> AuditSubject:
     """The deployment in which ``market_scene`` plays: its class, its group, its scheduler, its tab, then ``later``."""
     definition = execution_class(**changes or {})
     made = [*_standing(definition), *_members(nodes, definition), *later]
@@ -55,8 +55,8 @@ def record(*later: Any, nodes: int = 24, changes: Mapping[str, Any] | None = Non
     logs_ = tuple(_log(event) for event in numbered)
     history = read_history(logs_, PLACE)
     last = RawHeader(BLOCK + 500, ZERO_HASH, ZERO_HASH, 0, ZERO_HASH, b"")
-    evidence = Evidence(DOMAIN.chain_id, PLACE, PARAMETERS, 0, last, logs_, {}, {})
-    return Subject(evidence, history)
+    evidence = AuditEvidence(DOMAIN.chain_id, PLACE, PARAMETERS, 0, last, logs_, {}, {})
+    return AuditSubject(evidence, history)
 
 
 def _log(event: Any) -> Log:
@@ -99,18 +99,18 @@ def _members(nodes: int, definition: ExecutionClass) -> list[Any]:
 # ---------------------------------------------------------------------------------------------------------------- log
 
 
-def line_of(scene: Scene, **changes: Any) -> Line:
+def line_of(scene: Scene, **changes: Any) -> LogLine:
     """What the scheduler serves of the scene's order, checked and accepted."""
     journey, order = scene.checked(), scene.order
     assert journey.results
     assert journey.draw
     assert journey.checks
     seen = tuple(
-        Seen(node, written(typed_data.struct_hash(result.message)), written(result.signature))
+        LoggedResult(node, written(typed_data.struct_hash(result.message)), written(result.signature))
         for node, result in zip(journey.nodes, journey.results, strict=True)
     )
     said = tuple(
-        Said(
+        LoggedVerdict(
             segment,
             verifier,
             int(verdict.message.opinion),
@@ -121,7 +121,7 @@ def line_of(scene: Scene, **changes: Any) -> Line:
         for segment, check in enumerate(journey.checks)
         for verifier, verdict in check.verdicts.items()
     )
-    line = Line(
+    line = LogLine(
         order=written(scene.order_id),
         execution_class=written(order.execution_class),
         ends=written(order.ends),
@@ -141,7 +141,7 @@ def line_of(scene: Scene, **changes: Any) -> Line:
         secret=written(scene.secrets.draw),
         verdicts=said,
     )
-    return Line(**{name: changes.get(name, getattr(line, name)) for name in line.__struct_fields__})
+    return LogLine(**{name: changes.get(name, getattr(line, name)) for name in line.__struct_fields__})
 
 
 def posted(data: bytes, **changes: Any) -> on.EntryLogged:
@@ -155,7 +155,7 @@ def posted(data: bytes, **changes: Any) -> on.EntryLogged:
     return replace(event, **changes)
 
 
-def promise_of(line: Line, entry: int = 1, key: bytes = SCHEDULER_KEY) -> Signed[Inclusion]:
+def promise_of(line: LogLine, entry: int = 1, key: bytes = SCHEDULER_KEY) -> Signed[Inclusion]:
     """The scheduler's promise that a line is in its log."""
     leaf = log_data.leaf_of(log_data.encode_line(line))
     return sign(Inclusion(log_data.read_hash(line.order), leaf, entry), DOMAIN, key)

@@ -11,8 +11,8 @@ import numpy as np
 from troth.protocol import typed_data, vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, draws, messages, prices, tabs
-from troth.protocol.market.checks import Answer, Opened, View
-from troth.protocol.market.draws import Group
+from troth.protocol.market.checks import Answer, Opened, OrderView
+from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.life import Check, Journey
 from troth.protocol.market.lottery import Secrets
 from troth.protocol.market.messages import Signed, market_domain, sign
@@ -94,13 +94,13 @@ def owner_of(number: int) -> Address:
     return address_from_bytes(bytes([number]) * 20)
 
 
-def group_of(numbers: range, *, seats: int = 10, asks: Ask | None = None) -> Group:
+def group_of(numbers: range, *, seats: int = 10, asks: Ask | None = None) -> GroupHistory:
     """Nodes that joined long ago, each with its own owner."""
     operators = [typed_data.address_of(node_key(number)) for number in numbers]
     entries = tuple((Entry(operator, 1, 1, seats, 0),) for operator in operators)
     owners = {operator: owner_of(number) for number, operator in zip(numbers, operators, strict=True)}
     asked = asks or Ask(300_000_000, 30_000_000, 600_000_000)
-    return Group(((1, len(operators)),), entries, owners, dict.fromkeys(operators, ((1, asked),)))
+    return GroupHistory(((1, len(operators)),), entries, owners, dict.fromkeys(operators, ((1, asked),)))
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ class Scene:
     secrets: Secrets = Secrets(hash_of("first"), hash_of("second"))  # noqa: RUF009
 
     @property
-    def view(self) -> View:
+    def view(self) -> OrderView:
         group = group_of(range(self.nodes))
-        return View(
+        return OrderView(
             domain=DOMAIN,
             execution_class=messages.state_hash(execution_class(**self.changes)),
             rules=rules(**self.changes),
@@ -232,7 +232,7 @@ class Scene:
         )
         return replace(journey, second_secret=self.secrets.tiles, checks=parts)
 
-    def verifiers(self, journey: Journey) -> tuple[draws.Drawn, ...]:
+    def verifiers(self, journey: Journey) -> tuple[draws.DrawnSeats, ...]:
         """Who checks the journey's results."""
         assert journey.results is not None
         assert journey.draw is not None
@@ -242,7 +242,7 @@ class Scene:
             self.order, results, self.secrets.draw, beta, nodes=journey.nodes, view=self.view, silent=journey.silent
         )
 
-    def check(self, result: Result, drawn: draws.Drawn, node: CommittedTrace, opinion: Opinion) -> Check:
+    def check(self, result: Result, drawn: draws.DrawnSeats, node: CommittedTrace, opinion: Opinion) -> Check:
         traces = {name: self.trace(1e-7, seed) for seed, name in enumerate(drawn.seats, start=1)}
         hidden = {
             name: messages.verifier_commitment(

@@ -17,7 +17,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.market import claims, economy
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.fold import apply
-from troth.protocol.market.getters import Asking
+from troth.protocol.market.getters import GetterQuestions
 from troth.protocol.market.messages import sign, state_hash, tab_id
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
@@ -162,7 +162,7 @@ class World:
         await self.follow()
         past = {self.followed, max(0, self.followed - self.random.randint(1, 40))}
         asked = 0
-        for word in Asking(self.market.contracts, self.state, sorted(past)).words():
+        for word in GetterQuestions(self.market.contracts, self.state, sorted(past)).words():
             answered = await self.market.read(word.view, self.followed)
             assert answered == word.expected, (word.about, answered, word.expected)
             asked += 1

@@ -15,14 +15,14 @@ from support.market_logs import CONTRACTS, META
 from support.tabs_stage import ASK, MODEL, PARAMETERS, execution_class_of
 from support.toy_engine import ToyEngine
 
-from troth.node.earning.books import Books
-from troth.node.earning.database import Database
+from troth.node.earning.books import NodeBooks
+from troth.node.earning.database import NodeDatabase
 from troth.node.margin_pool import MarginPool
-from troth.node.metrics import Metrics
-from troth.node.orders.bench import Bench, Limits, Stores
+from troth.node.metrics import NodeMetrics
+from troth.node.orders.bench import LendingLimits, NodeContext, Stores
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import OrderService
-from troth.node.orders.words import Words
+from troth.node.orders.words import SignedWords
 from troth.node.traces import TraceStore
 from troth.protocol import typed_data, vrf
 from troth.protocol.hashing import keccak256
@@ -147,12 +147,12 @@ class Node:
     folder: Path
     ground: FakeGround
     class_id: Hash32
-    limits: Limits = field(default_factory=Limits)
+    limits: LendingLimits = field(default_factory=LendingLimits)
     locks: bool = False
     scale: float = 1.0
     now: float = float(NOW)
     domain: typed_data.Domain = DOMAIN
-    started: tuple[ToyEngine, Bench, OrderService] | None = None
+    started: tuple[ToyEngine, NodeContext, OrderService] | None = None
 
     @property
     def operator(self) -> Operator:
@@ -167,7 +167,7 @@ class Node:
         return self.running[0]
 
     @property
-    def bench(self) -> Bench:
+    def bench(self) -> NodeContext:
         return self.running[1]
 
     @property
@@ -175,24 +175,24 @@ class Node:
         return self.running[2]
 
     @property
-    def running(self) -> tuple[ToyEngine, Bench, OrderService]:
+    def running(self) -> tuple[ToyEngine, NodeContext, OrderService]:
         """Started when it is first needed: most nodes of a network are never asked."""
         if self.started is None:
             self.started = self.start()
         return self.started
 
-    def start(self) -> tuple[ToyEngine, Bench, OrderService]:
-        database = Database(self.folder / "market.sqlite")
+    def start(self) -> tuple[ToyEngine, NodeContext, OrderService]:
+        database = NodeDatabase(self.folder / "market.sqlite")
         stores = Stores(
             database,
-            Words(database),
-            Books(database),
+            SignedWords(database),
+            NodeBooks(database),
             Rejections(database),
             TraceStore(self.folder / "traces"),
             MarginPool(self.folder / "margins.sqlite"),
         )
         engine = ToyEngine(scale=self.scale)
-        bench = Bench(
+        bench = NodeContext(
             engine,
             self.ground,
             self.operator,
@@ -202,7 +202,7 @@ class Node:
             locks=self.locks,
             clock=lambda: self.now,
         )
-        return engine, bench, OrderService(bench, Metrics())
+        return engine, bench, OrderService(bench, NodeMetrics())
 
     async def restart(self) -> None:
         """As after kill -9: memory is gone, what was written stays."""
@@ -298,7 +298,7 @@ class Network:
         head_salt = Hash32(keccak256(b"heads %d" % self.count))
         return Ordered(request, salt, secrets, order, order_id, voucher, admission, chosen, proof, head_salt)
 
-    def view(self, order: Order) -> checks.View:
+    def view(self, order: Order) -> checks.OrderView:
         return view_of(self.ground.state, order, CLIENT_TAB, chain_id=CHAIN_ID, block=self.ground.block, time=NOW)
 
     def pay(self, ordered: Ordered, node: Address, segment: int, work: Work, price: int, ask: Ask = ASK) -> Pay:
@@ -556,7 +556,7 @@ def build(
     *,
     ends: tuple[int, ...] = (2,),
     nodes: int = 12,
-    limits: Limits | None = None,
+    limits: LendingLimits | None = None,
     locks: bool = False,
     ask: Ask = ASK,
     model: ModelDescriptor = MODEL,
@@ -569,7 +569,7 @@ def build(
     class_id = messages.state_hash(execution_class)
     made = {
         typed_data.address_of(secret): Node(
-            secret, folder / str(number), ground, class_id, limits or Limits(), locks=locks
+            secret, folder / str(number), ground, class_id, limits or LendingLimits(), locks=locks
         )
         for number, secret in enumerate(secrets)
     }

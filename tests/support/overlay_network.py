@@ -27,7 +27,7 @@ from troth.overlay.directory.listing import Listing
 from troth.overlay.sessions.entry import EntryKeys, OverlayEntry, overlay_entry
 from troth.protocol.types import Address, Segment, to_address
 from troth.testnet.overlay import LocalOverlay
-from troth.testnet.parties import Plan
+from troth.testnet.parties import NetworkPlan
 from troth.testnet.ports import free_port
 from troth.testnet.processes import ProcessGroup
 from troth.transport.identity import create_identity
@@ -115,7 +115,7 @@ async def whole_network(anvil: Any, folder: Path) -> AsyncIterator[Whole]:
             AsyncExitStack() as stack,
         ):
             stage = network.stage
-            plan, place = Plan(members=MEMBERS, relays=RELAYS), stage.market.place
+            plan, place = NetworkPlan(members=MEMBERS, relays=RELAYS), stage.market.place
             payer = folder / "payer.json"
             overlay = LocalOverlay(folder, plan, processes, password, anvil.url, payer, place.factory)
             await asyncio.to_thread(overlay.set_up)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from troth.overlay.circuits.client import Client
-from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
+from troth.overlay.circuits.client import CircuitClient
+from troth.overlay.circuits.descriptors import Directory, PinnedAddress, RelayDescriptor
 from troth.overlay.circuits.handshake import RelayIdentity
 from troth.overlay.relay.delivery_server import DeliveryServer
-from troth.overlay.relay.limits import Limits
-from troth.overlay.relay.listener import Listener
-from troth.overlay.relay.metrics import Metrics
+from troth.overlay.relay.limits import RelayLimits
+from troth.overlay.relay.listener import LinkListener
+from troth.overlay.relay.metrics import RelayMetrics
 from troth.overlay.relay.switch import Switch
 from troth.transport.identity import create_identity
 
@@ -31,7 +31,7 @@ class StagedRelay:
     """A relay without a process of its own."""
 
     switch: Switch
-    listener: Listener
+    listener: LinkListener
     descriptor: RelayDescriptor
 
 
@@ -40,8 +40,8 @@ class Stage:
     """What a test plays with."""
 
     relays: list[StagedRelay]
-    destination: Place
-    client: Client
+    destination: PinnedAddress
+    client: CircuitClient
     server: DeliveryServer
     delivered: list[bytes] = field(default_factory=list)
 
@@ -52,23 +52,23 @@ class Stage:
 
 @asynccontextmanager
 async def overlay_stage(
-    folder: Path, relays: int = 3, limits: Limits | None = None, answers=echo, *, apart: bool = False
+    folder: Path, relays: int = 3, limits: RelayLimits | None = None, answers=echo, *, apart: bool = False
 ) -> AsyncIterator[Stage]:
     """`relays` relays that know each other, an echoing destination and a client.
 
     `apart`: each in a /16 of its own (127.1.0.1, 127.2.0.1, …) and of an operator of its own.
     """
     staged = [
-        await _relay(folder / f"relay{number}", limits or Limits(), number + 1 if apart else 0)
+        await _relay(folder / f"relay{number}", limits or RelayLimits(), number + 1 if apart else 0)
         for number in range(relays)
     ]
     identity = create_identity(folder / "destination")
     server = DeliveryServer(identity, answers)
-    destination = Place("127.0.0.1", await server.start("127.0.0.1", 0), identity.spki_sha256)
+    destination = PinnedAddress("127.0.0.1", await server.start("127.0.0.1", 0), identity.spki_sha256)
     directory = Directory.of(tuple(relay.descriptor for relay in staged), (destination,))
     for relay in staged:
         relay.switch.directory = directory
-    client = Client()
+    client = CircuitClient()
     stage = Stage(staged, destination, client, server)
     try:
         yield stage
@@ -83,11 +83,13 @@ async def overlay_stage(
         await asyncio.sleep(0)
 
 
-async def _relay(folder: Path, limits: Limits, number: int) -> StagedRelay:
+async def _relay(folder: Path, limits: RelayLimits, number: int) -> StagedRelay:
     tls = create_identity(folder)
     identity = RelayIdentity(tls.spki_sha256, X25519PrivateKey.generate())
-    switch = Switch(identity, Directory({}, {}), limits, Metrics())
-    listener = Listener(switch, tls)
+    switch = Switch(identity, Directory({}, {}), limits, RelayMetrics())
+    listener = LinkListener(switch, tls)
     host, operator = (f"127.{number}.0.1", f"0x{number:040x}") if number else ("127.0.0.1", "")
     port = listener.start(host, 0)
-    return StagedRelay(switch, listener, RelayDescriptor(Place(host, port, identity.name), identity.public, operator))
+    return StagedRelay(
+        switch, listener, RelayDescriptor(PinnedAddress(host, port, identity.name), identity.public, operator)
+    )

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from troth.overlay.cells import messages
 from troth.overlay.cells.format import LARGE, SMALL
-from troth.overlay.cells.messages import Kind, Message, Parcel, fragments
+from troth.overlay.cells.messages import CellMessage, Parcel, ParcelKind, fragments
 from troth.overlay.cells.onion import HopKeys, Onion, RelayLayer
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.circuits.handshake import ClientShare, RelayIdentity, derive
 
 
@@ -57,7 +57,7 @@ def make() -> dict[str, Any]:
 
 def _handshake() -> dict[str, str]:
     identity = RelayIdentity(secret("name"), X25519PrivateKey.from_private_bytes(secret("relay")))
-    descriptor = RelayDescriptor(Place("127.0.0.1", 1, identity.name), identity.public)
+    descriptor = RelayDescriptor(PinnedAddress("127.0.0.1", 1, identity.name), identity.public)
     share = ClientShare(descriptor, X25519PrivateKey.from_private_bytes(secret("client ephemeral")))
     ephemeral = X25519PrivateKey.from_private_bytes(secret("relay ephemeral"))
     theirs = share.secret.public_key()
@@ -74,7 +74,9 @@ def _handshake() -> dict[str, str]:
 
 def _layers(hops: int) -> dict[str, Any]:
     onion, relays = layers(hops)
-    payloads = [messages.encode(Parcel(Kind.DATA, bytes([size % 251]) * 100), size) for size in (SMALL, LARGE, SMALL)]
+    payloads = [
+        messages.encode(Parcel(ParcelKind.DATA, bytes([size % 251]) * 100), size) for size in (SMALL, LARGE, SMALL)
+    ]
     forward = [through(relays, onion.seal(payload))[:-1] for payload in payloads]
     backward = [back(relays, payload) for payload in payloads]
     return {"hops": hops, "forward": _digests(forward), "backward": _digests(backward), "first": forward[0][0].hex()}
@@ -85,5 +87,5 @@ def _digests(cells: list[list[bytes]]) -> list[list[str]]:
 
 
 def _message() -> list[str]:
-    message = Message(7, bytes(range(256)) * 40, secret("destination"))
+    message = CellMessage(7, bytes(range(256)) * 40, secret("destination"))
     return [f"{size} {hashlib.sha256(content).hexdigest()}" for size, content in fragments(message)]

@@ -12,20 +12,20 @@ from random import Random
 from support.overlay_stage import Stage, StagedRelay, overlay_stage
 
 from troth.overlay.circuits.circuit import Circuit
-from troth.overlay.circuits.client import BUILD_SECONDS, Client
+from troth.overlay.circuits.client import BUILD_SECONDS, CircuitClient
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.circuits.rotation import Rotation
 from troth.overlay.directory.listing import ListedRelay, Listing
 from troth.overlay.paths.guards import Guards
-from troth.overlay.paths.pace import Pace
+from troth.overlay.paths.pace import CircuitPace
 from troth.overlay.paths.pool import CircuitPool
-from troth.overlay.relay.listener import Listener
+from troth.overlay.relay.listener import LinkListener
 from troth.transport.identity import load_identity
 
-QUICK = Pace(rate=50, burst=20, first=0.02, longest=0.2, ping=0.2, answer=0.3, build=3, look=0.05)
+QUICK = CircuitPace(rate=50, burst=20, first=0.02, longest=0.2, ping=0.2, answer=0.3, build=3, look=0.05)
 
 
-class CountingClient(Client):
+class CountingClient(CircuitClient):
     """Notes each path that is tried."""
 
     def __init__(self, rotation: Rotation | None = None) -> None:
@@ -62,7 +62,7 @@ class PoolStage:
         """It listens at its place again."""
         relay = self.relay(descriptor)
         folder = self.folder / f"relay{self.stage.relays.index(relay)}"
-        relay.listener = Listener(relay.switch, load_identity(folder))
+        relay.listener = LinkListener(relay.switch, load_identity(folder))
         relay.listener.start(descriptor.place.host, descriptor.place.port)
 
     def list_without(self, *names: bytes) -> None:
@@ -78,7 +78,7 @@ async def pool_stage(
     *,
     paths: int = 4,
     spare: int = 2,
-    pace: Pace = QUICK,
+    pace: CircuitPace = QUICK,
     rotation: Rotation | None = None,
 ) -> AsyncIterator[PoolStage]:
     """A pool that was started, over `relays` relays."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from troth.testnet.anvil import fund
 from troth.testnet.network import FAVOURED_SEATS, NODE_SHARE, PRICES, SEATS, LocalNetwork
-from troth.testnet.parties import ETHER, Party, Plan
+from troth.testnet.parties import ETHER, NetworkPlan, PartyProcess
 from troth.testnet.ports import free_port
 
 SEGMENTS = ((0, 10), (10, 20), (20, 30))
@@ -15,8 +15,8 @@ KINDS = ((0, 1),) * 5 + ((1, 2),) * 5 + ((0, 2),) * 4
 """The segments of each node."""
 
 
-def pipeline_plan() -> Plan:
-    return Plan(slices=((0, 30),), nodes_per_slice=len(KINDS))
+def pipeline_plan() -> NetworkPlan:
+    return NetworkPlan(slices=((0, 30),), nodes_per_slice=len(KINDS))
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class PipelineNetwork(LocalNetwork):
     def _ends(self) -> str:
         return ",".join(str(end) for _, end in SEGMENTS)
 
-    def _set_up_node(self, node: Party) -> None:
+    def _set_up_node(self, node: PartyProcess) -> None:
         segments = self.segments_of(node.name)
         spans = [f"{first}:{end}" for first, end in segments]
         made = self._troth(

@@ -8,7 +8,7 @@ from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import Report
 from troth.routing.placement.hardware import ModelShape
 from troth.scheduler.pool.chain_side import ChainSide
-from troth.scheduler.pool.deciding import Member
+from troth.scheduler.pool.deciding import ReportingNode
 
 LAYERS = 12
 SHAPE = ModelShape(LAYERS, 100, 0, 0, 0)
@@ -21,8 +21,8 @@ def name(number: int) -> Address:
 
 def member(
     number: int, first: int, end: int, *, room: int = LAYERS, seconds: float = 0.01, movable: bool = True
-) -> Member:
-    return Member(name(number), room * SHAPE.layer_bytes, seconds, first, end, movable)
+) -> ReportingNode:
+    return ReportingNode(name(number), room * SHAPE.layer_bytes, seconds, first, end, movable)
 
 
 def side(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from troth.routing.prefixes.local_blocks import BlocksStored
 from troth.routing.prefixes.naming import BLOCK, TOKEN, Chunking, Naming, packed
-from troth.routing.prefixes.update import Load
+from troth.routing.prefixes.update import NodeLoad
 from troth.routing.prefixes.view import GroupView
 
 KEY = bytes(range(32))
-IDLE = Load(latency=1.0, capacity=8, pace=0.001)
+IDLE = NodeLoad(latency=1.0, capacity=8, pace=0.001)
 
 
 def words(blocks: Sequence[int]) -> bytes:

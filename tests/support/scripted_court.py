@@ -15,7 +15,7 @@ from support.market_logs import META
 from support.market_record import PARAMETERS, PLACE
 from support.market_scene import DOMAIN, KEYS, rules
 
-from troth.cases.courtroom import Mined, Refused, Seen
+from troth.cases.courtroom import CallRefused, ChainView, Mined
 from troth.chain.errors import ChainUnavailable
 from troth.chain.headers import RawHeader
 from troth.protocol.hashing import keccak256
@@ -98,11 +98,11 @@ class ScriptedCourt:
 
     # ---- Courtroom
 
-    async def seen(self) -> Seen:
+    async def seen(self) -> ChainView:
         own = self._own()
         if own.away:
             raise ChainUnavailable("away", "here", "Wait.")
-        return Seen(own.state, own.block)
+        return ChainView(own.state, own.block)
 
     async def header(self, number: int) -> RawHeader:
         return RawHeader(number, ZERO_HASH, ZERO_HASH, 0, Hash32(keccak256(b"%d" % number)), b"header")
@@ -134,7 +134,7 @@ class ScriptedCourt:
         given = argument(decoded, "state", CaseState)
         record = own.state.cases[self.case_id]
         if record.outcome is not None or messages.state_hash(given) != messages.state_hash(record.state):
-            raise Refused(name, "StateMismatch", "the case moved on")
+            raise CallRefused(name, "StateMismatch", "the case moved on")
         place = replace(META, block=block, transaction=Hash32(keccak256(call.call.data)))
         event = _HANDLERS[name](self, decoded, record, place)
         own.block, own.state = block, apply(event, own.state)
@@ -146,7 +146,7 @@ class ScriptedCourt:
 
     def _within(self, name: str, block: int, first: int, last: int) -> None:
         if not first <= block <= last:
-            raise Refused(name, "TooEarly" if block < first else "TooLate", f"{first} to {last}")
+            raise CallRefused(name, "TooEarly" if block < first else "TooLate", f"{first} to {last}")
 
     def _draw(self, decoded: Any, record: CaseRecord, place: Any) -> Any:
         due = record.state.phase_block + WINDOWS.lookahead
@@ -160,7 +160,7 @@ class ScriptedCourt:
     def _post(self, decoded: Any, record: CaseRecord, place: Any) -> Any:
         self._require(record, CasePhase.DRAWN)
         if (record.state.round, self.account) in record.posts:
-            raise Refused("post", "AlreadyDone", "posted")
+            raise CallRefused("post", "AlreadyDone", "posted")
         commitment = argument(decoded, "commitment", Hash32)
         return on.ReviewPosted(self.case_id, self.account, record.state.round, commitment, place)
 
@@ -171,7 +171,7 @@ class ScriptedCourt:
             given[index] = record.posts.get((state.round, reviewer), given[index])
         committed = [one != ZERO_HASH for one in given]
         if not court.may_end_commitments(state, committed, place.block, WINDOWS):
-            raise Refused("commit", "TooFewCommitments", "wait")
+            raise CallRefused("commit", "TooFewCommitments", "wait")
         return on.ReviewsCommitted(self.case_id, self.account, tuple(given), place)
 
     def _reveal(self, decoded: Any, record: CaseRecord, place: Any) -> Any:
@@ -191,7 +191,7 @@ class ScriptedCourt:
             if not shown.opinion and ((commitment != ZERO_HASH and not late) or one in revealed)
         ]
         if awaited or (node.root == ZERO_HASH and (not late or state.node in revealed)):
-            raise Refused("decide", "RevealMissing", str(awaited))
+            raise CallRefused("decide", "RevealMissing", str(awaited))
         shown = tuple(court.Showing(one.root, b"", Opinion(one.opinion)) if one.opinion else None for one in reveals)
         own = court.Showing(node.root) if node.root != ZERO_HASH else None
         finding = court.judge(court.Hearing(state.kind, state.seats, shown, own), rules(**self.scene.scene.changes))
@@ -202,7 +202,7 @@ class ScriptedCourt:
     def _expire(self, decoded: Any, record: CaseRecord, place: Any) -> Any:
         state = record.state
         if place.block <= court.expires_after(state, WINDOWS, True):
-            raise Refused("expire", "TooEarly", "wait")
+            raise CallRefused("expire", "TooEarly", "wait")
         if state.phase is CasePhase.OPENED:
             return on.CaseDecided(self.case_id, state.order, Outcome.LAPSED, 0, 0, 0, place)
         if state.round % 2:
@@ -211,7 +211,7 @@ class ScriptedCourt:
 
     def _require(self, record: CaseRecord, phase: CasePhase) -> None:
         if record.state.phase is not phase:
-            raise Refused("call", "WrongPhase", record.state.phase.name)
+            raise CallRefused("call", "WrongPhase", record.state.phase.name)
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {

@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from support.overlay_stage import Stage, StagedRelay, overlay_stage
 
 from troth.overlay.circuits.circuit import Circuit
-from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.directory.listing import ListedDestination
 from troth.overlay.sessions.destination import Destination
-from troth.overlay.sessions.limits import Limits
-from troth.overlay.sessions.messages import Request, ResponseHead
+from troth.overlay.sessions.limits import SessionLimits
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead
 from troth.overlay.sessions.serving import Responder, Serve
 from troth.overlay.sessions.session import Session, opened
 from troth.transport.errors import CircuitFailed
@@ -27,7 +27,7 @@ HOPS = 3
 class StagedCircuits:
     """Circuits over the relays in order: the first three make the first path, and so on."""
 
-    def __init__(self, client: Client, relays: list[StagedRelay]) -> None:
+    def __init__(self, client: CircuitClient, relays: list[StagedRelay]) -> None:
         self._client = client
         self._relays = relays
         self._next = 0
@@ -70,7 +70,7 @@ class SessionStage:
     circuits: StagedCircuits
     session: Session
     secret: X25519PrivateKey
-    asked: list[Request] = field(default_factory=list)
+    asked: list[HttpRequest] = field(default_factory=list)
 
     def relay_of(self, path: int, hop: int) -> StagedRelay:
         """Hop 0 is the guard."""
@@ -85,7 +85,7 @@ async def kill(relay: StagedRelay) -> None:
     relay.listener.close()
 
 
-async def echo(request: Request, responder: Responder) -> None:
+async def echo(request: HttpRequest, responder: Responder) -> None:
     """Answers with target and body."""
     await responder.head(ResponseHead(200, (("content-type", "text/plain"),)))
     await responder.body(request.target.encode() + b" " + request.body)
@@ -93,7 +93,7 @@ async def echo(request: Request, responder: Responder) -> None:
 
 @asynccontextmanager
 async def session_stage(
-    folder: Path, serve: Serve = echo, *, relays: int = 12, limits: Limits | None = None
+    folder: Path, serve: Serve = echo, *, relays: int = 12, limits: SessionLimits | None = None
 ) -> AsyncIterator[SessionStage]:
     """`relays` relays, a destination that runs `serve`, a session over the first four paths."""
     entry: list[Destination] = []
@@ -122,5 +122,5 @@ async def session_stage(
 
 async def whole(session: Session, target: str = "/", body: bytes = b"") -> bytes:
     """The body of the answer to one request."""
-    response = await session.request(Request("POST", target, (), body))
+    response = await session.request(HttpRequest("POST", target, (), body))
     return b"".join([piece async for piece in response.body])

@@ -21,23 +21,23 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import canonical, fold, lottery, messages, prices, tabs
 from troth.protocol.market import events as on
-from troth.protocol.market.bodies import Shown, Submission
+from troth.protocol.market.bodies import ShownSecret, Submission
 from troth.protocol.market.messages import market_domain, sign
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Entry, ExecutionClass, Order, PotKind, Tab
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends, segments_from_ends
 from troth.scheduler.log.entries import LogBook
-from troth.scheduler.orders.desk import Desk, Waits
+from troth.scheduler.orders.desk import SchedulerContext, Waits
 from troth.scheduler.orders.http import order_routes, refuse_with_words
 from troth.scheduler.orders.offers import Offers, PriceList
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.patience import Patience
-from troth.scheduler.served import Served, Texts
+from troth.scheduler.patience import GenerationPatience
+from troth.scheduler.served import ModelTexts, ServedClass
 from troth.scheduler.tabs.client_tabs import ClientTabs
-from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.transport import sealing
 from troth.transport.identity import Operator
@@ -55,12 +55,12 @@ LISTED = PriceList(prompt=1_000_000_000, cached=100_000_000, written=2_000_000_0
 DEPOSIT = 10**15
 
 
-def texts(folder: Path) -> Texts:
+def texts(folder: Path) -> ModelTexts:
     folder.mkdir(parents=True, exist_ok=True)
     config = {"model_type": "toy", "max_position_embeddings": CONTEXT, "eos_token_id": 0}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text("{}")
-    return Texts.load(folder)
+    return ModelTexts.load(folder)
 
 
 def descriptor() -> ModelDescriptor:
@@ -207,7 +207,7 @@ class TabScene:
         self.ledger.block = 20
         self.peers = ToyPeers(self.nodes)
         self.payer = tabs.PayerBook(messages.tab_id(CLIENT_TAB))
-        self.database: Database | None = None
+        self.database: SchedulerDatabase | None = None
 
     def chain(self) -> tuple[State, int, int]:
         """State, block and time, as everybody sees them."""
@@ -215,11 +215,13 @@ class TabScene:
 
     # ---- the scheduler
 
-    def start(self, database: type[Database] = Database, *, concurrent: int = 64, **log: Any) -> Orders:
+    def start(
+        self, database: type[SchedulerDatabase] = SchedulerDatabase, *, concurrent: int = 64, **log: Any
+    ) -> Orders:
         operator = Operator(self.scheduler_key, self.domain)
         self.database = database(self.folder / "market.sqlite")
         store = OrderStore(self.database)
-        self.desk = Desk(
+        self.desk = SchedulerContext(
             operator=operator,
             vrf_secret=self.vrf_secret,
             ledger=self.ledger,
@@ -230,7 +232,7 @@ class TabScene:
             rows=KeptRows(self.folder / "rows"),
             peers=self.peers,  # type: ignore[arg-type]
             offers=Offers([self.served()], {self.class_id: LISTED}),
-            waits=Waits(Patience(token=0.5, prefill=1.0), check=1.0),
+            waits=Waits(GenerationPatience(token=0.5, prefill=1.0), check=1.0),
             factory=FACTORY,
             clock=lambda: float(self.now),
         )
@@ -243,8 +245,8 @@ class TabScene:
         self.http = httpx.AsyncClient(transport=transport, base_url="https://scheduler", timeout=30)
         return self.orders
 
-    def served(self) -> Served:
-        return Served(self.class_id, self.ends, texts(self.folder / "model"), CONTEXT)
+    def served(self) -> ServedClass:
+        return ServedClass(self.class_id, self.ends, texts(self.folder / "model"), CONTEXT)
 
     async def stop(self) -> None:
         await self.orders.abandon()
@@ -304,13 +306,13 @@ class TabScene:
         return answer.status_code, answer.json()["error"]
 
     async def show(self, asked: Asked) -> list[dict[str, Any]]:
-        body = canonical.encode(Shown(asked.secrets.draw))
+        body = canonical.encode(ShownSecret(asked.secrets.draw))
         answer = await self.http.post(f"/v1/orders/0x{asked.order_id.hex()}/secret", content=body)
         assert answer.status_code == 200, answer.text
         return [json.loads(line) for line in answer.text.splitlines()]
 
     async def tiles(self, asked: Asked) -> list[dict[str, Any]]:
-        body = canonical.encode(Shown(asked.secrets.tiles))
+        body = canonical.encode(ShownSecret(asked.secrets.tiles))
         answer = await self.http.post(f"/v1/orders/0x{asked.order_id.hex()}/tiles", content=body)
         assert answer.status_code == 200, answer.text
         found: list[dict[str, Any]] = answer.json()["segments"]

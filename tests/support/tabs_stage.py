@@ -15,7 +15,7 @@ from troth.chain.deployment import deploy_market
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
-from troth.chain.records import Receipt
+from troth.chain.records import TransactionReceipt
 from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import shipped
@@ -112,7 +112,7 @@ class TabsStage:
     def owner_of(self, node: Key) -> Key:
         return _key(f"owner of {node.address}")
 
-    async def send(self, key: Key, part: Part, function: str, *arguments: object, value: int = 0) -> Receipt:
+    async def send(self, key: Key, part: Part, function: str, *arguments: object, value: int = 0) -> TransactionReceipt:
         """A transaction of a funded account, mined; ChainRejected if a contract refuses."""
         self.anvil.fund(key)
         return await self.market.execute(build(self.market.contracts, part, function, *arguments, value=value), key)

@@ -11,14 +11,14 @@ from typing import Any
 from support.toy_tab_scheduler import CONTRACTS, DOMAIN, META, PARAMETERS, PAYER, Stage, World
 
 from troth.cases.carrying import Carrier
-from troth.cases.courtroom import Mined, Refused, Seen
-from troth.cases.journal import Journal
+from troth.cases.courtroom import CallRefused, ChainView, Mined
+from troth.cases.journal import CaseJournal
 from troth.cases.office import Office
 from troth.cases.opening import Opener
 from troth.chain.errors import ChainUnavailable
 from troth.chain.headers import RawHeader
 from troth.client.orders.court import Court, note
-from troth.client.orders.journal import Journal as Orders
+from troth.client.orders.journal import OrderJournal
 from troth.client.orders.keeping import Report, unheard
 from troth.client.tabs.asset import Asset
 from troth.protocol import typed_data
@@ -57,10 +57,10 @@ class ToyCourtroom:
     contracts: Any = CONTRACTS
     domain: Any = DOMAIN
 
-    async def seen(self) -> Seen:
+    async def seen(self) -> ChainView:
         if self.away:
             raise ChainUnavailable("away", "here", "Wait.")
-        return Seen(self.world.state, self.world.block)
+        return ChainView(self.world.state, self.world.block)
 
     async def header(self, number: int) -> RawHeader:
         return RawHeader(number, ZERO_HASH, ZERO_HASH, 0, Hash32(keccak256(b"%d" % number)), b"header")
@@ -87,7 +87,7 @@ class ToyCourtroom:
     async def send(self, call: Any) -> Mined:
         await self.seen()
         if self.refusing:
-            raise Refused("open", "TooFewFunds", "the wallet is empty")
+            raise CallRefused("open", "TooFewFunds", "the wallet is empty")
         decoded = read_call(Part.COURT, call.call.data)
         self.sent.append(decoded.entry.name)
         self.world.block += 1
@@ -161,10 +161,10 @@ def court_of(
 
 
 def court_over(
-    orders: Orders, courtroom: ToyCourtroom, folder: Path, most: int, report: Report, together: int | None = None
+    orders: OrderJournal, courtroom: ToyCourtroom, folder: Path, most: int, report: Report, together: int | None = None
 ) -> Court:
     """The same for a journal of orders."""
-    journal = Journal(folder / "cases.sqlite")
+    journal = CaseJournal(folder / "cases.sqlite")
     opener = Opener(courtroom, journal)
     carrier = Carrier(courtroom, SilentParties(), journal, opener=opener)
     office = Office(courtroom, journal, opener, carrier)

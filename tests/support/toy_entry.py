@@ -18,12 +18,12 @@ from support.toy_tab_scheduler import DOMAIN, NODE_KEYS, Stage, ToyOrder, ToySch
 
 from troth.client.direct.entrance import Entrance
 from troth.client.direct.nodes import NodeChoice
-from troth.client.direct.ways import Way, Ways
+from troth.client.direct.ways import SchedulerWay, SchedulerWays
 from troth.client.https_calls import Calls
 from troth.client.orders.calls import MarketCalls
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import bodies, canonical
-from troth.protocol.market.bodies import Said, Shown, Submission
+from troth.protocol.market.bodies import Said, ShownSecret, Submission
 from troth.protocol.market.messages import sign
 from troth.protocol.request import output_hash
 from troth.protocol.types import Address, Hash32
@@ -86,7 +86,7 @@ class ToyEntry:
             self.seen.append("secret")
             toy = self.schedulers[scheduler]
             one = toy.orders[Hash32(bytes.fromhex(name[2:]))]
-            shown = canonical.decode(Shown, await request.body(), bodies.BODY_LIMIT)
+            shown = canonical.decode(ShownSecret, await request.body(), bodies.BODY_LIMIT)
             return stream(self.tamper_check(one, list(toy.show(one, shown.secret))))
 
         @app.post("/schedulers/{scheduler}/v1/orders/{name}/tiles")
@@ -94,7 +94,7 @@ class ToyEntry:
             self.seen.append("tiles")
             toy = self.schedulers[scheduler]
             one = toy.orders[Hash32(bytes.fromhex(name[2:]))]
-            shown = canonical.decode(Shown, await request.body(), bodies.BODY_LIMIT)
+            shown = canonical.decode(ShownSecret, await request.body(), bodies.BODY_LIMIT)
             segments = toy.tiles(one, shown.secret)
             return {"segments": segments if self.openings else [{"node": "0x", "opened": {}} for _ in segments]}
 
@@ -111,12 +111,12 @@ async def toy_entry(stage: Stage, *, nodes: Collection[Address] = (ENTRY,)) -> A
     entry = ToyEntry({toy.key.address: toy for toy in stage.schedulers})
     async with serving(TlsServer(entry.app(), None, "127.0.0.1", 0)) as server:
 
-        def opening(scheduler: Address, _node: Address) -> Way:
+        def opening(scheduler: Address, _node: Address) -> SchedulerWay:
             base = f"http://127.0.0.1:{server.port}/schedulers/{scheduler}"
             client = httpx.AsyncClient(base_url=base, trust_env=False, verify=False)
-            return Way(MarketCalls(Calls(client, "entry")), client.aclose)
+            return SchedulerWay(MarketCalls(Calls(client, "entry")), client.aclose)
 
-        ways = Ways(opening)
+        ways = SchedulerWays(opening)
         stage.session.entrance = Entrance(choice_of(nodes), ways)
         stage.session.mode = "direct"
         try:

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 from support.toy_tab_scheduler import Stage, toy_stage
 
+from troth.client.gateway.serving import GatewaySettings, assembled
 from troth.client.gateway.serving import RunningGateway as Gateway
-from troth.client.gateway.serving import Settings, assembled
-from troth.client.orders.keeping import Keeper
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.running import Running
-from troth.client.orders.wishes import Check, PriceLimit
+from troth.client.orders.wishes import CheckWish, PriceLimit
 from troth.client.tabs.asset import Asset
 from troth.protocol.market.types import NO_ADDRESS
 from troth.transport.server import serving
@@ -63,11 +63,11 @@ async def tab_gateway(
 
         @asynccontextmanager
         async def factory() -> AsyncIterator[Running]:
-            async with Keeper(stage.session) as keeper:
+            async with OrderKeeper(stage.session) as keeper:
                 yield Running(stage.session, USDC, keeper)
 
-        plain = replace(Settings(port=0, keep_alive=2.0), **settings)
-        made = assembled(stage.home, factory, plain, Check.read(check), price)
+        plain = replace(GatewaySettings(port=0, keep_alive=2.0), **settings)
+        made = assembled(stage.home, factory, plain, CheckWish.read(check), price)
         async with made as gateway, serving(gateway.server) as server:
             gateway.listens(server.port)
             yield TabGateway(gateway, stage)

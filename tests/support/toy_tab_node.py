@@ -21,7 +21,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.market import canonical, checks, life, lottery, messages, prices, tabs, views
 from troth.protocol.market.bodies import opening_context
-from troth.protocol.market.checks import Opened, View
+from troth.protocol.market.checks import Opened, OrderView
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import (
     PAPERS_LIMIT,
@@ -77,7 +77,7 @@ class Faults:
 @dataclass
 class _Session:
     papers: InferencePapers | CheckPapers
-    view: View
+    view: OrderView
     request: Request | None
     layers: range
     chain: RowHashes
@@ -209,7 +209,7 @@ class ToyTabNode:
         parsed = from_canonical_bytes(request) if request else None
         return _Session(shown, view, parsed, range(span.first, span.end), chain, [], upstream)
 
-    def _require_paid(self, shown: Any, segment: int, view: View) -> None:
+    def _require_paid(self, shown: Any, segment: int, view: OrderView) -> None:
         pay: Pay = shown.pay
         order = shown.order.message
         assert pay.tab == type(pay.tab)(shown.tab.payee, self.address, shown.tab.payee)

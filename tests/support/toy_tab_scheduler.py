@@ -28,11 +28,11 @@ from troth.client.home import Home
 from troth.client.https_calls import Calls
 from troth.client.market_table import MarketTable
 from troth.client.orders.calls import MarketCalls
-from troth.client.orders.journal import Journal
+from troth.client.orders.journal import OrderJournal
 from troth.client.orders.session import PayerSession
-from troth.client.tabs.books import Books
+from troth.client.tabs.books import TabBooks
 from troth.client.tabs.keys import Keyring
-from troth.client.tabs.store import Store
+from troth.client.tabs.store import TabStore
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
@@ -50,13 +50,13 @@ from troth.protocol.market.bodies import (
     Recovered,
     Recovery,
     Results,
-    Shown,
+    ShownSecret,
     Submission,
     TabQuery,
     Verdicts,
 )
-from troth.protocol.market.checks import Opened, View
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.checks import Opened, OrderView
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.events import Deployed
 from troth.protocol.market.messages import Signed, market_domain, sign, tab_id
@@ -228,7 +228,7 @@ class ToyOrder:
     submission: Submission
     identifier: Hash32
     request: Ordered
-    view: View
+    view: OrderView
     nodes: tuple[Address, ...]
     infer_proof: bytes
     admission: Signed[Admission]
@@ -357,7 +357,7 @@ class ToyScheduler:
         return placed
 
     def _served(
-        self, submission: Submission, request: Ordered, identifier: Hash32, view: View, nodes: Any, tokens: Any
+        self, submission: Submission, request: Ordered, identifier: Hash32, view: OrderView, nodes: Any, tokens: Any
     ) -> Any:
         traces = [
             self.trace(identifier, len(request.prompt_tokens) + len(tokens) - 1, self.node_noise, 1) for _ in nodes
@@ -417,7 +417,7 @@ class ToyScheduler:
 
     # ---- its check
 
-    def seats(self, one: ToyOrder, secret: Hash32) -> tuple[Drawn, ...]:
+    def seats(self, one: ToyOrder, secret: Hash32) -> tuple[DrawnSeats, ...]:
         return checks.verifiers(one.order, one.given, secret, one.draw.message.beta, nodes=one.nodes, view=one.view)
 
     def verifier_trace(self, one: ToyOrder, node: Address) -> CommittedTrace:
@@ -444,7 +444,7 @@ class ToyScheduler:
         one.check = self.tamper_check(one, [*lines, {"type": "end"}])
         return one.check
 
-    def said(self, one: ToyOrder, segment: int, seats: Drawn) -> tuple[Any, Any]:
+    def said(self, one: ToyOrder, segment: int, seats: DrawnSeats) -> tuple[Any, Any]:
         commitments, verdicts = [], []
         for node in seats.seats:
             root = Hash32(self.verifier_trace(one, node).root)
@@ -510,7 +510,12 @@ class ToyScheduler:
 
     def app(self) -> FastAPI:
         app = FastAPI()
+        self.offer_at(app)
+        self.take_orders_at(app)
+        self.keep_tabs_at(app)
+        return app
 
+    def offer_at(self, app: FastAPI) -> None:
         @app.get("/v1/prices")
         async def listed() -> Any:
             self.calls_of.append("prices")
@@ -522,6 +527,7 @@ class ToyScheduler:
             files = language_files()
             return {"tokenizer": files.tokenizer, "chat_template": files.chat_template, "config": files.config}
 
+    def take_orders_at(self, app: FastAPI) -> None:
         @app.post("/v1/orders")
         async def order(request: Request) -> Any:
             self.calls_of.append("order")
@@ -551,16 +557,17 @@ class ToyScheduler:
         async def secret(name: str, request: Request) -> Any:
             self.calls_of.append("secret")
             placed = self.orders[Hash32(bytes.fromhex(name[2:]))]
-            shown = canonical.decode(Shown, await request.body(), bodies.BODY_LIMIT)
+            shown = canonical.decode(ShownSecret, await request.body(), bodies.BODY_LIMIT)
             return stream(self.show(placed, shown.secret))
 
         @app.post("/v1/orders/{name}/tiles")
         async def tiles(name: str, request: Request) -> Any:
             self.calls_of.append("tiles")
             placed = self.orders[Hash32(bytes.fromhex(name[2:]))]
-            shown = canonical.decode(Shown, await request.body(), bodies.BODY_LIMIT)
+            shown = canonical.decode(ShownSecret, await request.body(), bodies.BODY_LIMIT)
             return {"segments": self.tiles(placed, shown.secret)}
 
+    def keep_tabs_at(self, app: FastAPI) -> None:
         @app.post("/v1/vouchers")
         async def vouchers(request: Request) -> Any:
             self.calls_of.append("voucher")
@@ -582,8 +589,6 @@ class ToyScheduler:
             record = self.world.state.tabs[identifier]
             typed_data.require_signer(TabQuery(identifier, asked.time), DOMAIN, asked.signature, record.tab.key)
             return canonical.to_json(self.known(identifier))
-
-        return app
 
     def known(self, identifier: Hash32) -> Recovered:
         voucher = self.vouchers.get(identifier)
@@ -643,7 +648,7 @@ class Stage:
     world: World
     schedulers: list[ToyScheduler]
     session: PayerSession
-    store: Store
+    store: TabStore
     home: Home
     tabs: list[Hash32]
     clients: dict[Address, httpx.AsyncClient]
@@ -662,13 +667,13 @@ class Stage:
     def state(self, number: int = 0) -> TabState:
         return self.world.state.tab_state(self.tabs[number])
 
-    def another(self) -> tuple[PayerSession, Store]:
+    def another(self) -> tuple[PayerSession, TabStore]:
         """A second process on the same home; close its store."""
         return session_on(self.world, self.home, self.clients)
 
 
-def session_on(world: World, home: Home, clients: dict[Address, httpx.AsyncClient]) -> tuple[PayerSession, Store]:
-    store = Store(home.tabs)
+def session_on(world: World, home: Home, clients: dict[Address, httpx.AsyncClient]) -> tuple[PayerSession, TabStore]:
+    store = TabStore(home.tabs)
 
     async def connect(party: Party) -> MarketCalls:
         return MarketCalls(Calls(clients[party.operator], "http://toy"))
@@ -676,8 +681,8 @@ def session_on(world: World, home: Home, clients: dict[Address, httpx.AsyncClien
     session = PayerSession(
         domain=DOMAIN,
         follower=world,  # type: ignore[arg-type]
-        books=Books(store),
-        journal=Journal(store),
+        books=TabBooks(store),
+        journal=OrderJournal(store),
         keyring=Keyring(home, "password"),
         connect=connect,
         table=TABLE,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from support.group_stage import BLOCK, StagedEngine
 
-from troth.node.engine.interface import Cleared, Load, Step, Stored
+from troth.node.engine.interface import Cleared, EngineLoad, Stored, TokenStep
 from troth.node.engine.vllm.blocks import block_names, packed
 from troth.protocol.request import Request
 from troth.protocol.types import ZERO_HASH, Hash32
@@ -30,10 +30,10 @@ class WritingEngine(StagedEngine):
         self.breaks = False
 
     @property
-    def load(self) -> Load:
-        return Load(self.running, 0, 0.0, 1000, BLOCK, self.asked, self.found)
+    def load(self) -> EngineLoad:
+        return EngineLoad(self.running, 0, 0.0, 1000, BLOCK, self.asked, self.found)
 
-    async def generate(self, request: Request, seed: Hash32) -> AsyncIterator[Step]:  # type: ignore[override]
+    async def generate(self, request: Request, seed: Hash32) -> AsyncIterator[TokenStep]:  # type: ignore[override]
         if self.breaks and request.max_tokens > 1:
             raise RuntimeError("the staged engine broke")
         self.running += 1
@@ -46,7 +46,7 @@ class WritingEngine(StagedEngine):
             self._store(request.prompt_tokens, names, held)
             for token in range(request.max_tokens):
                 await asyncio.sleep(SECONDS)
-                yield Step(token, np.zeros((1, 1), np.float32))
+                yield TokenStep(token, np.zeros((1, 1), np.float32))
         finally:
             self.running -= 1
 

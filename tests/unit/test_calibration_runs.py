@@ -17,9 +17,9 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM  # noqa: E4
 from troth.node.calibration import calibrating  # noqa: E402
 from troth.node.calibration.conditions import all_conditions  # noqa: E402
 from troth.node.calibration.findings import find  # noqa: E402
-from troth.node.calibration.measurements import Measurements  # noqa: E402
+from troth.node.calibration.measurements import MeasurementFiles  # noqa: E402
 from troth.node.calibration.prompts import SAMPLINGS, Bucket, texts  # noqa: E402
-from troth.node.calibration.report import Subject, as_json, write  # noqa: E402
+from troth.node.calibration.report import CalibrationSubject, as_json, write  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.calibration.thresholds import LENGTHS  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
@@ -81,7 +81,7 @@ def test_a_stack_computes_what_transformers_computes(
     torch.testing.assert_close(torch.cat([first, rest], dim=1), expected, atol=1e-5, rtol=1e-4)
 
 
-def calibrate(folder: ModelFolder, kept: Measurements, dtype: int) -> tuple[Any, list[str]]:
+def calibrate(folder: ModelFolder, kept: MeasurementFiles, dtype: int) -> tuple[Any, list[str]]:
     seen: list[str] = []
     plan = calibrating.plan_for(LAYERS, dtype, 32, 2)
     calibrating.measure(
@@ -92,7 +92,7 @@ def calibrate(folder: ModelFolder, kept: Measurements, dtype: int) -> tuple[Any,
 
 @pytest.mark.parametrize("dtype", [0, 1])
 def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path, dtype: int) -> None:
-    kept = Measurements(tmp_path / "data")
+    kept = MeasurementFiles(tmp_path / "data")
     plan, seen = calibrate(folder, kept, dtype)
     conditions = all_conditions(LAYERS)
     assert seen == [condition.name for condition in conditions]
@@ -104,7 +104,7 @@ def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path,
     assert caught["cheap model's text, one honest prefill"] == 1
     assert calibrate(folder, kept, dtype)[1] == [], "nothing is measured twice"
 
-    report = as_json(Subject(MODEL, "float32", "torch", 6, plan), findings, kept.digest())
+    report = as_json(CalibrationSubject(MODEL, "float32", "torch", 6, plan), findings, kept.digest())
     data, page = write(tmp_path, report, findings)
     read = read_calibration(data, MODEL, "float32")
     assert (read.thresholds, read.data) == (findings.thresholds, kept.digest())
@@ -121,13 +121,13 @@ def test_a_report_of_another_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_stopped_calibration_goes_on_where_it_was(folder: ModelFolder, tmp_path: Path) -> None:
-    kept = Measurements(tmp_path)
+    kept = MeasurementFiles(tmp_path)
     plan = calibrating.plan_for(LAYERS, 0, 32, 2)
 
     class Killed(Exception):
         pass
 
-    def stop(progress: calibrating.Progress) -> None:
+    def stop(progress: calibrating.CalibrationProgress) -> None:
         if progress.done == 2:
             raise Killed
 

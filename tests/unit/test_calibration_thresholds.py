@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from troth.node.calibration.intervals import share
-from troth.node.calibration.measurements import Measurements
+from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.report import Strip, strips
 from troth.node.calibration.thresholds import (
     OVERLAP,
@@ -22,7 +22,7 @@ from troth.node.calibration.thresholds import (
     state_cuts,
 )
 from troth.node.calibration.verifying import RULES
-from troth.node.errors import StorageError
+from troth.node.errors import NodeStorageError
 from troth.protocol.scores import trace_score
 from troth.protocol.tensors import Dtype
 
@@ -83,7 +83,7 @@ def test_the_tile_rule_with_the_widest_gap_wins() -> None:
 
 
 def test_measurements_resume_and_hash_their_contents(tmp_path: Path) -> None:
-    kept = Measurements(tmp_path)
+    kept = MeasurementFiles(tmp_path)
     kept.write("int8 weights", 0, {"margins": np.arange(6).reshape(2, 3)})
     kept.write("int8 weights", 1, {"margins": np.zeros((1, 3))})
     assert kept.has("int8 weights", 1)
@@ -97,18 +97,18 @@ def test_measurements_resume_and_hash_their_contents(tmp_path: Path) -> None:
 
 
 def test_a_damaged_measurement_is_named(tmp_path: Path) -> None:
-    kept = Measurements(tmp_path)
+    kept = MeasurementFiles(tmp_path)
     kept.write("honest", 0, {"margins": np.zeros(3)})
     path = next(tmp_path.glob("*.npz"))
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(StorageError, match="cannot be read"):
+    with pytest.raises(NodeStorageError, match="cannot be read"):
         kept.read("honest")
 
 
 def test_pickles_are_never_loaded(tmp_path: Path) -> None:
-    kept = Measurements(tmp_path)
+    kept = MeasurementFiles(tmp_path)
     np.savez(tmp_path / "honest.00.npz", margins=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(StorageError):
+    with pytest.raises(NodeStorageError):
         kept.read("honest")
 
 

@@ -15,9 +15,9 @@ from support.market_scene import TAB
 from support.scripted_court import WINDOWS, ScriptedCourt, ScriptedParties
 
 from troth.cases import calls
-from troth.cases.carrying import Carrier, Progress
-from troth.cases.journal import Journal
-from troth.cases.steps import Given, Move, Step, next_step
+from troth.cases.carrying import Carrier, CaseProgress
+from troth.cases.journal import CaseJournal
+from troth.cases.steps import CaseStep, Move, Submitted, next_step
 from troth.chain.errors import ChainUnavailable
 from troth.protocol.market.types import CasePhase, Outcome
 
@@ -37,7 +37,7 @@ class Driver:
         self.start()
 
     def start(self) -> None:
-        self.journal = Journal(self.path)
+        self.journal = CaseJournal(self.path)
         self.carrier = Carrier(self.court, self.parties, self.journal, **self.named)
 
     def restart(self) -> None:
@@ -45,10 +45,10 @@ class Driver:
         self.journal.close()
         self.start()
 
-    async def tick(self) -> Progress:
+    async def tick(self) -> CaseProgress:
         return await self.carrier.tick(self.court.case_id)
 
-    async def until(self, over: Callable[[], bool], most: int = 80) -> Progress:
+    async def until(self, over: Callable[[], bool], most: int = 80) -> CaseProgress:
         for _ in range(most):
             progress = await self.tick()
             if over() or progress.over:
@@ -230,7 +230,7 @@ async def test_a_case_that_nobody_opened_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_steps_follow_the_windows() -> None:
-    given, used = Given([], [], False), SCENE.scene.view.rules
+    given, used = Submitted([], [], False), SCENE.scene.view.rules
     opened, drawn, committed = SCENE.opening, SCENE.drawn, SCENE.committed
     due = opened.phase_block + WINDOWS.lookahead
     for block, move in ((due, Move.BLOCKS), (due + 1, Move.DRAW), (due + 6, Move.DRAW), (due + 7, Move.EXPIRE)):
@@ -244,7 +244,7 @@ def test_steps_follow_the_windows() -> None:
         (end - 5, [False, *all_in[1:]], Move.COMMITMENTS),
         (end + 1, all_in, Move.EXPIRE),
     ):
-        assert next_step(drawn, block, Given(shown, [], False), WINDOWS, used).move is move
+        assert next_step(drawn, block, Submitted(shown, [], False), WINDOWS, used).move is move
     last = committed.phase_block + WINDOWS.reveal_window
     for block, shown, node, move in (
         (last, all_in, True, Move.DECIDE),
@@ -252,7 +252,7 @@ def test_steps_follow_the_windows() -> None:
         (last, none_in, True, Move.SHOWINGS),
         (last + 1, none_in, False, Move.DECIDE),
     ):
-        assert next_step(committed, block, Given([], shown, node), WINDOWS, used).move is move
+        assert next_step(committed, block, Submitted([], shown, node), WINDOWS, used).move is move
 
 
 def test_tiles_and_showings_go_in_one_call_and_after_a_quarter_the_tiles_alone() -> None:
@@ -269,11 +269,11 @@ def test_tiles_and_showings_go_in_one_call_and_after_a_quarter_the_tiles_alone()
         (last, all_in, True, Move.CONCLUDE),
         (last + 1, all_in, True, Move.EXPIRE),
     ):
-        assert next_step(committed, block, Given([], shown, node), WINDOWS, used).move is move
+        assert next_step(committed, block, Submitted([], shown, node), WINDOWS, used).move is move
 
 
 def test_a_step_is_due_after_a_share_of_its_window() -> None:
-    step = Step(Move.DRAW, 10, 20)
+    step = CaseStep(Move.DRAW, 10, 20)
     assert [step.is_due(block, 0.5) for block in (9, 10, 14, 15)] == [False, False, False, True]
     assert step.is_due(10, 0.0)
-    assert not Step(Move.BLOCKS, 10, 20).is_due(15, 0.0)
+    assert not CaseStep(Move.BLOCKS, 10, 20).is_due(15, 0.0)

@@ -14,7 +14,7 @@ from support.market_scene import Scene, hash_of
 
 from troth.cases import evidence as files
 from troth.cases.errors import EvidenceRefused
-from troth.cases.evidence import Evidence, Rows, Shown
+from troth.cases.evidence import Evidence, OpenedTiles, SegmentRows
 from troth.protocol.market.checks import Opened
 from troth.protocol.market.types import Opinion
 
@@ -22,8 +22,8 @@ HELD = evidence_of(Scene(), opinion=Opinion.REJECT)
 
 
 def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
-    shown = (Shown(0, HELD.nodes[0], Opened(hash_of("root"), hash_of("salt"))),)
-    held = replace(HELD, rows=(Rows.of(0, b"rows"),), shown=shown)
+    shown = (OpenedTiles(0, HELD.nodes[0], Opened(hash_of("root"), hash_of("salt"))),)
+    held = replace(HELD, rows=(SegmentRows.of(0, b"rows"),), shown=shown)
     files.write(tmp_path / "one.evidence", held)
     assert files.read(tmp_path / "one.evidence") == held
     assert (tmp_path / "one.evidence").stat().st_mode & 0o777 == 0o600
@@ -32,8 +32,8 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_large_rows_lie_beside_the_file_under_their_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "ROWS_INSIDE", 100)
-    rows, data = Rows.of(1, b"x" * 101), b"x" * 101
-    files.write(tmp_path / "one.evidence", replace(HELD, rows=(rows, Rows.of(0, b"short"))))
+    rows, data = SegmentRows.of(1, b"x" * 101), b"x" * 101
+    files.write(tmp_path / "one.evidence", replace(HELD, rows=(rows, SegmentRows.of(0, b"short"))))
     read = files.read(tmp_path / "one.evidence")
     assert [one.inside for one in read.rows] == [None, b"short"]
     assert files.rows_of(read, 1, tmp_path) == data
@@ -46,7 +46,7 @@ def test_large_rows_lie_beside_the_file_under_their_hash(tmp_path: Path, monkeyp
 
 def test_what_is_no_evidence_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = files.encode(HELD)
-    wrong = replace(Rows.of(0, b"rows"), digest=hash_of("other"))
+    wrong = replace(SegmentRows.of(0, b"rows"), digest=hash_of("other"))
     many = replace(HELD, short_tabs=(HELD.tab,) * (files.ITEMS_LIMIT + 1))
     for bad in (
         b"{}",
@@ -81,7 +81,9 @@ def test_a_receipt_becomes_evidence_without_the_prompt() -> None:
     assert held.order_id == Scene().order_id
     assert len(held.verdicts) == len(held.commitments) > 0
     assert (held.request, held.answer, held.salt) == (None, None, None)
-    told = replace(HELD, request=b"a", answer=b"b", salt=hash_of("c"), head_salt=hash_of("d"), rows=(Rows.of(0, b"e"),))
+    told = replace(
+        HELD, request=b"a", answer=b"b", salt=hash_of("c"), head_salt=hash_of("d"), rows=(SegmentRows.of(0, b"e"),)
+    )
     assert told.without_prompt() == HELD.without_prompt()
     assert b"request" in files.encode(told)
 

@@ -17,16 +17,16 @@ from support.scripted_court import WINDOWS, ScriptedCourt, ScriptedParties
 
 from troth.cases import calls, gathering, hearing
 from troth.cases import evidence as files
-from troth.cases.courtroom import Seen
+from troth.cases.courtroom import ChainView
 from troth.cases.defending import Defender
-from troth.cases.desk import Desk
+from troth.cases.desk import CaseContext
 from troth.cases.errors import AlreadyPledged, EvidenceRefused, NotYours
 from troth.cases.evidence import Evidence
 from troth.cases.gathering import Gathered, Gatherer
-from troth.cases.inbox import CASES, SENDERS, Inbox
-from troth.cases.judging import MOST, Bench, Judged, Recomputed, committed, fitted, judge
-from troth.cases.materials import Papers, Text
-from troth.cases.record import Pledged, Record
+from troth.cases.inbox import CASES, SENDERS, CaseInbox
+from troth.cases.judging import MOST, JudgingContext, Recomputed, ReviewFinding, committed, fitted, judge
+from troth.cases.materials import OrderText, Papers
+from troth.cases.record import PledgeRecord, Record
 from troth.cases.reviewing import Reviewer, Timing
 from troth.protocol.market import messages
 from troth.protocol.market.types import Opinion, Reveal
@@ -57,16 +57,16 @@ def true_states() -> np.ndarray:
     return np.random.default_rng(8).normal(size=(PROMPT + WRITTEN - 1, COLUMNS)).astype(np.float32)
 
 
-def text() -> Text:
+def text() -> OrderText:
     request = Request(hash_of("class"), tuple(range(PROMPT)), WRITTEN, 0, 1, ())
-    return Text(request, tuple(range(WRITTEN)), hash_of("seed"))
+    return OrderText(request, tuple(range(WRITTEN)), hash_of("seed"))
 
 
 class FixedGatherer(Gatherer):
     """Hands over ``found``; everything is there unless a test says so."""
 
     def __init__(self, folder: Path) -> None:
-        inbox = Inbox(folder, REVIEWER, 1 << 20)
+        inbox = CaseInbox(folder, REVIEWER, 1 << 20)
         super().__init__(REVIEWER, inbox, None)  # type: ignore[arg-type]
         object.__setattr__(self, "found", whole())
         object.__setattr__(self, "asked", 0)
@@ -119,7 +119,7 @@ class Seat:
         return self.reviewer.pledge(self.court.state, self.court.case_id, self.court.case.round)
 
     async def show(self) -> Any:
-        return await self.reviewer.show(Seen(self.court.state, self.court.block), self.court.case_id, 0)
+        return await self.reviewer.show(ChainView(self.court.state, self.court.block), self.court.case_id, 0)
 
     async def look(self) -> None:
         """One tick, and what it begins to compute is done."""
@@ -177,7 +177,7 @@ async def test_a_restart_pledges_the_same_and_computes_nothing_anew(bench: Seat)
 
 async def test_in_one_hearing_nothing_else_is_ever_said(tmp_path: Path) -> None:
     record, hearing_id = Record(tmp_path), hash_of("hearing")
-    one = Pledged(hash_of("case"), hash_of("result"), hash_of("commitment"), Reveal(hash_of("root"), 1))
+    one = PledgeRecord(hash_of("case"), hash_of("result"), hash_of("commitment"), Reveal(hash_of("root"), 1))
     assert record.pledge_once(hearing_id, one, true_states()) == one
     other = replace(one, commitment=hash_of("other"), reveal=Reveal(hash_of("other"), 2))
     assert record.pledge_once(hearing_id, other, None) == one
@@ -264,17 +264,17 @@ async def test_a_node_shows_its_trace_when_asked_and_by_itself(bench: Seat) -> N
 
     defender = Defender(bench.court.as_account(SCENE.node), SCENE.node, Traces())
     await bench.look()
-    seen = Seen(bench.court.state, bench.court.block)
+    seen = ChainView(bench.court.state, bench.court.block)
     assert await defender.show(seen, bench.court.case_id, 0) is None
     await bench.commit()
-    seen = Seen(bench.court.state, bench.court.block)
+    seen = ChainView(bench.court.state, bench.court.block)
     assert await defender.show(seen, bench.court.case_id, 0) == SCENE.node_reveal
     assert await defender.show(seen, bench.court.case_id, 1) is None
     await defender.tick(seen)
     assert "revealNode" not in bench.court.sent
     bench.court.mine(WINDOWS.reveal_window * 5 // 8)
     for _ in range(2):
-        await defender.tick(Seen(bench.court.state, bench.court.block))
+        await defender.tick(ChainView(bench.court.state, bench.court.block))
     assert bench.court.sent.count("revealNode") == 1
 
 
@@ -304,7 +304,7 @@ async def test_only_reviewers_are_given_prompts(bench: Seat) -> None:
         async def rows_of(self, order: Hash32, segment: int) -> bytes:
             return b"r" * 100
 
-    desk = Desk(lambda: Seen(bench.court.state, bench.court.block), holdings=Holdings())
+    desk = CaseContext(lambda: ChainView(bench.court.state, bench.court.block), holdings=Holdings())
     fetch = Fetch(bench.court.case_id, "evidence", 0)
     header, payload = await desk.handle(REVIEWER, fetch, memoryview(b""))
     assert files.decode(payload) == held
@@ -322,7 +322,7 @@ async def test_only_reviewers_are_given_prompts(bench: Seat) -> None:
 
 
 async def test_a_desk_hands_out_pledges_and_showings(bench: Seat) -> None:
-    desk = Desk(lambda: Seen(bench.court.state, bench.court.block), bench.reviewer)
+    desk = CaseContext(lambda: ChainView(bench.court.state, bench.court.block), bench.reviewer)
     case = bench.court.case_id
     header, payload = await desk.handle(TAB.payer, Pledge(case, 0), memoryview(b""))
     assert (header.ready, payload) == (False, b"")
@@ -335,7 +335,7 @@ async def test_a_desk_hands_out_pledges_and_showings(bench: Seat) -> None:
     assert header.ready
     assert (await desk.handle(TAB.payer, Show(case, 0, "node"), memoryview(b"")))[0].ready is False
     with pytest.raises(NotYours):
-        await Desk(desk.seen).handle(TAB.payer, Furnish(case, "evidence", 0, 0, 4), memoryview(b"some"))
+        await CaseContext(desk.seen).handle(TAB.payer, Furnish(case, "evidence", 0, 0, 4), memoryview(b"some"))
     given = await desk.handle(TAB.payer, Furnish(case, "rows", 0, 0, 8), memoryview(b"some"))
     assert given[0].held == 4
     given = await desk.handle(TAB.payer, Furnish(case, "rows", 0, 4, 8), memoryview(b"more"))
@@ -343,7 +343,7 @@ async def test_a_desk_hands_out_pledges_and_showings(bench: Seat) -> None:
 
 
 def test_an_inbox_keeps_senders_apart_and_is_bounded(tmp_path: Path) -> None:
-    inbox, case = Inbox(tmp_path, address(1), 100), hash_of("case")
+    inbox, case = CaseInbox(tmp_path, address(1), 100), hash_of("case")
     assert inbox.put(case, address(2), "rows", 0, 0, 10, b"12345") == 5
     assert inbox.put(case, address(2), "rows", 0, 7, 10, b"xx") == 5
     assert inbox.put(case, address(3), "rows", 0, 0, 5, b"other") == 5
@@ -368,7 +368,7 @@ def test_an_inbox_keeps_senders_apart_and_is_bounded(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------- opinions
 
 
-def tolerant(noise: float, **own: Any) -> Judged:
+def tolerant(noise: float, **own: Any) -> ReviewFinding:
     scene = CaseScene(Scene())
     node = scene.scene.trace(noise, 9)
     result = replace(scene.result, trace_commitment=messages.trace_commitment(Hash32(node.root), NODE_SALT))
@@ -378,7 +378,7 @@ def tolerant(noise: float, **own: Any) -> Judged:
     rows = (true_states() * (1 + noise * np.random.default_rng(9).normal(size=true_states().shape))).astype(np.float32)
     definition = execution_class()
     root = Hash32(committed(state, definition, rules, rows).root)
-    bench = Bench(state, definition, rules, papers, own.pop("text", text()))
+    bench = JudgingContext(state, definition, rules, papers, own.pop("text", text()))
     given = own.pop("rows", rows.tobytes())
     return judge(bench, Recomputed(**{"states": true_states(), **own}), given, (root, NODE_SALT))
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.drawn import SegmentDraw
 from troth.routing.pipelines.graph import Graph, Host
 from troth.routing.pipelines.router import MOST_TOKENS, Router
 from troth.routing.placement.plan import Slice
@@ -79,15 +79,17 @@ def test_a_machine_that_left_is_not_chosen_and_its_requests_can_still_end() -> N
     assert router.release("1")
 
 
-@pytest.mark.parametrize("draws", [[], [Draw(0, 3, ("fast",))], [Draw(0, 2, ("fast",)), Draw(3, 4, ("slow",))]])
-def test_draws_that_do_not_cover_the_model_give_no_chain(draws: list[Draw]) -> None:
+@pytest.mark.parametrize(
+    "draws", [[], [SegmentDraw(0, 3, ("fast",))], [SegmentDraw(0, 2, ("fast",)), SegmentDraw(3, 4, ("slow",))]]
+)
+def test_draws_that_do_not_cover_the_model_give_no_chain(draws: list[SegmentDraw]) -> None:
     assert not Router(twins()).choose("1", 1, draws).segments
 
 
 def test_of_equal_candidates_the_one_drawn_first_serves() -> None:
     graph = Graph([Host(name, 0, 4, 1.0, 9) for name in "abc"], np.zeros((3, 3)), 4)
     for order in (("c", "a", "b"), ("b", "c", "a")):
-        assert Router(graph).choose("1", 1, [Draw(0, 4, order)]).names == order[:1]
+        assert Router(graph).choose("1", 1, [SegmentDraw(0, 4, order)]).names == order[:1]
 
 
 def test_times_that_are_none_never_win() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from troth.overlay.cells.format import Reason
+from troth.overlay.cells.format import EndReason
 from troth.overlay.circuits import blame
 from troth.overlay.circuits.rotation import Rotation
 
@@ -20,23 +20,23 @@ def test_each_position_has_a_class(position: int, length: int, expected: str) ->
 @pytest.mark.parametrize(
     ("by", "reason", "failed"),
     [
-        (1, Reason.UNREACHABLE, ("middle", 2)),
-        (2, Reason.DESTROYED, ("proxy", 3)),
-        (3, Reason.DESTROYED, ("proxy", 3)),
-        (3, Reason.TAMPERED, ("middle", 2)),
-        (1, Reason.TAMPERED, ("guard", 1)),
-        (2, Reason.BUSY, ("middle", 2)),
-        (3, Reason.EVICTED, ("proxy", 3)),
+        (1, EndReason.UNREACHABLE, ("middle", 2)),
+        (2, EndReason.DESTROYED, ("proxy", 3)),
+        (3, EndReason.DESTROYED, ("proxy", 3)),
+        (3, EndReason.TAMPERED, ("middle", 2)),
+        (1, EndReason.TAMPERED, ("guard", 1)),
+        (2, EndReason.BUSY, ("middle", 2)),
+        (3, EndReason.EVICTED, ("proxy", 3)),
     ],
 )
-def test_a_claim_names_a_hop_beside_the_claimant(by: int, reason: Reason, failed: tuple[str, int]) -> None:
+def test_a_claim_names_a_hop_beside_the_claimant(by: int, reason: EndReason, failed: tuple[str, int]) -> None:
     failure = blame.claimed(by, reason, 3)
     assert (failure.hop, failure.position) == failed
     assert f"hop {by} says" in failure.reason
 
 
 def test_every_reason_has_words() -> None:
-    assert all(blame.claimed(1, reason, 3).reason for reason in Reason)
+    assert all(blame.claimed(1, reason, 3).reason for reason in EndReason)
 
 
 def test_silence_after_every_hop_answered_is_the_destinations() -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.circuits.handshake import ClientShare, RelayIdentity
 from troth.transport.errors import HandshakeRefused, UnknownDestination
 
 IDENTITY = RelayIdentity(b"n" * 32, X25519PrivateKey.generate())
-RELAY = RelayDescriptor(Place("127.0.0.1", 9001, IDENTITY.name), IDENTITY.public, "0xoperator")
+RELAY = RelayDescriptor(PinnedAddress("127.0.0.1", 9001, IDENTITY.name), IDENTITY.public, "0xoperator")
 
 
 def test_both_ends_derive_the_same_four_different_keys() -> None:
@@ -37,7 +37,7 @@ def test_a_request_for_another_relay_is_refused() -> None:
 
 def test_the_key_under_another_name_gives_another_proof() -> None:
     """A relay whose entry was copied under a second name cannot be mistaken for it."""
-    share = ClientShare.new(replace(RELAY, place=Place("127.0.0.1", 9001, b"o" * 32)))
+    share = ClientShare.new(replace(RELAY, place=PinnedAddress("127.0.0.1", 9001, b"o" * 32)))
     reply, _ = IDENTITY.answer(ClientShare(RELAY, share.secret).request())
     with pytest.raises(HandshakeRefused):
         share.finish(reply)
@@ -88,7 +88,7 @@ def test_secrets_do_not_show() -> None:
 @pytest.mark.parametrize(("host", "port", "name"), [("", 1, b"n" * 32), ("h", 0, b"n" * 32), ("h", 1, b"n")])
 def test_places_that_cannot_be_are_refused(host: str, port: int, name: bytes) -> None:
     with pytest.raises(UnknownDestination):
-        Place(host, port, name)
+        PinnedAddress(host, port, name)
 
 
 def test_a_handshake_key_has_a_length() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from troth.client.configuration import Configuration, load, save
+from troth.client.configuration import ClientConfiguration, load, save
 from troth.client.errors import ConfigurationError
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
@@ -15,7 +15,7 @@ from troth.client.options import read_configuration
 
 FACTORY = "0x" + "ab" * 20
 TABLE = MarketTable(FACTORY, start_block=7)
-WHOLE = Configuration(TABLE, "https://user:pass@rpc.example/key?x=1", "0x" + "cd" * 20, "0x" + "ef" * 32)
+WHOLE = ClientConfiguration(TABLE, "https://user:pass@rpc.example/key?x=1", "0x" + "cd" * 20, "0x" + "ef" * 32)
 MARKET = f'[market]\nfactory = "{FACTORY}"\n'
 
 
@@ -56,12 +56,12 @@ def test_a_missing_configuration_says_which_command_makes_it(tmp_path: Path) -> 
 @pytest.mark.parametrize("rpc", ["ftp://x", "http://", 'http://x"\ny = 1', "http://a b", ""])
 def test_an_rpc_address_that_could_not_be_one_is_refused_and_not_repeated(rpc: str) -> None:
     with pytest.raises(ConfigurationError, match="not shown"):
-        Configuration(TABLE, rpc).checked()
+        ClientConfiguration(TABLE, rpc).checked()
 
 
 def test_options_go_before_the_file_and_may_replace_it(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    assert read_configuration(home, factory=FACTORY) == Configuration(MarketTable(FACTORY))
+    assert read_configuration(home, factory=FACTORY) == ClientConfiguration(MarketTable(FACTORY))
     home.create()
     save(home.configuration, WHOLE)
     other = read_configuration(home, rpc="http://other")
@@ -74,7 +74,7 @@ COMMITTEE = "0x" + "12" * 20
 
 def test_direct_mode_reads_back_and_an_older_file_is_without_it(tmp_path: Path) -> None:
     path = tmp_path / "client.toml"
-    direct = Configuration(TABLE, committee=COMMITTEE, mode="direct")
+    direct = ClientConfiguration(TABLE, committee=COMMITTEE, mode="direct")
     save(path, direct)
     assert load(path) == direct
     assert load(path).direct
@@ -85,22 +85,22 @@ def test_direct_mode_reads_back_and_an_older_file_is_without_it(tmp_path: Path) 
 @pytest.mark.parametrize("fields", [{}, {"committee": COMMITTEE, "overlay": "off"}])
 def test_direct_mode_without_the_overlay_is_refused(fields: dict[str, str]) -> None:
     with pytest.raises(ConfigurationError, match="through the overlay alone") as raised:
-        Configuration(TABLE, mode="direct", **fields).checked()
+        ClientConfiguration(TABLE, mode="direct", **fields).checked()
     assert "--no-direct" in raised.value.remedy
 
 
 def test_another_mode_is_refused_with_the_options_that_there_are() -> None:
     with pytest.raises(ConfigurationError, match="--direct or --no-direct"):
-        Configuration(TABLE, mode="sideways").checked()
+        ClientConfiguration(TABLE, mode="sideways").checked()
 
 
 def test_the_option_goes_before_the_file_in_both_directions(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.create()
-    save(home.configuration, Configuration(TABLE, committee=COMMITTEE))
+    save(home.configuration, ClientConfiguration(TABLE, committee=COMMITTEE))
     assert not read_configuration(home).direct
     assert read_configuration(home, direct=True).direct
-    save(home.configuration, Configuration(TABLE, committee=COMMITTEE, mode="direct"))
+    save(home.configuration, ClientConfiguration(TABLE, committee=COMMITTEE, mode="direct"))
     assert read_configuration(home).direct
     assert not read_configuration(home, direct=False).direct
     assert not read_configuration(home, overlay="off", direct=False).anonymous

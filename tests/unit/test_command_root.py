@@ -144,6 +144,10 @@ def test_only_the_root_offers_completion(name: str) -> None:
     assert "completion" in run("--help").stdout
 
 
+def test_brackets_in_a_help_text_are_shown() -> None:
+    assert "node.toml's [auto]" in " ".join(run("node", "start", "--help").stdout.split())
+
+
 def test_a_broken_plug_in_breaks_its_own_sub_command_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

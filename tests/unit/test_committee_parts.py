@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from troth.committee.admission import Bounds, Claim, network_of, require_room
+from troth.committee.admission import Bounds, EntryClaim, network_of, require_room
 from troth.committee.configuration import Bonding, load
-from troth.committee.errors import ConfigurationInvalid, EntryRefused, Full, SignedOther
+from troth.committee.errors import EntryRefused, Full, MemberConfigurationInvalid, SignedOther
 from troth.committee.examining import examine
-from troth.committee.initialisation import Wishes, initialise, member_of
+from troth.committee.initialisation import MemberInitOptions, initialise, member_of
 from troth.committee.leading import common_entries
-from troth.committee.market_bonds import MarketPlace
 from troth.committee.probing import Prober
 from troth.committee.schedule import Schedule
-from troth.committee.store import Store
+from troth.committee.store import MemberStore
 from troth.overlay.directory.errors import CommitteeUnknown
-from troth.overlay.directory.listing import Membership
-from troth.protocol.committee import Member
+from troth.overlay.directory.listing import CommitteeMembership
+from troth.protocol.committee import CommitteeMember
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32, address_from_bytes, to_address
 
@@ -29,9 +29,9 @@ OPERATORS = [address_from_bytes(bytes([number]) * 20) for number in range(1, 8)]
 NAMES = frozenset(bytes([number]) * 32 for number in range(10))
 
 
-def membership(count: int) -> Membership:
-    members = tuple(Member(one, Hash32(bytes(31) + b"1"), "https://192.0.2.1") for one in OPERATORS[:count])
-    return Membership.of(Domain(1, address_from_bytes(bytes(20))), members)
+def membership(count: int) -> CommitteeMembership:
+    members = tuple(CommitteeMember(one, Hash32(bytes(31) + b"1"), "https://192.0.2.1") for one in OPERATORS[:count])
+    return CommitteeMembership.of(Domain(1, address_from_bytes(bytes(20))), members)
 
 
 def test_everybody_leads_in_turn() -> None:
@@ -86,14 +86,14 @@ def test_enough_members_accept_every_common_entry(opinions: list[frozenset[bytes
 @pytest.mark.parametrize(
     ("claims", "fits"),
     [
-        ([Claim("a", f"192.0.{number}.1") for number in range(4)], True),
-        ([Claim("a", f"{number}.0.0.1") for number in range(1, 6)], False),
-        ([Claim(str(number), "192.0.2.1") for number in range(3)], False),
-        ([Claim(str(number), f"192.0.2.{number}") for number in range(5)], False),
-        ([Claim(str(number), f"{number}.0.0.1") for number in range(1, 8)], False),
+        ([EntryClaim("a", f"192.0.{number}.1") for number in range(4)], True),
+        ([EntryClaim("a", f"{number}.0.0.1") for number in range(1, 6)], False),
+        ([EntryClaim(str(number), "192.0.2.1") for number in range(3)], False),
+        ([EntryClaim(str(number), f"192.0.2.{number}") for number in range(5)], False),
+        ([EntryClaim(str(number), f"{number}.0.0.1") for number in range(1, 8)], False),
     ],
 )
-def test_bounds_hold_for_operator_address_network_and_all(claims: list[Claim], fits: bool) -> None:
+def test_bounds_hold_for_operator_address_network_and_all(claims: list[EntryClaim], fits: bool) -> None:
     bounds = Bounds(per_operator=4, per_host=2, per_network=4, relays=6, destinations=6)
     if fits:
         require_room(claims, bounds, bounds.relays)
@@ -117,7 +117,7 @@ async def test_members_are_not_led_into_private_networks(host: str) -> None:
 
 
 def test_a_time_is_signed_once_and_never_an_earlier_one(tmp_path: Path) -> None:
-    store = Store(tmp_path / "member.sqlite")
+    store = MemberStore(tmp_path / "member.sqlite")
     store.claim(7200, b"a" * 32, b"proposal")
     store.claim(7200, b"a" * 32, b"proposal")
     for valid_after, digest in ((7200, b"b"), (3600, b"a"), (0, b"c")):
@@ -125,7 +125,7 @@ def test_a_time_is_signed_once_and_never_an_earlier_one(tmp_path: Path) -> None:
             store.claim(valid_after, digest * 32, b"another")
     assert store.claimed(7200) == b"proposal"
     store.close()
-    again = Store(tmp_path / "member.sqlite")
+    again = MemberStore(tmp_path / "member.sqlite")
     with pytest.raises(SignedOther):
         again.claim(7200, b"b" * 32, b"another")
     again.claim(10_800, b"b" * 32, b"next")
@@ -134,7 +134,7 @@ def test_a_time_is_signed_once_and_never_an_earlier_one(tmp_path: Path) -> None:
 
 
 def test_an_older_descriptor_does_not_replace_a_newer_one(tmp_path: Path) -> None:
-    store = Store(tmp_path / "member.sqlite")
+    store = MemberStore(tmp_path / "member.sqlite")
     for issued, data in ((2, b"new"), (1, b"old"), (2, b"same time")):
         store.put("relay", b"n" * 32, issued, data)
     assert list(store.descriptors("relay")) == [b"new"]
@@ -148,14 +148,14 @@ async def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) ->
     password.write_text("secret")
     password.chmod(0o600)
     home = tmp_path / "member"
-    wishes = Wishes("http://localhost:8545", "", Bonding(), "127.0.0.1", 8543, "https://203.0.113.5:8543")
+    wishes = MemberInitOptions("http://localhost:8545", "", Bonding(), "127.0.0.1", 8543, "https://203.0.113.5:8543")
     told = initialise(home, wishes, password)
     member = member_of(str(told["member"]))
     assert (member.operator, member.endpoint) == (told["operator"], wishes.endpoint)
     assert load(home).schedule == Schedule(3600, 10_800)
-    with pytest.raises(ConfigurationInvalid, match="already"):
+    with pytest.raises(MemberConfigurationInvalid, match="already"):
         initialise(home, wishes, password)
-    with pytest.raises(ConfigurationInvalid, match=r"chain\.committee"):
+    with pytest.raises(MemberConfigurationInvalid, match=r"chain\.committee"):
         _ = load(home).committee_address
     assert [(one.check, one.ok) for one in await examine(home)] == [("config", False)]
     assert (home / "committee.toml").stat().st_mode & 0o777 == 0o600
@@ -182,7 +182,7 @@ async def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) ->
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "committee.toml").write_text(text)
-    with pytest.raises(ConfigurationInvalid):
+    with pytest.raises(MemberConfigurationInvalid):
         load(tmp_path)
 
 
@@ -194,12 +194,14 @@ async def test_init_writes_the_market_that_is_followed(tmp_path: Path) -> None:
         home = tmp_path / f"member{len(bank)}"
         bonding = Bonding(factory=CONTRACT, bank=bank, start_block=7)
         initialise(
-            home, Wishes("http://localhost:8545", "", bonding, "127.0.0.1", 8543, "https://203.0.113.5"), password
+            home,
+            MemberInitOptions("http://localhost:8545", "", bonding, "127.0.0.1", 8543, "https://203.0.113.5"),
+            password,
         )
         assert load(home).market == MarketPlace(to_address(CONTRACT), found, 7)
 
 
 @pytest.mark.parametrize("text", ["", CONTRACT, f"{CONTRACT},0x12,https://a", f"0x12,0x{'0' * 64},https://a"])
 def test_a_member_is_written_as_init_prints_it(text: str) -> None:
-    with pytest.raises(ConfigurationInvalid):
+    with pytest.raises(MemberConfigurationInvalid):
         member_of(text)

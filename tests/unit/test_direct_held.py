@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from troth.node.direct.entry_app import HeldResponse, Places
-from troth.node.errors import EntryRefused
+from troth.node.errors import IntakeRefused
 from troth.protocol.types import Address
 
 SCHEDULER, OTHER = Address("0x" + "a1" * 20), Address("0x" + "b2" * 20)
@@ -81,7 +81,7 @@ async def test_where_the_client_goes() -> None:
 
 def test_places_are_bounded() -> None:
     places = Places(1)
-    with places.one(SCHEDULER), pytest.raises(EntryRefused) as full, places.one(SCHEDULER):
+    with places.one(SCHEDULER), pytest.raises(IntakeRefused) as full, places.one(SCHEDULER):
         pass
     assert (full.value.status, full.value.retry_after) == (503, 5)
     with places.one(SCHEDULER):
@@ -91,7 +91,7 @@ def test_places_are_bounded() -> None:
 def test_one_scheduler_leaves_places_to_the_others() -> None:
     places = Places(4)
     with places.one(SCHEDULER), places.one(SCHEDULER), places.one(SCHEDULER):
-        with pytest.raises(EntryRefused), places.one(SCHEDULER):
+        with pytest.raises(IntakeRefused), places.one(SCHEDULER):
             pass
         with places.one(OTHER):
             assert places.taken == 4

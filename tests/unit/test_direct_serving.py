@@ -19,14 +19,14 @@ from troth.node.direct.counters import Counters
 from troth.node.direct.dealing import Dealing, Ranked
 from troth.node.direct.hearing import Piece
 from troth.node.direct.order import EnteredOrder
-from troth.node.direct.serving import ServingOrder, Tools
+from troth.node.direct.serving import ServingContext, ServingOrder
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict
 from troth.protocol.types import Address, Hash32
-from troth.routing.forwarding.passage import Step, Way
-from troth.scheduler.orders.choosing import MOST_PREFERRED, Wanted, choose, read_preferred
+from troth.routing.forwarding.passage import PassageAction, PassageStep
+from troth.scheduler.orders.choosing import MOST_PREFERRED, ProspectiveOrder, choose, read_preferred
 from troth.transport.errors import ChannelUnavailable
 
 HASH = Hash32(b"\x07" * 32)
@@ -69,8 +69,8 @@ class FakeGroup:
     def ranking(self, _path: Any) -> tuple[Address, ...]:
         return self.ranked
 
-    def enter(self, *_arguments: Any) -> Step:
-        return Step(Way.SERVE)
+    def enter(self, *_arguments: Any) -> PassageStep:
+        return PassageStep(PassageAction.SERVE)
 
     def ended(self, _name: bytes, _now: float, seconds: float | None) -> None:
         self.over.append(seconds)
@@ -110,7 +110,7 @@ async def passed(hearing: FakeHearing, lines: list[Any], group: FakeGroup | None
     counters = Counters(CollectorRegistry())
     group = group or FakeGroup()
     dealing = Dealing(group, counters)
-    tools = Tools(dealing, cast(Any, hearing), counters, 64)
+    tools = ServingContext(dealing, cast(Any, hearing), counters, 64)
     order = ServingOrder(ORDER, SCHEDULER, Ranked((), ()), tools)
     async with asyncio.timeout(5):
         heard = [json.loads(line) async for line in order.lines(upstream(lines))]
@@ -190,7 +190,7 @@ async def test_commitments_come_once() -> None:
 def chosen(allowed: list[list[Address]], preferred: tuple[Address, ...], failed: tuple[Address, ...] = ()) -> Any:
     peers = SimpleNamespace(failed_lately=lambda node: node in failed, preference=lambda node: node != allowed[-1][-1])
     desk = cast(Any, SimpleNamespace(peers=peers, routes=None))
-    return choose(desk, cast(Wanted, None), allowed, preferred)
+    return choose(desk, cast(ProspectiveOrder, None), allowed, preferred)
 
 
 def test_a_hint_chooses_among_those_drawn_alone() -> None:

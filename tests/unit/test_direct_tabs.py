@@ -9,19 +9,19 @@ import pytest
 from support.toy_entry import ENTRY, ToyEntry, said, toy_entry
 from support.toy_tab_scheduler import NODE_KEYS, Stage, ToyOrder, toy_stage
 
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.direct.entrance import Entrance
 from troth.client.errors import ModelUnavailable
 from troth.client.orders import checking, course
 from troth.client.orders.asking import ask
 from troth.client.orders.failing import AnswerChanged, OrderStalled
 from troth.client.orders.journal import Phase
-from troth.client.orders.updates import Ended, Outcome, Text
-from troth.client.orders.wishes import Check, Wish
+from troth.client.orders.updates import EndedUpdate, OrderOutcome, TextUpdate
+from troth.client.orders.wishes import CheckWish, Wish
 from troth.protocol.market.prices import MILLION
 
 PROMPT = tuple(range(3, 40))
-ALWAYS = Wish(Choices(64), Check("lot", MILLION))
+ALWAYS = Wish(SamplingChoices(64), CheckWish("lot", MILLION))
 
 
 @pytest.fixture(autouse=True)
@@ -35,11 +35,11 @@ async def asked(stage: Stage) -> list[Any]:
 
 
 def text_of(updates: list[Any]) -> str:
-    return "".join(update.text for update in updates if isinstance(update, Text))
+    return "".join(update.text for update in updates if isinstance(update, TextUpdate))
 
 
-def outcome(updates: list[Any]) -> Outcome:
-    return next(update.outcome for update in updates if isinstance(update, Ended))
+def outcome(updates: list[Any]) -> OrderOutcome:
+    return next(update.outcome for update in updates if isinstance(update, EndedUpdate))
 
 
 def shunned(stage: Stage) -> bool:
@@ -52,7 +52,7 @@ async def one_answer(stage: Stage, entry: ToyEntry, *, blamed: bool) -> None:
     """The question is answered, checked and paid with one order, whatever its entry does."""
     updates = await asked(stage)
     assert text_of(updates) == "hello world"
-    assert outcome(updates) is Outcome.CHECKED
+    assert outcome(updates) is OrderOutcome.CHECKED
     (record,) = stage.session.journal.all()
     assert record.phase is Phase.CHECKED
     assert record.paid == record.fee == stage.book().spent

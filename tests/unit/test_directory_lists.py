@@ -24,8 +24,8 @@ from troth.overlay.directory.errors import (
     SignedTwice,
     SignerUnknown,
 )
-from troth.overlay.directory.keeping import Keeper
-from troth.overlay.directory.listing import ListedRelay, Membership
+from troth.overlay.directory.keeping import DirectoryKeeper
+from troth.overlay.directory.listing import CommitteeMembership, ListedRelay
 from troth.overlay.directory.signing import (
     SignedListing,
     assemble,
@@ -35,7 +35,7 @@ from troth.overlay.directory.signing import (
     sign_listing,
     verify,
 )
-from troth.protocol.committee import Member, threshold
+from troth.protocol.committee import CommitteeMember, threshold
 from troth.protocol.typed_data import Domain, address_of
 from troth.protocol.types import Hash32
 
@@ -49,10 +49,10 @@ def signed(content: bytes, secrets: list[bytes], domain: Domain = DOMAIN) -> Sig
     return assemble(content, {address_of(one): sign_listing(content, domain, one) for one in secrets})
 
 
-def keeper() -> Keeper:
-    made = Keeper()
-    members = tuple(Member(one, Hash32(bytes(31) + b"1"), "https://192.0.2.1") for one in MEMBERS)
-    made.membership = Membership.of(DOMAIN, members)
+def keeper() -> DirectoryKeeper:
+    made = DirectoryKeeper()
+    members = tuple(CommitteeMember(one, Hash32(bytes(31) + b"1"), "https://192.0.2.1") for one in MEMBERS)
+    made.membership = CommitteeMembership.of(DOMAIN, members)
     return made
 
 
@@ -189,20 +189,20 @@ def test_there_is_one_encoding() -> None:
 
 
 def test_a_kept_list_that_was_changed_on_disk_is_left_out(tmp_path: Path) -> None:
-    held = Keeper(tmp_path / "list")
+    held = DirectoryKeeper(tmp_path / "list")
     held.membership = keeper().membership
     held.offer(encode_signed(signed(CONTENT, SECRETS)), NOW)
-    again = Keeper(tmp_path / "list")
+    again = DirectoryKeeper(tmp_path / "list")
     again.load(DOMAIN.contract, NOW)
     assert again.listing == held.listing
     assert [path.name for path in tmp_path.iterdir()] == ["list"]
     for now, contract in ((UNTIL, DOMAIN.contract), (NOW, "0xanother")):
-        other = Keeper(tmp_path / "list")
+        other = DirectoryKeeper(tmp_path / "list")
         other.load(contract, now)
         assert other.listing is None
     data = bytearray((tmp_path / "list").read_bytes())
     data[-400] ^= 1
     (tmp_path / "list").write_bytes(data)
-    changed = Keeper(tmp_path / "list")
+    changed = DirectoryKeeper(tmp_path / "list")
     changed.load(DOMAIN.contract, NOW)
     assert changed.listing is None

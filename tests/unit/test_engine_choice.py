@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 from unit.test_node_configuration import written
 
-from troth.node.configuration import Configuration, load
-from troth.node.engine.interface import Load, SessionKey, WholeEngine
+from troth.node.configuration import NodeConfiguration, load
+from troth.node.engine.interface import EngineLoad, SessionKey, WholeEngine
 from troth.node.engine.vllm import installing
 from troth.node.engine.vllm.engine import VllmEngine
-from troth.node.engine.vllm.settings import ENVIRONMENT, Settings
+from troth.node.engine.vllm.settings import ENVIRONMENT, EngineSettings
 from troth.node.engine.vllm.supervision import Supervisor
 from troth.node.errors import BadInput, ConfigError, EngineError, ModelError, OutOfOrder
 from troth.node.loading import load_engine, require_engine
@@ -31,7 +31,7 @@ DESCRIPTOR = ModelDescriptor("", 4, 8, 50, 1, Hash32(bytes(32)))
 
 
 @pytest.fixture
-def configuration(tmp_path: Path) -> Configuration:
+def configuration(tmp_path: Path) -> NodeConfiguration:
     folder = tmp_path / "models" / "tiny"
     folder.mkdir(parents=True)
     config = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 8, "vocab_size": 50}
@@ -42,7 +42,7 @@ def configuration(tmp_path: Path) -> Configuration:
     return replace(found, engine="vllm", model="tiny", slice=Segment(0, 4), segments=(Segment(0, 4),))
 
 
-def start(configuration: Configuration, execution_class: ExecutionClass = EXACT) -> object:
+def start(configuration: NodeConfiguration, execution_class: ExecutionClass = EXACT) -> object:
     return load_engine(configuration, execution_class, DESCRIPTOR, verify=False)
 
 
@@ -57,7 +57,7 @@ def with_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_vllm")
-def test_a_missing_engine_names_the_command(configuration: Configuration) -> None:
+def test_a_missing_engine_names_the_command(configuration: NodeConfiguration) -> None:
     for call in (lambda: require_engine(configuration), lambda: start(configuration)):
         with pytest.raises(ConfigError, match="troth node engine install vllm"):
             call()
@@ -65,30 +65,30 @@ def test_a_missing_engine_names_the_command(configuration: Configuration) -> Non
 
 
 @pytest.mark.usefixtures("with_vllm")
-def test_vllm_hosts_whole_models(configuration: Configuration) -> None:
+def test_vllm_hosts_whole_models(configuration: NodeConfiguration) -> None:
     assert isinstance(start(configuration), WholeEngine)
     with pytest.raises(ConfigError, match="0:4"):
         start(replace(configuration, slice=Segment(0, 2)))
 
 
 @pytest.mark.usefixtures("with_vllm")
-def test_vllm_serves_no_class_that_needs_a_float32_reference(configuration: Configuration) -> None:
+def test_vllm_serves_no_class_that_needs_a_float32_reference(configuration: NodeConfiguration) -> None:
     start(configuration, replace(EXACT, exact=False, dtype=0))
     with pytest.raises(ConfigError, match="float32 reference"):
         start(configuration, replace(EXACT, exact=False))
 
 
 @pytest.mark.usefixtures("with_vllm")
-async def test_an_engine_that_was_not_started_refuses_before_it_starts(configuration: Configuration) -> None:
+async def test_an_engine_that_was_not_started_refuses_before_it_starts(configuration: NodeConfiguration) -> None:
     async def never() -> Any:
         raise EngineError("it was started")
 
     engine = VllmEngine(
-        open_folder(configuration.folder / "models" / "tiny"), Settings(Path(), 1, positions=20),
+        open_folder(configuration.folder / "models" / "tiny"), EngineSettings(Path(), 1, positions=20),
         supervisor=Supervisor(never),
     )  # fmt: skip
     key = SessionKey(bytes(32), 0, 0)
-    assert engine.load == Load(0, 0, 0.0, 0, 32, 0, 0)
+    assert engine.load == EngineLoad(0, 0, 0.0, 0, 32, 0, 0)
     assert (engine.cache_bytes, engine.failure, engine.holds(Segment(1, 3))) == (0, None, True)
     with pytest.raises(BadInput, match="longer"):
         await engine.prefill([1] * 21)
@@ -114,13 +114,13 @@ def np_tokens(*tokens: int) -> NDArray[np.int64]:
 def test_what_belongs_to_the_class_is_set_for_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*ENVIRONMENT, "VLLM_BATCH_INVARIANT", "OMP_NUM_THREADS", "VLLM_LOGGING_LEVEL"):
         monkeypatch.delenv(name, raising=False)
-    Settings(tmp_path, 1, threads=1).prepare_environment()
+    EngineSettings(tmp_path, 1, threads=1).prepare_environment()
     assert os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "0"
     assert os.environ["VLLM_NO_USAGE_STATS"] == "1"
     assert "VLLM_BATCH_INVARIANT" not in os.environ
-    Settings(tmp_path, 1, "cuda").prepare_environment()
+    EngineSettings(tmp_path, 1, "cuda").prepare_environment()
     assert os.environ["VLLM_BATCH_INVARIANT"] == "1"
-    arguments = Settings(tmp_path, 1, positions=99).arguments(tmp_path)
+    arguments = EngineSettings(tmp_path, 1, positions=99).arguments(tmp_path)
     assert (arguments["enforce_eager"], arguments["seed"], arguments["max_model_len"]) == (True, 0, 100)
     for name in (*ENVIRONMENT, "VLLM_BATCH_INVARIANT", "OMP_NUM_THREADS", "VLLM_LOGGING_LEVEL"):
         os.environ.pop(name, None)

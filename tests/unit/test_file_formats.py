@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 
 from troth.audit.findings import ShownFindings
-from troth.cases.journal import Journal
+from troth.cases.journal import CaseJournal
 from troth.cases.record import Record
 from troth.chain.store import EventStore
-from troth.client.gateway.ledger import Ledger
-from troth.client.tabs.store import Store as TabStore
-from troth.committee.store import Store as MemberStore
-from troth.node.earning.database import Database as NodeRecords
+from troth.client.gateway.ledger import CompletionLedger
+from troth.client.tabs.store import TabStore
+from troth.committee.store import MemberStore
+from troth.node.earning.database import NodeDatabase
 from troth.node.margin_pool import MarginPool
 from troth.node.traces import TraceStore
 from troth.protocol.types import Address
-from troth.scheduler.tabs.database import Database as SchedulerRecords
+from troth.scheduler.tabs.database import SchedulerDatabase
 
 CONTRACT = Address("0x" + "11" * 20)
 
 
-def node_records(path: Path) -> NodeRecords:
-    found = NodeRecords(path)
+def node_records(path: Path) -> NodeDatabase:
+    found = NodeDatabase(path)
     found.create("CREATE TABLE IF NOT EXISTS some (thing INTEGER PRIMARY KEY);")
     return found
 
@@ -37,12 +37,12 @@ FILES: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "node records": ("market.sqlite", node_records),
     "margins": ("margins.sqlite", MarginPool),
     "traces": ("index.sqlite", lambda path: TraceStore(path.parent)),
-    "scheduler records": ("market.sqlite", SchedulerRecords),
+    "scheduler records": ("market.sqlite", SchedulerDatabase),
     "reviews": ("pledged.sqlite", lambda path: Record(path.parent)),
-    "cases": ("cases.sqlite", Journal),
+    "cases": ("cases.sqlite", CaseJournal),
     "findings": ("findings.sqlite", ShownFindings),
     "member": ("member.sqlite", MemberStore),
-    "completions": ("gateway.sqlite3", Ledger),
+    "completions": ("gateway.sqlite3", CompletionLedger),
     "tabs": ("tabs.sqlite3", TabStore),
 }
 
@@ -103,4 +103,4 @@ async def test_the_schedulers_file_of_before_is_refused(tmp_path: Path) -> None:
     database.commit()
     database.close()
     with pytest.raises(Exception, match="its format is 1, this one's is 2"):
-        SchedulerRecords(path)
+        SchedulerDatabase(path)

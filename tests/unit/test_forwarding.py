@@ -8,25 +8,25 @@ from collections import Counter
 import pytest
 from support.prefixes import IDLE, naming, view_of, words
 
-from troth.routing.forwarding.dealings import Taken
-from troth.routing.forwarding.decision import Policy, Reason, Standing
+from troth.routing.forwarding.dealings import TakenCounter
+from troth.routing.forwarding.decision import Candidate, ChoiceReason, Policy
 from troth.routing.forwarding.forwarder import Forwarder
 from troth.routing.forwarding.gated import Gated
-from troth.routing.forwarding.passage import CHOICES, MEMORY, Passage, Way, retry_after
+from troth.routing.forwarding.passage import CHOICES, MEMORY, Passage, PassageAction, retry_after
 from troth.routing.forwarding.published import Published
 from troth.routing.prefixes.members import SILENCE
 from troth.routing.prefixes.tree import Matches
-from troth.routing.prefixes.update import LatencyAverage, Load
+from troth.routing.prefixes.update import LatencyAverage, NodeLoad
 
 NAMING = naming()
 NODES = [f"node {number}" for number in range(8)]
 
 
-def _standing(slot: int, **load: float) -> Standing:
-    return Standing(NODES[slot], slot, Load(**{"latency": 1.0, "capacity": 8, "pace": 0.001} | load))
+def _standing(slot: int, **load: float) -> Candidate:
+    return Candidate(NODES[slot], slot, NodeLoad(**{"latency": 1.0, "capacity": 8, "pace": 0.001} | load))
 
 
-def _choose(policy: Policy, matches: Matches, *standings: Standing) -> tuple[str, Reason]:
+def _choose(policy: Policy, matches: Matches, *standings: Candidate) -> tuple[str, ChoiceReason]:
     choice = policy.choose(matches, standings, random.Random(1))
     assert choice is not None
     return choice.name, choice.reason
@@ -45,42 +45,42 @@ def test_the_average_is_smoothed_as_round_trips_are() -> None:
     for seconds in (8.0, 16.0, float("nan"), -1.0):
         average.add(seconds)
     assert average.seconds == 9.0
-    assert Load(latency=2.0, queued=6, capacity=3).factor == 4.0
+    assert NodeLoad(latency=2.0, queued=6, capacity=3).factor == 4.0
 
 
 def test_among_open_nodes_the_longest_match_wins_and_of_equal_ones_the_shortest_wait() -> None:
     matches = Matches(((640, 0b001), (320, 0b111)), (2, 1))
-    assert _choose(Gated(), matches, *map(_standing, range(3))) == (NODES[0], Reason.MATCH)
+    assert _choose(Gated(), matches, *map(_standing, range(3))) == (NODES[0], ChoiceReason.MATCH)
     equal = Matches(((640, 0b111),), (2,))
     waits = [_standing(slot, pending=pending) for slot, pending in enumerate((30, 10, 20))]
-    assert _choose(Gated(), equal, *waits) == (NODES[1], Reason.MATCH)
+    assert _choose(Gated(), equal, *waits) == (NODES[1], ChoiceReason.MATCH)
 
 
 def test_the_gate_comes_before_the_match() -> None:
     """A holder whose queue costs more than its match saves is passed over; the published text follows it for ever."""
     matches = Matches(((640, 0b001),), (2,))
     busy, idle = _standing(0, pending=5_000, queued=40, running=8), _standing(1)
-    assert _choose(Gated(), matches, busy, idle) == (NODES[1], Reason.LOAD)
-    assert _choose(Published(), matches, busy, idle) == (NODES[0], Reason.MATCH)
-    assert _choose(Published(threshold=1.0), matches, busy, idle) == (NODES[1], Reason.FALLBACK)
+    assert _choose(Gated(), matches, busy, idle) == (NODES[1], ChoiceReason.LOAD)
+    assert _choose(Published(), matches, busy, idle) == (NODES[0], ChoiceReason.MATCH)
+    assert _choose(Published(threshold=1.0), matches, busy, idle) == (NODES[1], ChoiceReason.FALLBACK)
 
 
 def test_a_wait_shorter_than_what_the_match_saves_is_accepted() -> None:
     matches = Matches(((640, 0b001),), (2,))
-    assert _choose(Gated(), matches, _standing(0, pending=1_200), _standing(1)) == (NODES[0], Reason.MATCH)
+    assert _choose(Gated(), matches, _standing(0, pending=1_200), _standing(1)) == (NODES[0], ChoiceReason.MATCH)
 
 
 def test_a_miss_and_a_match_that_is_too_short_go_by_load() -> None:
     short = Matches(((32, 0b01),), (1,))
-    assert _choose(Gated(), short, _standing(0, pending=100), _standing(1)) == (NODES[1], Reason.LOAD)
-    assert _choose(Published(chunks=2), short, _standing(0, queued=2), _standing(1)) == (NODES[1], Reason.LOAD)
+    assert _choose(Gated(), short, _standing(0, pending=100), _standing(1)) == (NODES[1], ChoiceReason.LOAD)
+    assert _choose(Published(chunks=2), short, _standing(0, queued=2), _standing(1)) == (NODES[1], ChoiceReason.LOAD)
 
 
 def test_where_the_gate_leaves_nobody_the_least_loaded_serves() -> None:
-    dealt = [Standing(NODES[slot], slot, IDLE, dealt=3.0) for slot in range(2)]
+    dealt = [Candidate(NODES[slot], slot, IDLE, dealt=3.0) for slot in range(2)]
     choice = Gated(share_excess=-1.0).choose(Matches(), dealt, random.Random(1))
     assert choice is not None
-    assert choice.reason is Reason.FALLBACK
+    assert choice.reason is ChoiceReason.FALLBACK
 
 
 def test_full_nodes_are_not_chosen_and_when_all_are_nobody_is() -> None:
@@ -113,7 +113,7 @@ def test_a_follow_up_goes_to_the_node_that_was_just_sent_its_prefix() -> None:
     again = forwarder.choose(_path(*[1] * 20, 2), 672, NODES, 0.1)
     assert first is not None
     assert again is not None
-    assert (again.name, again.tokens, again.reason) == (first.name, 640, Reason.MATCH)
+    assert (again.name, again.tokens, again.reason) == (first.name, 640, ChoiceReason.MATCH)
 
 
 @pytest.mark.parametrize("lie", ["nothing to do", "fast as light"])
@@ -122,7 +122,7 @@ def test_a_node_that_claims_every_prefix_and_no_load_gets_no_more_than_its_share
     shares = {}
     for policy in (Gated(), Published()):
         forwarder, liar, ended = _forwarder(policy), NODES[0], []
-        word = Load(capacity=8) if lie == "nothing to do" else Load(capacity=8, latency=1e-6, pace=0.0)
+        word = NodeLoad(capacity=8) if lie == "nothing to do" else NodeLoad(capacity=8, latency=1e-6, pace=0.0)
         served: Counter[str] = Counter()
         for number in range(2_000):
             now = number * 0.05
@@ -161,7 +161,7 @@ def _dealt_among_entries(words: dict[int, int], entries: int = 16, requests: int
             for place, name in enumerate(names):
                 taken = served[name] if place not in words else number * words[place]
                 for forwarder in forwarders:
-                    forwarder.reported(name, Load(1.0, capacity=8, pace=0.001, taken=taken), now)
+                    forwarder.reported(name, NodeLoad(1.0, capacity=8, pace=0.001, taken=taken), now)
     return served
 
 
@@ -183,14 +183,14 @@ def test_who_lies_about_what_it_took_moves_nobody_elses_share(word: int) -> None
 
 def test_a_node_that_took_more_than_others_is_passed_over_and_who_enters_there_moves_later() -> None:
     matches = Matches(((640, 0b001),), (2,))
-    others = [Standing(NODES[slot], slot, IDLE, taken=60.0) for slot in (1, 2)]
+    others = [Candidate(NODES[slot], slot, IDLE, taken=60.0) for slot in (1, 2)]
     for taken, own, stays in ((64.0, False, True), (67.0, False, False), (67.0, True, True), (90.0, True, False)):
-        holder = Standing(NODES[0], 0, IDLE, taken=taken, own=own)
+        holder = Candidate(NODES[0], 0, IDLE, taken=taken, own=own)
         assert (_choose(Gated(), matches, holder, *others)[0] == NODES[0]) is stays
 
 
 def test_what_a_node_took_is_read_from_a_counter_that_rises() -> None:
-    taken = Taken()
+    taken = TakenCounter()
     for word, now in ((2**32 - 3, 0.0), (2**32 - 1, 1.0), (4, 2.0)):  # The first counts nothing, then it wraps.
         taken.hear(word, now)
     assert taken.lately == 7.0
@@ -205,25 +205,25 @@ def test_what_a_node_took_is_read_from_a_counter_that_rises() -> None:
 def test_what_nodes_took_decays_and_is_no_less_than_we_dealt() -> None:
     forwarder = _forwarder()
     for taken in (100, 120):
-        forwarder.reported(NODES[0], Load(capacity=8, taken=taken), 0.0)
+        forwarder.reported(NODES[0], NodeLoad(capacity=8, taken=taken), 0.0)
     assert forwarder.standings(NODES[:1], 60.0)[0].taken == 10.0
     for number in range(30):
         forwarder.dealings.sent(NODES[1], 32, 60.0)
-        forwarder.reported(NODES[1], Load(capacity=8, taken=0), 60.0 + number / 30)
+        forwarder.reported(NODES[1], NodeLoad(capacity=8, taken=0), 60.0 + number / 30)
     assert forwarder.standings(NODES[1:2], 61.0)[0].taken > 29
 
 
 def test_a_passage_counts_what_this_node_serves() -> None:
     passage = Passage(NODES[0], _forwarder())
     passage.take(b"forwarded here", IDLE, 0.0)
-    passage.take(b"full", Load(queued=99, capacity=8), 0.0)
+    passage.take(b"full", NodeLoad(queued=99, capacity=8), 0.0)
     passage.enter(b"stays", _path(1), 32, NODES[:1], 0.0)
     passage.enter(b"leaves", _path(1), 32, NODES[1:2], 0.0)
     assert passage.taken == 2
 
 
 def test_a_node_cannot_say_that_it_took_less_than_we_sent_it() -> None:
-    standing = Standing("liar", 0, Load(capacity=8), in_flight=50)
+    standing = Candidate("liar", 0, NodeLoad(capacity=8), in_flight=50)
     assert standing.active == 50
     assert Gated().choose(Matches(((9_999, 1),), (9,)), [standing, _standing(1)], random.Random(1)).name == NODES[1]
 
@@ -231,37 +231,37 @@ def test_a_node_cannot_say_that_it_took_less_than_we_sent_it() -> None:
 def test_a_request_is_forwarded_once_and_a_circle_is_refused() -> None:
     passage, other = Passage(NODES[0], _forwarder()), Passage(NODES[1], _forwarder())
     step = passage.enter(b"request", _path(1), 32, NODES[1:2], 0.0)
-    assert (step.way, step.to) == (Way.FORWARD, NODES[1])
-    assert other.take(b"request", IDLE, 0.1).way is Way.SERVE
+    assert (step.way, step.to) == (PassageAction.FORWARD, NODES[1])
+    assert other.take(b"request", IDLE, 0.1).way is PassageAction.SERVE
     # A dishonest node takes the mark off, or sends it on: whoever had it refuses.
-    assert passage.enter(b"request", _path(1), 32, NODES, 0.2).way is Way.CIRCLE
-    assert passage.take(b"request", IDLE, 0.2).way is Way.CIRCLE
-    assert other.take(b"request", IDLE, 0.3).way is Way.CIRCLE
-    assert passage.enter(b"request", _path(1), 32, NODES, MEMORY + 1).way is not Way.CIRCLE
+    assert passage.enter(b"request", _path(1), 32, NODES, 0.2).way is PassageAction.CIRCLE
+    assert passage.take(b"request", IDLE, 0.2).way is PassageAction.CIRCLE
+    assert other.take(b"request", IDLE, 0.3).way is PassageAction.CIRCLE
+    assert passage.enter(b"request", _path(1), 32, NODES, MEMORY + 1).way is not PassageAction.CIRCLE
 
 
 def test_a_busy_answer_leads_to_one_other_choice_and_then_to_a_refusal() -> None:
-    passage, full = Passage("entry", _forwarder()), Load(latency=2.0, queued=80, running=8, capacity=8)
+    passage, full = Passage("entry", _forwarder()), NodeLoad(latency=2.0, queued=80, running=8, capacity=8)
     step, asked = passage.enter(b"request", _path(1), 32, NODES, 0.0), []
-    while step.way is Way.FORWARD:
+    while step.way is PassageAction.FORWARD:
         asked.append(step.to)
         step = passage.busy(b"request", step.to, full, 1.0)
     assert len(asked) == len(set(asked)) == CHOICES
-    assert step.way is Way.OVERLOADED
+    assert step.way is PassageAction.OVERLOADED
     assert step.retry_after >= 1.0
     assert (
-        passage.enter(b"request", _path(1), 32, NODES, 2.0).way is Way.FORWARD
+        passage.enter(b"request", _path(1), 32, NODES, 2.0).way is PassageAction.FORWARD
     )  # Refused is not served: it may return.
-    assert passage.busy(b"request", "somebody else", full, 2.0).way is Way.CIRCLE
+    assert passage.busy(b"request", "somebody else", full, 2.0).way is PassageAction.CIRCLE
 
 
 def test_a_full_node_answers_busy_by_its_own_count() -> None:
     passage = Passage(NODES[0], _forwarder())
-    full = Load(latency=3.0, queued=56, running=8, capacity=8)
+    full = NodeLoad(latency=3.0, queued=56, running=8, capacity=8)
     step = passage.take(b"request", full, 0.0)
-    assert (step.way, step.retry_after) == (Way.OVERLOADED, 21.0)
-    assert passage.take(b"request", IDLE, 1.0).way is Way.SERVE
-    assert retry_after(Load(latency=1e9, queued=9)) == 60.0
+    assert (step.way, step.retry_after) == (PassageAction.OVERLOADED, 21.0)
+    assert passage.take(b"request", IDLE, 1.0).way is PassageAction.SERVE
+    assert retry_after(NodeLoad(latency=1e9, queued=9)) == 60.0
 
 
 def test_an_answered_request_is_no_load_any_more() -> None:
@@ -277,5 +277,5 @@ def test_an_answered_request_is_no_load_any_more() -> None:
 def test_a_conversation_stays_where_it_is_and_others_are_dealt_their_share() -> None:
     """Users come back to the node that answered them: that is no reason to send them away."""
     matches = Matches(((1_000, 0b11),), (9,))
-    here, there = (Standing(NODES[slot], slot, IDLE, dealt=500.0, own=slot == 0) for slot in range(2))
+    here, there = (Candidate(NODES[slot], slot, IDLE, dealt=500.0, own=slot == 0) for slot in range(2))
     assert _choose(Gated(), matches, here, there, _standing(2))[0] == NODES[0]

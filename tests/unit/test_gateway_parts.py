@@ -12,12 +12,12 @@ from tokenizers.models import WordLevel
 
 from troth.client.errors import ConfigurationError, ReceiptsUnreadable
 from troth.client.gateway.body import DEEPEST, parse
-from troth.client.gateway.errors import InvalidRequest
+from troth.client.gateway.errors import InvalidParameter
 from troth.client.gateway.guard import access_key
-from troth.client.gateway.ledger import Ledger, today
+from troth.client.gateway.ledger import CompletionLedger, today
 from troth.client.gateway.ordered import ether
-from troth.client.gateway.questions import Asked, new_question
-from troth.client.gateway.serving import Settings
+from troth.client.gateway.questions import PricedQuestion, new_question
+from troth.client.gateway.serving import GatewaySettings
 from troth.client.gateway.shapes import token_bytes, token_text
 
 
@@ -39,22 +39,22 @@ def test_the_key_is_made_once_and_kept_from_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.org", ""])
 def test_only_loopback_is_listened_on_unless_allowed(host: str) -> None:
     with pytest.raises(ConfigurationError, match="loopback"):
-        Settings(host=host).checked()
-    assert Settings(host=host, allow_remote=True).checked().host == host
+        GatewaySettings(host=host).checked()
+    assert GatewaySettings(host=host, allow_remote=True).checked().host == host
     with pytest.raises(ConfigurationError, match="Without a key"):
-        Settings(host=host, allow_remote=True, with_key=False).checked()
+        GatewaySettings(host=host, allow_remote=True, with_key=False).checked()
     for own in ("127.0.0.1", "::1", "localhost"):
-        Settings(host=own).checked()
+        GatewaySettings(host=own).checked()
 
 
 def test_the_ledger_survives_and_counts_what_was_paid(tmp_path: Path) -> None:
     path = tmp_path / "gateway.sqlite3"
-    orders = [Asked(new_question(), 70), Asked(new_question(), 70)]
-    first = Ledger(path)
+    orders = [PricedQuestion(new_question(), 70), PricedQuestion(new_question(), 70)]
+    first = CompletionLedger(path)
     first.ordered("chatcmpl-1", "toy", orders)
     first.close()
     assert path.stat().st_mode & 0o077 == 0
-    again = Ledger(path)
+    again = CompletionLedger(path)
     entry = again.find("chatcmpl-1")
     assert entry is not None
     assert entry.tasks == tuple("0x" + one.task_id.hex() for one in orders)
@@ -64,23 +64,23 @@ def test_the_ledger_survives_and_counts_what_was_paid(tmp_path: Path) -> None:
     assert again.spent("1999-01-01") == 0
     assert again.find("chatcmpl-2") is None
     with pytest.raises(ReceiptsUnreadable):
-        again.ordered("chatcmpl-3", "toy", [Asked(new_question(), 1), orders[0]])
+        again.ordered("chatcmpl-3", "toy", [PricedQuestion(new_question(), 1), orders[0]])
     # All of a completion is written down, or nothing.
     assert again.find("chatcmpl-3") is None
     again.close()
     path.write_bytes(b"something else, and long enough to be no database" * 100)
     with pytest.raises(ReceiptsUnreadable):
-        Ledger(path)
+        CompletionLedger(path)
 
 
 def test_bodies_are_json_and_not_deep() -> None:
     assert parse(b'{"a": ["[[[", "\\"[", {"b": 1.5}]}') == {"a": ["[[[", '"[', {"b": 1.5}]}
     assert parse(b"[" * DEEPEST + b"]" * DEEPEST) != 1
     for raw in (b"[" * (DEEPEST + 1) + b"]" * (DEEPEST + 1), b'{"a":' * 100_000, b"[" * 2_000_000):
-        with pytest.raises(InvalidRequest, match="nested too deeply"):
+        with pytest.raises(InvalidParameter, match="nested too deeply"):
             parse(raw)
     for raw in (b"", b"{", b"nan", b'{"a": NaN}', b'{"a": Infinity}', b"\xff", b'"\xc3"', b"{}{}", b"1e999999"):
-        with pytest.raises(InvalidRequest, match="not JSON"):
+        with pytest.raises(InvalidParameter, match="not JSON"):
             parse(raw)
 
 

@@ -8,18 +8,18 @@ import pytest
 
 from troth.client.gateway.chat_request import read_chat
 from troth.client.gateway.completion_request import read_completion
-from troth.client.gateway.errors import InvalidRequest, Unsupported
-from troth.client.gateway.request import Defaults, Wanted
+from troth.client.gateway.errors import InvalidParameter, Unsupported
+from troth.client.gateway.request import Defaults, GatewayRequest
 
 USER = {"role": "user", "content": "hello"}
 DEFAULTS = Defaults(max_tokens=99)
 
 
-def chat(**fields: Any) -> Wanted:
+def chat(**fields: Any) -> GatewayRequest:
     return read_chat({"model": "toy", "messages": [USER]} | fields, DEFAULTS)
 
 
-def completion(**fields: Any) -> Wanted:
+def completion(**fields: Any) -> GatewayRequest:
     return read_completion({"model": "toy", "prompt": "hello"} | fields, DEFAULTS)
 
 
@@ -113,7 +113,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "param"), INVALID)
 def test_what_cannot_be_is_refused_with_its_name(fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidParameter) as refused:
         chat(**fields)
     assert refused.value.param == param
     # What somebody asked never comes back in an error, and so never in a log.
@@ -122,7 +122,7 @@ def test_what_cannot_be_is_refused_with_its_name(fields: dict[str, Any], param: 
 
 @pytest.mark.parametrize("body", [None, [], "x", 7, {}])
 def test_a_body_that_is_no_request(body: object) -> None:
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidParameter):
         read_chat(body, DEFAULTS)
 
 
@@ -153,6 +153,6 @@ REFUSED_COMPLETIONS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "param"), REFUSED_COMPLETIONS)
 def test_completions_that_are_refused(fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidParameter) as refused:
         completion(**fields)
     assert refused.value.param == param

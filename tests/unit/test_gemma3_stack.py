@@ -16,7 +16,7 @@ from transformers import DynamicCache  # noqa: E402
 from troth.node.calibration import calibrating  # noqa: E402
 from troth.node.calibration.conditions import all_conditions  # noqa: E402
 from troth.node.calibration.findings import find  # noqa: E402
-from troth.node.calibration.measurements import Measurements  # noqa: E402
+from troth.node.calibration.measurements import MeasurementFiles  # noqa: E402
 from troth.node.calibration.prompts import SAMPLINGS, Bucket  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
@@ -66,7 +66,7 @@ def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_buckets")
 def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path) -> None:
-    kept = Measurements(tmp_path)
+    kept = MeasurementFiles(tmp_path)
     plan = calibrating.plan_for(LAYERS, 1, 32, 2)
     calibrating.measure(folder, plan, kept, prompts=6, threads=1, model=bytes(32), report=lambda progress: None)
     findings = find(kept, all_conditions(LAYERS), plan)

@@ -7,8 +7,18 @@ from collections.abc import Callable
 
 import pytest
 
-from troth.node.group.agreement import DOUBT, FREE_CHANGES, LONGEST, MOST_TURNS, PAUSE, REST, SETTLED, Agreement, Shares
-from troth.node.group.sharing import Proposal
+from troth.node.group.agreement import (
+    DOUBT,
+    FREE_CHANGES,
+    LONGEST,
+    MOST_TURNS,
+    PAUSE,
+    REST,
+    SETTLED,
+    NamingAgreement,
+    Shares,
+)
+from troth.node.group.sharing import LengthProposer
 from troth.protocol.types import Address
 from troth.routing.prefixes.members import SILENCE
 from troth.routing.prefixes.naming import MOST_LENGTHS, Naming, packed
@@ -22,11 +32,11 @@ def share(number: int) -> bytes:
     return bytes([number]) * 32
 
 
-def look(agreement: Agreement, alive: list[Address], now: float, *own: int) -> Naming | None:
+def look(agreement: NamingAgreement, alive: list[Address], now: float, *own: int) -> Naming | None:
     return agreement.look(own, alive, len(alive) + 1, now)
 
 
-def settle(agreement: Agreement, alive: list[Address], now: float) -> float:
+def settle(agreement: NamingAgreement, alive: list[Address], now: float) -> float:
     """Look each second until the names would have settled."""
     for _ in range(int(SETTLED) + 2):
         look(agreement, alive, now)
@@ -34,7 +44,9 @@ def settle(agreement: Agreement, alive: list[Address], now: float) -> float:
     return now
 
 
-def tell(agreement: Agreement, name: Address, number: int, now: float, *lengths: int, foreign: bool = False) -> None:
+def tell(
+    agreement: NamingAgreement, name: Address, number: int, now: float, *lengths: int, foreign: bool = False
+) -> None:
     agreement.hear(name, share(number), lengths, now, foreign=foreign)
 
 
@@ -86,7 +98,7 @@ def test_who_turns_too_often_is_not_followed_for_a_while(turn: Callable[[Shares,
 
 
 def test_members_that_hear_alike_come_to_the_same_names() -> None:
-    one, two = Agreement(A), Agreement(B)
+    one, two = NamingAgreement(A), NamingAgreement(B)
     assert one.naming.identity != two.naming.identity
     one.hear(B, two.share, (), 0, foreign=True)
     two.hear(A, one.share, (), 0, foreign=True)
@@ -96,7 +108,7 @@ def test_members_that_hear_alike_come_to_the_same_names() -> None:
 
 
 def test_names_differ_by_key_and_by_lengths() -> None:
-    agreement = Agreement(B)
+    agreement = NamingAgreement(B)
     seen = {agreement.naming.identity}
     tell(agreement, A, 1, 0)
     now = settle(agreement, [A], 0)
@@ -109,7 +121,7 @@ def test_names_differ_by_key_and_by_lengths() -> None:
 
 
 def test_what_is_wanted_for_a_moment_changes_nothing() -> None:
-    agreement = Agreement(B)
+    agreement = NamingAgreement(B)
     before = agreement.naming
     for second in range(60):
         tell(agreement, A, 1, second)
@@ -119,13 +131,13 @@ def test_what_is_wanted_for_a_moment_changes_nothing() -> None:
 
 def test_no_length_comes_from_less_than_two_members_or_beyond_what_is_looked_at() -> None:
     for others in ([A], [A, C], [A, C, D]):
-        agreement = Agreement(B)
+        agreement = NamingAgreement(B)
         for name in others:
             tell(agreement, name, 200, 0)
         tell(agreement, others[0], 200, 0, 64, 128)
         settle(agreement, others, 0)
         assert agreement.naming.chunking.lengths == ()
-    agreement = Agreement(B)
+    agreement = NamingAgreement(B)
     for name in (A, C):
         tell(agreement, name, 200, 0, 64, LONGEST + 32, 2**32 - 1)
     settle(agreement, [A, C], 0)
@@ -133,7 +145,7 @@ def test_no_length_comes_from_less_than_two_members_or_beyond_what_is_looked_at(
 
 
 def test_the_largest_agreed_lengths_make_an_array_of_bounded_size() -> None:
-    agreement = Agreement(B)
+    agreement = NamingAgreement(B)
     for name in (A, C):
         tell(agreement, name, 200, 0, *range(LONGEST - 15, LONGEST + 1))
     settle(agreement, [A, C], 0)
@@ -141,7 +153,7 @@ def test_the_largest_agreed_lengths_make_an_array_of_bounded_size() -> None:
 
 
 def test_whatever_a_member_does_names_change_seldom() -> None:
-    agreement, chance, changes = Agreement(D), random.Random(1), []
+    agreement, chance, changes = NamingAgreement(D), random.Random(1), []
     others = [A, B, C]
     for second in range(MANY):
         alive = [name for name in others if chance.random() < 0.9]
@@ -164,7 +176,7 @@ class _Group:
     """Honest members, and A who tells each of them another share."""
 
     def __init__(self, names: list[Address]) -> None:
-        self.members = {name: Agreement(name) for name in names}
+        self.members = {name: NamingAgreement(name) for name in names}
 
     def second(self, now: float) -> None:
         for name, agreement in self.members.items():
@@ -194,7 +206,7 @@ def test_who_tells_each_another_share_is_left_out() -> None:
 
 
 def test_lengths_are_proposed_once_the_sample_is_full_and_then_each_round() -> None:
-    proposal, common = Proposal(random.Random(1)), list(range(64))
+    proposal, common = LengthProposer(random.Random(1)), list(range(64))
     for number in range(SAMPLE):
         assert proposal.lengths == ()
         proposal.note(packed([*common, *([1000 + number] * 64)]))

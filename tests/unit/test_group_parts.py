@@ -18,14 +18,14 @@ from support.waiting import eventually
 from troth.node.direct.group_side import BATCH, TURNS, group_of
 from troth.node.engine.interface import Cleared, Removed, Stored
 from troth.node.engine.vllm.blocks import block_names, packed
-from troth.node.errors import Busy
+from troth.node.errors import NodeBusy
 from troth.node.group import cache as caches
 from troth.node.group import telling as lines
 from troth.node.group.cache import Cache
 from troth.node.group.group import EACH, MOST, PER_SECOND, Allowance
 from troth.node.group.loads import Loads, load_of, load_part
-from troth.node.group.membership import Membership
-from troth.node.group.telling import LONGEST_PAUSE, Line
+from troth.node.group.membership import GroupMembership
+from troth.node.group.telling import LONGEST_PAUSE, MemberLine
 from troth.node.pool.meter import Meter
 from troth.protocol.identifiers import group_id
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
@@ -33,7 +33,7 @@ from troth.protocol.wire_group import LoadPart
 from troth.routing.prefixes.local_blocks import Changes
 from troth.routing.prefixes.members import LARGEST_GROUP
 from troth.routing.prefixes.naming import Chunking, Naming
-from troth.routing.prefixes.update import Load
+from troth.routing.prefixes.update import NodeLoad
 
 TOKENS = list(range(256))
 
@@ -69,7 +69,7 @@ class _Chain:
         self.state = replace(self.state, entries=entries, sizes=sizes)
 
     def peers(self, own: int, execution_class: Hash32 = CLASS) -> set[Address]:
-        return set(Membership(name(own), execution_class, lambda: self.state).peers)
+        return set(GroupMembership(name(own), execution_class, lambda: self.state).peers)
 
 
 def test_members_are_the_nodes_that_may_be_drawn_for_the_whole_model() -> None:
@@ -89,7 +89,7 @@ def test_members_are_the_nodes_that_may_be_drawn_for_the_whole_model() -> None:
 def test_the_chain_is_followed() -> None:
     chain = _Chain()
     chain.add(1)
-    membership = Membership(name(1), CLASS, lambda: chain.state)
+    membership = GroupMembership(name(1), CLASS, lambda: chain.state)
     assert membership.peers == {}
     chain.add(2)
     assert membership.peers[name(2)].endpoint == "https://n2:1"
@@ -113,7 +113,7 @@ def test_a_crowd_is_split_alike_by_all_its_members() -> None:
 
 
 def test_a_load_survives_the_way() -> None:
-    load = Load(1.5, 3, 2, 64, 0.000_25, 70_000, 2**32 + 5)
+    load = NodeLoad(1.5, 3, 2, 64, 0.000_25, 70_000, 2**32 + 5)
     part = load_part(load)
     assert msgspec.json.decode(msgspec.json.encode(part), type=LoadPart) == part
     there = load_of(part)
@@ -124,7 +124,7 @@ def test_a_load_survives_the_way() -> None:
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, 1e300, -1.0])
 def test_a_load_that_does_not_fit_is_cut(value: float) -> None:
-    part = load_part(Load(value, 10**9, -1, 0, value, 10**12, 2**40))
+    part = load_part(NodeLoad(value, 10**9, -1, 0, value, 10**12, 2**40))
     assert msgspec.json.decode(msgspec.json.encode(part), type=LoadPart) == part
     assert (part.queued, part.running, part.capacity) == (0xFFFF, 0, 1)
 
@@ -133,13 +133,13 @@ def test_the_load_is_the_engine_s_and_what_was_measured() -> None:
     engine, meter = StagedEngine(), Meter()
     loads = Loads(cast(Any, engine), lambda: 99, meter, 64)
     meter.note(MODEL.layers, 1, 0.04)
-    assert loads.now(3) == Load(capacity=64, pace=pytest.approx(0.04), taken=3)
+    assert loads.now(3) == NodeLoad(capacity=64, pace=pytest.approx(0.04), taken=3)
     meter.note(MODEL.layers, 100, 0.1)
     engine.running, engine.waiting = 5, 2
     loads.prompted(300)
     loads.served(4.0)
     loads.served(12.0)
-    assert loads.now(3) == Load(5.0, 2, 5, 64, pytest.approx(0.001), 600, 3)
+    assert loads.now(3) == NodeLoad(5.0, 2, 5, 64, pytest.approx(0.001), 600, 3)
 
 
 def test_sessions_are_counted_where_the_engine_counts_nothing() -> None:
@@ -265,7 +265,7 @@ class _Words:
 
 
 def test_a_member_is_told_each_update_once_and_all_after_one_that_was_missed() -> None:
-    line, words = Line(), cast(Any, _Words())
+    line, words = MemberLine(), cast(Any, _Words())
     assert line.content(words, 0.0) == (b"heartbeat", False)
     line.announce(b"one")
     assert line.content(words, 1.0) == (b"one", True)
@@ -277,7 +277,7 @@ def test_a_member_is_told_each_update_once_and_all_after_one_that_was_missed() -
 
 
 def test_who_asks_for_all_again_and_again_gets_it_once_an_interval() -> None:
-    line, words, said = Line(), cast(Any, _Words()), []
+    line, words, said = MemberLine(), cast(Any, _Words()), []
     for second in range(21):
         line.ask_whole()
         said.append(line.content(words, second)[0])
@@ -287,7 +287,7 @@ def test_who_asks_for_all_again_and_again_gets_it_once_an_interval() -> None:
 
 async def test_who_does_not_answer_is_left_alone_until_it_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "HEARTBEAT", 0.01)
-    line = Line()
+    line = MemberLine()
     await asyncio.wait_for(line.pause(), 60)
     line.failures = 1_000
     pausing = asyncio.create_task(line.pause())
@@ -303,10 +303,10 @@ async def test_who_does_not_answer_is_left_alone_until_it_is_heard(monkeypatch: 
 def test_a_member_is_read_as_far_as_its_allowance_goes() -> None:
     allowance = Allowance()
     allowance.take(name(1), MOST - EACH, 0.0)
-    with pytest.raises(Busy):
+    with pytest.raises(NodeBusy):
         allowance.take(name(1), 0, 0.0)
     allowance.take(name(2), 0, 0.0)
-    with pytest.raises(Busy):
+    with pytest.raises(NodeBusy):
         allowance.take(name(1), PER_SECOND - EACH, 0.9)
     allowance.take(name(1), PER_SECOND - EACH, 1.0)
     allowance.keep([name(2)])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.group_stage import Member, Stage, group_stage, hurry
+from support.group_stage import Member, Stage, group_stage, heard_again, hurry, keeps_its_names
 from support.waiting import eventually
 
 from troth.protocol.types import Segment
 from troth.protocol.wire_group import Tell, Told
-from troth.routing.prefixes.update import LARGEST_UPDATE, Load, Run, Update, encode_update
+from troth.routing.prefixes.update import LARGEST_UPDATE, ChunkRun, NodeLoad, Update, encode_update
 from troth.transport.errors import OverlayError, RemoteFailure
 
 PROMPT = list(range(512))
@@ -85,7 +84,8 @@ async def test_a_dead_member_is_emptied_and_the_key_moves_on_once(stage: Stage) 
     assert all(member.known(lowest, PROMPT) == 0 for member in others)
     # What is held is known under the new names too, without the engines' saying it again.
     await _everybody_knows(others, others[0], OTHER, 512)
-    await asyncio.sleep(2.0)
+    await heard_again(others)
+    assert all(keeps_its_names(member) for member in others)
     assert [len(member.group._sharing._agreement._changes) for member in others] == [one + 1 for one in changes]
 
 
@@ -124,7 +124,7 @@ async def test_old_words_change_nothing(stage: Stage) -> None:
     one, two = await stage.started(2)
     one.engine.holds_prompt(PROMPT)
     await _everybody_knows([two], one, PROMPT, 512)
-    old = Update(True, one.names, 1, 10**6, Load(), (Run(0, (1, 2, 3)),))
+    old = Update(True, one.names, 1, 10**6, NodeLoad(), (ChunkRun(0, (1, 2, 3)),))
     liar = one.channel_to(two)
     told = (await liar.request(Tell(bytes([7]) * 32, (64,)), encode_update(old))).header
     await liar.close()
@@ -140,7 +140,7 @@ async def test_a_stranger_is_turned_away(stage: Stage) -> None:
     strangers = [stage.make(number) for number in (7, 8, 9)]
     stage.register(strangers[1], exit_block=9)
     stage.register(strangers[2], hosted=Segment(0, 1))
-    update = encode_update(Update(True, names, 2**60, 1, Load(), (Run(0, (1,)),)))
+    update = encode_update(Update(True, names, 2**60, 1, NodeLoad(), (ChunkRun(0, (1,)),)))
     for stranger in strangers:
         channel = stranger.channel_to(two)
         with pytest.raises(RemoteFailure) as refusal:
@@ -168,10 +168,10 @@ async def test_a_member_that_leaves_the_chain_is_let_go(stage: Stage) -> None:
 async def test_who_tells_too_much_is_not_read(stage: Stage) -> None:
     one, two = await stage.started(2)
     liar = one.channel_to(two)
-    held = tuple(Run(0, (name,)) for name in range(1, 60_000))
+    held = tuple(ChunkRun(0, (name,)) for name in range(1, 60_000))
     codes = []
     for number in range(4):
-        update = encode_update(Update(True, one.names, 2**60, number + 1, Load(), held))
+        update = encode_update(Update(True, one.names, 2**60, number + 1, NodeLoad(), held))
         try:
             await liar.request(Tell(one.share), update)
         except RemoteFailure as refusal:
@@ -186,7 +186,8 @@ async def test_junk_lengths_of_one_member_change_nothing(stage: Stage) -> None:
     members[2].group._sharing.proposal.lengths = (32, 64, 2**32 - 1)
     heard = members[0].group._sharing._agreement._proposals
     await eventually(lambda: heard.get(members[2].address) == (32, 64))
-    await asyncio.sleep(1.5)
+    await heard_again(members)
+    assert all(keeps_its_names(member) for member in members)
     assert {member.names for member in members} == {names}
     members[1].group._sharing.proposal.lengths = (64, 4096)
     await eventually(lambda: all(member.names != names for member in members))

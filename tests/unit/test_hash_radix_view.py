@@ -8,11 +8,19 @@ from support.prefixes import IDLE, naming, stored, view_of, words
 from troth.routing.prefixes.announcing import INTERVAL, Announcer
 from troth.routing.prefixes.claims import Claims
 from troth.routing.prefixes.errors import GroupFull, UpdateMalformed
-from troth.routing.prefixes.following import Verdict
+from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import BlocksRemoved, Changes, LocalBlocks
 from troth.routing.prefixes.members import SILENCE
 from troth.routing.prefixes.naming import Naming
-from troth.routing.prefixes.update import LARGEST_UPDATE, Heartbeat, Load, Run, Update, encode_heartbeat, encode_update
+from troth.routing.prefixes.update import (
+    LARGEST_UPDATE,
+    ChunkRun,
+    Heartbeat,
+    NodeLoad,
+    Update,
+    encode_heartbeat,
+    encode_update,
+)
 from troth.routing.prefixes.view import PATIENCE, GroupView
 
 NAMING = naming()
@@ -38,7 +46,7 @@ class _Node:
     def say_all(self) -> bytes:
         return encode_update(self.announcer.snapshot(IDLE))
 
-    def beat(self, load: Load = IDLE) -> bytes:
+    def beat(self, load: NodeLoad = IDLE) -> bytes:
         return encode_heartbeat(self.announcer.heartbeat(load))
 
 
@@ -49,12 +57,12 @@ def _held(view: GroupView, name: str, *blocks: int) -> int:
 def test_what_a_node_says_is_found_and_what_it_takes_back_is_not() -> None:
     view, node = view_of("abc", NAMING), _Node()
     node.store(1, 2, 3)
-    assert view.receive("a", node.say(), 1.0) is Verdict.APPLY
+    assert view.receive("a", node.say(), 1.0) is UpdateFate.APPLY
     assert _held(view, "a", 1, 2, 3, 4) == 96
     assert _held(view, "b", 1, 2, 3) == 0
     node.remove(1, 2, 3)
     node.store(1, 9)
-    assert view.receive("a", node.say(), 2.0) is Verdict.APPLY
+    assert view.receive("a", node.say(), 2.0) is UpdateFate.APPLY
     assert _held(view, "a", 1, 2, 3) == 64
     assert _held(view, "a", 1, 9) == 64
     matches = view.search(NAMING.path(words([1, 2])), EVERYBODY)
@@ -90,7 +98,7 @@ def test_a_replayed_update_changes_nothing() -> None:
     second = node.say()
     view.receive("a", second, 2.0)
     for again in (first, second, node.say_all()):
-        assert view.receive("a", again, 3.0) is Verdict.REPEATED
+        assert view.receive("a", again, 3.0) is UpdateFate.REPEATED
     assert _held(view, "a", 1) == 0
     assert view.members["a"].heard == 2.0  # A replay keeps nobody alive.
 
@@ -102,14 +110,14 @@ def test_after_a_gap_only_a_snapshot_helps_and_it_is_asked_for_once_an_interval(
     node.store(2)
     node.say()  # Lost.
     node.store(3)
-    assert view.receive("a", node.say(), 2.0) is Verdict.GAP
+    assert view.receive("a", node.say(), 2.0) is UpdateFate.GAP
     assert _held(view, "a", 3) == 0
     assert view.may_ask("a", 2.0)
     assert not view.may_ask("a", 2.0 + INTERVAL / 2)
-    assert view.receive("a", node.say_all(), 3.0) is Verdict.APPLY
+    assert view.receive("a", node.say_all(), 3.0) is UpdateFate.APPLY
     assert [_held(view, "a", block) for block in (1, 2, 3)] == [32, 32, 32]
     node.store(4)
-    assert view.receive("a", node.say(), 4.0) is Verdict.APPLY
+    assert view.receive("a", node.say(), 4.0) is UpdateFate.APPLY
 
 
 def test_a_restarted_node_counts_anew_and_its_old_words_stay_old() -> None:
@@ -117,27 +125,27 @@ def test_a_restarted_node_counts_anew_and_its_old_words_stay_old() -> None:
     old.store(1)
     before = old.say()
     new.store(2)
-    assert view.receive("a", new.say(), 1.0) is Verdict.APPLY
-    assert view.receive("a", before, 2.0) is Verdict.REPEATED
+    assert view.receive("a", new.say(), 1.0) is UpdateFate.APPLY
+    assert view.receive("a", before, 2.0) is UpdateFate.REPEATED
     assert (_held(view, "a", 1), _held(view, "a", 2)) == (0, 32)
 
 
 def test_a_heartbeat_brings_the_load_and_no_names() -> None:
     view, node = view_of("abc", NAMING), _Node()
-    load = Load(latency=2.0, queued=3, capacity=8, taken=17)
-    assert view.receive("a", node.beat(load), 1.0) is Verdict.APPLY  # Before its first update.
+    load = NodeLoad(latency=2.0, queued=3, capacity=8, taken=17)
+    assert view.receive("a", node.beat(load), 1.0) is UpdateFate.APPLY  # Before its first update.
     assert (view.members["a"].load, view.members["a"].heard) == (load, 1.0)
     node.store(1)
     view.receive("a", node.say(), 2.0)
-    assert view.receive("a", node.beat(), 3.0) is Verdict.APPLY
+    assert view.receive("a", node.beat(), 3.0) is UpdateFate.APPLY
     node.store(2)
-    assert view.receive("a", node.say(), 4.0) is Verdict.APPLY  # No gap behind a heartbeat.
+    assert view.receive("a", node.say(), 4.0) is UpdateFate.APPLY  # No gap behind a heartbeat.
     assert [_held(view, "a", block) for block in (1, 2)] == [32, 32]
 
 
 def test_a_heartbeat_is_due_each_second_and_sooner_after_a_burst() -> None:
     announcer = Announcer(NAMING.chunking.identity, 1)
-    announcer.heartbeat(Load(taken=2**32 - 2))
+    announcer.heartbeat(NodeLoad(taken=2**32 - 2))
     due = [announcer.heartbeat_due(taken, since) for taken, since in ((1, 0.9), (2, 0.9), (2, 0.05), (2**32 - 2, 1.0))]
     assert due == [False, True, False, True]
 
@@ -147,10 +155,10 @@ def test_a_heartbeat_shows_that_an_update_was_missed() -> None:
     view.receive("a", node.say(), 1.0)
     node.store(1)
     node.say()  # Lost.
-    assert view.receive("a", node.beat(), 2.0) is Verdict.GAP
-    assert view.receive("a", node.beat(), 3.0) is Verdict.GAP
-    assert view.receive("a", node.say_all(), 4.0) is Verdict.APPLY
-    assert view.receive("a", node.beat(), 5.0) is Verdict.APPLY
+    assert view.receive("a", node.beat(), 2.0) is UpdateFate.GAP
+    assert view.receive("a", node.beat(), 3.0) is UpdateFate.GAP
+    assert view.receive("a", node.say_all(), 4.0) is UpdateFate.APPLY
+    assert view.receive("a", node.beat(), 5.0) is UpdateFate.APPLY
     assert _held(view, "a", 1) == 32
 
 
@@ -158,14 +166,14 @@ def test_old_heartbeats_change_nothing_and_keep_nobody_alive() -> None:
     view, old, new = view_of("abc", NAMING), _Node(epoch=1), _Node(epoch=2)
     view.receive("a", old.say(), 1.0)
     first, second, late = old.beat(), old.beat(), old.beat()
-    assert view.receive("a", second, 2.0) is Verdict.APPLY
+    assert view.receive("a", second, 2.0) is UpdateFate.APPLY
     update = old.say()
-    assert view.receive("a", update, 3.0) is Verdict.APPLY
+    assert view.receive("a", update, 3.0) is UpdateFate.APPLY
     for again in (first, second, late):  # Out of order, again, and overtaken by an update.
-        assert view.receive("a", again, 4.0) is Verdict.REPEATED
+        assert view.receive("a", again, 4.0) is UpdateFate.REPEATED
     before = old.beat()
-    assert view.receive("a", new.beat(), 5.0) is Verdict.APPLY
-    assert view.receive("a", before, 6.0) is Verdict.REPEATED  # From before the restart.
+    assert view.receive("a", new.beat(), 5.0) is UpdateFate.APPLY
+    assert view.receive("a", before, 6.0) is UpdateFate.REPEATED  # From before the restart.
     assert view.members["a"].heard == 5.0
 
 
@@ -174,15 +182,15 @@ def test_a_dead_node_that_sends_heartbeats_is_asked_for_a_snapshot() -> None:
     node.store(1)
     view.receive("a", node.say(), 1.0)
     view.expire(SILENCE + 1.5)
-    assert view.receive("a", node.beat(), SILENCE + 2) is Verdict.GAP
+    assert view.receive("a", node.beat(), SILENCE + 2) is UpdateFate.GAP
     assert view.members["a"].alive
-    assert view.receive("a", node.say_all(), SILENCE + 3) is Verdict.APPLY
+    assert view.receive("a", node.say_all(), SILENCE + 3) is UpdateFate.APPLY
     assert _held(view, "a", 1) == 32
 
 
 def test_the_encoding_is_the_one_that_was_released() -> None:
-    load = Load(0.25, 1, 2, 32, 0.0005, 7_000, 2**32 + 5)
-    update = Update(False, b"abcd", 1_700_000_000_000, 3, load, (Run(0, (7, 8)),), (9,))
+    load = NodeLoad(0.25, 1, 2, 32, 0.0005, 7_000, 2**32 + 5)
+    update = Update(False, b"abcd", 1_700_000_000_000, 3, load, (ChunkRun(0, (7, 8)),), (9,))
     head = "616263640068e5cf8b010000030000000000000090d0030001000200200020a10700581b000005000000"
     body = "01000000010000000000000002070000000800000009000000"
     assert encode_update(update).hex() == "0200" + head + body
@@ -203,14 +211,14 @@ def test_a_heartbeat_of_another_version_or_kind_or_without_capacity_or_number_is
 def test_names_of_another_array_are_not_mixed_in() -> None:
     view, other = view_of("abc", NAMING), Announcer(naming(64).identity, 1)
     content = encode_update(other.next_update(IDLE))
-    assert view.receive("a", content, 1.0) is Verdict.OTHER_CHUNKING
-    assert view.receive("a", encode_heartbeat(other.heartbeat(IDLE)), 1.5) is Verdict.OTHER_CHUNKING
-    assert view.receive("a", content, 2.0) is Verdict.REPEATED
+    assert view.receive("a", content, 1.0) is UpdateFate.OTHER_CHUNKING
+    assert view.receive("a", encode_heartbeat(other.heartbeat(IDLE)), 1.5) is UpdateFate.OTHER_CHUNKING
+    assert view.receive("a", content, 2.0) is UpdateFate.REPEATED
 
 
 def test_strangers_are_not_read() -> None:
     view = view_of("abc", NAMING)
-    assert view.receive("stranger", b"anything at all", 1.0) is Verdict.REPEATED
+    assert view.receive("stranger", b"anything at all", 1.0) is UpdateFate.REPEATED
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 50, b"\1" * (LARGEST_UPDATE + 1), b"\1\0abcd" + b"\xff" * 60])
@@ -266,8 +274,8 @@ def test_a_dead_node_is_emptied_and_needs_a_snapshot_to_come_back() -> None:
     assert view.expire(SILENCE + 1.5) == ["a"]
     assert len(view.tree) == 0
     node.store(2)
-    assert view.receive("a", node.say(), SILENCE + 2) is Verdict.GAP
-    assert view.receive("a", node.say_all(), SILENCE + 3) is Verdict.APPLY
+    assert view.receive("a", node.say(), SILENCE + 2) is UpdateFate.GAP
+    assert view.receive("a", node.say_all(), SILENCE + 3) is UpdateFate.APPLY
     assert _held(view, "a", 2) == 32
 
 
@@ -281,7 +289,7 @@ def test_a_node_that_left_the_directory_is_gone_and_cannot_be_played_back() -> N
     view.list_members({"b": 1.0, "c": 1.0}, 2.0)
     assert len(view.tree) == 0
     view.list_members({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}, 3.0)
-    assert view.receive("a", first, 4.0) is Verdict.REPEATED
+    assert view.receive("a", first, 4.0) is UpdateFate.REPEATED
     assert len({row.slot for _, row in view.members.rows()}) == 4
 
 
@@ -300,7 +308,7 @@ def test_a_member_that_claims_without_end_pushes_out_only_its_own() -> None:
     chunking = NAMING.identity
     for number in range(1, 40):
         names = tuple(range(number * 1_000, number * 1_000 + 250))
-        update = Update(number == 1, chunking, 1, number, IDLE, (Run(0, names),))
+        update = Update(number == 1, chunking, 1, number, IDLE, (ChunkRun(0, names),))
         view.receive("liar", encode_update(update), 1.0)
         view.sent("liar", [(name, 32) for name in names], 1.0)
     assert view.tree.held(view.members["liar"].slot) <= 110
@@ -350,17 +358,17 @@ def test_after_a_new_naming_nothing_is_known_but_loads_until_it_is_said_again() 
     view.rename(other)
     assert view.tree.contents() == {}
     assert view.members["a"].alive
-    assert view.receive("a", node.say(), 2.0) is Verdict.OTHER_CHUNKING
+    assert view.receive("a", node.say(), 2.0) is UpdateFate.OTHER_CHUNKING
     announcer = Announcer(other.identity, 2)
     renamed = node.blocks.renamed(other)
     announcer.note(Changes(stored=tuple((parent, name) for name, parent in renamed.names.items()), cleared=True))
     announcer.note(renamed.apply(stored([1, 2, 3])))
-    assert view.receive("a", encode_update(announcer.next_update(IDLE)), 3.0) is Verdict.APPLY
+    assert view.receive("a", encode_update(announcer.next_update(IDLE)), 3.0) is UpdateFate.APPLY
     assert view.search(other.path(words([1, 2, 3])), EVERYBODY).tokens == 96
 
 
 def test_names_under_another_key_are_not_mixed_in() -> None:
     view, other = view_of("abc", NAMING), Naming(bytes(32), NAMING.chunking)
-    update = Update(True, other.identity, 1, 1, IDLE, (Run(0, (5,)),))
-    assert view.receive("a", encode_update(update), 1.0) is Verdict.OTHER_CHUNKING
+    update = Update(True, other.identity, 1, 1, IDLE, (ChunkRun(0, (5,)),))
+    assert view.receive("a", encode_update(update), 1.0) is UpdateFate.OTHER_CHUNKING
     assert view.tree.contents() == {}

@@ -17,8 +17,8 @@ from support.market_scene import DOMAIN, KEYS, TAB, TAB_KEY, Scene, execution_cl
 from troth.audit import receipts
 from troth.audit.checks import CHAIN, NUMBERS
 from troth.audit.errors import BundleRefused
-from troth.audit.report import ExitCode, Finding, Kind
-from troth.audit.subject import Subject
+from troth.audit.report import ExitCode, Finding, FindingKind
+from troth.audit.subject import AuditSubject
 from troth.protocol import typed_data
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import court_money, messages, receipt
@@ -42,12 +42,12 @@ def honest() -> tuple[tuple[Any, PartCall], ...]:
     return tuple(CASE.events())
 
 
-def findings(subject: Subject) -> list[Finding]:
+def findings(subject: AuditSubject) -> list[Finding]:
     reports = [check.report(subject) for check in CHAIN if check.number not in NO_CHAIN]
     return [found for report in reports for result in report.results for found in result.findings]
 
 
-def numbers(subject: Subject) -> set[str]:
+def numbers(subject: AuditSubject) -> set[str]:
     return {found.check for found in findings(subject)}
 
 
@@ -63,12 +63,12 @@ def test_an_honest_case_is_clean() -> None:
     assert outcomes == [Outcome.CONVICTED]
 
 
-def with_event(kind: type[Any], change: Callable[[Any], Any]) -> Subject:
+def with_event(kind: type[Any], change: Callable[[Any], Any]) -> AuditSubject:
     """The honest record with one event changed."""
     return CASE.subject([(change(event) if isinstance(event, kind) else event, call) for event, call in honest()])
 
 
-def with_state(kind: type[Any], /, **changes: Any) -> Subject:
+def with_state(kind: type[Any], /, **changes: Any) -> AuditSubject:
     return with_event(kind, lambda event: replace(event, state=replace(event.state, **changes)))
 
 
@@ -97,8 +97,8 @@ def test_reviewers_of_another_draw_are_found() -> None:
     swapped = with_event(on.ReviewersDrawn, lambda event: replace(event, reviewers=event.reviewers[::-1]))
     assert "M7" in numbers(swapped)
     headless = CASE.subject()
-    headless = Subject(replace(headless.evidence, headers={}), headless.history)
-    assert {found.kind for found in findings(headless) if found.check == "M7"} == {Kind.INCOMPLETE}
+    headless = AuditSubject(replace(headless.evidence, headers={}), headless.history)
+    assert {found.kind for found in findings(headless) if found.check == "M7"} == {FindingKind.INCOMPLETE}
 
 
 def test_commitments_that_nobody_signed_are_found() -> None:
@@ -128,9 +128,9 @@ def test_money_that_an_outcome_does_not_move_is_found() -> None:
 
 def test_calls_that_cannot_be_read_are_inconclusive() -> None:
     subject = CASE.subject()
-    subject = Subject(replace(subject.evidence, transactions={}), subject.history)
+    subject = AuditSubject(replace(subject.evidence, transactions={}), subject.history)
     kinds = {found.check: found.kind for found in findings(subject)}
-    assert kinds == dict.fromkeys(("M6", "M8", "M9"), Kind.INCONCLUSIVE)
+    assert kinds == dict.fromkeys(("M6", "M8", "M9"), FindingKind.INCONCLUSIVE)
 
 
 # ----------------------------------------------------------------------------------------- the stream, stakes and names
@@ -160,8 +160,8 @@ def test_an_unanswered_objection_names_the_call_that_strikes() -> None:
     subject = recorded([*claims(), (objected, claims()[0][1])])
     assert findings(subject) == []
     evidence = replace(subject.evidence, last=replace(subject.evidence.last, number=10**6))
-    (found,) = [one for one in findings(Subject(evidence, subject.history)) if one.check == "M12"]
-    assert found.kind is Kind.INCONCLUSIVE
+    (found,) = [one for one in findings(AuditSubject(evidence, subject.history)) if one.check == "M12"]
+    assert found.kind is FindingKind.INCONCLUSIVE
     assert "Bank.strike" in str(found.action)
 
 
@@ -182,7 +182,7 @@ def claims(key: bytes = TAB_KEY) -> Events:
 def test_claims_stand_on_the_payers_word() -> None:
     assert findings(recorded(claims())) == []
     (forged,) = findings(recorded(claims(b"\x21" * 32)))
-    assert (forged.check, forged.kind) == ("M5", Kind.INCONCLUSIVE)
+    assert (forged.check, forged.kind) == ("M5", FindingKind.INCONCLUSIVE)
     ((event, call),) = claims()
     dearer = replace(event, state=replace(event.state, owed=311))
     assert {"M3", "M5"} == numbers(recorded([(dearer, call)]))
@@ -214,10 +214,10 @@ def convicted(**changes: Any) -> Events:
 
 def test_a_conviction_is_named_and_its_evidence_checked() -> None:
     (found,) = findings(recorded(convicted()))
-    assert (found.check, found.kind, found.party, found.amount) == ("M10", Kind.CHEATED, CASE.node, 5)
+    assert (found.check, found.kind, found.party, found.amount) == ("M10", FindingKind.CHEATED, CASE.node, 5)
     for wrong in ({"convict": address(9)}, {"fault": Fault.TWO_ROWS}):
         kinds = [one.kind for one in findings(recorded(convicted(**wrong)))]
-        assert kinds == [Kind.CHEATED, Kind.MISMATCH]
+        assert kinds == [FindingKind.CHEATED, FindingKind.MISMATCH]
 
 
 def test_a_conviction_without_a_cause_is_found() -> None:
@@ -251,5 +251,5 @@ def test_a_receipt_is_verified_offline_and_against_a_record(tmp_path: Path) -> N
 def test_a_rejected_receipt_names_the_court() -> None:
     report = receipts.audit_receipt(receipt_of(Scene(), Opinion.REJECT), record())
     (found,) = report.findings
-    assert (found.kind, found.role) == (Kind.CHEATED, "node")
+    assert (found.kind, found.role) == (FindingKind.CHEATED, "node")
     assert "Court.open" in str(found.action)

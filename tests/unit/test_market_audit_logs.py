@@ -18,10 +18,10 @@ from troth.audit import running
 from troth.audit.checks import CHAIN, logs
 from troth.audit.errors import SourceUnusable
 from troth.audit.findings import ShownFindings
-from troth.audit.report import Finding, Kind
+from troth.audit.report import Finding, FindingKind
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
-from troth.protocol.market.log_data import Line, Said, Seen, read_address
+from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, read_address
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import ZERO_HASH
@@ -30,21 +30,21 @@ SCENE = Scene()
 
 
 @cache
-def honest() -> Line:
+def honest() -> LogLine:
     return line_of(SCENE)
 
 
-def changed(**changes: Any) -> Line:
+def changed(**changes: Any) -> LogLine:
     line = honest()
-    return Line(**{name: changes.get(name, getattr(line, name)) for name in line.__struct_fields__})
+    return LogLine(**{name: changes.get(name, getattr(line, name)) for name in line.__struct_fields__})
 
 
-def examined(line: Line, promises: tuple[Any, ...] = (), **post: Any) -> list[Finding]:
+def examined(line: LogLine, promises: tuple[Any, ...] = (), **post: Any) -> list[Finding]:
     """Findings over an entry with this one line."""
     data = log_data.encode_data([line])
     subject = record(posted(data, **post))
     assert not subject.history.contradictions
-    served = logs.Served(SCHEDULER, {1: data}, {}, promises)
+    served = logs.ServedLogs(SCHEDULER, {1: data}, {}, promises)
     return [found for report in logs.examine(subject, served) for one in report.results for found in one.findings]
 
 
@@ -75,11 +75,13 @@ def other_bytes(text: str) -> str:
         (lambda line: {"results": ()}, "M15"),
         (
             lambda line: {
-                "results": (Seen(line.results[0].node, other_bytes(line.results[0].result), line.results[0].signature),)
+                "results": (
+                    LoggedResult(line.results[0].node, other_bytes(line.results[0].result), line.results[0].signature),
+                )
             },
             "M15",
         ),
-        (lambda line: {"results": (Seen(TAB_NODE, line.results[0].result, line.results[0].signature),)}, "M15"),
+        (lambda line: {"results": (LoggedResult(TAB_NODE, line.results[0].result, line.results[0].signature),)}, "M15"),
         (lambda _: {"prompt_price": "1"}, "M15"),
         (lambda _: {"execution_class": "0x" + "00" * 32}, "M15"),
         (lambda line: {"draw_proof": other_bytes(line.draw_proof)}, "M16"),
@@ -92,10 +94,10 @@ def other_bytes(text: str) -> str:
         (lambda _: {"check_rate": 0}, "M16"),
     ],
 )
-def test_every_lie_in_a_line_is_found(change: Callable[[Line], dict[str, Any]], check: str) -> None:
+def test_every_lie_in_a_line_is_found(change: Callable[[LogLine], dict[str, Any]], check: str) -> None:
     findings = examined(changed(**change(honest())))
     assert check in numbers(findings)
-    assert all(finding.kind is Kind.CHEATED for finding in findings)
+    assert all(finding.kind is FindingKind.CHEATED for finding in findings)
     assert all(finding.action for finding in findings)
 
 
@@ -103,13 +105,13 @@ TAB_NODE = line_of(SCENE).verdicts[0].verifier
 """A node that was drawn to check, and not to infer."""
 
 
-def flipped(said: Said) -> Said:
-    return Said(said.segment, said.verifier, int(Opinion.REJECT), said.locks, said.commitment, said.signature)
+def flipped(said: LoggedVerdict) -> LoggedVerdict:
+    return LoggedVerdict(said.segment, said.verifier, int(Opinion.REJECT), said.locks, said.commitment, said.signature)
 
 
-def foreign(said: Said) -> Said:
+def foreign(said: LoggedVerdict) -> LoggedVerdict:
     node = honest().results[0].node
-    return Said(said.segment, node, said.opinion, said.locks, said.commitment, said.signature)
+    return LoggedVerdict(said.segment, node, said.opinion, said.locks, said.commitment, said.signature)
 
 
 @pytest.mark.parametrize("counter", ["orders", "drawn", "checked", "rejected", "unrevealed", "positions"])
@@ -129,15 +131,17 @@ def test_an_unrevealed_order_needs_no_check() -> None:
 
 def test_a_rejection_that_nobody_brings_is_named_with_its_call() -> None:
     findings = examined(line_of(SCENE, verdicts=rejections()))
-    assert [(finding.check, finding.kind) for finding in findings] == [("M16", Kind.INCONCLUSIVE)]
+    assert [(finding.check, finding.kind) for finding in findings] == [("M16", FindingKind.INCONCLUSIVE)]
     assert "Court.open" in str(findings[0].action)
 
 
-def rejections() -> tuple[Said, ...]:
+def rejections() -> tuple[LoggedVerdict, ...]:
     journey = SCENE.checked(opinion=Opinion.REJECT)
     assert journey.checks
     return tuple(
-        Said(0, name, 2, one.message.locks, log_data.written(one.message.commitment), log_data.written(one.signature))
+        LoggedVerdict(
+            0, name, 2, one.message.locks, log_data.written(one.message.commitment), log_data.written(one.signature)
+        )
         for name, one in journey.checks[0].verdicts.items()
     )
 
@@ -158,27 +162,29 @@ def test_data_that_is_not_served_or_was_changed_is_a_finding() -> None:
     data = log_data.encode_data([honest()])
     subject = record(posted(data))
 
-    def kinds(served: logs.Served) -> list[Kind]:
+    def kinds(served: logs.ServedLogs) -> list[FindingKind]:
         report = logs.examine(subject, served)[0]
         return [finding.kind for result in report.results for finding in result.findings]
 
-    refused = {1: logs.Refusal("HTTP status 404", reached=True)}
-    assert kinds(logs.Served(SCHEDULER, {}, refused)) == [Kind.CHEATED]
-    assert kinds(logs.Served(SCHEDULER, {}, {1: logs.Refusal("no route", reached=False)})) == [Kind.INCONCLUSIVE]
-    assert kinds(logs.Served(SCHEDULER, {1: data + b"\n"}, {})) == [Kind.CHEATED]
+    refused = {1: logs.MissingLogData("HTTP status 404", reached=True)}
+    assert kinds(logs.ServedLogs(SCHEDULER, {}, refused)) == [FindingKind.CHEATED]
+    assert kinds(logs.ServedLogs(SCHEDULER, {}, {1: logs.MissingLogData("no route", reached=False)})) == [
+        FindingKind.INCONCLUSIVE
+    ]
+    assert kinds(logs.ServedLogs(SCHEDULER, {1: data + b"\n"}, {})) == [FindingKind.CHEATED]
     broken = b"no line\n"
     event = posted(data, data_hash=log_data.data_hash(broken))
-    (report, *_) = logs.examine(record(event), logs.Served(SCHEDULER, {1: broken}, {}))
+    (report, *_) = logs.examine(record(event), logs.ServedLogs(SCHEDULER, {1: broken}, {}))
     assert "cannot be read" in report.results[0].findings[0].message
 
 
 def test_a_promised_leaf_that_is_missing_is_found() -> None:
     another = changed(block_bucket=1)
     (finding,) = examined(honest(), (promise_of(another),))
-    assert (finding.check, finding.kind, finding.party) == ("M17", Kind.CHEATED, SCHEDULER)
+    assert (finding.check, finding.kind, finding.party) == ("M17", FindingKind.CHEATED, SCHEDULER)
     (late,) = examined(honest(), (promise_of(honest(), entry=2),))
     (forged,) = examined(honest(), (promise_of(honest(), key=TAB_KEY),))
-    assert late.kind is forged.kind is Kind.INCONCLUSIVE
+    assert late.kind is forged.kind is FindingKind.INCONCLUSIVE
 
 
 def test_promises_are_read_from_lines(tmp_path: Path) -> None:
@@ -233,7 +239,7 @@ def test_buckets_hold_their_positions(positions: int) -> None:
 def test_a_full_disk_is_told_and_findings_are_kept_once_there_is_room(tmp_path: Path) -> None:
     """SQLite's own limit stands for the disk's."""
     shown = ShownFindings(tmp_path / "findings.sqlite")
-    found = [Finding("M13", Kind.CHEATED, "x" * (1 << 16))]
+    found = [Finding("M13", FindingKind.CHEATED, "x" * (1 << 16))]
     (pages,) = shown._database.execute("PRAGMA page_count").fetchone()
     shown._database.execute(f"PRAGMA max_page_count={pages}")
     for _ in range(2):

@@ -9,8 +9,8 @@ import pytest
 from support import market_scene
 
 from troth.protocol.market import economy
-from troth.protocol.market.court import Finding
-from troth.protocol.market.court_money import CaseGas, Decision
+from troth.protocol.market.court import CaseFinding
+from troth.protocol.market.court_money import CaseGas, DecisionEffects
 from troth.protocol.market.types import CaseKind, Outcome
 
 SNAPSHOT = Path(__file__).parents[2] / "contracts" / "gas-snapshot"
@@ -34,8 +34,8 @@ def test_steps_of_a_case_are_paid_back_less_than_they_cost(kind: str) -> None:
     rules = replace(of_class, hidden_size=COLUMNS, dtype=0)
     gas = CaseGas(rules, ROWS, 10**9)
     everybody = frozenset(range(REVIEWERS))
-    found = Finding(Outcome.CONVICTED, cluster=everybody, paid=True, telling=everybody, node=True)
-    done = Decision(convicts=True, evicts=True)
+    found = CaseFinding(Outcome.CONVICTED, cluster=everybody, paid=True, telling=everybody, node=True)
+    done = DecisionEffects(convicts=True, evicts=True)
     paid = {
         "open": gas.opening(CaseKind.REJECTION),
         "convene": gas.convening(REVIEWERS),

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 from support.market_logs import CONTRACTS, FACTORY, log_of, sample
 
-from troth.protocol.bindings import Entry, Parameter, entries, named
+from troth.protocol.bindings import AbiEntry, Parameter, entries, named
 from troth.protocol.errors import InvalidField
 from troth.protocol.market.calls import build, read_call, view
 from troth.protocol.market.events import EVENTS_OF, Event, parse_log
@@ -121,13 +121,13 @@ def test_calls_that_do_not_fit_are_refused(function: str, arguments: tuple[objec
         build(CONTRACTS, Part.BANK, function, *arguments)
 
 
-def errors() -> list[Entry]:
+def errors() -> list[AbiEntry]:
     found = {entry.name: entry for binding in EVENTS_OF for entry in entries(binding) if entry.kind == "error"}
     return [found[name] for name in sorted(found)]
 
 
 @pytest.mark.parametrize("entry", errors(), ids=lambda entry: entry.name)
-def test_errors_are_named_with_their_values_and_a_remedy(entry: Entry) -> None:
+def test_errors_are_named_with_their_values_and_a_remedy(entry: AbiEntry) -> None:
     from troth.protocol.bindings.structs import encode_parameters
 
     data = entry.selector + encode_parameters(entry.inputs, [zero_of(parameter) for parameter in entry.inputs])

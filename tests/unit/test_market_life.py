@@ -33,7 +33,7 @@ from troth.protocol.market.errors import (
     InvalidSecret,
     InvalidVoucher,
 )
-from troth.protocol.market.life import Acknowledged, CaseFile, Check, Decided, Journey, Rejected, Summoned, live
+from troth.protocol.market.life import Acknowledged, CaseFile, Check, Decided, Journey, Rejected, SummonsNeeded, live
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.types import (
     CaseKind,
@@ -80,8 +80,8 @@ def test_an_answer_that_is_not_drawn_is_acknowledged_after_the_lag() -> None:
 
 
 def test_what_is_owed_and_does_not_come_is_summoned() -> None:
-    assert live(SCENE.admitted(), SCENE.view) == Summoned(SummonsKind.RESULTS)
-    assert live(SCENE.served(), SCENE.view) == Summoned(SummonsKind.CHECK)
+    assert live(SCENE.admitted(), SCENE.view) == SummonsNeeded(SummonsKind.RESULTS)
+    assert live(SCENE.served(), SCENE.view) == SummonsNeeded(SummonsKind.CHECK)
 
 
 def test_a_rejection_is_due_in_court() -> None:
@@ -255,7 +255,7 @@ def test_a_node_that_was_not_drawn_is_refused() -> None:
         admission = replace(journey.admission.message, nodes=messages.nodes_hash((name,)))
         changed = replace(journey, nodes=(name,), admission=sign(admission, DOMAIN, SCHEDULER_KEY))
         if name in drawn:
-            assert live(changed, SCENE.view) == Summoned(SummonsKind.RESULTS)
+            assert live(changed, SCENE.view) == SummonsNeeded(SummonsKind.RESULTS)
             continue
         with pytest.raises(InvalidAdmission, match="was not drawn"):
             live(changed, SCENE.view)
@@ -291,7 +291,7 @@ def test_a_key_that_is_a_contract_is_asked_by_the_view() -> None:
         asked.append(digest)
         return key == SCENE.view.tab.key
 
-    assert live(journey, replace(SCENE.view, key_check=contract)) == Summoned(SummonsKind.RESULTS)
+    assert live(journey, replace(SCENE.view, key_check=contract)) == SummonsNeeded(SummonsKind.RESULTS)
     assert SCENE.order_id in asked
     assert len(asked) == 2
 

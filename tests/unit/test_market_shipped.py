@@ -37,14 +37,14 @@ def test_a_window_that_is_too_short_is_named(name: str, value: int) -> None:
     assert shipped.broken_windows(replace(MAIN, **{name: value}))
 
 
-def require_sound(money: shipped.Money, parameters: Parameters) -> None:
+def require_sound(money: shipped.ClassMoney, parameters: Parameters) -> None:
     economy.require_sound(
         money.put_into(CLASS), gas_price=parameters.gas_price, scheduler_stake=parameters.scheduler_stake
     )
 
 
 @pytest.mark.parametrize(("parameters", "money"), [(MAIN, shipped.main_money()), (DEMO, shipped.demo_money())])
-def test_a_class_with_this_money_is_accepted(parameters: Parameters, money: shipped.Money) -> None:
+def test_a_class_with_this_money_is_accepted(parameters: Parameters, money: shipped.ClassMoney) -> None:
     require_sound(money, parameters)
     assert parameters.scheduler_stake >= 2 * money.penalty
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from troth.node.errors import ConfigError, OrderRefused
-from troth.node.pool.agreement import Agreement, Place, accepted, cache_tokens, device_kind, weight_bytes
+from troth.node.errors import ConfigError, HostingRefused
+from troth.node.pool.agreement import AutoLimits, LastHostingOrder, accepted, cache_tokens, device_kind, weight_bytes
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.meter import Meter
 from troth.node.pool.resident import Lent, Resident
@@ -24,7 +24,7 @@ from troth.protocol.wire_reports import HostingPart, SpanPart
 
 LAYERS = 12
 SIZES = ModelSizes(layer=100, key_value=2, embedding=50, head=50, tied=True)
-AGREED = Agreement(Address("0x" + "11" * 20), 650, 60.0, most_groups=4)
+AGREED = AutoLimits(Address("0x" + "11" * 20), 650, 60.0, most_groups=4)
 
 
 def order(number: int, first: int, end: int, *segments: tuple[int, int]) -> HostingPart:
@@ -32,28 +32,28 @@ def order(number: int, first: int, end: int, *segments: tuple[int, int]) -> Host
 
 
 def test_an_order_inside_the_limits_is_carried_out() -> None:
-    hosted, segments = accepted(order(1, 0, 6, (0, 3), (3, 6)), AGREED, Place(), SIZES, LAYERS)
+    hosted, segments = accepted(order(1, 0, 6, (0, 3), (3, 6)), AGREED, LastHostingOrder(), SIZES, LAYERS)
     assert (hosted, segments) == (Segment(0, 6), (Segment(0, 3), Segment(3, 6)))
-    assert accepted(order(2, 3, 9), AGREED, Place(1, 60.0), SIZES, LAYERS)[0] == Segment(3, 9)
+    assert accepted(order(2, 3, 9), AGREED, LastHostingOrder(1, 60.0), SIZES, LAYERS)[0] == Segment(3, 9)
 
 
 @pytest.mark.parametrize(
     ("wrong", "place", "why"),
     [
-        (order(1, 0, 6), Place(1, 100.0), "not newer"),
-        (order(2, 0, 6), Place(1, 59.0), "moved lately"),
-        (order(1, 0, 7), Place(), "does not fit"),
-        (order(1, 6, 13), Place(), "no slice"),
-        (order(1, 6, 6), Place(), "no slice"),
-        (order(1, 6, 3), Place(), "no slice"),
-        (order(1, 3, 6, (2, 6)), Place(), "no slice"),
-        (order(1, 3, 6, (3, 7)), Place(), "no slice"),
-        (order(1, 3, 6, (3, 4), (3, 4)), Place(), "twice"),
-        (order(1, 0, 6, *((first, 6) for first in range(5))), Place(), "more groups"),
+        (order(1, 0, 6), LastHostingOrder(1, 100.0), "not newer"),
+        (order(2, 0, 6), LastHostingOrder(1, 59.0), "moved lately"),
+        (order(1, 0, 7), LastHostingOrder(), "does not fit"),
+        (order(1, 6, 13), LastHostingOrder(), "no slice"),
+        (order(1, 6, 6), LastHostingOrder(), "no slice"),
+        (order(1, 6, 3), LastHostingOrder(), "no slice"),
+        (order(1, 3, 6, (2, 6)), LastHostingOrder(), "no slice"),
+        (order(1, 3, 6, (3, 7)), LastHostingOrder(), "no slice"),
+        (order(1, 3, 6, (3, 4), (3, 4)), LastHostingOrder(), "twice"),
+        (order(1, 0, 6, *((first, 6) for first in range(5))), LastHostingOrder(), "more groups"),
     ],
 )
-def test_an_order_beyond_a_limit_is_refused(wrong: HostingPart, place: Place, why: str) -> None:
-    with pytest.raises(OrderRefused, match=why):
+def test_an_order_beyond_a_limit_is_refused(wrong: HostingPart, place: LastHostingOrder, why: str) -> None:
+    with pytest.raises(HostingRefused, match=why):
         accepted(wrong, AGREED, place, SIZES, LAYERS)
 
 
@@ -65,8 +65,8 @@ def test_no_order_leads_out_of_the_model_or_over_the_memory(
     number: int, hosted: tuple[int, int], segments: list[tuple[int, int]]
 ) -> None:
     try:
-        slice_, joined = accepted(order(number, *hosted, *segments), AGREED, Place(), SIZES, LAYERS)
-    except OrderRefused:
+        slice_, joined = accepted(order(number, *hosted, *segments), AGREED, LastHostingOrder(), SIZES, LAYERS)
+    except HostingRefused:
         return
     assert 0 <= slice_.first < slice_.end <= LAYERS
     assert SIZES.of_slice(slice_, LAYERS) <= AGREED.memory_bytes

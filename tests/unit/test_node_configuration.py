@@ -10,12 +10,13 @@ import pytest
 
 from troth.chain.errors import KeystoreError, RawKeyRefused
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
-from troth.node.configuration import FILE, Choices, MarketPlace, load, render, with_engine
+from troth.node.configuration import FILE, NodeInitOptions, load, render, with_engine
 from troth.node.errors import ConfigError
 from troth.node.setup import set_up
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.types import Address, Segment
 
-CHOICES = Choices(
+CHOICES = NodeInitOptions(
     rpc="http://127.0.0.1:8545",
     factory="0x5FbDB2315678afecb367f032d93F642f64180aa3",
     execution_class="0x" + "ab" * 32,

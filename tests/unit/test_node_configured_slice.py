@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from troth.node.configuration import FILE, Choices, load, render
+from troth.node.configuration import FILE, NodeInitOptions, load, render
 from troth.node.configured_slice import write_slice
 from troth.node.errors import ConfigError
 from troth.protocol.types import Segment
 
 TEXT = render(
-    Choices(
+    NodeInitOptions(
         rpc="http://127.0.0.1:8545", factory="0x5FbDB2315678afecb367f032d93F642f64180aa3",
         execution_class="0x" + "ab" * 32, model="slice = \"9:9\"", slice="0:15", segments=("0:15", "5:15"),
         host="127.0.0.1", port=9443, endpoint="https://127.0.0.1:9443", device="cpu", threads=1, start_block=7,

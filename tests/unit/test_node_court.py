@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from support.order_network import DOMAIN, MODEL, SCHEDULER, Network, Ordered, build
 
-from troth.cases.courtroom import Seen
-from troth.cases.journal import Journal
+from troth.cases.courtroom import ChainView
+from troth.cases.journal import CaseJournal
 from troth.cases.judging import Inputs
-from troth.cases.materials import Text
+from troth.cases.materials import OrderText
 from troth.cases.office import Office
-from troth.cases.opening import Opener, Wanted
+from troth.cases.opening import Opener, WantedCase
 from troth.node.court.bringing import Bringer
 from troth.node.court.holding import NodeHoldings
 from troth.node.court.recomputing import EngineRecompute
@@ -26,7 +26,7 @@ from troth.protocol.market import canonical, messages
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.papers import CourtText, Spoken
 from troth.protocol.market.types import Opinion
-from troth.protocol.pooling import Pool
+from troth.protocol.pooling import MarginSums
 from troth.protocol.request import canonical_bytes, tokens_to_words
 from troth.protocol.tokens import noise_seed
 from troth.protocol.types import Address, Hash32, Segment
@@ -72,11 +72,11 @@ class Asked:
 
 
 def bringer_of(network: Network, verifier: Address, folder: Path, inquirer: Any, most_bond: int = 1 << 90) -> Bringer:
-    async def seen() -> Seen:
-        return Seen(network.ground.state, network.ground.block)
+    async def seen() -> ChainView:
+        return ChainView(network.ground.state, network.ground.block)
 
     courtroom: Any = SimpleNamespace(seen=seen, account=verifier)
-    journal = Journal(folder / "cases.sqlite")
+    journal = CaseJournal(folder / "cases.sqlite")
     office = Office(courtroom, journal, Opener(courtroom, journal), None, most_bond)  # type: ignore[arg-type]
     return Bringer(network.nodes[verifier].bench, office, inquirer, most_bond, pause=0.0)
 
@@ -101,7 +101,7 @@ async def test_a_rejection_is_brought_whole_once_all_verdicts_are_told(tmp_path:
     followed = bringer.office.journal.case(messages.case_id(ordered.order_id, 0))
     assert followed is not None
     assert followed.evidence is not None
-    wanted = Wanted.decode(followed.wanted)
+    wanted = WantedCase.decode(followed.wanted)
     assert (wanted.segment, wanted.most_bond) == (0, 1 << 90)
     found = await bringer.office.opener.assess(followed.evidence)
     assert not next(one for one in found.cases if one.segment == 0).lacks
@@ -153,7 +153,7 @@ async def test_what_only_many_texts_together_show_is_rejected_and_never_brought(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def pooled(_bench: Any, _session: Any, judgement: Any) -> Any:
-        return replace(judgement, pool=Pool(1 << 14, claimed=1e6, own=0.0))
+        return replace(judgement, pool=MarginSums(1 << 14, claimed=1e6, own=0.0))
 
     monkeypatch.setattr("troth.node.orders.checking._pooled", pooled)
     network = build(tmp_path)
@@ -219,7 +219,7 @@ def inputs_of(network: Network, ordered: Ordered, segment: int, ends: Sequence[i
         ordered.order_id,
         ordered.order.message.execution_class,
         Segment(ends[segment - 1] if segment else 0, ends[segment]),
-        Text(ordered.request, tuple(ordered.tokens), seed),
+        OrderText(ordered.request, tuple(ordered.tokens), seed),
         ordered.rows[segment - 1] if segment else None,
         segment == len(ends) - 1,
     )

@@ -16,9 +16,9 @@ from troth.cases.keeping import last_block
 from troth.chain.records import Fees
 from troth.node.earning import redeeming, view
 from troth.node.earning.policy import EarningPolicy
-from troth.node.earning.redeeming import Redeemable
+from troth.node.earning.redeeming import RedeemableVoucher
 from troth.node.earning.supervision import Supervised
-from troth.node.orders.duties import Duties
+from troth.node.orders.duties import NodeDuties
 from troth.node.orders.rejections import Rejection
 from troth.protocol.market import messages
 from troth.protocol.market.events import Claimed
@@ -47,11 +47,11 @@ async def rejected(tmp_path: Path) -> tuple[Network, Ordered, Any]:
     return network, ordered, network.nodes[verifier]
 
 
-def duties_of(node: Any, opener: Any) -> Duties:
+def duties_of(node: Any, opener: Any) -> NodeDuties:
     async def reached(block: int) -> None:
         assert block
 
-    return Duties(node.bench, None, None, opener, reached)  # type: ignore[arg-type]
+    return NodeDuties(node.bench, None, None, opener, reached)  # type: ignore[arg-type]
 
 
 async def test_a_rejection_is_offered_until_it_is_taken_over_also_after_a_restart(tmp_path: Path) -> None:
@@ -114,10 +114,10 @@ async def test_a_task_goes_on_after_any_error_and_shows_its_age() -> None:
     running.cancel()
 
 
-def voucher_of(amount: int, *, pressing: bool = False) -> Redeemable:
+def voucher_of(amount: int, *, pressing: bool = False) -> RedeemableVoucher:
     tab = Tab(SCHEDULER, SCHEDULER, SCHEDULER)
     word = messages.Signed(Voucher(ZERO_HASH, amount, amount, 1, 1, 0), b"")
-    return Redeemable(tab, word, amount, pressing)
+    return RedeemableVoucher(tab, word, amount, pressing)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine, from_words  # noqa: E402
-from troth.node.errors import BadInput, Busy, ModelError, OutOfOrder  # noqa: E402
+from troth.node.errors import BadInput, ModelError, NodeBusy, OutOfOrder  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.quantise import quantise  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
@@ -118,7 +118,7 @@ async def test_memory_is_bounded_and_released(folder: ModelFolder) -> None:
     engine = TorchEngine(folder, WHOLE, 0, cache_bytes=2 * session_bytes)
     for task in (1, 2):
         await forward(engine, key(task), WHOLE, 0, TOKENS)
-    with pytest.raises(Busy):
+    with pytest.raises(NodeBusy):
         await forward(engine, key(3), WHOLE, 0, TOKENS)
     await forward(engine, key(1), WHOLE, len(TOKENS), TOKENS[:1])
     await engine.release(key(1).task_id)

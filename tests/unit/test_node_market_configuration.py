@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from troth.node.configuration import Choices, load, render
+from troth.node.configuration import NodeInitOptions, load, render
 from troth.node.earning.policy import UNPAID_ORDERS, EarningPolicy
 from troth.node.errors import ConfigError
 from troth.node.membership import ask_of, asks_of
@@ -21,7 +21,7 @@ def written(folder: Path, text: str | None = None, **changes: str) -> Path:
         "rpc": "http://127.0.0.1:8545", "execution_class": "0x" + "ab" * 32, "model": "m",
         "slice": "0:2", "host": "127.0.0.1", "endpoint": "https://127.0.0.1:9443", "device": "cpu", "factory": FACTORY,
     }  # fmt: skip
-    choices = Choices(**{**plain, **changes}, segments=("0:2",), port=9443, threads=0, start_block=7)  # type: ignore[arg-type]
+    choices = NodeInitOptions(**{**plain, **changes}, segments=("0:2",), port=9443, threads=0, start_block=7)  # type: ignore[arg-type]
     (folder / "node.toml").write_text(text or render(choices))
     return folder
 

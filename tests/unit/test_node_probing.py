@@ -10,15 +10,15 @@ from fastapi import FastAPI
 from starlette.responses import JSONResponse
 
 from troth.node.pool import probing
-from troth.node.pool.contacts import Contact
-from troth.node.pool.probing import REMEMBERED_SECONDS, Ways, ways_to
+from troth.node.pool.contacts import OperatorContact
+from troth.node.pool.probing import REMEMBERED_SECONDS, ProbedLinks, ways_to
 from troth.protocol.types import Address, Hash32
 from troth.transport.identity import create_identity
 from troth.transport.server import TlsServer, serving
 
 
-def node(number: int, endpoint: str, key: bytes) -> Contact:
-    return Contact(Address(f"0x{number:040x}"), endpoint, Hash32(key))
+def node(number: int, endpoint: str, key: bytes) -> OperatorContact:
+    return OperatorContact(Address(f"0x{number:040x}"), endpoint, Hash32(key))
 
 
 async def test_who_answers_is_measured_and_nobody_else_stops_it(
@@ -58,14 +58,14 @@ async def test_nobody_is_knocked_at_more_than_once_a_minute_whoever_asks(monkeyp
     knocks: list[str] = []
     now = [0.0]
 
-    async def knock(victim: Contact) -> float | None:
+    async def knock(victim: OperatorContact) -> float | None:
         knocks.append(victim.operator)
         await asyncio.sleep(0)
         return None if victim.operator.endswith("2") else 0.001
 
     monkeypatch.setattr(probing, "_one_way", knock)
     victim, silent = (node(number, "https://127.0.0.1:1", bytes(32)) for number in (1, 2))
-    ways = Ways(lambda: now[0])
+    ways = ProbedLinks(lambda: now[0])
     both = await asyncio.gather(ways.to([victim] * 16 + [silent]), ways.to([victim, silent]))
     assert knocks == [victim.operator, silent.operator]
     assert [link.node for link in both[0]] == [victim.operator]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from troth.node.errors import StorageError
+from troth.node.errors import NodeStorageError
 from troth.node.traces import StoredTrace, TraceStore
 
 
@@ -73,8 +73,8 @@ def test_damage_is_named(tmp_path: Path) -> None:
     store.keep(trace(1), ROWS)
     (file,) = tmp_path.glob("*.trace")
     file.write_bytes(b"short")
-    with pytest.raises(StorageError, match="damaged"):
+    with pytest.raises(NodeStorageError, match="damaged"):
         store.rows(trace(1))
     file.unlink()
-    with pytest.raises(StorageError, match="gone"):
+    with pytest.raises(NodeStorageError, match="gone"):
         store.rows(trace(1))

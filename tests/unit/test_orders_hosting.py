@@ -14,8 +14,8 @@ from support.tabs_stage import PARAMETERS
 from support.toy_engine import ToyEngine
 
 from troth.node.asking import asks_for, asks_of
-from troth.node.errors import Busy, ConfigError, ModelError
-from troth.node.orders.hosting import Holding, Hosting, asked_for, holding
+from troth.node.errors import ConfigError, ModelError, NodeBusy
+from troth.node.orders.hosting import Holding, SliceHosting, asked_for, holding
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.types import Ask, CaseKind, CasePhase, CaseState, Opinion, Outcome
 from troth.protocol.tensors import tokens_to_bytes
@@ -54,7 +54,7 @@ class Mover:
         self.node.started = (layered, replace(bench, engine=layered), service)
         service._bench = self.node.bench
         self.engine: Layered = layered
-        self.hosting = Hosting(self.node.bench, service)
+        self.hosting = SliceHosting(self.node.bench, service)
         self.says([(5, WHOLE)])
 
     @property
@@ -100,7 +100,7 @@ async def test_a_former_slice_is_held_while_orders_may_ask_for_it(mover: Mover) 
 async def test_a_restart_holds_what_the_running_node_held(mover: Mover) -> None:
     mover.says([(5, LOWER), (CHANGED, UPPER)])
     await mover.at(CHANGED + 3)
-    fresh = Hosting(mover.node.bench, mover.node.service)
+    fresh = SliceHosting(mover.node.bench, mover.node.service)
     mover.engine.held = frozenset()
     await fresh.step()
     assert mover.engine.holds(LOWER)
@@ -154,7 +154,7 @@ async def test_work_for_layers_that_are_not_there_yet_is_for_another_node(mover:
     papers = network.papers(ordered, 0)
     message = network.first(ordered, 0, papers, tokens_to_bytes(PROMPT), count=len(PROMPT))
     assert mover.hosting.lacking == "layers 0:2 are loading"
-    with pytest.raises(Busy, match="not loaded here yet"):
+    with pytest.raises(NodeBusy, match="not loaded here yet"):
         await mover.node.ask(*message)
     assert mover.node.service.sessions == 0
     await mover.at(BLOCK)

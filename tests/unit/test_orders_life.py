@@ -14,7 +14,7 @@ from troth.protocol import typed_data
 from troth.protocol.market import checks, leaves, prices
 from troth.protocol.market.life import Acknowledged, Rejected, live
 from troth.protocol.market.messages import sign
-from troth.protocol.market.state import Conviction
+from troth.protocol.market.state import ConvictionRecord
 from troth.protocol.market.types import Fault, Opinion, Tab, Work
 
 
@@ -129,7 +129,7 @@ async def test_what_is_kept_of_finished_work_is_worth_its_price_where_a_claim_is
     ordered = await network.serve()
     part = await network.check(ordered, 0)
     rules = network.view(ordered.order.message).rules
-    standing = leaves.Standing(DOMAIN, BLOCK, 20, 1_000, rules, {})
+    standing = leaves.LeafContext(DOMAIN, BLOCK, 20, 1_000, rules, {})
     for operator, work in ((ordered.nodes[0], Work.INFERENCE), *((one, Work.CHECK) for one in part.promises)):
         node = network.nodes[operator]
         leaf = node.bench.stores.books.leaf(ordered.order_id, 0, work)
@@ -151,13 +151,13 @@ async def test_a_rejection_is_owed_once_the_result_fell(tmp_path: Path) -> None:
     state = network.ground.state
     assert leaf.value(state, verifier) == 0
     reference = ordered.order.message.reference_block
-    convicted = Conviction(Fault.FALSE_RESULT, ordered.order_id, reference - 5, reference + 5, META)
+    convicted = ConvictionRecord(Fault.FALSE_RESULT, ordered.order_id, reference - 5, reference + 5, META)
     fallen = replace(state, convictions=state.convictions.with_item(ordered.nodes[0], (convicted,)))
     assert leaf.value(fallen, verifier) == leaf.price
     voided = replace(state, voided=state.voided.with_item((ordered.order_id, 0), ordered.order_id))
     assert leaf.value(voided, verifier) == leaf.price
     tab, rules = Tab(SCHEDULER, verifier, SCHEDULER), network.view(ordered.order.message).rules
-    standing = leaves.Standing(DOMAIN, BLOCK, 20, 1_000, rules, {}, convicted=frozenset({ordered.nodes[0]}))
+    standing = leaves.LeafContext(DOMAIN, BLOCK, 20, 1_000, rules, {}, convicted=frozenset({ordered.nodes[0]}))
     assert leaves.worth(leaf.shown(), tab, leaf.number, standing) == leaf.price
 
 

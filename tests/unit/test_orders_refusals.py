@@ -25,8 +25,8 @@ from support.order_network import (
     with_tab,
 )
 
-from troth.node.errors import Busy, Refusal
-from troth.node.orders.bench import Limits
+from troth.node.errors import NodeBusy, PeerRefusal
+from troth.node.orders.bench import LendingLimits
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks, messages, tabs
@@ -149,7 +149,7 @@ async def test_papers_that_do_not_hold_are_refused_in_words(tmp_path: Path, name
     network = build(tmp_path)
     ordered = network.order()
     make, words = WRONG_PAPERS[name]
-    with pytest.raises((Refusal, ProtocolError), match=words) as caught:
+    with pytest.raises((PeerRefusal, ProtocolError), match=words) as caught:
         await begin(network, ordered, make(network, ordered))
     assert caught.value.what  # type: ignore[attr-defined]
     assert caught.value.remedy  # type: ignore[attr-defined]
@@ -172,7 +172,7 @@ async def test_an_order_that_ended_or_lies_too_far_back_is_refused(tmp_path: Pat
     with pytest.raises(ProtocolError, match="reference block"):
         await begin(network, ordered, network.papers(ordered, 0))
     network.ground.block = BLOCK - 100
-    with pytest.raises(Refusal, match="has not seen"):
+    with pytest.raises(PeerRefusal, match="has not seen"):
         await begin(network, ordered, network.papers(ordered, 0))
 
 
@@ -182,7 +182,7 @@ async def test_a_client_tab_that_is_empty_or_closes_is_refused(tmp_path: Path, c
     ordered = network.order()
     papers = network.papers(ordered, 0)
     network.ground.state = with_tab(network.ground.state, CLIENT_TAB, **changes)
-    with pytest.raises(Refusal, match="does not cover"):
+    with pytest.raises(PeerRefusal, match="does not cover"):
         await begin(network, ordered, papers)
 
 
@@ -199,11 +199,11 @@ async def test_a_tab_with_this_node_that_is_empty_or_closes_is_refused(
 
 
 async def test_unpaid_work_of_a_scheduler_has_a_limit_until_it_acknowledges(tmp_path: Path) -> None:
-    network = build(tmp_path, limits=Limits(unpaid=10), nodes=1, candidates=1)
+    network = build(tmp_path, limits=LendingLimits(unpaid=10), nodes=1, candidates=1)
     served = await network.serve()
     assert network.price(served) == 8
     ordered = network.order()
-    with pytest.raises(Refusal, match="is unpaid") as caught:
+    with pytest.raises(PeerRefusal, match="is unpaid") as caught:
         await begin(network, ordered, network.papers(ordered, 0))
     assert "Acknowledge" in caught.value.remedy
     await network.acknowledge(served, served.nodes[0], 0, Work.INFERENCE, 8)
@@ -212,12 +212,12 @@ async def test_unpaid_work_of_a_scheduler_has_a_limit_until_it_acknowledges(tmp_
 
 
 async def test_a_request_that_is_too_long_or_out_of_the_vocabulary_is_refused(tmp_path: Path) -> None:
-    network = build(tmp_path, limits=Limits(positions=16))
+    network = build(tmp_path, limits=LendingLimits(positions=16))
     ordered = network.order()
-    with pytest.raises(Refusal, match="too long"):
+    with pytest.raises(PeerRefusal, match="too long"):
         await begin(network, ordered, network.papers(ordered, 0))
     strange = network.order(max_tokens=2, prompt=(63, 64))
-    with pytest.raises(Refusal, match="vocabulary"):
+    with pytest.raises(PeerRefusal, match="vocabulary"):
         await begin(network, strange, network.papers(strange, 0))
 
 
@@ -225,15 +225,15 @@ async def test_only_the_order_s_scheduler_speaks_about_it(tmp_path: Path) -> Non
     network = build(tmp_path)
     ordered = await network.infer(network.order())
     node = network.nodes[ordered.nodes[0]]
-    with pytest.raises(Refusal, match="another scheduler"):
+    with pytest.raises(PeerRefusal, match="another scheduler"):
         await begin(network, network.order(), network.papers(network.order(), 0), sender=STRANGER)
     for header in (Proceed(ordered.order_id, 12, 4), Conclude(ordered.order_id, 0, 17, 0)):
-        with pytest.raises(Refusal, match="another scheduler"):
+        with pytest.raises(PeerRefusal, match="another scheduler"):
             await node.ask(header, sender=STRANGER)
     await network.conclude(ordered)
-    with pytest.raises(Refusal, match="another scheduler"):
+    with pytest.raises(PeerRefusal, match="another scheduler"):
         await node.ask(*network.conclude_message(ordered, 0), STRANGER)
-    with pytest.raises(Refusal, match="no tab of yours"):
+    with pytest.raises(PeerRefusal, match="no tab of yours"):
         await node.ask(Redeemable(), network.voucher_of(node.address), STRANGER)
 
 
@@ -243,18 +243,18 @@ async def test_messages_out_of_order_are_refused_and_change_nothing(tmp_path: Pa
     node = network.nodes[ordered.nodes[0]]
     unknown = Advance(ordered.order_id, 0, "infer", 0, 1)
     for header in (unknown, Proceed(ordered.order_id, 0, 1), Conclude(ordered.order_id, 0, 5, 0)):
-        with pytest.raises(Refusal, match=r"not shown here|no such session"):
+        with pytest.raises(PeerRefusal, match=r"not shown here|no such session"):
             await node.ask(header, b"\0" * 4)
-    with pytest.raises(Refusal, match="no such session"):
+    with pytest.raises(PeerRefusal, match="no such session"):
         await node.ask(Recommit(ordered.order_id, 0, 5, 0))
     await begin(network, ordered, network.papers(ordered, 0))
-    with pytest.raises(Refusal, match="no token was chosen"):
+    with pytest.raises(PeerRefusal, match="no token was chosen"):
         await node.ask(Proceed(ordered.order_id, 12, 4))
-    with pytest.raises(Refusal, match="next position is 12"):
+    with pytest.raises(PeerRefusal, match="next position is 12"):
         await node.ask(Advance(ordered.order_id, 0, "infer", 14, 1), tokens_to_bytes([3]))
-    with pytest.raises(Refusal, match=r"at most those|Conclude at most"):
+    with pytest.raises(PeerRefusal, match=r"at most those|Conclude at most"):
         await node.ask(Conclude(ordered.order_id, 0, 99, 0))
-    with pytest.raises(Refusal, match=r"not the tokens|text has not ended"):
+    with pytest.raises(PeerRefusal, match=r"not the tokens|text has not ended"):
         await node.ask(Conclude(ordered.order_id, 0, 12, 1), tokens_to_bytes([3]))
 
 
@@ -262,7 +262,7 @@ async def test_another_prompt_than_the_ordered_one_is_refused(tmp_path: Path) ->
     network = build(tmp_path)
     ordered = network.order()
     header, payload = network.first(ordered, 0, network.papers(ordered, 0), tokens_to_bytes((1,) * 12), count=12)
-    with pytest.raises(Refusal, match="not the prompt"):
+    with pytest.raises(PeerRefusal, match="not the prompt"):
         await network.nodes[ordered.nodes[0]].ask(header, payload)
 
 
@@ -271,7 +271,7 @@ async def test_huge_and_broken_messages_are_refused_in_words(tmp_path: Path) -> 
     ordered = network.order()
     node = network.nodes[ordered.nodes[0]]
     header, payload = network.first(ordered, 0, network.papers(ordered, 0), tokens_to_bytes(PROMPT), count=12)
-    with pytest.raises(Refusal, match="shorter than its papers"):
+    with pytest.raises(PeerRefusal, match="shorter than its papers"):
         await node.ask(header, payload[: header.papers_size])
     with pytest.raises(ProtocolError, match="no inferencepapers"):
         await node.ask(msgspec.structs.replace(header, papers_size=header.papers_size - 1), payload)
@@ -307,20 +307,20 @@ async def test_nothing_is_owed_for_work_without_a_result(tmp_path: Path) -> None
     await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, 0)
     assert node.service.sessions == 0
     assert node.bench.stores.books.book(network.payers[node.address].tab, node.bench.ledger()).exposure == 0
-    with pytest.raises(Refusal, match="no such session"):
+    with pytest.raises(PeerRefusal, match="no such session"):
         await node.ask(Proceed(ordered.order_id, 12, 4))
-    with pytest.raises(Refusal, match="two chains"):
+    with pytest.raises(PeerRefusal, match="two chains"):
         await begin(network, ordered, network.papers(ordered, 0))
 
 
 async def test_a_node_that_is_full_or_leaves_says_so(tmp_path: Path) -> None:
-    network = build(tmp_path, limits=Limits(works=0))
+    network = build(tmp_path, limits=LendingLimits(works=0))
     ordered = network.order()
-    with pytest.raises(Busy, match="no session left"):
+    with pytest.raises(NodeBusy, match="no session left"):
         await begin(network, ordered, network.papers(ordered, 0))
     node = network.nodes[ordered.nodes[0]]
     await node.service.leave()
-    with pytest.raises(Busy, match="being stopped"):
+    with pytest.raises(NodeBusy, match="being stopped"):
         await begin(network, ordered, network.papers(ordered, 0))
 
 

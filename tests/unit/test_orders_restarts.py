@@ -11,7 +11,7 @@ import pytest
 from support.order_network import PROMPT, SCHEDULER, Network, Ordered, build
 
 from troth.node.earning.leaf import Stage
-from troth.node.errors import AlreadySigned, Refusal, StorageError
+from troth.node.errors import AlreadySigned, NodeStorageError, PeerRefusal
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.life import Acknowledged, live
@@ -37,7 +37,7 @@ async def test_an_inference_that_broke_off_is_never_begun_again(tmp_path: Path) 
     for attempt in (begun(network, ordered), node.ask(Advance(ordered.order_id, 0, "infer", 12, 1), b"\0" * 4)):
         with pytest.raises(AlreadySigned, match="two chains"):
             await attempt
-    with pytest.raises(Refusal, match="no such session"):
+    with pytest.raises(PeerRefusal, match="no such session"):
         await node.ask(Proceed(ordered.order_id, 12, 4))
     leaf = node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
     assert leaf is not None
@@ -136,7 +136,7 @@ async def test_repeated_messages_within_a_session_get_the_same_rows(tmp_path: Pa
     again = await node.ask(header, payload)
     assert (again[0].row, again[1]) == (first[0].row, first[1])
     assert node.engine.calls == 1
-    with pytest.raises(Refusal, match="not the prompt"):
+    with pytest.raises(PeerRefusal, match="not the prompt"):
         await node.ask(header, payload[:-4] + b"\1\0\0\0")
 
 
@@ -147,7 +147,7 @@ async def test_an_answer_that_decodes_alone_is_given_again(tmp_path: Path) -> No
     reply, data = await node.ask(Proceed(ordered.order_id, 12, 64))
     assert reply.row == ordered.ends[0]
     assert data[4 * reply.count :] == ordered.rows[0][12 * 4 * 32 :]
-    with pytest.raises(Refusal, match="text has ended"):
+    with pytest.raises(PeerRefusal, match="text has ended"):
         await node.ask(Proceed(ordered.order_id, 12 + reply.count, 64))
 
 
@@ -195,7 +195,7 @@ async def test_a_full_disk_lets_nothing_leave(tmp_path: Path) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
     database.write = full  # type: ignore[method-assign]
-    with pytest.raises(StorageError, match="cannot be written"):
+    with pytest.raises(NodeStorageError, match="cannot be written"):
         await node.ask(*network.conclude_message(ordered, 0))
     assert node.bench.stores.words.find(ordered.order_id, 0, "result") is None
     database.write = write  # type: ignore[method-assign]
@@ -221,13 +221,13 @@ async def test_what_a_verifier_is_handed_is_compared_with_what_was_signed(tmp_pa
     ordered = await network.serve()
     verifier = next(iter(network.drawn(ordered)[0].seats))
     node = network.nodes[verifier]
-    with pytest.raises(Refusal, match="no such session"):
+    with pytest.raises(PeerRefusal, match="no such session"):
         await node.ask(*network.judge_message(ordered, 0))
     await node.ask(*network.check_message(ordered, 0, verifier))
-    with pytest.raises(Refusal, match="only a verifier that has committed"):
+    with pytest.raises(PeerRefusal, match="only a verifier that has committed"):
         await node.ask(*network.judge_message(ordered, 0))
     header, payload = network.recommit_message(ordered, 0)
-    with pytest.raises(Refusal, match="not the answer"):
+    with pytest.raises(PeerRefusal, match="not the answer"):
         await node.ask(header, tokens_to_bytes([1] * 6))
     _, word = await node.ask(header, payload)
     assert canonical.decode(Signed[TraceCommitment], word, 1 << 16).message.order == ordered.order_id
@@ -248,7 +248,7 @@ async def test_who_was_not_drawn_or_is_not_paid_checks_nothing(tmp_path: Path) -
     verifier = next(iter(seats))
     papers = network.check_papers(ordered, 0, verifier)
     header, payload = network.first(ordered, 0, papers, tokens_to_bytes(ordered.sequence), count=ordered.positions)
-    with pytest.raises(Refusal, match="was not drawn to check"):
+    with pytest.raises(PeerRefusal, match="was not drawn to check"):
         await network.nodes[stranger].ask(header, payload)
     unpaid = network.check_papers(ordered, 0, None)
     header, payload = network.first(ordered, 0, unpaid, tokens_to_bytes(ordered.sequence), count=ordered.positions)
@@ -266,16 +266,16 @@ async def test_nobody_opens_before_most_seats_have_committed_or_for_another_secr
     seats = network.drawn(ordered)[0].seats
     shown = [(await network.verify(ordered, 0, verifier))[0] for verifier in seats]
     node = network.nodes[ordered.nodes[0]]
-    with pytest.raises(Refusal, match=r"missing|have not committed"):
+    with pytest.raises(PeerRefusal, match=r"missing|have not committed"):
         await node.ask(*network.unveil_message(ordered, 0, [], infers=True))
     if len(shown) > 1:
-        with pytest.raises(Refusal, match="order of their seats"):
+        with pytest.raises(PeerRefusal, match="order of their seats"):
             await node.ask(*network.unveil_message(ordered, 0, shown[::-1], infers=True))
     ordered.secrets, kept = type(ordered.secrets)(ordered.secrets.draw, ordered.secrets.draw), ordered.secrets
     with pytest.raises(ProtocolError, match="not the second secret"):
         await node.ask(*network.unveil_message(ordered, 0, shown, infers=True))
     ordered.secrets = kept
     await node.ask(*network.unveil_message(ordered, 0, shown, infers=True))
-    with pytest.raises(Refusal, match=r"another order or scheduler|another scheduler"):
+    with pytest.raises(PeerRefusal, match=r"another order or scheduler|another scheduler"):
         await node.ask(*network.unveil_message(ordered, 0, shown, infers=True), "0x" + "ee" * 20)  # type: ignore[arg-type]
     assert node.address != SCHEDULER

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
-from troth.transport.envelope import ALLOWED_SKEW, OVERHEAD, Kind, Receiver, seal
+from troth.transport.envelope import ALLOWED_SKEW, OVERHEAD, EnvelopeKind, Receiver, seal
 from troth.transport.errors import ClockSkew, EnvelopeRefused, MalformedEnvelope, Replayed, WrongSigner
 from troth.transport.identity import Operator
 
@@ -20,7 +20,7 @@ NOW = 1_700_000_000
 
 def sealed(content: bytes = b"rows", now: int = NOW, counter: int = 1) -> bytes:
     nonce = b"n" * 24 + counter.to_bytes(8, "big")
-    return seal(SENDER, RECIPIENT.address, Kind.REQUEST, nonce, content, now=now)
+    return seal(SENDER, RECIPIENT.address, EnvelopeKind.REQUEST, nonce, content, now=now)
 
 
 def receiver() -> Receiver:
@@ -30,7 +30,7 @@ def receiver() -> Receiver:
 def test_what_was_sealed_opens() -> None:
     frame = sealed()
     opened = receiver().open(frame, SENDER.address)
-    assert (opened.kind, opened.content, opened.timestamp) == (Kind.REQUEST, b"rows", NOW)
+    assert (opened.kind, opened.content, opened.timestamp) == (EnvelopeKind.REQUEST, b"rows", NOW)
     assert len(frame) == OVERHEAD + 4
 
 

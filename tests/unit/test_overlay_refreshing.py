@@ -8,7 +8,7 @@ import pytest
 
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.sessions import sessions as module
-from troth.overlay.sessions.sessions import Sessions
+from troth.overlay.sessions.sessions import SessionRotation
 from troth.transport.errors import OverlayError
 
 
@@ -37,14 +37,14 @@ def opening(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_newer_list_is_looked_for_before_a_session_fails() -> None:
     directory = Directory(late=1)
-    sessions = Sessions(None, directory.destination, refresh=directory.refresh)  # type: ignore[arg-type]
+    sessions = SessionRotation(None, directory.destination, refresh=directory.refresh)  # type: ignore[arg-type]
     assert await sessions.current() == "session with listed"  # type: ignore[comparison-overlap]
     assert directory.refreshed == 1
 
 
 async def test_a_destination_that_stays_away_is_not_looked_for_with_every_request() -> None:
     directory = Directory(late=10)
-    sessions = Sessions(None, directory.destination, refresh=directory.refresh)  # type: ignore[arg-type]
+    sessions = SessionRotation(None, directory.destination, refresh=directory.refresh)  # type: ignore[arg-type]
     for _ in range(3):
         with pytest.raises(DirectoryUnavailable):
             await sessions.current()
@@ -57,6 +57,6 @@ async def test_a_refresh_that_fails_hides_no_reason() -> None:
     async def fails() -> None:
         raise OverlayError("no member answers")
 
-    sessions = Sessions(None, directory.destination, refresh=fails)  # type: ignore[arg-type]
+    sessions = SessionRotation(None, directory.destination, refresh=fails)  # type: ignore[arg-type]
     with pytest.raises(DirectoryUnavailable, match="does not list"):
         await sessions.current()

@@ -10,7 +10,7 @@ from support.tabs_stage import execution_class_of
 from support.tiny_llama import LAYERS, tiny_model
 
 from troth.cases.judging import Inputs
-from troth.cases.materials import Text
+from troth.cases.materials import OrderText
 from troth.client.errors import OwnModelUnusable
 from troth.client.home import Home
 from troth.client.orders.own_check import own_model
@@ -42,7 +42,7 @@ async def greedy(folder: ModelFolder, descriptor: ModelDescriptor, count: int) -
 
 def inputs_of(tokens: tuple[int, ...], span: Segment, before: bytes | None = None) -> Inputs:
     request = Request(CLASS, PROMPT, len(tokens), 0, 1_000_000, ())
-    return Inputs(ORDER, CLASS, span, Text(request, tokens, SEED), before, span.end == LAYERS)
+    return Inputs(ORDER, CLASS, span, OrderText(request, tokens, SEED), before, span.end == LAYERS)
 
 
 async def test_a_true_text_is_accepted_and_a_changed_one_is_not(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 from support.listings import DAY, NOW, listed, listing, shares_nothing
 
-from troth.overlay.paths.choice import YOUNGEST, Crowd, Taken, choose, network_of, weights
+from troth.overlay.paths.choice import YOUNGEST, Crowd, RelaysInUse, choose, network_of, weights
 from troth.overlay.paths.errors import NoDisjointPaths
 
 
 def drawn_share(relays, wanted, draws: int = 20_000) -> float:
     """How often one of the names `wanted` is drawn."""
-    crowd, random, nothing = Crowd(relays, NOW), Random(11), Taken()
+    crowd, random, nothing = Crowd(relays, NOW), Random(11), RelaysInUse()
     counts = Counter(crowd.draw(nothing, frozenset(), random).name in wanted for _ in range(draws))
     return counts[True] / draws
 

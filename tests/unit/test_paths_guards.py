@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from support.listings import DAY, NOW, listed, listing, shares_nothing
 
-from troth.overlay.circuits.descriptors import Place
+from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.paths.choice import Crowd
 from troth.overlay.paths.errors import GuardsUnusable
 from troth.overlay.paths.guards import LONGEST, SHORTEST, Guards
@@ -193,7 +193,7 @@ def test_a_guard_that_moves_onto_another_one_loses_not_the_other(machine: Machin
     there = next(one for one in RELAYS if one.relay.name.hex() == honest).relay.place
     for index, one in enumerate(machine.relays):
         if one.relay.name.hex() == mover:
-            place = Place(there.host, 9_001, one.relay.name)
+            place = PinnedAddress(there.host, 9_001, one.relay.name)
             machine.relays[index] = replace(one, relay=replace(one.relay, place=place))
     usable = machine.see()
     assert honest in usable

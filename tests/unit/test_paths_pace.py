@@ -6,7 +6,7 @@ from random import Random
 
 from support.listings import listed
 
-from troth.overlay.paths.pace import Attempts, Pace
+from troth.overlay.paths.pace import Attempts, CircuitPace
 from troth.transport.errors import CircuitFailed
 
 PATH = tuple(listed(number).relay for number in range(3))
@@ -16,9 +16,9 @@ GUARD, MIDDLE, PROXY = (relay.name for relay in PATH)
 class Hour:
     """Attempts under a clock that a test turns."""
 
-    def __init__(self, pace: Pace | None = None) -> None:
+    def __init__(self, pace: CircuitPace | None = None) -> None:
         self.time = 1_000.0
-        self.attempts = Attempts(pace or Pace(), Random(1), lambda: self.time)
+        self.attempts = Attempts(pace or CircuitPace(), Random(1), lambda: self.time)
 
 
 def test_the_named_hop_and_the_one_before_are_left_out_for_a_while() -> None:

@@ -19,13 +19,12 @@ from troth.protocol.market.types import PotKind
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address
 from troth.routing.pipelines.graph import Host
-from troth.routing.pipelines.live_map import LiveMap
-from troth.routing.pipelines.live_map import Report as LiveReport
+from troth.routing.pipelines.live_map import LiveMap, MachineReport
 from troth.scheduler.pool import showing
 from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.class_pool import ORDER_SECONDS, PROBES, UNMOVED_SECONDS, ClassPool
 from troth.scheduler.pool.coordinator import Coordinator
-from troth.scheduler.pool.pace import Pace
+from troth.scheduler.pool.pace import PlacementPace
 from troth.scheduler.pool.showing import SHOWN_WAYS, shown
 from troth.scheduler.pool.sides import MarketSides
 
@@ -38,7 +37,7 @@ class Room:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.pool = ClassPool(SHAPE, 0, placing=True, pace=Pace(0.0, 0.0), clock=lambda: self.now)
+        self.pool = ClassPool(SHAPE, 0, placing=True, pace=PlacementPace(0.0, 0.0), clock=lambda: self.now)
 
     def pass_by(self, seconds: float, chain: ChainSide) -> dict[str, tuple[int, int]]:
         """Let time pass; the orders that nodes are given at its end."""
@@ -88,7 +87,7 @@ def test_links_are_looked_up_one_by_one() -> None:
     table = LiveMap(6.0, link_expiry_seconds=300.0)
     names = [name(number) for number in range(3)]
     for machine in names:
-        table.report(LiveReport(1, Host(machine, 0, LAYERS, 0.01, 1000)), 0.0)
+        table.report(MachineReport(1, Host(machine, 0, LAYERS, 0.01, 1000)), 0.0)
     table.link(names[0], names[1], 0.25, 0.0)
     table.link(names[2], names[0], 0.5, 200.0)
     found = table.links(300.0)

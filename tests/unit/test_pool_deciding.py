@@ -13,22 +13,29 @@ from troth.routing.placement.hardware import Terms
 from troth.routing.placement.plan import Slice
 from troth.routing.placement.regions import one_region
 from troth.routing.placement.replicas import hosts
-from troth.scheduler.pool.deciding import VARIATION_BOUND, Decision, Member, decide, layer_loads, variation
+from troth.scheduler.pool.deciding import (
+    VARIATION_BOUND,
+    PlacementDecision,
+    ReportingNode,
+    decide,
+    layer_loads,
+    variation,
+)
 
 
-def decided(members: Sequence[Member], verifiers: int = 1, *, calm: bool = True) -> Decision:
+def decided(members: Sequence[ReportingNode], verifiers: int = 1, *, calm: bool = True) -> PlacementDecision:
     atlas = one_region([one.name for one in members], 0.001)
     return decide(members, SHAPE, Terms(verifiers=verifiers), atlas, calm=calm)
 
 
-def moved(before: Sequence[Member], after: Decision) -> list[str]:
+def moved(before: Sequence[ReportingNode], after: PlacementDecision) -> list[str]:
     return [one.name for one in before if after.slice_of(one.name) != one.hosted]
 
 
 def test_a_pool_that_serves_evenly_stays_as_it_is() -> None:
     members = [member(number, *window, room=6) for number, window in enumerate([(0, 6), (6, 12), (0, 6), (6, 12)])]
     decision = decided(members)
-    assert decision == Decision(tuple(one.hosted for one in members), "")
+    assert decision == PlacementDecision(tuple(one.hosted for one in members), "")
 
 
 def test_a_layer_that_lost_its_hosts_is_covered_again_with_the_fewest_moves() -> None:
@@ -107,7 +114,7 @@ def test_decisions_never_make_it_worse_and_settle(
     after = min(hosts(decision.slices, LAYERS))
     assert after >= min(before, verifiers + 1)
     settled = [
-        Member(one.name, one.memory_bytes, one.layer_seconds, held.first, held.end, one.movable)
+        ReportingNode(one.name, one.memory_bytes, one.layer_seconds, held.first, held.end, one.movable)
         for one in members
         if (held := decision.slice_of(one.name)) is not None
     ]

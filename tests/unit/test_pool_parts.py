@@ -11,14 +11,14 @@ from support.pool_members import LAYERS, SHAPE, name, report, side
 
 from troth.protocol.types import Segment
 from troth.protocol.wire_reports import LinkPart
-from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.drawn import SegmentDraw
 from troth.routing.placement.plan import Slice
 from troth.scheduler.pool.class_pool import CLOSEST_REPORTS, ClassPool, ReportRefused
 from troth.scheduler.pool.deciding import layer_loads, variation
-from troth.scheduler.pool.measurements import REMEMBERED_SECONDS, UNKNOWN_SECONDS, Measurements
+from troth.scheduler.pool.measurements import REMEMBERED_SECONDS, UNKNOWN_SECONDS, NodeMeasurements
 from troth.scheduler.pool.offering import joined_segments, offered_ends, planned_ends, segments_of, shared_out
-from troth.scheduler.pool.orders import Hosting, may_move, wanted_hosting
-from troth.scheduler.pool.pace import Pace
+from troth.scheduler.pool.orders import HostingOrder, may_move, wanted_hosting
+from troth.scheduler.pool.pace import PlacementPace
 
 
 class Clock:
@@ -32,14 +32,14 @@ class Clock:
 
 
 def pool(clock: Clock, *, placing: bool = True) -> ClassPool:
-    return ClassPool(SHAPE, 0, placing=placing, pace=Pace(0.0, 0.0), clock=clock)
+    return ClassPool(SHAPE, 0, placing=placing, pace=PlacementPace(0.0, 0.0), clock=clock)
 
 
 # What is believed
 
 
 def test_a_node_is_believed_to_be_as_slow_as_it_was_seen_and_never_faster() -> None:
-    seen = Measurements()
+    seen = NodeMeasurements()
     assert seen.believed("a", 0.0, 0) == UNKNOWN_SECONDS
     assert seen.believed("a", 0.01, 0) == 0.01
     seen.note_answer("a", 4, 2.0, 0)
@@ -49,7 +49,7 @@ def test_a_node_is_believed_to_be_as_slow_as_it_was_seen_and_never_faster() -> N
 
 
 def test_who_answers_pings_late_to_seem_fast_is_no_cheaper_for_it() -> None:
-    honest, staller = Measurements(), Measurements()
+    honest, staller = NodeMeasurements(), NodeMeasurements()
     staller.note_round_trip("a", 1.0, 0)
     for table in (honest, staller):
         table.note_answer("a", 4, 2.0, 0)
@@ -58,7 +58,7 @@ def test_who_answers_pings_late_to_seem_fast_is_no_cheaper_for_it() -> None:
 
 
 def test_numbers_that_are_no_times_change_nothing() -> None:
-    seen = Measurements()
+    seen = NodeMeasurements()
     for seconds in (float("nan"), float("inf"), -1.0):
         seen.note_answer("a", 4, seconds, 0)
         seen.note_round_trip("a", seconds, 0)
@@ -67,7 +67,7 @@ def test_numbers_that_are_no_times_change_nothing() -> None:
 
 
 def test_a_node_that_says_it_is_crowded_does_not_seem_faster_for_its_load() -> None:
-    clock, draws = Clock(), [Draw(0, LAYERS, (name(1), name(2)))]
+    clock, draws = Clock(), [SegmentDraw(0, LAYERS, (name(1), name(2)))]
     table = pool(clock)
     table.take(name(1), report(1, 0, LAYERS, running=10**6, decode_nanoseconds=20_000_000))
     table.take(name(2), report(1, 0, LAYERS, decode_nanoseconds=10_000_000))
@@ -175,10 +175,10 @@ def test_where_a_node_may_be_in_two_groups_all_groups_get_their_parties() -> Non
 def test_on_a_market_a_node_is_told_no_more_groups_than_it_may_be_in() -> None:
     chain = replace(side({1: (0, 12)}), most_groups=2, largely=False)
     found = wanted_hosting(name(1), Slice(name(1), 0, 12), chain, (4, 8, 12), (12,))
-    assert found == Hosting(0, 12, (Segment(0, 4), Segment(4, 8)))
+    assert found == HostingOrder(0, 12, (Segment(0, 4), Segment(4, 8)))
     share = (Segment(8, 12),)
     found = wanted_hosting(name(1), Slice(name(1), 0, 12), chain, (4, 8, 12), (12,), share=share)
-    assert found == Hosting(0, 12, (Segment(8, 12), Segment(0, 4)))
+    assert found == HostingOrder(0, 12, (Segment(8, 12), Segment(0, 4)))
     table = pool(Clock())
     table.take(name(1), report(1, 0, 12))
     table.consider(chain)
@@ -193,14 +193,14 @@ def test_a_node_that_is_where_it_should_be_gets_no_order() -> None:
     chain = side({1: (0, 6)})
     assert wanted_hosting(name(1), Slice(name(1), 0, 6), chain, (6, 12), ()) is None
     moved = wanted_hosting(name(1), Slice(name(1), 6, 12), chain, (6, 12), (12,))
-    assert moved == Hosting(6, 12, (Segment(6, 12),))
+    assert moved == HostingOrder(6, 12, (Segment(6, 12),))
     more = wanted_hosting(name(1), Slice(name(1), 0, 6), chain, (3, 6, 12), (6, 12))
-    assert more == Hosting(0, 6, (Segment(0, 3), Segment(3, 6), Segment(0, 6)))
+    assert more == HostingOrder(0, 6, (Segment(0, 3), Segment(3, 6), Segment(0, 6)))
 
 
 def test_nobody_moves_away_from_what_is_being_served_until_others_can_do_without_it() -> None:
     chain = side(dict.fromkeys((1, 2, 3), (0, 12)))
-    away = Hosting(0, 6, (Segment(0, 6),))
+    away = HostingOrder(0, 6, (Segment(0, 6),))
     everybody = {name(number) for number in (1, 2, 3)}
     assert may_move(name(1), away, chain, (12,), live=everybody, moving=())
     assert not may_move(name(1), away, chain, (12,), live=everybody, moving={name(2)})
@@ -242,7 +242,7 @@ def test_a_newcomer_is_sent_to_the_weakest_layer_and_leaves_no_trace() -> None:
     assert table.window_for(6 * SHAPE.layer_bytes, chain) == found
     assert table.window_for(0, chain) is None
     empty = pool(clock).window_for(6 * SHAPE.layer_bytes, side({}))
-    assert empty == Hosting(0, 6, (Segment(0, 6),))
+    assert empty == HostingOrder(0, 6, (Segment(0, 6),))
 
 
 def test_probes_go_round_and_stop_when_all_ways_are_known() -> None:
@@ -266,7 +266,7 @@ def test_probes_go_round_and_stop_when_all_ways_are_known() -> None:
 
 
 def test_decisions_wait_until_members_have_settled_but_not_for_ever() -> None:
-    pace = Pace(settle_seconds=3, calm_seconds=60)
+    pace = PlacementPace(settle_seconds=3, calm_seconds=60)
     assert pace.may_decide(frozenset("a"), 0, busy=False) == (False, False)
     assert pace.may_decide(frozenset("ab"), 2, busy=False) == (False, False)
     assert pace.may_decide(frozenset("ab"), 5, busy=False) == (True, True)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from troth.overlay.cells.format import Reason
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.cells.format import EndReason
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.relay.backlog import Backlog
 from troth.overlay.relay.circuit import Leg, RelayCircuit
 from troth.overlay.relay.configuration import destination_entry, load, load_directory, relay_entry
 from troth.overlay.relay.doctor import examine
-from troth.overlay.relay.initialisation import Wishes, committee_of, initialise, own_descriptor, own_entry
+from troth.overlay.relay.initialisation import RelayInitOptions, committee_of, initialise, own_descriptor, own_entry
 from troth.overlay.relay.keys import create_handshake_key, load_handshake_key, load_operator_key
-from troth.overlay.relay.limits import Limits, SeenShares, TokenBucket
+from troth.overlay.relay.limits import RelayLimits, SeenShares, TokenBucket
 from troth.overlay.relay.running import overdue
 from troth.transport.errors import RelayMisconfigured
 
@@ -116,26 +116,26 @@ def test_shares_are_remembered_in_bounded_memory() -> None:
 @pytest.mark.parametrize(
     ("changes", "now", "expected"),
     [
-        ({"proven": False}, 11.0, Reason.IDLE),
+        ({"proven": False}, 11.0, EndReason.IDLE),
         ({"proven": False}, 9.0, None),
         ({"proven": True}, 11.0, None),
-        ({"proven": True}, 901.0, Reason.IDLE),
-        ({"proven": True, "last_used": 14_400.0}, 14_401.0, Reason.QUOTA),
-        ({"proven": True, "unfinished_since": 5.0}, 36.0, Reason.IDLE),
+        ({"proven": True}, 901.0, EndReason.IDLE),
+        ({"proven": True, "last_used": 14_400.0}, 14_401.0, EndReason.QUOTA),
+        ({"proven": True, "unfinished_since": 5.0}, 36.0, EndReason.IDLE),
         ({"proven": True, "unfinished_since": 5.0}, 34.0, None),
     ],
 )
-def test_what_lasts_too_long_ends(changes: dict[str, Any], now: float, expected: Reason | None) -> None:
+def test_what_lasts_too_long_ends(changes: dict[str, Any], now: float, expected: EndReason | None) -> None:
     circuit = RelayCircuit(None, 0.0, changes.get("last_used", 0.0))
     circuit.proven = changes["proven"]
     if "unfinished_since" in changes:
         reassembly = SimpleNamespace(oldest=lambda: changes["unfinished_since"])
         circuit.proxy = SimpleNamespace(reassembly=reassembly)  # type: ignore[assignment]
-    assert overdue(circuit, Limits(), now) is expected
+    assert overdue(circuit, RelayLimits(), now) is expected
 
 
 def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) -> None:
-    wishes = Wishes("127.0.0.1", 9001, "relay.example:9001", 9100, False)
+    wishes = RelayInitOptions("127.0.0.1", 9001, "relay.example:9001", 9100, False)
     told = initialise(tmp_path, wishes)
     configuration = load(tmp_path)
     assert (configuration.address, configuration.metrics_port, configuration.proxy) == (
@@ -151,8 +151,8 @@ def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) -> None:
 
 def test_an_address_that_is_none_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(RelayMisconfigured, match="name:port"):
-        initialise(tmp_path, Wishes("127.0.0.1", 9001, "nowhere", None, True))
-    initialise(tmp_path, Wishes("127.0.0.1", 9001, "[::1]:9001", None, True))
+        initialise(tmp_path, RelayInitOptions("127.0.0.1", 9001, "nowhere", None, True))
+    initialise(tmp_path, RelayInitOptions("127.0.0.1", 9001, "[::1]:9001", None, True))
     assert load(tmp_path).address == ("::1", 9001)
 
 
@@ -175,12 +175,12 @@ def test_a_wrong_file_is_refused_by_name(tmp_path: Path, text: str) -> None:
 def test_limits_come_from_the_file(tmp_path: Path) -> None:
     (tmp_path / "relay.toml").write_text("version = 1\n[listen]\naddress = 'a:1'\n[limits]\ncircuits = 3\n")
     assert load(tmp_path).limits.circuits == 3
-    assert load(tmp_path).limits.links == Limits().links
+    assert load(tmp_path).limits.links == RelayLimits().links
 
 
 def test_a_directory_comes_back(tmp_path: Path) -> None:
-    initialise(tmp_path / "one", Wishes("127.0.0.1", 9001, "127.0.0.1:9001", None, True))
-    place = Place("d.example", 8443, b"d" * 32)
+    initialise(tmp_path / "one", RelayInitOptions("127.0.0.1", 9001, "127.0.0.1:9001", None, True))
+    place = PinnedAddress("d.example", 8443, b"d" * 32)
     (tmp_path / "directory.toml").write_text(own_entry(tmp_path / "one") + destination_entry(place))
     directory = load_directory(tmp_path / "directory.toml")
     relay = own_descriptor(tmp_path / "one")
@@ -190,7 +190,7 @@ def test_a_directory_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_directory_with_an_impossible_entry_is_refused(tmp_path: Path) -> None:
-    entry = relay_entry(RelayDescriptor(Place("h", 1, b"n" * 32), b"k" * 32)).replace("port = 1", "port = 0")
+    entry = relay_entry(RelayDescriptor(PinnedAddress("h", 1, b"n" * 32), b"k" * 32)).replace("port = 1", "port = 0")
     (tmp_path / "directory.toml").write_text(entry)
     with pytest.raises(RelayMisconfigured, match=r"directory\.toml"):
         load_directory(tmp_path / "directory.toml")
@@ -209,7 +209,7 @@ def test_a_handshake_key_that_others_may_read_is_refused(tmp_path: Path) -> None
 
 def test_doctor_says_what_is_missing(tmp_path: Path) -> None:
     assert [(one.check, one.ok) for one in examine(tmp_path)] == [("config", False)]
-    initialise(tmp_path, Wishes("127.0.0.1", 0, "127.0.0.1:9001", None, True))
+    initialise(tmp_path, RelayInitOptions("127.0.0.1", 0, "127.0.0.1:9001", None, True))
     found = {one.check: one for one in examine(tmp_path)}
     assert found["tls"].ok
     assert found["handshake"].ok
@@ -219,15 +219,15 @@ def test_doctor_says_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_an_operator_key_is_made_once_and_shared_by_copying(tmp_path: Path) -> None:
-    one = initialise(tmp_path / "one", Wishes("127.0.0.1", 9001, "127.0.0.1:9001", None, True))
+    one = initialise(tmp_path / "one", RelayInitOptions("127.0.0.1", 9001, "127.0.0.1:9001", None, True))
     path = load(tmp_path / "one").operator_key
     assert path.stat().st_mode & 0o777 == 0o600
     copied = tmp_path / "two" / "keys" / "operator.pem"
     copied.parent.mkdir(parents=True)
     copied.write_bytes(path.read_bytes())
     copied.chmod(0o600)
-    two = initialise(tmp_path / "two", Wishes("127.0.0.1", 9002, "127.0.0.1:9002", None, True))
-    three = initialise(tmp_path / "three", Wishes("127.0.0.1", 9003, "127.0.0.1:9003", None, True))
+    two = initialise(tmp_path / "two", RelayInitOptions("127.0.0.1", 9002, "127.0.0.1:9002", None, True))
+    three = initialise(tmp_path / "three", RelayInitOptions("127.0.0.1", 9003, "127.0.0.1:9003", None, True))
     assert one["operator"] == two["operator"] == own_descriptor(tmp_path / "two").operator != three["operator"]
     copied.chmod(0o640)
     with pytest.raises(RelayMisconfigured, match="readable by others"):
@@ -244,6 +244,6 @@ def test_a_relay_with_a_committee_needs_a_chain_node_and_an_ip_address(tmp_path:
         committee_of("0x12", "http://localhost", "", 0)
     listed = committee_of(contract, "http://localhost:8545", "eu-west", 5000)
     with pytest.raises(RelayMisconfigured, match="IP address"):
-        initialise(tmp_path, Wishes("127.0.0.1", 9001, "relay.example:9001", None, True, listed))
-    initialise(tmp_path, Wishes("127.0.0.1", 9001, "203.0.113.9:9001", None, True, listed))
+        initialise(tmp_path, RelayInitOptions("127.0.0.1", 9001, "relay.example:9001", None, True, listed))
+    initialise(tmp_path, RelayInitOptions("127.0.0.1", 9001, "203.0.113.9:9001", None, True, listed))
     assert load(tmp_path).committee == listed

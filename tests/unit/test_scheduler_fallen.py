@@ -19,7 +19,7 @@ from troth.protocol.market import canonical, messages, tabs, views
 from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.checks import candidates
 from troth.protocol.market.messages import sign
-from troth.protocol.market.state import Conviction
+from troth.protocol.market.state import ConvictionRecord
 from troth.protocol.market.types import Fault, SummonsKind
 from troth.protocol.types import Hash32
 from troth.protocol.wire_market import Conclude
@@ -32,7 +32,7 @@ async def acknowledge(scene: TabScene, paid: int) -> int:
 
 
 def convict(scene: TabScene, node: Any) -> None:
-    state, fault = scene.ledger.state, Conviction(Fault.FALSE_RESULT, Hash32(bytes(32)), 0, 10**9, META)
+    state, fault = scene.ledger.state, ConvictionRecord(Fault.FALSE_RESULT, Hash32(bytes(32)), 0, 10**9, META)
     scene.ledger.state = replace(state, convictions=state.convictions.with_item(node, (fault,)))
 
 

@@ -25,7 +25,7 @@ from troth.protocol.market.bodies import (
     OpenOrder,
     Recovery,
     Results,
-    Shown,
+    ShownSecret,
     TabQuery,
     Verdicts,
     opening_context,
@@ -386,14 +386,14 @@ async def test_who_was_cut_off_hears_everything_again_with_its_salt(scene: TabSc
 async def test_a_secret_that_is_late_or_wrong_is_refused(scene: TabScene) -> None:
     asked = await scene.send(scene.asked())
     path = f"/v1/orders/0x{asked.order_id.hex()}/secret"
-    wrong = await scene.http.post(path, content=canonical.encode(Shown(asked.secrets.tiles)))
+    wrong = await scene.http.post(path, content=canonical.encode(ShownSecret(asked.secrets.tiles)))
     assert wrong.json()["error"]["code"] == "secret_refused"
     assert asked.secrets.tiles.hex() not in wrong.text
     scene.ledger.block += PARAMETERS.lag // 2 + 1
-    late = await scene.http.post(path, content=canonical.encode(Shown(asked.secrets.draw)))
+    late = await scene.http.post(path, content=canonical.encode(ShownSecret(asked.secrets.draw)))
     assert (late.status_code, late.json()["error"]["code"]) == (409, "too_late")
     early = await scene.http.post(
-        f"/v1/orders/0x{asked.order_id.hex()}/tiles", content=canonical.encode(Shown(asked.secrets.tiles))
+        f"/v1/orders/0x{asked.order_id.hex()}/tiles", content=canonical.encode(ShownSecret(asked.secrets.tiles))
     )
     assert early.json()["error"]["code"] == "not_yet"
 

@@ -24,11 +24,11 @@ from troth.protocol.wire_market import Conclude, Recommit
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.rows_kept import KeptRows
-from troth.scheduler.tabs.database import Database, Statement, StorageFailed
+from troth.scheduler.tabs.database import SchedulerDatabase, Statement, StorageFailed
 from troth.transport.errors import ChannelUnavailable
 
 
-class Killed(Database):
+class Killed(SchedulerDatabase):
     """A disk whose machine loses its power at a given commit, before or after it."""
 
     commits = 0
@@ -232,7 +232,7 @@ async def test_a_verifier_that_comes_after_the_decision_commits_to_nothing(tmp_p
 
 
 async def test_a_number_that_no_disk_holds_keeps_nobody_waiting(tmp_path: Path) -> None:
-    database = Database(tmp_path / "market.sqlite")
+    database = SchedulerDatabase(tmp_path / "market.sqlite")
     wrong = ("INSERT INTO claims VALUES (?, ?, ?)", (b"a", 1 << 64, b""))
     right = ("INSERT INTO claims VALUES (?, ?, ?)", (b"b", b"", b""))
     outcomes = await asyncio.gather(database.commit(wrong), database.commit(right), return_exceptions=True)
@@ -243,7 +243,7 @@ async def test_a_number_that_no_disk_holds_keeps_nobody_waiting(tmp_path: Path) 
 
 async def test_a_disk_that_is_full_for_a_while_takes_steps_again(tmp_path: Path) -> None:
     """SQLite's own limit stands for the disk's."""
-    database = Database(tmp_path / "market.sqlite")
+    database = SchedulerDatabase(tmp_path / "market.sqlite")
     row = "INSERT OR REPLACE INTO claims VALUES (?, ?, ?)"
     (pages,) = database.read("PRAGMA page_count")[0]
     database.read(f"PRAGMA max_page_count={pages}")

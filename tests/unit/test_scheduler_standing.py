@@ -9,7 +9,7 @@ import pytest
 
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32
-from troth.scheduler.orders.desk import Standing
+from troth.scheduler.orders.desk import StandingOrders
 
 TAB, ORDER = Hash32(bytes(31) + b"\1"), Hash32(bytes(31) + b"\2")
 PARTY = Address("0x" + "11" * 20)
@@ -19,7 +19,7 @@ PARTY = Address("0x" + "11" * 20)
     ("field", "key", "value"), [("voided", (ORDER, 0), True), ("summons", ORDER, None), ("convictions", PARTY, ())]
 )
 def test_orders_are_looked_at_again_when_what_the_chain_voids_changes(field: str, key: Any, value: Any) -> None:
-    standing, state = Standing(), State()
+    standing, state = StandingOrders(), State()
     assert standing.of(state, TAB) == set()
     standing.orders[TAB] = {ORDER}
     assert standing.of(replace(state), TAB) == {ORDER}

@@ -461,7 +461,7 @@ async def test_the_auditors_own_checks_pass_over_what_is_served(tmp_path: Path, 
         inclusion for one in (*asked, least) if (inclusion := read_part(Lottery, one.of("draw")).inclusion) is not None
     )
     assert len(promises) == 4
-    served = logs.Served(CLIENT_TAB.payee, data, {}, promises)
+    served = logs.ServedLogs(CLIENT_TAB.payee, data, {}, promises)
     subject: Any = _Seen(scene.ledger.state)
     found = [
         (report.number, finding.message)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from troth.overlay.sessions import frames
 from troth.overlay.sessions.frames import PathKeys
-from troth.overlay.sessions.messages import Request, ResponseHead, encode_head, encode_request, reply_id
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead, encode_head, encode_request, reply_id
 from troth.overlay.sessions.opening import open_sealed
 from troth.overlay.sida import Threshold
 
@@ -73,6 +73,6 @@ def test_frames_and_messages_are_frozen():
     assert frames.acknowledge_frame(frames.AcknowledgeFrame(request, 9)) == VECTOR["acknowledge"]
     assert frames.cancel_frame(request) == VECTOR["cancel"]
     assert reply_id(request) == VECTOR["reply_id"]
-    asked = Request("POST", "/v1/orders", (("accept", "application/json"),), b"{}")
+    asked = HttpRequest("POST", "/v1/orders", (("accept", "application/json"),), b"{}")
     assert encode_request(asked) == VECTOR["request"]
     assert encode_head(ResponseHead(200, (("content-type", "text/plain"),))) == VECTOR["head"]

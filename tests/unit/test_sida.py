@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from troth.overlay.sida import BadClove, Gathering, Segment, Threshold, parse, prepare, recover
+from troth.overlay.sida import BadClove, CloveSegment, Gathering, Threshold, parse, prepare, recover
 from troth.overlay.sida import gathering as gathering_module
 from troth.overlay.sida.clove import HEADER_BYTES, MOST_SEGMENT_BYTES, Clove, commitment
 from troth.overlay.sida.errors import ContentTooLarge, MalformedClove, TooManyCloves, WrongThreshold
@@ -218,7 +218,7 @@ def test_a_wrong_number_of_cloves_announced_is_refused_before_anything_is_alloca
         for value in values:
             with pytest.raises(MalformedClove):
                 parse(wire[:at] + bytes((value,)) + wire[at + 1 :])
-    huge = Segment(Threshold(4, 3), IDENTIFIER, 0, True, 0xFFFFFFFF).associated
+    huge = CloveSegment(Threshold(4, 3), IDENTIFIER, 0, True, 0xFFFFFFFF).associated
     with pytest.raises(MalformedClove):
         parse(huge + wire[HEADER_BYTES:])
     with pytest.raises(MalformedClove):

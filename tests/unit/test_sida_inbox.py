@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from troth.overlay.sida import Inbox, Limits, Part, Sender, Threshold
+from troth.overlay.sida import Inbox, InboxLimits, SegmentContent, Sender, Threshold
 from troth.overlay.sida.assembly import AHEAD, Assembly
 from troth.overlay.sida.clove import parse
 from troth.overlay.sida.errors import CloveRefused, LateClove, MalformedClove, MessageEnded, OutOfWindow
@@ -14,7 +14,7 @@ FOUR_THREE = Threshold(4, 3)
 SECRET = b"s" * 32
 
 
-def feed(inbox: Inbox, cloves: list[bytes], now: float = 0.0, secret: bytes = b"") -> list[Part]:
+def feed(inbox: Inbox, cloves: list[bytes], now: float = 0.0, secret: bytes = b"") -> list[SegmentContent]:
     return [part for path, wire in enumerate(cloves) for part in inbox.accept(wire, path, now, secret)]
 
 
@@ -43,7 +43,7 @@ def test_segments_that_overtake_each_other_wait_for_their_turn() -> None:
 
 def test_a_message_without_its_last_segment_is_reported_lost() -> None:
     first, second, _ = segments([b"a", b"b", b"c"])
-    inbox = Inbox(Limits(seconds=10))
+    inbox = Inbox(InboxLimits(seconds=10))
     feed(inbox, first, now=0)
     feed(inbox, second, now=5)
     inbox.expire(14)
@@ -79,7 +79,7 @@ def test_a_replayed_message_is_refused_and_a_replayed_segment_gives_nothing() ->
 
 
 def test_the_replay_of_a_message_that_is_no_longer_judged_is_refused() -> None:
-    inbox = Inbox(Limits(judged=1))
+    inbox = Inbox(InboxLimits(judged=1))
     old, new = segments([b"old"]), segments([b"new"])
     feed(inbox, old[0])
     feed(inbox, new[0])
@@ -139,7 +139,7 @@ def test_segments_kept_beyond_the_end_are_dropped_with_it() -> None:
 
 def test_one_source_that_never_ends_its_messages_evicts_its_own() -> None:
     honest = segments([b"honest" * 100, b"end"])
-    inbox = Inbox(Limits(messages=10))
+    inbox = Inbox(InboxLimits(messages=10))
     feed(inbox, honest[0][:2])
     for _ in range(50):
         inbox.accept(Sender(FOUR_THREE).send(b"")[0], "attacker", 0)
@@ -150,7 +150,7 @@ def test_one_source_that_never_ends_its_messages_evicts_its_own() -> None:
 
 def test_a_path_that_opens_a_message_first_cannot_evict_it_by_a_flood() -> None:
     honest = segments([b"honest" * 100, b"end"])
-    inbox = Inbox(Limits(messages=10))
+    inbox = Inbox(InboxLimits(messages=10))
     inbox.accept(honest[0][0], "attacker", 0)
     inbox.accept(honest[0][1], 1, 0)
     for _ in range(50):
@@ -159,7 +159,7 @@ def test_a_path_that_opens_a_message_first_cannot_evict_it_by_a_flood() -> None:
 
 
 def test_a_table_full_of_half_complete_messages_still_takes_new_ones() -> None:
-    inbox = Inbox(Limits(messages=10))
+    inbox = Inbox(InboxLimits(messages=10))
     for _ in range(50):
         wires = Sender(FOUR_THREE).send(b"")
         inbox.accept(wires[0], "attacker", 0)
@@ -170,7 +170,7 @@ def test_a_table_full_of_half_complete_messages_still_takes_new_ones() -> None:
 
 def test_a_flood_of_small_messages_does_not_evict_a_large_one() -> None:
     honest = segments([b"honest" * 10_000, b"end"])
-    inbox = Inbox(Limits(messages=10))
+    inbox = Inbox(InboxLimits(messages=10))
     feed(inbox, honest[0][:2])
     for _ in range(50):
         inbox.accept(Sender(FOUR_THREE).send(b"")[0], "attacker", 0)
@@ -180,7 +180,7 @@ def test_a_flood_of_small_messages_does_not_evict_a_large_one() -> None:
 def test_bytes_held_stay_below_the_limit_and_the_heaviest_source_pays() -> None:
     limit = 200_000
     honest = segments([b"honest" * 100, b"end"])
-    inbox = Inbox(Limits(held_bytes=limit))
+    inbox = Inbox(InboxLimits(held_bytes=limit))
     feed(inbox, honest[0][:2])
     for _ in range(50):
         inbox.accept(Sender(FOUR_THREE).send(bytes(60_000))[0], "attacker", 0)
@@ -189,7 +189,7 @@ def test_bytes_held_stay_below_the_limit_and_the_heaviest_source_pays() -> None:
 
 
 def test_accounts_close_with_their_messages() -> None:
-    inbox = Inbox(Limits(remembered=3, judged=2))
+    inbox = Inbox(InboxLimits(remembered=3, judged=2))
     for _ in range(10):
         for wires in segments([b"a", b"b"]):
             feed(inbox, wires)
@@ -206,14 +206,14 @@ def test_a_refused_clove_opens_no_account_for_what_it_does_not_hold() -> None:
             inbox.accept(wire, "attacker", 0)
     assert inbox.held_bytes <= GATHERING_OVERHEAD
     with pytest.raises(MalformedClove):
-        Inbox(Limits(segment_bytes=10)).accept(Sender(FOUR_THREE).send(bytes(11))[0], 0, 0)
+        Inbox(InboxLimits(segment_bytes=10)).accept(Sender(FOUR_THREE).send(bytes(11))[0], 0, 0)
 
 
 def test_paths_that_choose_a_low_threshold_of_their_own_are_refused_where_one_is_agreed() -> None:
     sender = Sender(FOUR_THREE)
     honest = sender.send(b"honest", last=True)
     forged = Sender(Threshold(2, 2), random_bytes=lambda count: (sender.message_id * 32)[:count]).send(b"forged")
-    inbox = Inbox(Limits(threshold=FOUR_THREE))
+    inbox = Inbox(InboxLimits(threshold=FOUR_THREE))
     for path, wire in enumerate(forged):
         with pytest.raises(MalformedClove):
             inbox.accept(wire, path, 0)

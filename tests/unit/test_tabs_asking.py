@@ -11,18 +11,26 @@ from support.byte_language import LANGUAGE
 from support.toy_tab_scheduler import PARAMETERS, Stage, toy_stage
 from support.waiting import eventually
 
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.orders import course, journal, keeping
 from troth.client.orders.asking import ask
 from troth.client.orders.journal import Phase
-from troth.client.orders.keeping import Keeper
-from troth.client.orders.updates import Drawn, Ended, Finished, Outcome, Served, Signed, Text
-from troth.client.orders.wishes import Check, Wish
+from troth.client.orders.keeping import OrderKeeper
+from troth.client.orders.updates import (
+    DrawnUpdate,
+    EndedUpdate,
+    FinishedUpdate,
+    OrderOutcome,
+    ServedUpdate,
+    SignedUpdate,
+    TextUpdate,
+)
+from troth.client.orders.wishes import CheckWish, Wish
 from troth.protocol.market.prices import MILLION
 
 PROMPT = LANGUAGE.prompt_tokens([{"role": "user", "content": "hello"}])
-ALWAYS = Wish(Choices(64), Check("lot", MILLION))
-SELDOM = Wish(Choices(64), Check("lot", 1))
+ALWAYS = Wish(SamplingChoices(64), CheckWish("lot", MILLION))
+SELDOM = Wish(SamplingChoices(64), CheckWish("lot", 1))
 
 
 async def asked(stage: Stage, wish: Wish = ALWAYS, prompt: tuple[int, ...] = PROMPT) -> list[Any]:
@@ -30,26 +38,26 @@ async def asked(stage: Stage, wish: Wish = ALWAYS, prompt: tuple[int, ...] = PRO
 
 
 def text_of(updates: list[Any]) -> str:
-    return "".join(update.text for update in updates if isinstance(update, Text))
+    return "".join(update.text for update in updates if isinstance(update, TextUpdate))
 
 
-def ended(updates: list[Any]) -> Ended:
-    (found,) = (update for update in updates if isinstance(update, Ended))
+def ended(updates: list[Any]) -> EndedUpdate:
+    (found,) = (update for update in updates if isinstance(update, EndedUpdate))
     return found
 
 
 async def test_an_honest_answer_is_drawn_checked_and_paid_at_once(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         updates = await asked(stage)
-        kinds = [type(update) for update in updates if not isinstance(update, Text)]
+        kinds = [type(update) for update in updates if not isinstance(update, TextUpdate)]
         assert text_of(updates) == "hello world"
-        assert kinds[1:] == [Served, Signed, Finished, Drawn, Ended]
-        assert ended(updates).outcome is Outcome.CHECKED
+        assert kinds[1:] == [ServedUpdate, SignedUpdate, FinishedUpdate, DrawnUpdate, EndedUpdate]
+        assert ended(updates).outcome is OrderOutcome.CHECKED
         (entry,) = stage.session.journal.all()
         assert entry.phase is Phase.CHECKED
         assert entry.paid == entry.fee == ended(updates).fee == stage.book().spent
         assert not stage.book().bounds
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert stage.scheduler.books[stage.tab].payable == entry.fee
         assert stage.session.books.record(stage.tab).delivered
 
@@ -62,18 +70,18 @@ async def test_an_order_that_is_being_admitted_is_left_alone(tmp_path: Path, mon
         stage.scheduler.admitting.clear()
         asking = asyncio.create_task(asked(stage))
         await eventually(lambda: "order" in stage.scheduler.calls_of)
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         other, store = stage.another()
         # Longer than another process leaves an order to one that shows no sign of life.
         for _ in range(10):
             await asyncio.sleep(0.1)
-            await Keeper(other).once()
+            await OrderKeeper(other).once()
         assert "again" not in stage.scheduler.calls_of
         stage.scheduler.admitting.set()
-        assert ended(await asking).outcome is Outcome.CHECKED
+        assert ended(await asking).outcome is OrderOutcome.CHECKED
         (entry,) = stage.session.journal.all()
         assert entry.paid == entry.fee == stage.book().spent
-        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
         store.close()
 
 
@@ -84,12 +92,12 @@ async def test_an_order_that_may_still_arrive_is_not_given_up(tmp_path: Path, mo
         await eventually(lambda: "order" in stage.scheduler.calls_of)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert "again" in stage.scheduler.calls_of
         (entry,) = stage.session.journal.all()
         assert (entry.phase, entry.paid) == (Phase.ORDERED, None)
         monkeypatch.setattr(keeping, "ARRIVAL_SECONDS", 0.0)
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         (entry,) = stage.session.journal.all()
         assert (entry.phase, entry.paid) == (Phase.FAILED, 0)
 
@@ -97,10 +105,10 @@ async def test_an_order_that_may_still_arrive_is_not_given_up(tmp_path: Path, mo
 async def test_an_undrawn_answer_is_paid_after_the_lag_and_not_before(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         updates = await asked(stage, SELDOM)
-        while ended(updates).outcome is Outcome.CHECKED:
+        while ended(updates).outcome is OrderOutcome.CHECKED:
             updates = await asked(stage, SELDOM)
         spent = stage.book().spent
-        keeper = Keeper(stage.session)
+        keeper = OrderKeeper(stage.session)
         await keeper.once()
         assert stage.book().spent == spent
         stage.world.block += PARAMETERS.lag

@@ -28,7 +28,7 @@ from troth.cases import evidence as files
 from troth.cases.assessing import assess
 from troth.cases.carrying import Carrier
 from troth.cases.command import read_evidence
-from troth.cases.journal import Journal as CaseJournal
+from troth.cases.journal import CaseJournal
 from troth.cases.office import Office
 from troth.cases.opening import Opener
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
@@ -40,14 +40,14 @@ from troth.client.market_table import MarketTable
 from troth.client.orders import case_terminal
 from troth.client.orders.case_files import case_file
 from troth.client.orders.case_terminal import How, brought, chosen, ways
-from troth.client.orders.court import Court, Place
+from troth.client.orders.court import ClientDeployment, Court
 from troth.client.orders.failing import OrderContradicted, OrderStalled
-from troth.client.orders.journal import Entry
-from troth.client.orders.keeping import Keeper
+from troth.client.orders.journal import OrderRecord
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.receipts import shown
 from troth.client.orders.running import wallet_of
-from troth.client.orders.updates import Outcome
-from troth.client.orders.wishes import Check
+from troth.client.orders.updates import OrderOutcome
+from troth.client.orders.wishes import CheckWish
 from troth.protocol.market import messages
 from troth.protocol.market.types import CaseKind, Fault, Opinion
 from troth.protocol.market.types import Outcome as Decision
@@ -55,7 +55,7 @@ from troth.protocol.request import tokens_to_words
 from troth.protocol.types import Hash32
 
 ENOUGH = 10**18
-COURT = replace(SELDOM, check=Check("court", 1))
+COURT = replace(SELDOM, check=CheckWish("court", 1))
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Case:
     heard: list[str]
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> OrderRecord:
         return self.stage.session.journal.all()[0]
 
     @property
@@ -101,12 +101,12 @@ async def client(tmp_path: Path) -> AsyncIterator[Case]:
 
 async def test_a_rejected_check_opens_a_case_within_the_bond_and_nothing_is_paid(client: Case) -> None:
     told = ended(await asked(client.stage))
-    assert told.outcome is Outcome.REJECTED
+    assert told.outcome is OrderOutcome.REJECTED
     assert f"case 0x{client.case_id.hex()}" in told.advice
     assert told.advice.endswith(": opened")
     assert client.room.sent == ["open"]
     assert client.stage.world.state.cases[client.case_id].live
-    await Keeper(client.stage.session).once()
+    await OrderKeeper(client.stage.session).once()
     await client.court.look()
     assert client.room.sent.count("open") == 1
 
@@ -119,7 +119,7 @@ async def test_beyond_the_bond_nothing_is_sent_and_the_line_names_the_command(cl
     (bring,) = assess(case_file(client.entry, DOMAIN), client.stage.world.state, client.stage.world.block).cases
     assert int(found[2]) == bring.bond
     assert client.entry.name.startswith(found[1])
-    await Keeper(client.stage.session).once()
+    await OrderKeeper(client.stage.session).once()
     assert (client.room.sent, client.court.office.journal.cases()) == ([], ())
     client.restart(most=bring.bond)
     file = case_file(client.entry, DOMAIN)
@@ -160,24 +160,24 @@ async def test_a_restart_opens_what_was_wanted_and_carries_it_on(client: Case) -
 async def test_a_chain_that_is_away_hides_no_rejection_and_the_keeper_brings_it_later(client: Case) -> None:
     client.room.away = True
     told = ended(await asked(client.stage))
-    assert told.outcome is Outcome.REJECTED
+    assert told.outcome is OrderOutcome.REJECTED
     assert f"troth client case {client.entry.name[:12]} --open" in told.advice
-    keeper = Keeper(client.stage.session)
+    keeper = OrderKeeper(client.stage.session)
     await keeper.once()
     assert "court" not in client.entry.evidence
     client.room.away = False
-    await Keeper(client.stage.session).once()
+    await OrderKeeper(client.stage.session).once()
     assert client.room.sent == ["open"]
 
 
 async def test_who_allows_a_bond_after_a_rejection_still_has_it_brought(client: Case) -> None:
     client.stage.session.opener = None
     assert "troth client case" in ended(await asked(client.stage)).advice
-    await Keeper(client.stage.session).once()
+    await OrderKeeper(client.stage.session).once()
     told = shown(client.entry, client.stage.world.state).to_json()
     assert f"troth client case {client.entry.name[:12]} --open" in told["case"]
     client.stage.session.opener = client.court
-    await Keeper(client.stage.session).once()
+    await OrderKeeper(client.stage.session).once()
     assert client.room.sent == ["open"]
 
 
@@ -194,13 +194,13 @@ async def test_a_case_that_can_never_be_opened_is_told_and_given_up(client: Case
 async def test_only_the_wallet_that_pays_the_tab_opens_a_doubt(client: Case) -> None:
     client.stage.scheduler.node_noise, client.stage.scheduler.opinion = 0.0, Opinion.ACCEPT
     # A draw that hits makes another kind of case.
-    while ended(await asked(client.stage, COURT)).outcome is not Outcome.UNDRAWN:
+    while ended(await asked(client.stage, COURT)).outcome is not OrderOutcome.UNDRAWN:
         client.room.sent.clear()
     assert client.room.sent == ["open"]
     record = client.stage.world.state.cases[messages.case_id(client.entry.identifier, messages.DOUBTS)]
     assert record.state.kind is CaseKind.DOUBT
     client.room.account = Key.from_secret(b"\x09" * 32).address
-    while (told := ended(await asked(client.stage, COURT))).outcome is not Outcome.UNDRAWN:
+    while (told := ended(await asked(client.stage, COURT))).outcome is not OrderOutcome.UNDRAWN:
         continue
     assert "only 0x" in told.advice
     assert client.room.sent == ["open"]
@@ -364,7 +364,9 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
         yield ToyMarket(), world
 
     @asynccontextmanager
-    async def open_court(place: Place, wallet: Key, _asset: Any, most: int, report: Any) -> AsyncIterator[Court]:
+    async def open_court(
+        place: ClientDeployment, wallet: Key, _asset: Any, most: int, report: Any
+    ) -> AsyncIterator[Court]:
         assert wallet.address == PAYER.address
         court = court_over(place.orders, room, place.home.cases, most, report)
         yield court
@@ -445,7 +447,7 @@ async def test_receipts_follow_a_case_to_the_refund(client: Case) -> None:
     assert "drawn in block" in "\n".join(one.lines(USDC))
     client.room.decide(client.case_id, Decision.CONVICTED)
     await client.court.look()
-    await Keeper(client.stage.session).once()
+    await OrderKeeper(client.stage.session).once()
     one = shown(client.entry, client.stage.world.state)
     (told,) = one.to_json()["cases"]
     assert (told["outcome"], told["steps"][-1]["step"]) == ("convicted", "decided")
@@ -461,7 +463,7 @@ async def test_an_upheld_answer_is_paid_and_no_refund_is_shown(client: Case) -> 
     told = ended(await asked(client.stage))
     client.room.decide(client.case_id, Decision.UPHELD)
     client.stage.world.block = told.due
-    await Keeper(client.stage.session).once()
+    await OrderKeeper(client.stage.session).once()
     one = shown(client.entry, client.stage.world.state).to_json()
     assert (one["paid_units"], one["refund_units"], one["case"]) == (str(told.fee), None, "upheld")
 

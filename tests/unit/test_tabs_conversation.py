@@ -14,11 +14,11 @@ import pytest
 from support.toy_tab_scheduler import Stage, ToyOrder, toy_stage
 from unit.test_tabs_asking import ALWAYS
 
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.errors import AnswerNotAccepted, WrongSchedulerKey
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Phase
-from troth.client.orders.keeping import Keeper
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.running import Running
 from troth.client.orders.session import Connector
 from troth.client.reaching import reaching
@@ -34,7 +34,7 @@ CONTRACT = "0x" + "ab" * 20
 
 @asynccontextmanager
 async def run(folder: Path, **options: Any) -> AsyncIterator[tuple[Stage, Running]]:
-    async with toy_stage(folder, **options) as stage, Keeper(stage.session) as keeper:
+    async with toy_stage(folder, **options) as stage, OrderKeeper(stage.session) as keeper:
         yield stage, Running(stage.session, ASSET, keeper)
 
 
@@ -103,7 +103,7 @@ async def over_tls(stage: Stage, folder: Path) -> AsyncIterator[None]:
     """The stage's scheduler behind its TLS key, as it is registered on chain."""
     identity = create_identity(folder)
     server = TlsServer(stage.scheduler.app(), identity, "127.0.0.1", 0)
-    async with serving(server), reaching(stage.home, Configuration(CONTRACT)) as reach:
+    async with serving(server), reaching(stage.home, ClientConfiguration(CONTRACT)) as reach:
         operator = stage.scheduler.key.address
         party = stage.world.state.parties[operator]
         moved = replace(party, endpoint=f"https://127.0.0.1:{server.port}", tls_key_hash=Hash32(identity.spki_sha256))

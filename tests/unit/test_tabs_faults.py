@@ -18,15 +18,15 @@ from support.toy_tab_scheduler import PARAMETERS, Stage, ToyOrder, honest, toy_s
 from support.waiting import eventually
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
 
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.orders.asking import ask
 from troth.client.orders.course import ADMISSION_SECONDS, OLD_DRAWS
 from troth.client.orders.failing import OrderStalled
-from troth.client.orders.journal import LEASE_SECONDS, Entry, Journal, Phase
-from troth.client.orders.keeping import Keeper
+from troth.client.orders.journal import LEASE_SECONDS, OrderJournal, OrderRecord, Phase
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.session import PayerSession
-from troth.client.orders.updates import Outcome, Sent
-from troth.client.orders.wishes import Check, Wish
+from troth.client.orders.updates import OrderOutcome, SentUpdate
+from troth.client.orders.wishes import CheckWish, Wish
 from troth.client.tabs import managing
 from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.client.tabs.recovery import recover
@@ -39,7 +39,7 @@ class Killed(BaseException):
     """What no program catches: the process is gone at this place."""
 
 
-def killing(journal: Journal, phase: Phase, *, before: bool) -> None:
+def killing(journal: OrderJournal, phase: Phase, *, before: bool) -> None:
     """The process dies before or after this phase is written down."""
     step = journal.step
 
@@ -64,7 +64,7 @@ async def restarted(stage: Stage, rounds: int = 1) -> PayerSession:
     # The dead process's lease is over, and as much time has gone by.
     store.execute("UPDATE orders SET held_until = 0, created = created - ?", int(LEASE_SECONDS))
     for _ in range(rounds):
-        await Keeper(session).once()
+        await OrderKeeper(session).once()
     return session
 
 
@@ -81,9 +81,9 @@ async def test_killed_at_any_step_the_order_ends_paid_exactly_once(phase: Phase,
         assert entry.paid == entry.fee == stage.book().spent
         assert not stage.book().bounds
         assert stage.scheduler.checks == 1
-        await Keeper(session).once()
+        await OrderKeeper(session).once()
         assert stage.scheduler.books[stage.tab].payable == entry.fee
-        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
 
 
 async def test_killed_between_payment_and_delivery_the_word_is_delivered(tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ async def test_killed_between_payment_and_delivery_the_word_is_delivered(tmp_pat
 async def test_killed_before_it_was_sent_the_number_costs_nothing(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         asking = ask(stage.session, PROMPT, ALWAYS)
-        assert isinstance(await anext(asking), Sent)
+        assert isinstance(await anext(asking), SentUpdate)
         await asking.aclose()
         session = await restarted(stage)
         (entry,) = session.journal.all()
         assert (entry.phase, entry.paid) == (Phase.FAILED, 0)
-        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
 
 
 async def test_a_process_that_lives_keeps_its_order(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_a_process_that_lives_keeps_its_order(tmp_path: Path) -> None:
         asking = ask(stage.session, PROMPT, ALWAYS)
         await anext(asking)
         other, store = stage.another()
-        await Keeper(other).once()
+        await OrderKeeper(other).once()
         assert other.journal.all()[0].phase is Phase.ORDERED
         store.close()
         await asking.aclose()
@@ -127,10 +127,10 @@ async def test_down_until_after_the_windows_an_old_draw_is_no_lie_and_not_acknow
         (entry,) = session.journal.all()
         assert (entry.phase, entry.paid) == (Phase.REFUSED_CHECK, None)
         assert not session.books.record(stage.tab).doubt
-        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
 
 
-async def with_an_old_draw(stage: Stage) -> Entry:
+async def with_an_old_draw(stage: Stage) -> OrderRecord:
     """The order of a client that reads its draw some blocks after it was made."""
 
     def slow(_one: ToyOrder, lines: list[Any]) -> list[Any]:
@@ -152,7 +152,7 @@ async def test_an_old_draw_is_asked_for_again_and_a_fresh_one_decides(tmp_path: 
         placed = stage.scheduler.orders[entry.identifier]
         placed.draw, _ = stage.scheduler.drawn(entry.identifier, placed.given)
         placed.lines = stage.scheduler.honest_lines(placed)
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         (entry,) = stage.session.journal.all()
         assert (entry.phase, entry.paid) == (Phase.CHECKED, entry.fee)
         assert not stage.session.books.record(stage.tab).doubt
@@ -164,9 +164,9 @@ async def test_who_keeps_drawing_with_old_blocks_is_not_believed(tmp_path: Path)
         for left in reversed(range(OLD_DRAWS - 1)):
             # Asked again at the same block it says nothing more.
             for _ in range(2):
-                await Keeper(stage.session).once()
+                await OrderKeeper(stage.session).once()
             stage.world.block += 1
-            await Keeper(stage.session).once()
+            await OrderKeeper(stage.session).once()
             entry = stage.session.journal.entry(entry.identifier)
             assert entry.phase is (Phase.ANSWERED if left else Phase.CONTRADICTED)
         assert (entry.paid, stage.book().spent) == (None, 0)
@@ -214,17 +214,17 @@ async def test_a_wallet_from_an_old_backup_goes_on_and_never_pays_twice(tmp_path
         backup = backed_up(stage, tmp_path)
         for wish in (ALWAYS, ALWAYS, SELDOM, SELDOM):
             await asked(stage, wish)
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         before, known = stage.book(), stage.scheduler.books[stage.tab].best
         session = await restored(stage, backup)
         assert stage.book().sequence < before.sequence
-        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
         after = stage.book()
         assert after.sequence == before.sequence + 1
         assert after.spent > before.spent
         assert set(after.bounds) == set(before.bounds)
         stage.world.block += PARAMETERS.lag
-        await Keeper(session).once()
+        await OrderKeeper(session).once()
         book = stage.scheduler.books[stage.tab]
         fees = {one.order.sequence: one for one in stage.scheduler.orders.values()}
         assert len(fees) == after.sequence
@@ -236,7 +236,7 @@ async def test_a_wallet_from_an_old_backup_goes_on_and_never_pays_twice(tmp_path
 async def test_words_that_say_less_are_not_taken_over(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         await asked(stage)
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         old = stage.scheduler.vouchers[stage.tab]
         await asked(stage)
         stage.scheduler.vouchers[stage.tab] = old
@@ -282,7 +282,7 @@ async def test_one_tab_serves_many_requests_of_two_processes_at_once(tmp_path: P
         numbers = sorted(entry.sequence for entry in other.journal.all())
         assert numbers == list(range(1, len(numbers) + 1))
         assert len({entry.sequence for entry in other.journal.all()}) == len(numbers) >= 12
-        await Keeper(other).once()
+        await OrderKeeper(other).once()
         assert stage.book().spent == sum(ended(answer).fee for answer in answers)
         assert stage.scheduler.books[stage.tab].payable == stage.book().spent
         store.close()
@@ -325,9 +325,9 @@ async def test_two_processes_give_no_number_out_twice(tmp_path: Path) -> None:
 
 async def test_the_tab_covers_no_more_than_it_holds(tmp_path: Path) -> None:
     async with toy_stage(tmp_path, deposit=250) as stage:
-        await asked(stage, replace(ALWAYS, choices=Choices(16)))
+        await asked(stage, replace(ALWAYS, choices=SamplingChoices(16)))
         with pytest.raises(TabShort) as caught:
-            await asked(stage, replace(ALWAYS, choices=Choices(200)))
+            await asked(stage, replace(ALWAYS, choices=SamplingChoices(200)))
         assert caught.value.shortfall > 0
         assert f"top-up 0x{stage.tab.hex()[:10]}" in caught.value.remedy
         record = stage.session.books.record(stage.tab)
@@ -360,7 +360,7 @@ async def test_a_scheduler_that_stalls_before_the_first_word_is_left_within_five
         begun = time.monotonic()
         updates = await asked(stage)
         assert time.monotonic() - begun < ADMISSION_SECONDS + 1
-        assert [update.again for update in updates if isinstance(update, Sent)] == [False, True]
+        assert [update.again for update in updates if isinstance(update, SentUpdate)] == [False, True]
         assert len(second.served) == 1
         first.tamper = lambda _one, lines: lines
         begun = time.monotonic()
@@ -377,7 +377,7 @@ async def test_an_answer_that_breaks_off_is_continued_at_the_second_tab(tmp_path
         (one,) = second.orders.values()
         assert one.request.prompt_tokens == (*PROMPT, *first.answer[:5])
         assert one.request.max_tokens == 64 - 5
-        assert ended(updates).outcome is Outcome.CHECKED
+        assert ended(updates).outcome is OrderOutcome.CHECKED
         assert ended(updates).fee == stage.book(1).spent
         assert stage.book(0).spent == 0
 
@@ -389,8 +389,8 @@ async def test_what_broke_off_is_not_paid_and_what_it_may_cost_counts(tmp_path: 
         offer = await stage.session.ready()
         assert offer
         updates = await asked(stage)
-        most = next(update.most for update in updates if isinstance(update, Sent))
-        limited = Wish(Choices(64, max_cost=most + 1), Check("lot", 1_000_000))
+        most = next(update.most for update in updates if isinstance(update, SentUpdate))
+        limited = Wish(SamplingChoices(64, max_cost=most + 1), CheckWish("lot", 1_000_000))
         for desk in stage.session.desks.values():
             desk.away_until = 0.0
         with pytest.raises(Exception, match="--max-cost"):
@@ -429,7 +429,7 @@ async def test_a_scheduler_that_is_away_when_it_is_asked_again_may_have_the_orde
             one.lines = stage.scheduler.honest_lines(one)
         session = await restarted(stage)
         assert {entry.phase for entry in session.journal.all()} == {Phase.CHECKED}
-        await Keeper(session).once()
+        await OrderKeeper(session).once()
         assert stage.scheduler.books[stage.tab].payable == stage.book().spent > 0
         await dead.aclose()
 
@@ -453,22 +453,22 @@ async def test_a_full_disk_sends_nothing(tmp_path: Path) -> None:
         stage.store.execute = execute  # type: ignore[method-assign]
         assert stage.book().sequence == 0
         assert "order" not in stage.scheduler.calls_of
-        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
 
 
 async def test_the_keeper_goes_on_after_any_failure(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         await asked(stage)
-        again: Callable[..., Awaitable[None]] = Keeper.once
+        again: Callable[..., Awaitable[None]] = OrderKeeper.once
         failures = [StoreUnusable("full", "", ""), TimeoutError()]
 
-        async def failing(self: Keeper) -> None:
+        async def failing(self: OrderKeeper) -> None:
             if failures:
                 stage.session.changed.set()
                 raise failures.pop()
             await again(self)
 
-        keeper = Keeper(stage.session)
+        keeper = OrderKeeper(stage.session)
         keeper.once = lambda: failing(keeper)  # type: ignore[method-assign]
         async with keeper:
             await eventually(lambda: stage.session.books.record(stage.tab).delivered)
@@ -477,20 +477,20 @@ async def test_the_keeper_goes_on_after_any_failure(tmp_path: Path) -> None:
 
 async def test_a_leaf_that_fell_in_court_is_paid_nothing(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
-        while ended(await asked(stage, SELDOM)).outcome is not Outcome.UNDRAWN:
+        while ended(await asked(stage, SELDOM)).outcome is not OrderOutcome.UNDRAWN:
             continue
         entry = stage.session.journal.all()[0]
         spent, state = stage.book().spent, stage.world.state
         stage.world.state = replace(state, voided=state.voided.with_item((entry.identifier, 0), entry.identifier))
         stage.world.block += PARAMETERS.lag
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert stage.session.journal.entry(entry.identifier).paid == 0
         assert stage.book().spent == spent
 
 
 async def test_a_closing_tab_takes_no_order_and_pays_what_runs(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
-        while ended(await asked(stage, SELDOM)).outcome is not Outcome.UNDRAWN:
+        while ended(await asked(stage, SELDOM)).outcome is not OrderOutcome.UNDRAWN:
             continue
         record = stage.world.state.tabs[stage.tab]
         closing = stage.world.state.tabs.with_item(stage.tab, replace(record, closes_at=2_000))
@@ -498,7 +498,7 @@ async def test_a_closing_tab_takes_no_order_and_pays_what_runs(tmp_path: Path) -
         with pytest.raises(Exception, match="No tab of this client"):
             await asked(stage)
         stage.world.block += PARAMETERS.lag
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert not stage.book().bounds
         assert stage.scheduler.books[stage.tab].payable == stage.book().spent
 
@@ -509,7 +509,7 @@ async def test_older_numbers_hold_the_window_open_and_are_paid_first(
     # As where more orders are under way than there is room for.
     monkeypatch.setattr(tabs, "blocking", lambda _book: None)
     async with toy_stage(tmp_path) as stage:
-        while ended(await asked(stage, SELDOM)).outcome is not Outcome.UNDRAWN:
+        while ended(await asked(stage, SELDOM)).outcome is not OrderOutcome.UNDRAWN:
             continue
         key = stage.session.keyring.key(stage.session.books.record(stage.tab).tab.key)
         for _ in range(tabs.WINDOW + 2):
@@ -518,11 +518,11 @@ async def test_older_numbers_hold_the_window_open_and_are_paid_first(
         # Everything after the undrawn one that fits is paid; what would push it out of the window waits.
         for number in sorted(book.bounds)[1 : tabs.WINDOW]:
             stage.session.books.acknowledge(stage.tab, number, 0, key)
-        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
         checked = stage.session.journal.all()[0]
         assert checked.paid is None
         stage.world.block += PARAMETERS.lag
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert stage.session.journal.entry(checked.identifier).paid == checked.fee
 
 
@@ -565,7 +565,7 @@ async def test_an_order_that_ended_since_it_was_read_is_not_begun_again(tmp_path
         journal.step(entry.identifier, Phase.CONTRADICTED, failure="a lie")
         journal.release(entry.identifier)
         read_before = replace(entry, phase=Phase.ANSWERED, fee=None, paid=None)
-        await Keeper(stage.session)._look_after(stage.session.desk_of(entry.tab), read_before)
+        await OrderKeeper(stage.session)._look_after(stage.session.desk_of(entry.tab), read_before)
         assert journal.entry(entry.identifier).phase is Phase.CONTRADICTED
 
 

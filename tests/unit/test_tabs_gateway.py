@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
 from support.toy_tab_scheduler import CLASS_ID, PARAMETERS
 
-from troth.client.gateway.guard import Limits
+from troth.client.gateway.guard import SpendingLimits
 from troth.client.orders.wishes import PriceLimit
 from troth.protocol.market.types import Opinion
 
@@ -123,11 +123,11 @@ async def test_no_tab_says_how_to_open_one(tmp_path: Path) -> None:
 
 
 async def test_limits_of_cost_price_and_day_are_kept(tmp_path: Path) -> None:
-    async with tab_gateway(tmp_path / "a", limits=Limits(request=10)) as stage:
+    async with tab_gateway(tmp_path / "a", limits=SpendingLimits(request=10)) as stage:
         assert (await stage.post()).json()["error"]["code"] == "cost_limit_exceeded"
     async with tab_gateway(tmp_path / "b", price=PriceLimit(10**9, 10**9)) as stage:
         assert "--max-price" in (await stage.post()).json()["error"]["message"]
-    async with tab_gateway(tmp_path / "c", limits=Limits(day=300)) as stage:
+    async with tab_gateway(tmp_path / "c", limits=SpendingLimits(day=300)) as stage:
         assert (await stage.post()).status_code == 200
         codes = [(await stage.post()).status_code for _ in range(4)]
         assert 402 in codes

@@ -21,10 +21,10 @@ from support.toy_tab_scheduler import (
 from unit.test_tabs_asking import ALWAYS, asked, ended
 
 from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
-from troth.client.orders.journal import Entry, Phase
-from troth.client.orders.keeping import Keeper
+from troth.client.orders.journal import OrderRecord, Phase
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.receipts import proof_of
-from troth.client.orders.updates import Outcome
+from troth.client.orders.updates import OrderOutcome
 from troth.client.tabs.errors import NoTab
 from troth.protocol import vrf
 from troth.protocol.market import messages
@@ -147,14 +147,14 @@ async def test_a_lie_is_named_kept_and_not_paid(name: str, tmp_path: Path) -> No
         assert says in str(entry.failure)
         assert "type" in json.loads(entry.evidence["lie"])
         assert "secret" not in entry.evidence
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert (entry.paid, stage.book().spent) == (None, 0)
         assert stage.scheduler.orders[entry.identifier].secret is None
         with pytest.raises(NoTab, match="No tab"):
             await asked(stage)
 
 
-def only(stage: Stage) -> Entry:
+def only(stage: Stage) -> OrderRecord:
     (entry,) = stage.session.journal.all()
     return entry
 
@@ -214,7 +214,7 @@ async def test_a_refusal_before_admission_costs_nothing(tmp_path: Path) -> None:
             await asked(stage)
         assert all((entry.phase, entry.paid) == (Phase.FAILED, 0) for entry in stage.session.journal.all())
         stage.scheduler.refusing = None
-        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
         assert not stage.book().bounds
 
 
@@ -270,11 +270,11 @@ async def test_a_check_that_does_not_come_whole_can_be_summoned_and_is_not_paid(
     async with toy_stage(tmp_path) as stage:
         stage.scheduler.tamper_check = lambda _one, lines: lines[:kept]
         told = ended(await asked(stage))
-        assert told.outcome is Outcome.REFUSED_CHECK
+        assert told.outcome is OrderOutcome.REFUSED_CHECK
         assert "troth client summon" in told.advice
         assert "until block 1025" in told.advice
         stage.world.block += 100
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert (only(stage).paid, stage.book().spent) == (None, 0)
 
 
@@ -282,10 +282,10 @@ async def test_a_check_that_was_late_is_taken_up_by_the_keeper(tmp_path: Path) -
     async with toy_stage(tmp_path) as stage:
         late = stage.scheduler
         late.tamper_check = lambda _one, lines: lines[:1]
-        assert ended(await asked(stage)).outcome is Outcome.REFUSED_CHECK
+        assert ended(await asked(stage)).outcome is OrderOutcome.REFUSED_CHECK
         late.tamper_check = lambda _one, lines: lines
         late.orders[only(stage).identifier].check = []
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert only(stage).phase is Phase.CHECKED
         assert only(stage).paid == only(stage).fee
 
@@ -305,7 +305,7 @@ async def test_verdicts_of_others_and_over_other_results_are_left_out(tmp_path: 
     async with toy_stage(tmp_path) as stage:
         toy = stage.scheduler
         toy.tamper_check = forged
-        assert ended(await asked(stage)).outcome is Outcome.REFUSED_CHECK
+        assert ended(await asked(stage)).outcome is OrderOutcome.REFUSED_CHECK
         assert "second" not in only(stage).evidence
 
 
@@ -313,9 +313,9 @@ async def test_verifiers_that_always_say_yes_count_for_nothing(tmp_path: Path) -
     async with toy_stage(tmp_path) as stage:
         stage.scheduler.noise = 1.0
         told = ended(await asked(stage))
-        assert told.outcome is Outcome.UNCLEAR
+        assert told.outcome is OrderOutcome.UNCLEAR
         stage.world.block += 10
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert only(stage).paid is None
 
 
@@ -328,7 +328,7 @@ async def test_openings_that_are_not_shown_prove_nothing(who: str, tmp_path: Pat
         stage.scheduler.tamper_tiles = missing
         outcome = ended(await asked(stage)).outcome
         # Without the node's opening, verifiers that show their own are believed; without theirs nobody is.
-        assert outcome is (Outcome.CHECKED if who == "node" else Outcome.UNCLEAR)
+        assert outcome is (OrderOutcome.CHECKED if who == "node" else OrderOutcome.UNCLEAR)
 
 
 async def test_openings_of_another_order_do_not_open(tmp_path: Path) -> None:
@@ -336,10 +336,10 @@ async def test_openings_of_another_order_do_not_open(tmp_path: Path) -> None:
         await asked(stage)
         before = stage.scheduler.tiles(stage.scheduler.orders[only(stage).identifier], second_of(stage, only(stage)))
         stage.scheduler.tamper_tiles = lambda _one, _body: before
-        assert ended(await asked(stage)).outcome is Outcome.UNCLEAR
+        assert ended(await asked(stage)).outcome is OrderOutcome.UNCLEAR
 
 
-def second_of(stage: Stage, entry: Entry) -> Hash32:
+def second_of(stage: Stage, entry: OrderRecord) -> Hash32:
     return Hash32(entry.evidence["second"])
 
 
@@ -355,7 +355,7 @@ async def test_a_rejection_goes_to_the_court_and_is_not_paid(tmp_path: Path) -> 
         stage.scheduler.node_noise, stage.scheduler.opinion = 1.0, Opinion.REJECT
         stage.session.opener = Opener()
         told = ended(await asked(stage))
-        assert told.outcome is Outcome.REJECTED
+        assert told.outcome is OrderOutcome.REJECTED
         assert "opened a case" in told.advice
         (evidence,) = heard
         assert evidence.segments == (0,)
@@ -367,10 +367,10 @@ async def test_a_rejection_goes_to_the_court_and_is_not_paid(tmp_path: Path) -> 
         name = messages.case_id(only(stage).identifier, 0)
         state = stage.world.state
         stage.world.state = replace(state, cases=state.cases.with_item(name, CaseRecord(name, opened, None, ())))
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert (only(stage).paid, len(heard)) == (None, 1)
         stage.world.state = replace(state, voided=state.voided.with_item((only(stage).identifier, 0), name))
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert (only(stage).paid, stage.book().spent) == (0, 0)
         assert proof_of(only(stage), stage.world.state, DOMAIN).checks
 
@@ -380,10 +380,10 @@ async def test_a_rejection_that_nobody_brings_to_the_court_is_paid_once_the_lag_
         stage.scheduler.node_noise, stage.scheduler.opinion = 1.0, Opinion.REJECT
         told = ended(await asked(stage))
         stage.world.block = told.due - 1
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert only(stage).paid is None
         stage.world.block = told.due
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         assert only(stage).paid == told.fee
 
 

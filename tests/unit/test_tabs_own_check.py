@@ -12,7 +12,7 @@ from support.byte_language import LANGUAGE
 from support.toy_tab_scheduler import COLUMNS, Stage, toy_stage
 
 from troth.cases.judging import Inputs, Recomputed
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.errors import OwnModelUnusable
 from troth.client.gateway.failures import refusal_of
 from troth.client.home import Home
@@ -20,12 +20,11 @@ from troth.client.orders import building, own_check
 from troth.client.orders.asking import ask
 from troth.client.orders.conversation import Turn, describe, require_accepted
 from troth.client.orders.journal import Phase
-from troth.client.orders.keeping import Keeper
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.own_check import own_model, own_verdict_of
 from troth.client.orders.receipts import shown
-from troth.client.orders.updates import Ended, Outcome
-from troth.client.orders.updates import Recomputed as Told
-from troth.client.orders.wishes import Check, Wish
+from troth.client.orders.updates import EndedUpdate, OrderOutcome, RecomputedUpdate
+from troth.client.orders.wishes import CheckWish, Wish
 from troth.client.tabs.asset import Asset
 from troth.protocol.market.prices import MILLION
 from troth.protocol.market.types import CaseKind, ExecutionClass, Opinion
@@ -33,7 +32,7 @@ from troth.protocol.tokens import TokenReport
 from troth.protocol.types import ModelDescriptor
 
 PROMPT = LANGUAGE.prompt_tokens([{"role": "user", "content": "hello"}])
-SELF = Wish(Choices(64), Check("self", 1))
+SELF = Wish(SamplingChoices(64), CheckWish("self", 1))
 TRUE_TEXT = TokenReport(0.0, 0.02, 0.0, 11, True, True)
 FALSE_TEXT = TokenReport(3.5, 0.02, 1.0, 4, True, False)
 
@@ -85,9 +84,9 @@ async def asked(stage: Stage, model: ToyModel | None, wish: Wish = SELF) -> list
     return [update async for update in ask(stage.session, PROMPT, wish)]
 
 
-def told(updates: list[Any]) -> Told:
-    (found,) = (update for update in updates if isinstance(update, Told))
-    assert isinstance(updates[-1], Ended)
+def told(updates: list[Any]) -> RecomputedUpdate:
+    (found,) = (update for update in updates if isinstance(update, RecomputedUpdate))
+    assert isinstance(updates[-1], EndedUpdate)
     return found
 
 
@@ -122,7 +121,7 @@ async def test_what_nodes_open_in_a_check_is_compared_with_the_own_rows(tmp_path
         assert told(updates).opinion is Opinion.REJECT
         wrong = ", ".join(str(number) for number in range(len(ends)))
         assert told(updates).words == f"the opened trace of segment {wrong} is not the model's"
-        assert turn_of(updates).outcome is Outcome.CHECKED
+        assert turn_of(updates).outcome is OrderOutcome.CHECKED
         with pytest.raises(Exception, match="Your own model gives another answer"):
             require_accepted(turn_of(updates))
 
@@ -139,9 +138,9 @@ async def test_a_false_text_is_doubted_in_court_like_any_other(tmp_path: Path) -
         assert "brings it to the court" in shown(entry, stage.session.state).case
         court = Court([])
         stage.session.opener = court
-        await Keeper(stage.session).once()
-        assert court.kinds == [CaseKind.DOUBT if ended.outcome is Outcome.UNDRAWN else CaseKind.ACCEPTANCE]
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
+        assert court.kinds == [CaseKind.DOUBT if ended.outcome is OrderOutcome.UNDRAWN else CaseKind.ACCEPTANCE]
+        await OrderKeeper(stage.session).once()
         assert len(court.kinds) == 1
 
 
@@ -151,7 +150,7 @@ async def test_an_answer_that_verifiers_passed_is_brought_to_court_as_a_false_ac
         court = Court([])
         stage.session.opener = court
         updates = await asked(stage, ToyModel(FALSE_TEXT))
-        assert updates[-1].outcome is Outcome.CHECKED
+        assert updates[-1].outcome is OrderOutcome.CHECKED
         assert updates[-1].advice == "a case was opened"
         assert court.kinds == [CaseKind.ACCEPTANCE]
 
@@ -185,7 +184,7 @@ async def test_an_answer_whose_process_was_killed_is_computed_again_by_the_next_
         stage.session.own_model = model
         updates = ask(stage.session, PROMPT, SELF)
         async for update in updates:
-            if isinstance(update, Told):
+            if isinstance(update, RecomputedUpdate):
                 break
         await updates.aclose()
         (entry,) = stage.session.journal.all()
@@ -193,11 +192,11 @@ async def test_an_answer_whose_process_was_killed_is_computed_again_by_the_next_
         stage.store.execute("DELETE FROM evidence WHERE name = 'own_check'")
         court, runs = Court([]), model.runs
         stage.session.opener = court
-        same = Keeper(stage.session)
+        same = OrderKeeper(stage.session)
         same._since = entry.created
         await same.once()
         assert model.runs == runs
-        later = Keeper(stage.session)
+        later = OrderKeeper(stage.session)
         later._since = entry.created + 1
         await later.once()
         assert model.runs == runs + 1
@@ -210,8 +209,8 @@ async def test_an_answer_whose_process_was_killed_is_computed_again_by_the_next_
 async def test_other_orders_are_not_computed_again(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         model = ToyModel()
-        updates = await asked(stage, model, replace(SELF, check=Check("lot", MILLION)))
-        assert not any(isinstance(update, Told) for update in updates)
+        updates = await asked(stage, model, replace(SELF, check=CheckWish("lot", MILLION)))
+        assert not any(isinstance(update, RecomputedUpdate) for update in updates)
         assert (model.runs, model.required) == (0, 0)
         (entry,) = stage.session.journal.all()
         assert entry.phase is Phase.CHECKED

@@ -12,9 +12,9 @@ from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended
 from troth.audit import receipts as auditor
 from troth.client.errors import AnswerUnavailable, ReceiptNotFound
 from troth.client.orders.failing import OrderStalled
-from troth.client.orders.keeping import Keeper
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.receipts import proof_of, shown
-from troth.client.orders.updates import Outcome
+from troth.client.orders.updates import OrderOutcome
 from troth.client.tabs.asset import Asset
 from troth.protocol.market import receipt
 from troth.protocol.market.types import NO_ADDRESS, Opinion
@@ -33,7 +33,7 @@ def proven(stage: Stage, folder: Path) -> Path:
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
 async def test_an_auditor_accepts_the_file_of_a_checked_answer(ends: tuple[int, ...], tmp_path: Path) -> None:
     async with toy_stage(tmp_path, ends=ends) as stage:
-        assert ended(await asked(stage)).outcome is Outcome.CHECKED
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
         path = proven(stage, tmp_path)
         found = auditor.read_receipt(path)
         report = auditor.audit_receipt(found, None)
@@ -61,7 +61,7 @@ async def test_nothing_of_prompt_answer_or_salt_is_in_the_file(tmp_path: Path) -
 
 async def test_an_undrawn_answer_is_proven_without_a_check(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
-        while ended(await asked(stage, SELDOM)).outcome is not Outcome.UNDRAWN:
+        while ended(await asked(stage, SELDOM)).outcome is not OrderOutcome.UNDRAWN:
             continue
         found = auditor.read_receipt(proven(stage, tmp_path))
         told = receipt.verify(found)
@@ -96,7 +96,7 @@ async def test_what_has_no_results_proves_nothing_and_says_so(tmp_path: Path) ->
 async def test_a_receipt_follows_to_the_acknowledgement(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         await asked(stage, ALWAYS)
-        await Keeper(stage.session).once()
+        await OrderKeeper(stage.session).once()
         told = shown(stage.session.journal.all()[0], stage.world.state).to_json()
         assert (told["answered"], told["drawn"], told["checked"], told["acknowledged"]) == (True, True, True, True)
         assert told["paid_units"] == told["fee_units"]

@@ -10,9 +10,9 @@ import pytest
 from support.toy_tab_scheduler import toy_stage
 from unit.test_tabs_asking import asked, ended
 
-from troth.client.orders.journal import Entry, Phase
-from troth.client.orders.keeping import Keeper
-from troth.client.orders.updates import Outcome
+from troth.client.orders.journal import OrderRecord, Phase
+from troth.client.orders.keeping import OrderKeeper
+from troth.client.orders.updates import OrderOutcome
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Summoned:
     blocks: list[int] = field(default_factory=list)
     world: Any = None
 
-    async def summon(self, _entry: Entry, _due: Any) -> str:
+    async def summon(self, _entry: OrderRecord, _due: Any) -> str:
         self.blocks.append(self.world.block)
         return "summoned"
 
@@ -37,10 +37,10 @@ class Summoned:
 async def test_a_check_is_summoned_in_its_time_and_once(phase: Phase, first: int, tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         stage.scheduler.tamper_check = lambda _one, lines: lines[:0]
-        assert ended(await asked(stage)).outcome is Outcome.REFUSED_CHECK
+        assert ended(await asked(stage)).outcome is OrderOutcome.REFUSED_CHECK
         (refused,) = stage.session.journal.all()
         wallet = Summoned(world=stage.world)
-        keeper = Keeper(stage.session, wallet)  # type: ignore[arg-type]
+        keeper = OrderKeeper(stage.session, wallet)  # type: ignore[arg-type]
         for block in range(1_000, 1_030):
             stage.world.block = block
             entry = stage.session.journal.entry(refused.identifier)

@@ -10,16 +10,16 @@ import pytest
 from support.toy_tab_scheduler import ASK, CLASS_ID, FACTORY, TABLE, ToyScheduler, World, toy_stage
 from unit.test_tabs_asking import ALWAYS, asked
 
-from troth.client.choices import Choices
-from troth.client.configuration import Configuration, load, save
+from troth.client.choices import SamplingChoices
+from troth.client.configuration import ClientConfiguration, load, save
 from troth.client.errors import AmountError, ConfigurationError, FeeTooHigh, ModelUnavailable, StreamError
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.options import read_configuration
 from troth.client.orders.policy import require_worth
 from troth.client.orders.terminal import price_limit, wish_of
-from troth.client.orders.terms import Offer, offer_of, read_quotes, require_served, require_within
-from troth.client.orders.wishes import Check, PriceLimit
+from troth.client.orders.terms import CheckedOffer, offer_of, read_quotes, require_served, require_within
+from troth.client.orders.wishes import CheckWish, PriceLimit
 from troth.client.tabs.asset import Asset
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.types import NO_ADDRESS, Ask
@@ -28,7 +28,7 @@ from troth.protocol.types import Segment
 BLOCK = 999
 
 
-def offer(world: World, **changes: Any) -> Offer:
+def offer(world: World, **changes: Any) -> CheckedOffer:
     toy = ToyScheduler(world)
     toy.prices = changes
     (quote,) = read_quotes(toy.quotes())
@@ -128,18 +128,18 @@ def test_prices_above_the_users_limit_are_refused() -> None:
     ],
 )
 def test_checks_are_read_as_they_are_written(text: str, mode: str, rate: int) -> None:
-    assert Check.read(text) == Check(mode, rate)
+    assert CheckWish.read(text) == CheckWish(mode, rate)
 
 
 @pytest.mark.parametrize("text", ["sometimes", "0%", "101%", "5", "-5%", "5 percent"])
 def test_other_checks_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError):
-        Check.read(text)
+        CheckWish.read(text)
 
 
 async def test_a_rate_below_the_class_is_raised_to_it(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
-        await asked(stage, replace(ALWAYS, check=Check.read("0.1%")))
+        await asked(stage, replace(ALWAYS, check=CheckWish.read("0.1%")))
         submission = stage.session.journal.all()[0].submission
         assert submission is not None
         assert submission.order.message.check_rate == 50_000
@@ -162,13 +162,13 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
 def test_limits_of_price_are_per_million_tokens() -> None:
     assert price_limit("0.5/2", USDC) == PriceLimit(500_000_000, 2_000_000_000)
     assert price_limit("1", USDC) == PriceLimit(10**9, 10**9)
-    assert wish_of(Choices(), "always", ("0.1", ""), USDC).choices.max_cost == 100_000
+    assert wish_of(SamplingChoices(), "always", ("0.1", ""), USDC).choices.max_cost == 100_000
 
 
 def test_the_market_table_reads_back_and_names_what_is_wrong(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.create()
-    whole = Configuration(MarketTable(FACTORY, FACTORY, 7, summons="0.01ether", stall=9))
+    whole = ClientConfiguration(MarketTable(FACTORY, FACTORY, 7, summons="0.01ether", stall=9))
     save(home.configuration, whole)
     assert load(home.configuration) == whole
     assert read_configuration(home, factory="0x" + "ab" * 20).market == replace(

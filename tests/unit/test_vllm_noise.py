@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality  # noqa: E402
 
 from troth.node.engine.vllm.noise import PublicNoise  # noqa: E402
-from troth.node.engine.vllm.sampling_words import Draw, draw_to_words  # noqa: E402
+from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_to_words  # noqa: E402
 from troth.protocol.tokens import Sampling, choose, noise  # noqa: E402
 from troth.protocol.types import Hash32  # noqa: E402
 
@@ -22,16 +22,16 @@ pytestmark = pytest.mark.vllm
 
 VOCABULARY = 300
 DRAWS = [
-    Draw(Sampling(temperature, top_p), Hash32(bytes([number]) * 32))
+    SamplingDraw(Sampling(temperature, top_p), Hash32(bytes([number]) * 32))
     for number, (temperature, top_p) in enumerate([(0.0, 1.0), (0.7, 0.9), (1.0, 1.0), (1.7, 0.5)])
 ]
 
 
-def parameters(draw: Draw | None) -> Any:
+def parameters(draw: SamplingDraw | None) -> Any:
     return SimpleNamespace(extra_args=None if draw is None else draw_to_words(draw))
 
 
-def expected(row: np.ndarray, draw: Draw, position: int) -> int:
+def expected(row: np.ndarray, draw: SamplingDraw, position: int) -> int:
     gumbel = noise(draw.seed, position, len(row)) if draw.sampling.temperature else None
     return choose(row, draw.sampling, gumbel)
 

@@ -19,9 +19,9 @@ from troth.node.engine.vllm.blocks import block_name, block_names, packed
 from troth.node.engine.vllm.cache_events import BLOCKS_AT_ONCE, QUEUE_LIMIT, TOKENS_TOLD, Audience, Translator
 from troth.node.engine.vllm.core import Tally
 from troth.node.engine.vllm.installing import steps
-from troth.node.engine.vllm.sampling_words import KEY, Draw, draw_from_words, draw_to_words
+from troth.node.engine.vllm.sampling_words import KEY, SamplingDraw, draw_from_words, draw_to_words
 from troth.node.engine.vllm.supervision import Supervisor
-from troth.node.errors import BadInput, Busy, ConfigError, EngineError
+from troth.node.errors import BadInput, ConfigError, EngineError, NodeBusy
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import ZERO_HASH, Hash32
 from troth.routing.prefixes.local_blocks import BlocksStored, LocalBlocks
@@ -30,7 +30,7 @@ from troth.routing.prefixes.naming import Chunking, Naming
 
 @given(st.integers(0, 2_000_000), st.integers(1, 1_000_000), st.binary(min_size=32, max_size=32))
 def test_a_draw_survives_its_journey(temperature: int, top_p: int, seed: bytes) -> None:
-    draw = Draw(Sampling(temperature / 1_000_000, top_p / 1_000_000), Hash32(seed))
+    draw = SamplingDraw(Sampling(temperature / 1_000_000, top_p / 1_000_000), Hash32(seed))
     carried = msgspec.msgpack.decode(msgspec.msgpack.encode(draw_to_words(draw)))
     assert draw_from_words(carried) == draw
 
@@ -255,7 +255,7 @@ async def test_an_engine_that_has_died_is_told_and_replaced() -> None:
     assert supervisor.living is first
     make.broken = 2
     first.dead.set()
-    with pytest.raises(Busy, match="started again"):
+    with pytest.raises(NodeBusy, match="started again"):
         await supervisor.current()
     await make.until(2)
     await reaches(lambda: supervisor.failure is None)

@@ -36,11 +36,11 @@ from troth.audit.bundle_lines import (
     unhex,
 )
 from troth.audit.errors import BundleRefused
-from troth.audit.evidence import Evidence
+from troth.audit.evidence import AuditEvidence
 from troth.audit.history import read_history
 from troth.audit.source import parameters_of
 from troth.chain.headers import RawHeader, read_header
-from troth.chain.market import Place
+from troth.chain.market import DeploymentPlace
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logs import Log, LogMeta
 from troth.protocol.market.types import Contracts
@@ -52,7 +52,7 @@ Served = Mapping[tuple[Address, int], bytes]
 """Data of log entries, by scheduler and number."""
 
 
-class Opening(msgspec.Struct, frozen=True, tag="market", tag_field="type", forbid_unknown_fields=True):
+class BundleStart(msgspec.Struct, frozen=True, tag="market", tag_field="type", forbid_unknown_fields=True):
     """What the bundle is of."""
 
     version: int
@@ -85,7 +85,7 @@ class Event(msgspec.Struct, frozen=True, tag="log", tag_field="type", forbid_unk
     data: str
 
 
-class Entry(msgspec.Struct, frozen=True, tag="entry", tag_field="type", forbid_unknown_fields=True):
+class BundleEntry(msgspec.Struct, frozen=True, tag="entry", tag_field="type", forbid_unknown_fields=True):
     """What a scheduler served behind one log entry."""
 
     scheduler: str
@@ -97,12 +97,12 @@ class Entry(msgspec.Struct, frozen=True, tag="entry", tag_field="type", forbid_u
 class Bundle:
     """What a bundle holds; ``content`` is the hash that its seal carries."""
 
-    evidence: Evidence
+    evidence: AuditEvidence
     served: Served = field(default_factory=dict)
     content: str = ""
 
 
-def write_bundle(path: Path, evidence: Evidence, served: Served) -> str:
+def write_bundle(path: Path, evidence: AuditEvidence, served: Served) -> str:
     """Write the bundle beside ``path`` and move it there; returns the content hash that its seal carries."""
     content = hashlib.sha256()
     unfinished = path.with_name(path.name + ".unfinished")
@@ -116,9 +116,9 @@ def write_bundle(path: Path, evidence: Evidence, served: Served) -> str:
     return content.hexdigest()
 
 
-def _lines(evidence: Evidence, served: Served) -> Iterator[msgspec.Struct]:
+def _lines(evidence: AuditEvidence, served: Served) -> Iterator[msgspec.Struct]:
     place = evidence.place
-    yield Opening(
+    yield BundleStart(
         version=VERSION,
         chain_id=evidence.chain_id,
         factory=place.factory,
@@ -139,7 +139,7 @@ def _lines(evidence: Evidence, served: Served) -> Iterator[msgspec.Struct]:
         topics = tuple(_hex(topic) for topic in log.topics)
         yield Event(log.address, log.meta.block, log.meta.log_index, _hex(log.meta.transaction), topics, _hex(log.data))
     for scheduler, number in sorted(served):
-        yield Entry(scheduler, number, _hex(served[scheduler, number]))
+        yield BundleEntry(scheduler, number, _hex(served[scheduler, number]))
 
 
 def read_bundle(path: Path) -> Bundle:
@@ -154,25 +154,25 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def _read(lines: LineReader) -> Bundle:
-    opening = lines.take(Opening)
+    opening = lines.take(BundleStart)
     if opening.version != VERSION:
         refuse(f"The bundle is of version {opening.version}, this auditor reads {VERSION}", "version")
     counts = (opening.headers, opening.transactions, opening.logs, opening.entries)
     if not 0 <= min(counts) <= max(counts) <= CONTENT_LIMIT // 64:
         refuse("The bundle announces more lines than it may have", counts)
     contracts = Contracts(*(to_address(one) for one in opening.contracts))
-    place = Place(to_address(opening.factory), contracts, natural(opening.made_in))
+    place = DeploymentPlace(to_address(opening.factory), contracts, natural(opening.made_in))
     headers = [_header(lines.take(Header)) for _ in range(opening.headers)]
     _check_headers(headers, opening.last_block)
     by_number = {header.number: header for header in headers}
     transactions = [read_transaction(lines.take(Input)) for _ in range(opening.transactions)]
     logs = tuple(_log(lines.take(Event), place, by_number) for _ in range(opening.logs))
     check_logs(logs, transactions)
-    served = dict(_entry(lines.take(Entry)) for _ in range(opening.entries))
+    served = dict(_entry(lines.take(BundleEntry)) for _ in range(opening.entries))
     if list(served) != sorted(served) or len(served) != opening.entries:
         refuse("Log entries are not in the order of scheduler and number", len(served))
     lines.close()
-    evidence = Evidence(
+    evidence = AuditEvidence(
         chain_id=opening.chain_id,
         place=place,
         parameters=parameters_of(read_history(logs, place)),
@@ -202,7 +202,7 @@ def _check_headers(headers: list[RawHeader], last: int) -> None:
             refuse("Two consecutive blocks do not link", after.number)
 
 
-def _log(line: Event, place: Place, headers: Mapping[int, RawHeader]) -> Log:
+def _log(line: Event, place: DeploymentPlace, headers: Mapping[int, RawHeader]) -> Log:
     header = headers.get(line.block)
     if header is None:
         refuse("A log belongs to a block whose header is missing", line.block)
@@ -213,7 +213,7 @@ def _log(line: Event, place: Place, headers: Mapping[int, RawHeader]) -> Log:
     return Log(to_address(line.address), topics, unhex(line.data), meta)
 
 
-def _entry(line: Entry) -> tuple[tuple[Address, int], bytes]:
+def _entry(line: BundleEntry) -> tuple[tuple[Address, int], bytes]:
     return (to_address(line.scheduler), natural(line.number)), unhex(line.data)
 
 

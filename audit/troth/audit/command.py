@@ -13,18 +13,13 @@ from troth.audit import running
 from troth.audit.bundle import write_bundle
 from troth.audit.checks import CHAIN, LOG
 from troth.audit.display import finish, guarded
-from troth.audit.options import JsonOption, LastOption, RpcOption, StartOption, read_address
+from troth.audit.options import LastOption, read_address
 from troth.audit.receipts import audit_receipt, read_receipt
 from troth.audit.report import Finding, Reproduce
 from troth.audit.watch_command import watch
 from troth.chain.errors import without_credentials
+from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 
-FactoryOption = Annotated[
-    str | None, typer.Option("--factory", envvar="TROTH_FACTORY", help="Address of the factory of the deployment.")
-]
-BankOption = Annotated[
-    str | None, typer.Option("--bank", envvar="TROTH_BANK", help="Its Bank, if the factory has several deployments.")
-]
 BundleOption = Annotated[
     Path | None,
     typer.Option("--bundle", exists=True, dir_okay=False, help="Read this bundle instead of asking a node."),
@@ -44,12 +39,12 @@ def add_to(app: typer.Typer) -> None:
 
 def market(
     *,
-    factory: FactoryOption = None,
-    bank: BankOption = None,
+    factory: FactoryOption = "",
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
     bundle: BundleOption = None,
     export: Annotated[Path | None, typer.Option("--export", help="Also write all that was read into a bundle.")] = None,
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     to_block: LastOption = None,
     check: CheckOption = None,
     as_json: JsonOption = False,
@@ -70,8 +65,8 @@ def market(
 def log(
     scheduler: Annotated[str, typer.Argument(metavar="SCHEDULER", help="Operator address of the scheduler.")],
     *,
-    factory: FactoryOption = None,
-    bank: BankOption = None,
+    factory: FactoryOption = "",
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
     bundle: BundleOption = None,
     data: Annotated[
@@ -82,7 +77,7 @@ def log(
         Path | None,
         typer.Option("--promises", exists=True, dir_okay=False, help="Promises of inclusion, a line of JSON each."),
     ] = None,
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     to_block: LastOption = None,
     check: CheckOption = None,
     as_json: JsonOption = False,
@@ -99,11 +94,11 @@ def log(
 def receipt(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A receipt, as the client wrote it.")],
     *,
-    factory: FactoryOption = None,
-    bank: BankOption = None,
+    factory: FactoryOption = "",
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
     bundle: BundleOption = None,
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     to_block: LastOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -112,7 +107,7 @@ def receipt(
     subject = None
     lines: list[str] = []
     more: dict[str, Any] = {}
-    if factory is not None or bundle is not None:
+    if factory or bundle is not None:
         reading, lines, more = _read(rpc, factory, bank, bundle=bundle, start=start_block, last=to_block)
         subject = reading.subject
     report = guarded(lambda: audit_receipt(found, subject))
@@ -122,8 +117,8 @@ def receipt(
 
 def _read(
     rpc: str,
-    factory: str | None,
-    bank: str | None,
+    factory: str,
+    bank: str,
     *,
     bundle: Path | None,
     start: int,
@@ -133,9 +128,9 @@ def _read(
     if bundle is not None:
         reading, content = guarded(lambda: running.read_file(bundle))
         return reading, [f"bundle {bundle}, content {content}"], {"content": content}
-    if factory is None:
+    if not factory:
         raise typer.BadParameter("Name the deployment's --factory, or a --bundle.")
-    maker, named = read_address(factory), None if bank is None else read_address(bank)
+    maker, named = read_address(factory), read_address(bank) if bank else None
 
     async def read() -> running.Reading:
         place = await running.find_place(rpc, maker, named, start)
@@ -152,10 +147,10 @@ def _checks(names: list[str] | None, known: list[str]) -> tuple[str, ...]:
     return tuple(name.upper() for name in names or ()) or tuple(known)
 
 
-def _again(what: str, rpc: str, factory: str | None, bundle: Path | None, last: int) -> Reproduce:
+def _again(what: str, rpc: str, factory: str, bundle: Path | None, last: int) -> Reproduce:
     """The command that shows a finding again. A URL with a path or a password stays out of the report."""
     shown = rpc if without_credentials(rpc) == rpc.rstrip("/") else '"$TROTH_RPC"'
-    source = f" --factory {factory} --rpc {shown} --to-block {last}" if factory is not None else ""
+    source = f" --factory {factory} --rpc {shown} --to-block {last}" if factory else ""
     if bundle is not None:
         source = f" --bundle {shlex.quote(str(bundle))}"
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from troth.audit.errors import AuditError
-from troth.audit.report import CheckReport, ExitCode, Finding, Report, Reproduce
+from troth.audit.report import AuditReport, CheckReport, ExitCode, Finding, Reproduce
 
 _VERDICTS = {
     ExitCode.CLEAN: "[bold green]clean[/]: nothing that was checked is out of order",
@@ -22,7 +22,7 @@ _VERDICTS = {
 }
 
 
-def show(report: Report, reproduce: Reproduce, lines: Iterable[str], console: Console) -> None:
+def show(report: AuditReport, reproduce: Reproduce, lines: Iterable[str], console: Console) -> None:
     """Print the report; ``lines`` say where the evidence came from."""
     console.print(f"contract {report.contract} on chain {report.chain_id}")
     console.print(f"blocks {report.first_block} to {report.last_block}, hash 0x{report.last_block_hash.hex()}")
@@ -37,7 +37,7 @@ def show(report: Report, reproduce: Reproduce, lines: Iterable[str], console: Co
     console.print(f"[bold]verdict[/] {_VERDICTS[report.exit_code]} (exit {int(report.exit_code)})")
 
 
-def _table(report: Report) -> Table:
+def _table(report: AuditReport) -> Table:
     table = Table(
         "check",
         "",
@@ -81,7 +81,7 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
 VERSION = 1
 
 
-def to_json(report: Report, reproduce: Reproduce, more: Mapping[str, Any]) -> str:
+def to_json(report: AuditReport, reproduce: Reproduce, more: Mapping[str, Any]) -> str:
     """The report, with what else its source has to say under its own keys."""
     return json.dumps(
         {
@@ -151,7 +151,7 @@ def guarded(work: Callable[[], Made]) -> Made:
 
 
 def finish(
-    report: Report,
+    report: AuditReport,
     reproduce: Reproduce,
     as_json: bool,
     lines: Iterable[str] = (),

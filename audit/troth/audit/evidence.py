@@ -8,7 +8,7 @@ from typing import Any
 
 from troth.audit.transactions import Transaction
 from troth.chain.headers import RawHeader
-from troth.chain.market import Place
+from troth.chain.market import DeploymentPlace
 from troth.protocol.logs import Log
 from troth.protocol.market.messages import market_domain
 from troth.protocol.market.types import Parameters
@@ -17,7 +17,7 @@ from troth.protocol.types import Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GetterAnswer:
     """What a getter said, and what the folded state says it must."""
 
     about: str
@@ -27,7 +27,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class AuditEvidence:
     """Everything read of a deployment up to block ``last``.
 
     ``headers`` are whole, so that nothing in them can be made up. ``transactions`` lacks what could not be had.
@@ -36,14 +36,14 @@ class Evidence:
     """
 
     chain_id: int
-    place: Place
+    place: DeploymentPlace
     parameters: Parameters
     first: int
     last: RawHeader
     logs: tuple[Log, ...]
     headers: Mapping[int, RawHeader]
     transactions: Mapping[Hash32, Transaction]
-    answers: tuple[Answer, ...] = field(default=())
+    answers: tuple[GetterAnswer, ...] = field(default=())
     holdings: int | None = None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from troth.chain.market import Place
+from troth.chain.market import DeploymentPlace
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logs import Log, LogMeta
 from troth.protocol.market.court_money import unpack_movements
@@ -20,7 +20,7 @@ Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class HistoryStep:
     """An event and the state in which it happened."""
 
     event: Event
@@ -37,7 +37,7 @@ class History:
     """All steps in the order of the chain, the last state, and what did not fit together."""
 
     state: State
-    steps: tuple[Step, ...]
+    steps: tuple[HistoryStep, ...]
     contradictions: tuple[Contradiction, ...]
 
     @overload
@@ -69,10 +69,10 @@ class History:
         return tuple(other for other, _ in self.of(kind) if getattr(other, "meta").transaction == same)  # noqa: B009
 
 
-def read_history(logs: Iterable[Log], place: Place) -> History:
+def read_history(logs: Iterable[Log], place: DeploymentPlace) -> History:
     """Fold ``logs``; stops at the first that cannot follow, since nothing after it would mean anything."""
     state = State()
-    steps: list[Step] = []
+    steps: list[HistoryStep] = []
     last: LogMeta | None = None
     for log in logs:
         if last is not None and (log.meta.block, log.meta.log_index) <= (last.block, last.log_index):
@@ -84,7 +84,7 @@ def read_history(logs: Iterable[Log], place: Place) -> History:
         # Beside the fold's own errors: numbers of no enumeration, and whatever else a stranger's bytes decode to.
         except (ProtocolError, ValueError, LookupError, ArithmeticError) as error:
             return History(state, tuple(steps), (Contradiction(log.meta, f"The log cannot follow: {error}"),))
-        steps.append(Step(event, state))
+        steps.append(HistoryStep(event, state))
         state, last = after, log.meta
     return History(state, tuple(steps), ())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from troth.audit.evidence import Evidence
+from troth.audit.evidence import AuditEvidence
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import DecodedCall
 from troth.protocol.errors import ProtocolError
@@ -16,7 +16,7 @@ from troth.protocol.market.parts import Part
 Made = TypeVar("Made")
 
 
-def call_behind(evidence: Evidence, place: LogMeta, part: Part, *functions: str) -> DecodedCall | Unavailable:
+def call_behind(evidence: AuditEvidence, place: LogMeta, part: Part, *functions: str) -> DecodedCall | Unavailable:
     """The call of a part behind a log, which must be one of ``functions``."""
     transaction = evidence.transactions.get(place.transaction)
     if transaction is None:

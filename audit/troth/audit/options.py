@@ -18,17 +18,6 @@ def read_address(text: str) -> Address:
         raise typer.BadParameter(str(error)) from error
 
 
-RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-StartOption = Annotated[
-    int,
-    typer.Option(
-        "--start-block",
-        envvar="TROTH_START_BLOCK",
-        min=0,
-        help="A block not after the contract's deployment; events are folded from there.",
-    ),
-]
 LastOption = Annotated[
     int | None, typer.Option("--to-block", envvar="TROTH_TO_BLOCK", min=0, help="Last block read; default: the newest.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="One JSON object on standard output.")]

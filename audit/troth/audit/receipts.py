@@ -7,12 +7,12 @@ from pathlib import Path
 
 from troth.audit.checks import RECEIPT
 from troth.audit.errors import BundleRefused
-from troth.audit.report import CheckReport, Finding, Kind, Report, Result
-from troth.audit.subject import Subject, shown
+from troth.audit.report import AuditReport, CheckReport, CheckResult, Finding, FindingKind
+from troth.audit.subject import AuditSubject, shown
 from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import messages, receipt
-from troth.protocol.market.draws import Group
+from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.receipt import Proven, Receipt
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import ZERO_HASH, Hash32
@@ -28,19 +28,19 @@ def read_receipt(path: Path) -> Receipt:
         raise BundleRefused(f"The file is no receipt: {error}", path, "Use the file as it was written.") from error
 
 
-def audit_receipt(found: Receipt, subject: Subject | None) -> Report:
+def audit_receipt(found: Receipt, subject: AuditSubject | None) -> AuditReport:
     """What the receipt proves; with a deployment's record also that parties were drawn and that keys are theirs."""
     order = _order(found)
     findings, notes = _findings(found, order, subject)
     last = subject.evidence.last if subject is not None else None
-    return Report(
+    return AuditReport(
         chain_id=found.chain_id,
         contract=found.bank,
         first_block=0 if subject is None else subject.evidence.first,
         last_block=0 if last is None else last.number,
         last_block_hash=ZERO_HASH if last is None else last.hash,
         tasks=(order,),
-        checks=(CheckReport(NUMBER, TITLE, (Result(order, tuple(findings)),)),),
+        checks=(CheckReport(NUMBER, TITLE, (CheckResult(order, tuple(findings)),)),),
         not_checked=(
             *notes,
             "Prompt and answer: the receipt holds salted hashes of them only.",
@@ -54,14 +54,16 @@ def _order(found: Receipt) -> Hash32:
     return messages.order_id(found.order.message, messages.market_domain(found.chain_id, found.bank))
 
 
-def _findings(found: Receipt, order: Hash32, subject: Subject | None) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+def _findings(
+    found: Receipt, order: Hash32, subject: AuditSubject | None
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     try:
         groups = () if subject is None else _groups(found, subject)
         seasoning = 0 if subject is None else subject.evidence.parameters.seasoning
         proven = receipt.verify(found, groups, seasoning)
     except ProtocolError as error:
         action = "keep the receipt: what its scheduler or node signed convicts it (Evidence), or a case (Court.open)"
-        false = Finding(NUMBER, Kind.CHEATED, f"The receipt does not hold: {error}", order, action=action)
+        false = Finding(NUMBER, FindingKind.CHEATED, f"The receipt does not hold: {error}", order, action=action)
         return (false,), ()
     notes = tuple(f"That {one}." for one in proven.unproven if subject is None)
     return (*_verdicts(found, order, proven), *_standing(found, order, subject)), notes
@@ -71,25 +73,27 @@ def _verdicts(found: Receipt, order: Hash32, proven: Proven) -> Iterator[Finding
     if proven.drawn and not proven.opinions:
         what = "The answer was drawn, and the receipt shows no check of it"
         action = "Summons.summonCheck with order, draw and secret, within half the lag after the draw"
-        yield Finding(NUMBER, Kind.INCONCLUSIVE, what, order, party=found.tab.payee, role="scheduler", action=action)
+        yield Finding(
+            NUMBER, FindingKind.INCONCLUSIVE, what, order, party=found.tab.payee, role="scheduler", action=action
+        )
     for segment, opinion in enumerate(proven.opinions):
         if opinion is Opinion.REJECT:
             what = f"A majority of the drawn verifiers rejects segment {segment}"
             action = "Court.open with this receipt: a tenth of the penalty is the reward"
             node = found.nodes[segment]
-            yield Finding(NUMBER, Kind.CHEATED, what, order, segment, party=node, role="node", action=action)
+            yield Finding(NUMBER, FindingKind.CHEATED, what, order, segment, party=node, role="node", action=action)
         elif opinion is not Opinion.ACCEPT:
             what = f"The check of segment {segment} has no majority"
-            yield Finding(NUMBER, Kind.INCONCLUSIVE, what, order, segment)
+            yield Finding(NUMBER, FindingKind.INCONCLUSIVE, what, order, segment)
 
 
-def _groups(found: Receipt, subject: Subject) -> tuple[Group, ...]:
+def _groups(found: Receipt, subject: AuditSubject) -> tuple[GroupHistory, ...]:
     order = found.order.message
     spans = messages.segments_of(order, found.model.layers)
     return tuple(subject.history.state.group(group_id(order.execution_class, span)) for span in spans)
 
 
-def _standing(found: Receipt, order: Hash32, subject: Subject | None) -> Iterator[Finding]:
+def _standing(found: Receipt, order: Hash32, subject: AuditSubject | None) -> Iterator[Finding]:
     """Key, tab, class and voids as the chain has them."""
     if subject is None:
         return
@@ -104,11 +108,11 @@ def _standing(found: Receipt, order: Hash32, subject: Subject | None) -> Iterato
     for name, given, known in pairs:
         if given != known:
             both = (("receipt", shown(str(given))), ("chain", shown(str(known))))
-            yield Finding(NUMBER, Kind.MISMATCH, f"The {name} is not the chain's", order, evidence=both)
+            yield Finding(NUMBER, FindingKind.MISMATCH, f"The {name} is not the chain's", order, evidence=both)
     if message.tab not in state.tabs:
-        yield Finding(NUMBER, Kind.MISMATCH, "The tab was never opened", order)
+        yield Finding(NUMBER, FindingKind.MISMATCH, "The tab was never opened", order)
     for segment, node in enumerate(found.nodes):
         if state.is_void(node, message.reference_block) or state.is_voided(order, segment):
             what = f"The leaf of segment {segment} is void: it need not be paid"
             action = "acknowledge nothing for it"
-            yield Finding(NUMBER, Kind.CHEATED, what, order, segment, party=node, role="node", action=action)
+            yield Finding(NUMBER, FindingKind.CHEATED, what, order, segment, party=node, role="node", action=action)

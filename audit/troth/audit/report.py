@@ -10,7 +10,7 @@ from troth.protocol.logs import LogMeta
 from troth.protocol.types import Address, Hash32
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """What a finding means."""
 
     CHEATED = "party"
@@ -36,10 +36,10 @@ class ExitCode(IntEnum):
 PRECEDENCE = (ExitCode.COULD_NOT_COMPLETE, ExitCode.VIOLATION, ExitCode.INCONCLUSIVE)
 
 _EXIT_CODES = {
-    Kind.CHEATED: ExitCode.VIOLATION,
-    Kind.MISMATCH: ExitCode.VIOLATION,
-    Kind.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-    Kind.INCOMPLETE: ExitCode.COULD_NOT_COMPLETE,
+    FindingKind.CHEATED: ExitCode.VIOLATION,
+    FindingKind.MISMATCH: ExitCode.VIOLATION,
+    FindingKind.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+    FindingKind.INCOMPLETE: ExitCode.COULD_NOT_COMPLETE,
 }
 
 
@@ -51,7 +51,7 @@ class Finding:
     """
 
     check: str
-    kind: Kind
+    kind: FindingKind
     message: str
     task_id: Hash32 | None = None
     segment: int | None = None
@@ -64,7 +64,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     """One check of one task (or of the whole event stream, ``task_id`` None): in order if there are no findings."""
 
     task_id: Hash32 | None
@@ -77,7 +77,7 @@ class CheckReport:
 
     number: str
     title: str
-    results: tuple[Result, ...]
+    results: tuple[CheckResult, ...]
 
     @property
     def ok(self) -> int:
@@ -87,7 +87,10 @@ class CheckReport:
     @property
     def violations(self) -> int:
         """Results with a violation."""
-        return sum(any(finding.kind in (Kind.CHEATED, Kind.MISMATCH) for finding in r.findings) for r in self.results)
+        return sum(
+            any(finding.kind in (FindingKind.CHEATED, FindingKind.MISMATCH) for finding in r.findings)
+            for r in self.results
+        )
 
     @property
     def inconclusive(self) -> int:
@@ -96,7 +99,7 @@ class CheckReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AuditReport:
     """A whole audit. ``not_checked`` names what no finding here speaks about, ``subject`` what ``tasks`` are."""
 
     chain_id: int

@@ -13,14 +13,14 @@ from troth.audit.bundle import Served as ServedData
 from troth.audit.bundle import read_bundle
 from troth.audit.checks import CHAIN, LOG, logs
 from troth.audit.errors import AuditError, BundleRefused, SourceUnusable
-from troth.audit.evidence import Evidence
+from troth.audit.evidence import AuditEvidence
 from troth.audit.history import History, read_history
-from troth.audit.report import CheckReport, Report
+from troth.audit.report import AuditReport, CheckReport
 from troth.audit.source import Source
-from troth.audit.subject import Subject
+from troth.audit.subject import AuditSubject
 from troth.chain import market
 from troth.chain.errors import ChainError
-from troth.chain.market import Place
+from troth.chain.market import DeploymentPlace
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidField, InvalidSignature, ProtocolError
 from troth.protocol.market.log_data import DATA_LIMIT, read_bytes, read_hash
@@ -48,12 +48,12 @@ OFFLINE = (
 class Reading:
     """A deployment's record, with what a bundle holds of logs."""
 
-    subject: Subject
+    subject: AuditSubject
     served: ServedData
     notes: tuple[str, ...] = ()
 
 
-async def find_place(rpc_url: str, factory: Address, bank: Address | None, start: int) -> Place:
+async def find_place(rpc_url: str, factory: Address, bank: Address | None, start: int) -> DeploymentPlace:
     """The deployment of a factory, or that of them whose Bank is named."""
     try:
         return await market.find_place(rpc_url, factory, bank, start)
@@ -61,7 +61,9 @@ async def find_place(rpc_url: str, factory: Address, bank: Address | None, start
         raise SourceUnusable(error.what, error.value, error.remedy) from error
 
 
-async def read_chain(rpc_url: str, place: Place, *, start: int, last: int | None, whole: bool = True) -> Reading:
+async def read_chain(
+    rpc_url: str, place: DeploymentPlace, *, start: int, last: int | None, whole: bool = True
+) -> Reading:
     """A deployment's record up to a block; ``whole``: with the headers, transactions and contracts' own words that the
     checks of a deployment's events look at."""
     try:
@@ -74,24 +76,24 @@ async def read_chain(rpc_url: str, place: Place, *, start: int, last: int | None
             evidence = await read(first, head, found, history)
     except ChainError as error:
         raise SourceUnusable(error.what, error.value, error.remedy) from error
-    return Reading(Subject(evidence, history), {})
+    return Reading(AuditSubject(evidence, history), {})
 
 
 def read_file(path: Path) -> tuple[Reading, str]:
     """A bundle's record, and its content hash. No network."""
     bundle = read_bundle(path)
     history = read_history(bundle.evidence.logs, bundle.evidence.place)
-    return Reading(Subject(bundle.evidence, history), bundle.served, OFFLINE), bundle.content
+    return Reading(AuditSubject(bundle.evidence, history), bundle.served, OFFLINE), bundle.content
 
 
-def audit_market(reading: Reading, only: Collection[str]) -> Report:
+def audit_market(reading: Reading, only: Collection[str]) -> AuditReport:
     """Every check of a deployment's events that is asked for."""
     reports = [check.report(reading.subject) for check in CHAIN if check.number in only]
     cases = tuple(sorted(reading.subject.history.state.cases))
     return _report(reading, reports, cases, subject="case", numbers=[check.number for check in CHAIN], only=only)
 
 
-def audit_log(reading: Reading, served: logs.Served, only: Collection[str]) -> Report:
+def audit_log(reading: Reading, served: logs.ServedLogs, only: Collection[str]) -> AuditReport:
     """Every check of a scheduler's log that is asked for."""
     reports = [one for one in logs.examine(reading.subject, served) if one.number in only]
     entries = reading.subject.history.state.logs.get(served.scheduler, ())
@@ -110,10 +112,10 @@ def _report(
     subject: str,
     numbers: list[str],
     only: Collection[str],
-) -> Report:
-    evidence: Evidence = reading.subject.evidence
+) -> AuditReport:
+    evidence: AuditEvidence = reading.subject.evidence
     left_out = tuple(f"Check {number}: left out on demand." for number in numbers if number not in only)
-    return Report(
+    return AuditReport(
         chain_id=evidence.chain_id,
         contract=evidence.place.contracts.bank,
         first_block=evidence.first,
@@ -131,7 +133,7 @@ def _report(
 
 def served_data(
     history: History, scheduler: Address, directory: Path | None, bundled: ServedData, promises: Path | None
-) -> logs.Served:
+) -> logs.ServedLogs:
     """A scheduler's data from a bundle, from files named by number, or from where the scheduler serves it."""
     numbers = [entry.number for entry in history.state.logs.get(scheduler, ())]
     fetch = _from_bundle(scheduler, bundled)
@@ -145,17 +147,17 @@ def served_data(
             data[number] = fetch(number)
         except UNSERVED as error:
             refusals[number] = refusal_of(error)
-    return logs.Served(scheduler, data, refusals, () if promises is None else read_promises(promises))
+    return logs.ServedLogs(scheduler, data, refusals, () if promises is None else read_promises(promises))
 
 
 UNSERVED = (OSError, httpx.HTTPError, OverlayError, ProtocolError, LookupError)
 """What keeps an entry's data from being had."""
 
 
-def refusal_of(error: Exception) -> logs.Refusal:
+def refusal_of(error: Exception) -> logs.MissingLogData:
     """Why data was not had, and whether the scheduler answered at all."""
     answered = isinstance(error, httpx.HTTPStatusError | ProtocolError)
-    return logs.Refusal(f"{type(error).__name__}: {error}", answered)
+    return logs.MissingLogData(f"{type(error).__name__}: {error}", answered)
 
 
 def every_log(history: History, bundled: ServedData) -> ServedData:

@@ -11,19 +11,19 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from troth.audit.errors import ChainMoved, SourceUnusable
-from troth.audit.evidence import Answer, Evidence
+from troth.audit.evidence import AuditEvidence, GetterAnswer
 from troth.audit.history import History
 from troth.audit.transactions import Transaction, from_node
 from troth.chain import decoding
 from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.errors import ChainError, RpcRefused
 from troth.chain.headers import RawHeader
-from troth.chain.market import Market, Place
+from troth.chain.market import DeploymentPlace, Market
 from troth.chain.rpc import Rpc
 from troth.protocol.hashing import keccak256
 from troth.protocol.logs import Log
 from troth.protocol.market.events import CaseOpened, CaseRestarted, ReviewsCommitted
-from troth.protocol.market.getters import Asking, Word
+from troth.protocol.market.getters import GetterQuestion, GetterQuestions
 from troth.protocol.market.types import NO_ADDRESS, Parameters
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, address_to_bytes
@@ -69,7 +69,7 @@ class Source:
         self._rpc = rpc
 
     @classmethod
-    async def connect(cls, url: str, place: Place) -> Source:
+    async def connect(cls, url: str, place: DeploymentPlace) -> Source:
         """Connect; raises SourceUnusable if node or contracts cannot be used."""
         try:
             market = await Market.connect(url, place)
@@ -85,7 +85,7 @@ class Source:
         await self._rpc.close()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> DeploymentPlace:
         """The deployment that is read."""
         return self._market.place
 
@@ -113,7 +113,7 @@ class Source:
 
     async def evidence(
         self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History, *, ask: bool = True
-    ) -> Evidence:
+    ) -> AuditEvidence:
         """Evidence with the headers and transactions of all logs and of every draw, and the contracts' own words."""
         plain = self._plain(first, last, logs, history)
         parameters = plain.parameters
@@ -134,14 +134,14 @@ class Source:
             holdings=holdings,
         )
 
-    async def record(self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History) -> Evidence:
+    async def record(self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History) -> AuditEvidence:
         """Evidence of the events alone: all that a scheduler's log or a receipt is compared with. No log costs a
         question to the node."""
         await self._require_unmoved(last)
         return self._plain(first, last, logs, history)
 
-    def _plain(self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History) -> Evidence:
-        return Evidence(
+    def _plain(self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History) -> AuditEvidence:
+        return AuditEvidence(
             chain_id=self._market.chain.chain_id,
             place=self.place,
             parameters=parameters_of(history),
@@ -164,19 +164,19 @@ class Source:
 
     async def _words(
         self, history: History, parameters: Parameters, block: int
-    ) -> tuple[tuple[Answer, ...], int | None]:
+    ) -> tuple[tuple[GetterAnswer, ...], int | None]:
         """Every getter's answer at a block; nothing from a node that keeps no states that old."""
         blocks = [block - back for back in range(PAST_BLOCKS + 1) if block - back >= 0]
-        words = list(Asking(self.place.contracts, history.state, blocks).words())
+        words = list(GetterQuestions(self.place.contracts, history.state, blocks).words())
         try:
             holdings = await self._holdings(parameters.asset, block)
             return tuple(await each(words, lambda word: self._answer(word, block))), holdings
         except RpcRefused:
             return (), None
 
-    async def _answer(self, word: Word, block: int) -> Answer:
+    async def _answer(self, word: GetterQuestion, block: int) -> GetterAnswer:
         answered = await self._market.read(word.view, block)
-        return Answer(word.about, word.part.value, word.expected, answered)
+        return GetterAnswer(word.about, word.part.value, word.expected, answered)
 
     async def _holdings(self, asset: Address, block: int) -> int:
         bank = self.place.contracts.bank

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from troth.audit.evidence import Evidence
+from troth.audit.evidence import AuditEvidence
 from troth.audit.history import History
 from troth.audit.inputs import Unavailable
-from troth.audit.report import CheckReport, Finding, Kind, Result
+from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logs import LogMeta
 from troth.protocol.types import Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class AuditSubject:
     """A deployment's record and its folded past."""
 
-    evidence: Evidence
+    evidence: AuditEvidence
     history: History
 
     @property
@@ -28,27 +28,27 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class AuditCheck:
     """A numbered check; ``examine`` gives one result for each thing that it looked at."""
 
     number: str
     title: str
-    examine: Callable[[Subject], Iterable[Result]]
+    examine: Callable[[AuditSubject], Iterable[CheckResult]]
 
-    def report(self, subject: Subject) -> CheckReport:
+    def report(self, subject: AuditSubject) -> CheckReport:
         """All results; what nobody foresaw in a malformed record is INCOMPLETE, and no reason to lose other checks."""
-        results: list[Result] = []
+        results: list[CheckResult] = []
         try:
             results.extend(self.examine(subject))
         except (ProtocolError, ValueError, LookupError, ArithmeticError, TypeError) as error:
             what = f"The check could not be carried out: {type(error).__name__}: {error}"
-            results.append(Result(None, (Finding(self.number, Kind.INCOMPLETE, what),)))
+            results.append(CheckResult(None, (Finding(self.number, FindingKind.INCOMPLETE, what),)))
         return CheckReport(self.number, self.title, tuple(results))
 
 
 def unavailable(number: str, why: Unavailable, place: LogMeta, subject: Hash32 | None = None) -> Finding:
     """The finding for a call that cannot be read: a violation where the transaction cannot have emitted the log."""
-    kind = Kind.MISMATCH if why.impossible else Kind.INCONCLUSIVE
+    kind = FindingKind.MISMATCH if why.impossible else FindingKind.INCONCLUSIVE
     return Finding(number, kind, f"The call behind the event cannot be read: {why.reason}", subject, place=place)
 
 

@@ -11,20 +11,27 @@ import typer
 
 from troth.audit.checks import NUMBERS
 from troth.audit.display import guarded
-from troth.audit.options import JsonOption, RpcOption, StartOption, read_address
+from troth.audit.options import read_address
 from troth.chain.keystore import load_account, read_password
+from troth.transport.command_options import (
+    BankOption,
+    FactoryOption,
+    JsonOption,
+    KeystoreOption,
+    PasswordOption,
+    RpcOption,
+    StartBlockOption,
+)
 
 DEFAULT_HOME = Path("~/.troth/watch")
 
 
 def watch(
     *,
-    factory: Annotated[str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment.")],
-    bank: Annotated[
-        str | None, typer.Option("--bank", envvar="TROTH_BANK", help="Its Bank, if it has several.")
-    ] = None,
+    factory: FactoryOption,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: Annotated[
         Path, typer.Option("--home", envvar="TROTH_WATCH_HOME", help="Folder of the state.")
     ] = DEFAULT_HOME,
@@ -38,8 +45,8 @@ def watch(
     ] = None,
     act: Annotated[bool, typer.Option("--act", help="Convict, and bring rejections: needs --keystore.")] = False,
     most_bond: Annotated[int, typer.Option("--most-bond", min=0, help="Most that is put up for a case.")] = 0,
-    keystore: Annotated[Path | None, typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Who acts.")] = None,
-    password_file: Annotated[Path | None, typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE")] = None,
+    keystore: KeystoreOption = None,
+    password_file: PasswordOption = None,
     once: Annotated[bool, typer.Option("--once", help="Look once and leave with the exit code.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 15.0,
     check: Annotated[list[str] | None, typer.Option("--check", envvar="TROTH_CHECK")] = None,
@@ -58,7 +65,7 @@ def watch(
     told = watch_terminal.Watching(
         rpc=rpc,
         factory=read_address(factory),
-        bank=None if bank is None else read_address(bank),
+        bank=read_address(bank) if bank else None,
         start=start_block,
         folder=home.expanduser(),
         evidence=evidence,

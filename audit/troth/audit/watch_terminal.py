@@ -20,8 +20,8 @@ from troth.audit.findings import ShownFindings
 from troth.audit.report import ExitCode, Finding
 from troth.audit.source import Source
 from troth.audit.watching import CachingSource, Look, Watcher
-from troth.cases.carrying import Progress
-from troth.cases.office import Office, Settings, make_office
+from troth.cases.carrying import CaseProgress
+from troth.cases.office import CaseSettings, Office, make_office
 from troth.chain.errors import ChainError, FollowTimeout, without_credentials
 from troth.chain.keystore import Key
 from troth.chain.market import Market
@@ -80,7 +80,7 @@ class Printer:
         else:
             self._console.print(words, markup=False)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: CaseProgress) -> None:
         """What became of a case that the watcher carries."""
         case = "0x" + progress.case_id.hex()
         self.say({"case": case, "step": progress.words}, f"case {case}: {progress.words}")
@@ -161,5 +161,5 @@ async def _watching(told: Watching, printer: Printer) -> AsyncIterator[tuple[Wat
 
 
 def _office(told: Watching, key: Key, market: Market, follower: MarketFollower, printer: Printer) -> Office:
-    settings = Settings(told.rpc, told.factory, told.folder, key, told.bank, told.start)
+    settings = CaseSettings(told.rpc, told.factory, told.folder, key, told.bank, told.start)
     return make_office(market, follower, settings, printer.progress, most_bond=told.most_bond)

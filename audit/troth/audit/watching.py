@@ -16,9 +16,9 @@ from troth.audit.checks import CHAIN, logs
 from troth.audit.errors import ChainMoved
 from troth.audit.findings import ShownFindings
 from troth.audit.history import History, read_history
-from troth.audit.report import CheckReport, Finding, Report
+from troth.audit.report import AuditReport, CheckReport, Finding
 from troth.audit.source import Source
-from troth.audit.subject import Subject
+from troth.audit.subject import AuditSubject
 from troth.audit.transactions import Transaction
 from troth.chain.headers import RawHeader
 from troth.chain.market_follower import MarketFollower
@@ -73,7 +73,7 @@ class CachingSource(Source):
 class Look:
     """One look: the whole report, what is new in it, and what is no longer there."""
 
-    report: Report
+    report: AuditReport
     fresh: tuple[Finding, ...]
     gone: tuple[str, ...]
 
@@ -116,7 +116,7 @@ class Watcher:
     def _wants(self, number: str) -> bool:
         return not self.only or number in self.only
 
-    async def _subject(self, block: int) -> Subject:
+    async def _subject(self, block: int) -> AuditSubject:
         """The record up to a block. The contracts' own words are asked for in the first look."""
         found = tuple(self.follower.logs())
         self.source.settled = block - WINDOW
@@ -128,12 +128,12 @@ class Watcher:
             self.source.forget()
             raise
         self._asked = True
-        return Subject(evidence, history)
+        return AuditSubject(evidence, history)
 
-    def _served_by(self, history: History, scheduler: Address) -> logs.Served:
+    def _served_by(self, history: History, scheduler: Address) -> logs.ServedLogs:
         """A scheduler's data: what hashes to what was posted is kept on disk and not asked for again."""
         data: dict[int, bytes] = {}
-        refusals: dict[int, logs.Refusal] = {}
+        refusals: dict[int, logs.MissingLogData] = {}
         for entry in history.state.logs.get(scheduler, ()):
             kept = self._kept(scheduler, entry.number, entry.data_hash)
             try:
@@ -144,7 +144,7 @@ class Watcher:
             if kept is None and data_hash(data[entry.number]) == entry.data_hash:
                 self._keep(scheduler, entry.number, data[entry.number])
         own = tuple(one for one in self.promises if running.is_promise_of(one, scheduler, self.source.domain))
-        return logs.Served(scheduler, data, refusals, own)
+        return logs.ServedLogs(scheduler, data, refusals, own)
 
     def _asked_for(self, history: History, scheduler: Address, number: int) -> bytes:
         if self.fetch is not None:
@@ -169,14 +169,14 @@ class Watcher:
     def _path(self, scheduler: Address, number: int) -> Path:
         return self.folder / "logs" / scheduler.lower() / f"{number}.jsonl"
 
-    def _report(self, subject: Subject, reports: list[CheckReport]) -> Report:
+    def _report(self, subject: AuditSubject, reports: list[CheckReport]) -> AuditReport:
         merged: dict[str, CheckReport] = {}
         for one in reports:
             earlier = merged.get(one.number)
             results = one.results if earlier is None else (*earlier.results, *one.results)
             merged[one.number] = CheckReport(one.number, one.title, results)
         evidence = subject.evidence
-        return Report(
+        return AuditReport(
             chain_id=evidence.chain_id,
             contract=evidence.place.contracts.bank,
             first_block=evidence.first,

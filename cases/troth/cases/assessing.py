@@ -17,8 +17,8 @@ from troth.cases.standing import definition_of, require_order, signer_of, view_o
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidProof, ProtocolError
 from troth.protocol.market import checks, court, court_money, draws, economy, lottery, messages
-from troth.protocol.market.checks import View
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.checks import OrderView
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.economy import ONE
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.state import State
@@ -125,7 +125,7 @@ class _Reading:
 
     evidence: Evidence
     state: State
-    view: View
+    view: OrderView
     block: int
     against: list[str] = field(default_factory=list)
 
@@ -242,7 +242,7 @@ def _checked(
     return tuple(verdicts.values()), checks.majority(drawn, opinions), request
 
 
-def _verdicts(reading: _Reading, result: Result, drawn: Drawn) -> dict[Address, Signed[Verdict]]:
+def _verdicts(reading: _Reading, result: Result, drawn: DrawnSeats) -> dict[Address, Signed[Verdict]]:
     """One verdict of each drawn verifier over this result; of two that differ only in the lock the locking one."""
     wanted = (result.order, result.segment, typed_data.struct_hash(result))
     found: dict[Address, Signed[Verdict]] = {}

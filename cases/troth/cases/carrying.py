@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 from troth.cases import calls, hearing
 from troth.cases import evidence as files
-from troth.cases.courtroom import AWAY, Courtroom, Refused, Seen
+from troth.cases.courtroom import AWAY, CallRefused, ChainView, Courtroom
 from troth.cases.errors import NothingToDo
-from troth.cases.evidence import Evidence, Rows
+from troth.cases.evidence import Evidence, SegmentRows
 from troth.cases.foreseeing import foreseen, tiles_block
-from troth.cases.journal import Followed, Journal
+from troth.cases.journal import CarriedCase, CaseJournal
 from troth.cases.opening import Opener
-from troth.cases.parties import Parties
-from troth.cases.steps import Given, Move, next_step, reveals_now
+from troth.cases.parties import CaseParties
+from troth.cases.steps import Move, Submitted, next_step, reveals_now
 from troth.cases.supervising import BLOCK_TIMEOUT, watch_blocks
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.events import Revealed
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CaseProgress:
     """What one look at a case did: ``outcome`` once it is over, ``move`` what was sent or is awaited."""
 
     case_id: Hash32
@@ -65,7 +65,7 @@ class Progress:
 class _Look:
     """One look at a live case; ``foreseen``: with the tiles that are fixed, and that nobody has drawn."""
 
-    seen: Seen
+    seen: ChainView
     record: CaseRecord
     parameters: Parameters
     rules: Rules
@@ -87,12 +87,12 @@ class Carrier:
     def __init__(
         self,
         courtroom: Courtroom,
-        parties: Parties,
-        journal: Journal,
+        parties: CaseParties,
+        journal: CaseJournal,
         *,
         opener: Opener | None = None,
         share: float = SHARE,
-        report: Callable[[Progress], None] | None = None,
+        report: Callable[[CaseProgress], None] | None = None,
     ) -> None:
         self._courtroom = courtroom
         self._parties = parties
@@ -110,7 +110,7 @@ class Carrier:
         for case_id in self._journal.cases():
             await self._reported(case_id)
 
-    async def carry(self, case_id: Hash32) -> Progress:
+    async def carry(self, case_id: Hash32) -> CaseProgress:
         """Carry one case to its end; what was its end."""
         self._journal.follow(case_id)
         while True:
@@ -123,13 +123,13 @@ class Carrier:
                 _log.warning("case %s waits, the chain is away: %s", case_id.hex(), error)
                 await asyncio.sleep(1.0)
 
-    async def _reported(self, case_id: Hash32) -> Progress:
+    async def _reported(self, case_id: Hash32) -> CaseProgress:
         progress = await self.tick(case_id)
         if self._report is not None:
             self._report(progress)
         return progress
 
-    async def tick(self, case_id: Hash32) -> Progress:
+    async def tick(self, case_id: Hash32) -> CaseProgress:
         """One look: at most one call is sent."""
         followed = self._journal.case(case_id)
         if followed is not None and followed.wanted:
@@ -139,19 +139,19 @@ class Carrier:
         seen = await self._courtroom.seen()
         record = seen.state.cases.get(case_id)
         if record is None:
-            return Progress(case_id, None, "no such case is known yet")
+            return CaseProgress(case_id, None, "no such case is known yet")
         if record.outcome is not None:
             self._journal.end(case_id, record.outcome.name)
             words = f"ended: {record.outcome.name.lower().replace('_', ' ')}"
-            return Progress(case_id, None, words, record.outcome, over=True)
+            return CaseProgress(case_id, None, words, record.outcome, over=True)
         return await self._carry_on(await self._look(seen, record))
 
-    async def _look(self, seen: Seen, record: CaseRecord) -> _Look:
+    async def _look(self, seen: ChainView, record: CaseRecord) -> _Look:
         parameters, rules = parameters_of(seen.state), rules_in(seen.state, record.state.execution_class)
         ahead = await foreseen(self._courtroom, record.state, rules, parameters, seen.block)
         return _Look(seen, record, parameters, rules, ahead)
 
-    async def _open(self, followed: Followed) -> Progress | None:
+    async def _open(self, followed: CarriedCase) -> CaseProgress | None:
         """Open what is wanted and does not stand; None: it stands."""
         if self._opener is None:
             return None
@@ -159,40 +159,42 @@ class Carrier:
             await self._opener.open(followed)
         except NothingToDo as error:
             self._journal.end(followed.case_id, GIVEN_UP)
-            return Progress(followed.case_id, None, f"not opened: {error}", over=True)
-        except Refused as refused:
-            return Progress(followed.case_id, None, f"not opened yet: {refused}")
+            return CaseProgress(followed.case_id, None, f"not opened: {error}", over=True)
+        except CallRefused as refused:
+            return CaseProgress(followed.case_id, None, f"not opened yet: {refused}")
         return None
 
     # ---- one step
 
-    async def _carry_on(self, look: _Look) -> Progress:
+    async def _carry_on(self, look: _Look) -> CaseProgress:
         state, case_id = look.state, look.record.case_id
         await self._collect(look)
         given = self._given(look)
         step = next_step(state, look.seen.next, given, look.parameters, look.rules)
         share = 0.0 if state.opener == self._courtroom.account else self._share
         if not step.move.is_call:
-            return Progress(case_id, step.move, f"{step.move.value} until block {step.last}")
+            return CaseProgress(case_id, step.move, f"{step.move.value} until block {step.last}")
         if not step.is_due(look.seen.next, share):
-            return Progress(case_id, step.move, f"{step.move.value} is left to others for now")
+            return CaseProgress(case_id, step.move, f"{step.move.value} is left to others for now")
         if step.move is Move.DECIDE and self._is_unread(look):
-            return Progress(case_id, Move.SHOWINGS, "a party showed its part on the chain, and it cannot be read yet")
+            return CaseProgress(
+                case_id, Move.SHOWINGS, "a party showed its part on the chain, and it cannot be read yet"
+            )
         try:
             call = await self._call(look, step.move)
             return await self._send(case_id, step.move, call, look.seen.next)
-        except Refused as refused:
-            return Progress(case_id, step.move, str(refused))
+        except CallRefused as refused:
+            return CaseProgress(case_id, step.move, str(refused))
 
-    async def _send(self, case_id: Hash32, move: Move, call: PartCall, block: int) -> Progress:
+    async def _send(self, case_id: Hash32, move: Move, call: PartCall, block: int) -> CaseProgress:
         number = self._journal.intend(case_id, call.call.function, block)
         try:
             mined = await self._courtroom.send(call)
-        except Refused as refused:
+        except CallRefused as refused:
             self._journal.note(number, refused.name, block)
-            return Progress(case_id, move, str(refused))
+            return CaseProgress(case_id, move, str(refused))
         self._journal.note(number, "mined", mined.block)
-        return Progress(case_id, move, f"{move.value} in block {mined.block}")
+        return CaseProgress(case_id, move, f"{move.value} in block {mined.block}")
 
     async def _call(self, look: _Look, move: Move) -> PartCall:
         state, contracts = look.state, self._courtroom.contracts
@@ -219,15 +221,15 @@ class Carrier:
 
     # ---- what parties gave
 
-    def _given(self, look: _Look) -> Given:
+    def _given(self, look: _Look) -> Submitted:
         state = look.state
         if state.phase is CasePhase.DRAWN:
             known = self._pledges(look).keys() | self._posted(look)
-            return Given([one in known for one in state.reviewers], [], False)
+            return Submitted([one in known for one in state.reviewers], [], False)
         if reveals_now(look.shown_to, look.rules):
             node, reveals = self._showings(look)
-            return Given([], [one in reveals for one in state.reviewers], node is not None)
-        return Given([], [], False)
+            return Submitted([], [one in reveals for one in state.reviewers], node is not None)
+        return Submitted([], [], False)
 
     def _posted(self, look: _Look) -> set[Address]:
         round_ = look.state.round
@@ -321,13 +323,13 @@ class Carrier:
             self._journal.keep_reveal(case_id, state.round, party, shown)
 
 
-def _with_rows(followed: Followed, segment: int) -> Evidence:
+def _with_rows(followed: CarriedCase, segment: int) -> Evidence:
     """The evidence with the rows that reviewers of a segment need inside: of the one before, and the judged ones."""
     evidence = followed.evidence
     assert evidence is not None
     needed = [one for one in evidence.rows if one.segment in {segment - 1, segment}]
     found = ((one.segment, files.rows_of(evidence, one.segment, followed.folder)) for one in needed)
-    return replace(evidence, rows=tuple(Rows.of(place, data) for place, data in found if data is not None))
+    return replace(evidence, rows=tuple(SegmentRows.of(place, data) for place, data in found if data is not None))
 
 
 async def _all(asked: Iterable[Awaitable[None]]) -> None:

@@ -11,15 +11,24 @@ from typing import Annotated, Any
 import typer
 
 from troth.cases import evidence as files
-from troth.cases.carrying import Progress
-from troth.cases.courtroom import Refused
+from troth.cases.carrying import CaseProgress
+from troth.cases.courtroom import CallRefused
 from troth.cases.evidence import Evidence
-from troth.cases.office import Office, Settings, open_office
-from troth.cases.opening import Wanted
+from troth.cases.office import CaseSettings, Office, open_office
+from troth.cases.opening import WantedCase
 from troth.chain.keystore import Key, load_account, read_password
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import receipt
 from troth.protocol.types import Hash32, to_address, to_hash32
+from troth.transport.command_options import (
+    BankOption,
+    FactoryOption,
+    JsonOption,
+    KeystoreOption,
+    PasswordOption,
+    RpcOption,
+    StartBlockOption,
+)
 
 NOTHING = 4
 DEFAULT_HOME = Path("~/.troth/cases")
@@ -27,18 +36,7 @@ DEFAULT_HOME = Path("~/.troth/cases")
 app = typer.Typer(no_args_is_help=True, help="Act on evidence: convict, go to court, summon. Exit 4: nothing to do.")
 
 FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Evidence, or a receipt.")]
-FactoryOption = Annotated[str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment.")]
-BankOption = Annotated[str | None, typer.Option("--bank", envvar="TROTH_BANK", help="Its Bank, if there are several.")]
-RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-StartOption = Annotated[int, typer.Option("--start-block", envvar="TROTH_START_BLOCK", min=0)]
 HomeOption = Annotated[Path, typer.Option("--home", envvar="TROTH_CASES_HOME", help="Folder of journal and state.")]
-KeystoreOption = Annotated[
-    Path | None, typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Keyfile of the account that acts and pays.")
-]
-PasswordOption = Annotated[
-    Path | None, typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="Its password, mode 0600.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print JSON, an object a line.")]
 
 
 def read_evidence(path: Path) -> Evidence:
@@ -57,9 +55,9 @@ def show(
     file: FileArgument,
     *,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -87,9 +85,9 @@ def open_case(
     suspend: Annotated[bool, typer.Option("--suspend", help="Suspend the node, where each rejecter locked.")] = False,
     carry_on: Annotated[bool, typer.Option("--carry/--no-carry", help="Carry it to its end.")] = True,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -100,7 +98,7 @@ def open_case(
     held = read_evidence(file)
 
     async def work(office: Office) -> bool:
-        wanted = Wanted(segment, suspend, most_bond)
+        wanted = WantedCase(segment, suspend, most_bond)
         case_id = await office.opener.bring(held, wanted, file.parent.resolve())
         _say({"case": "0x" + case_id.hex()}, f"case 0x{case_id.hex()} is open", as_json)
         if carry_on:
@@ -115,9 +113,9 @@ def convict(
     file: FileArgument,
     *,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -134,7 +132,7 @@ def convict(
                 mined = await office.opener.convict(proof)
                 done = True
                 _say({"convicted": proof.conviction.convict, "block": mined.block}, proof.words, as_json)
-            except Refused as refused:
+            except CallRefused as refused:
                 _say({"refused": str(refused)}, str(refused), as_json)
         return done
 
@@ -146,9 +144,9 @@ def summon(
     file: FileArgument,
     *,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -165,7 +163,7 @@ def summon(
             try:
                 mined = await office.opener.summon(held, one)
                 _say({"summoned": one.scheduler, "segment": one.segment, "block": mined.block}, one.words, as_json)
-            except Refused as refused:
+            except CallRefused as refused:
                 _say({"refused": str(refused)}, str(refused), as_json)
         return bool(ended or found)
 
@@ -177,9 +175,9 @@ def carry(
     case: Annotated[list[str] | None, typer.Argument(metavar="[CASE]...", help="Also these, by id.")] = None,
     *,
     factory: FactoryOption,
-    bank: BankOption = None,
+    bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartOption = 0,
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -201,11 +199,11 @@ def carry(
 
 
 def _settings(  # noqa: PLR0917 - the options that all commands share
-    rpc: str, factory: str, bank: str | None, start: int, home: Path, keystore: Path | None, password: Path | None
-) -> Settings:
+    rpc: str, factory: str, bank: str, start: int, home: Path, keystore: Path | None, password: Path | None
+) -> CaseSettings:
     key = Key.generate() if keystore is None else load_account(keystore.expanduser(), read_password(password))
-    named = None if bank is None else to_address(bank)
-    return Settings(rpc, to_address(factory), home.expanduser(), key, named, start)
+    named = to_address(bank) if bank else None
+    return CaseSettings(rpc, to_address(factory), home.expanduser(), key, named, start)
 
 
 def _required(keystore: Path | None) -> Path:
@@ -214,8 +212,8 @@ def _required(keystore: Path | None) -> Path:
     return keystore
 
 
-def _run(settings: Settings, work: Callable[[Office], Awaitable[bool]], as_json: bool) -> None:
-    def report(progress: Progress) -> None:
+def _run(settings: CaseSettings, work: Callable[[Office], Awaitable[bool]], as_json: bool) -> None:
+    def report(progress: CaseProgress) -> None:
         _say({"case": "0x" + progress.case_id.hex(), "step": progress.words}, progress.words, as_json)
 
     async def run() -> bool:

@@ -17,7 +17,7 @@ from troth.protocol import vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import convictions, draws, messages
 from troth.protocol.market.calls import PartCall
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.convictions import Conviction
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.state import State
@@ -59,7 +59,7 @@ class Proof:
         return f"{self.conviction.convict} {WORDS[self.conviction.fault]}"
 
 
-def proofs_in(evidence: Evidence, state: State, view: View | None) -> tuple[Proof, ...]:
+def proofs_in(evidence: Evidence, state: State, view: OrderView | None) -> tuple[Proof, ...]:
     """Every conviction that the evidence makes; ``view`` None: it holds no order, so that only pairs of words count.
 
     One for each party and fault: a subject convicts once.
@@ -108,7 +108,7 @@ def _of_nodes(evidence: Evidence) -> Iterator[Proof]:
                 yield replace(proof, segment=one.message.segment)
 
 
-def _of_two_words(evidence: Evidence, view: View) -> Iterator[Proof]:
+def _of_two_words(evidence: Evidence, view: OrderView) -> Iterator[Proof]:
     order = evidence.signed_order.order
     for pair in _pairs(evidence, evidence.admissions, ("order",)):
         build = _plain(calls.convict_admissions, evidence, *pair)
@@ -118,7 +118,7 @@ def _of_two_words(evidence: Evidence, view: View) -> Iterator[Proof]:
         yield from _tried(partial(convictions.two_draws, order, *words, view), build)
 
 
-def _of_schedulers(evidence: Evidence, view: View) -> Iterator[Proof]:
+def _of_schedulers(evidence: Evidence, view: OrderView) -> Iterator[Proof]:
     order, alpha = evidence.signed_order.order, messages.draw_alpha(evidence.order_id)
     results, shown = [one.message for one in evidence.results], evidence.draw_proof
     for draw in evidence.draws:
@@ -134,7 +134,7 @@ def _of_schedulers(evidence: Evidence, view: View) -> Iterator[Proof]:
             yield from _wrong_node(evidence, view, admission, segment)
 
 
-def _wrong_node(evidence: Evidence, view: View, admission: Signed[Any], segment: int) -> Iterator[Proof]:
+def _wrong_node(evidence: Evidence, view: OrderView, admission: Signed[Any], segment: int) -> Iterator[Proof]:
     order, alpha = evidence.signed_order.order, messages.infer_alpha(evidence.order_id)
 
     def build(contracts: Contracts, hints: bytes) -> PartCall:
@@ -148,7 +148,7 @@ def _wrong_node(evidence: Evidence, view: View, admission: Signed[Any], segment:
     yield from _tried(convict, build, lambda: _inferencers(evidence, view, segment))
 
 
-def _inferencers(evidence: Evidence, view: View, segment: int) -> DrawRequest:
+def _inferencers(evidence: Evidence, view: OrderView, segment: int) -> DrawRequest:
     order = evidence.signed_order.order
     beta = Hash32(vrf.verify(view.vrf_key, messages.infer_alpha(evidence.order_id), evidence.infer_proof))
     span = view.segments(order)[segment]

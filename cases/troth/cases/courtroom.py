@@ -21,7 +21,7 @@ from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """A call that would fail was not sent: ``name`` of the contract's error. The chain has moved on, or will."""
 
     def __init__(self, function: str, name: str, words: str) -> None:
@@ -31,7 +31,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ChainView:
     """The folded chain up to ``block``; a call that is sent now is mined in a later one."""
 
     state: State
@@ -66,7 +66,7 @@ class Courtroom(Protocol):
     def account(self) -> Address:
         """Who sends."""
 
-    async def seen(self) -> Seen:
+    async def seen(self) -> ChainView:
         """The newest state."""
 
     async def header(self, number: int) -> RawHeader:
@@ -88,7 +88,7 @@ class Courtroom(Protocol):
         """What a call would do and cost now, without sending it."""
 
     async def send(self, call: PartCall) -> Mined:
-        """Send and wait; raises Refused, unsent, for what would fail."""
+        """Send and wait; raises CallRefused, unsent, for what would fail."""
 
     async def after(self, block: int, timeout: float) -> None:
         """Return once a block after this one was followed, or the time is over."""
@@ -117,10 +117,10 @@ class LiveCourtroom:
         """Who sends."""
         return self.key.address
 
-    async def seen(self) -> Seen:
+    async def seen(self) -> ChainView:
         """The newest state, as of the last poll: several watchers of one party look at each block together."""
         state = await self.follower.recent()
-        return Seen(state, self.follower.block)
+        return ChainView(state, self.follower.block)
 
     async def header(self, number: int) -> RawHeader:
         """A block's header."""
@@ -131,7 +131,7 @@ class LiveCourtroom:
         try:
             return (await self.market.drawn(request))[1]
         except ChainRejected as error:
-            raise Refused("draw", error.name, str(error)) from error
+            raise CallRefused("draw", error.name, str(error)) from error
 
     async def input_of(self, transaction: Hash32) -> bytes:
         """A transaction's calldata."""
@@ -151,11 +151,11 @@ class LiveCourtroom:
         return await self.market.simulate(call, self.account)
 
     async def send(self, call: PartCall) -> Mined:
-        """Send and wait; raises Refused, unsent, for what would fail."""
+        """Send and wait; raises CallRefused, unsent, for what would fail."""
         try:
             receipt = await self.market.execute(call, self.key)
         except ChainRejected as error:
-            raise Refused(call.call.function, error.name, str(error)) from error
+            raise CallRefused(call.call.function, error.name, str(error)) from error
         await self.follower.catch_up()
         return Mined(receipt.transaction, receipt.block)
 
@@ -167,7 +167,7 @@ class LiveCourtroom:
             return
 
 
-def value_of(seen: Seen, amount: int) -> int:
+def value_of(seen: ChainView, amount: int) -> int:
     """What goes with a call that puts up an amount: nothing where the asset is a token, which the Bank collects."""
     deployed = seen.state.deployed
     return amount if deployed is not None and deployed.parameters.asset == NO_ADDRESS else 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from troth.cases import calls, hearing
-from troth.cases.courtroom import Courtroom, Refused, Seen
+from troth.cases.courtroom import CallRefused, ChainView, Courtroom
 from troth.cases.foreseeing import foreseen
 from troth.cases.steps import reveals_now
 from troth.cases.supervising import watch_blocks
@@ -50,7 +50,7 @@ class Defender:
     async def _look(self) -> None:
         await self.tick(await self.courtroom.seen())
 
-    async def tick(self, seen: Seen) -> None:
+    async def tick(self, seen: ChainView) -> None:
         """Show on chain where the window comes to its end and the case is not decided."""
         window = parameters_of(seen.state).reveal_window if seen.state.deployed is not None else 0
         for case_id, record in seen.state.cases.items():
@@ -62,13 +62,13 @@ class Defender:
             if shown is not None:
                 await self._send(state, shown)
 
-    def _is_due(self, record: CaseRecord, seen: Seen) -> bool:
+    def _is_due(self, record: CaseRecord, seen: ChainView) -> bool:
         state = record.state
         if not record.live or state.node != self.account or (state.round, self.account) in record.reveals:
             return False
         return reveals_now(state, rules_in(seen.state, state.execution_class))
 
-    async def show(self, seen: Seen, case_id: Hash32, round_: int) -> NodeReveal | None:
+    async def show(self, seen: ChainView, case_id: Hash32, round_: int) -> NodeReveal | None:
         """What the node shows, once it is due; None: not yet, or not this node's."""
         record = seen.state.cases.get(case_id)
         if record is None or not record.live or record.state.node != self.account or record.state.round != round_:
@@ -99,5 +99,5 @@ class Defender:
     async def _send(self, state: CaseState, shown: NodeReveal) -> None:
         try:
             await self.courtroom.send(calls.reveal_node(self.courtroom.contracts, state, shown))
-        except Refused as refused:
+        except CallRefused as refused:
             _log.info("the node's showing was not sent: %s", refused)

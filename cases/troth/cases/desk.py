@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from troth.cases import evidence as files
-from troth.cases.courtroom import Seen
+from troth.cases.courtroom import ChainView
 from troth.cases.defending import Defender
 from troth.cases.errors import NotYours
 from troth.cases.evidence import Evidence
@@ -34,10 +34,10 @@ from troth.protocol.wire_cases import (
     Show,
     Shown,
 )
-from troth.transport.channel_server import ChannelServer, Limits
+from troth.transport.channel_server import ChannelLimits, ChannelServer
 from troth.transport.identity import Operator
 
-LIMITS = Limits(in_flight=32, in_flight_per_connection=8, in_flight_bytes=128 * 2**20, connections=64)
+LIMITS = ChannelLimits(in_flight=32, in_flight_per_connection=8, in_flight_bytes=128 * 2**20, connections=64)
 _REMEDY = "Look up the case on the chain, and compare both views of it."
 
 
@@ -52,10 +52,10 @@ class Holdings(Protocol):
 
 
 @dataclass(slots=True)
-class Desk:
+class CaseContext:
     """One party's desk; what it is not (reviewer, judged, holder) is None."""
 
-    seen: Callable[[], Seen]
+    seen: Callable[[], ChainView]
     reviewer: Reviewer | None = None
     defender: Defender | None = None
     holdings: Holdings | None = None

@@ -6,7 +6,7 @@ ProtocolError
     ├── NothingToDo       evidence from which nothing can be done, or not any more
     ├── NotYours          who asks has no part in the case
     ├── AlreadyPledged    something else was signed for this hearing
-    └── StorageError      a journal or record that cannot be read or written
+    └── CaseStorageError  a journal or record that cannot be read or written
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ class AlreadyPledged(CaseError):
     """Something else was signed for this hearing; nothing new is signed."""
 
 
-class StorageError(CaseError):
+class CaseStorageError(CaseError):
     """A journal or record that cannot be read or written; so nothing is sent."""

@@ -48,7 +48,7 @@ SUFFIX = ".evidence"
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SegmentRows:
     """The rows that one segment gave; ``inside`` None: they are in a file that ``rows_path`` names."""
 
     segment: int
@@ -57,13 +57,13 @@ class Rows:
     inside: bytes | None = None
 
     @classmethod
-    def of(cls, segment: int, data: bytes) -> Rows:
+    def of(cls, segment: int, data: bytes) -> SegmentRows:
         """Rows with their bytes."""
         return cls(segment, len(data), Hash32(keccak256(data)), data)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OpenedTiles:
     """What a party opened in the check of a segment, as its client read it."""
 
     segment: int
@@ -95,14 +95,14 @@ class Evidence:
     second_secret: Hash32 | None = None
     commitments: tuple[Signed[TraceCommitment], ...] = ()
     verdicts: tuple[Signed[Verdict], ...] = ()
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[OpenedTiles, ...] = ()
     signed_rows: tuple[Signed[Row], ...] = ()
     short_tabs: tuple[Tab, ...] = ()
     request: bytes | None = None
     answer: bytes | None = None
     salt: Hash32 | None = None
     head_salt: Hash32 | None = None
-    rows: tuple[Rows, ...] = ()
+    rows: tuple[SegmentRows, ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -172,7 +172,7 @@ def decode(data: bytes | memoryview) -> Evidence:
     if any(isinstance(one, tuple) and len(one) > ITEMS_LIMIT for one in lists):
         raise EvidenceRefused(f"A list has at most {ITEMS_LIMIT} items", len(data), "Hand on what one case needs.")
     for rows in evidence.rows:
-        if rows.size > ROWS_LIMIT or (rows.inside is not None and Rows.of(rows.segment, rows.inside) != rows):
+        if rows.size > ROWS_LIMIT or (rows.inside is not None and SegmentRows.of(rows.segment, rows.inside) != rows):
             raise EvidenceRefused("Rows are not of the size and hash that the file names", rows.segment, "Ask again.")
     return evidence
 
@@ -210,7 +210,7 @@ def rows_of(evidence: Evidence, segment: int, folder: Path | None = None) -> byt
     return data if keccak256(data) == found.digest else None
 
 
-def rows_path(folder: Path, rows: Rows) -> Path:
+def rows_path(folder: Path, rows: SegmentRows) -> Path:
     """Where rows lie that are not inside: the name is their hash, so that no name of a stranger is used."""
     return folder / f"{rows.digest.hex()}.rows"
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 from troth.cases import evidence as files
 from troth.cases.errors import EvidenceRefused
 from troth.cases.evidence import SIZE_LIMIT
-from troth.cases.inbox import Inbox
-from troth.cases.materials import OPENING_BYTES, Papers, Text, opening_in, papers_of, rows_in, rows_size, text_of
+from troth.cases.inbox import CaseInbox
+from troth.cases.materials import OPENING_BYTES, OrderText, Papers, opening_in, papers_of, rows_in, rows_size, text_of
 from troth.cases.parties import Holders
 from troth.protocol.market import court
 from troth.protocol.market.types import CaseState, Opinion, Rules
@@ -30,7 +30,7 @@ class Gathered:
     """Everything that is there; ``missing``: the first thing that is not, by who owes it."""
 
     papers: Papers | None = None
-    text: Text | None = None
+    text: OrderText | None = None
     before: bytes | None = None
     rows: bytes | None = None
     opening: tuple[Hash32, Hash32] | None = None
@@ -42,7 +42,7 @@ class Gatherer:
     """Gathers for one reviewer."""
 
     account: Address
-    inbox: Inbox
+    inbox: CaseInbox
     holders: Holders
 
     async def gather(self, state: CaseState, rules: Rules, vrf_key: tuple[int, int]) -> Gathered:
@@ -63,7 +63,9 @@ class Gatherer:
             return Gathered(papers, text, before, rows, opening, Opinion.MISSING_TRACE)
         return Gathered(papers, text, before, rows, opening)
 
-    async def _rows(self, state: CaseState, segment: int, papers: Papers, text: Text, rules: Rules) -> bytes | None:
+    async def _rows(
+        self, state: CaseState, segment: int, papers: Papers, text: OrderText, rules: Rules
+    ) -> bytes | None:
         most = rows_size(papers.results[segment], rules)
         return await self._find(state, "rows", segment, most, lambda data: rows_in(papers, segment, data, text, rules))
 
@@ -96,7 +98,7 @@ def holders_of(state: CaseState, account: Address) -> tuple[Address, ...]:
     return tuple(one for one in dict.fromkeys(named) if one != account)
 
 
-def _text_in(data: bytes, state: CaseState, vrf_key: tuple[int, int]) -> tuple[Papers, Text] | None:
+def _text_in(data: bytes, state: CaseState, vrf_key: tuple[int, int]) -> tuple[Papers, OrderText] | None:
     try:
         papers = papers_of(files.decode(data), state)
     except EvidenceRefused:

@@ -17,7 +17,7 @@ CASES = 256
 """Cases of which deliveries are kept at once."""
 
 
-class Inbox:
+class CaseInbox:
     """A folder: case / sender / material. ``own`` keeps it; ``most_rows`` bounds one delivery's rows, in bytes."""
 
     def __init__(self, folder: Path, own: Address, most_rows: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from troth.cases import evidence as files
-from troth.cases.errors import StorageError
+from troth.cases.errors import CaseStorageError
 from troth.cases.evidence import Evidence
 from troth.chain.formats import claim_format
 from troth.protocol.market import canonical
@@ -46,9 +46,9 @@ Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
-    """A case that is carried. ``wanted``: how it is to be opened where it does not stand (``opening.Wanted``); empty:
-    it is carried as it stands. ``evidence`` None: only what the chain has."""
+class CarriedCase:
+    """A case that is carried. ``wanted``: how it is to be opened where it does not stand (``opening.WantedCase``);
+    empty: it is carried as it stands. ``evidence`` None: only what the chain has."""
 
     case_id: Hash32
     evidence: Evidence | None
@@ -57,7 +57,7 @@ class Followed:
     ended: str
 
 
-class Journal:
+class CaseJournal:
     """One file for one driver; used from one thread."""
 
     def __init__(self, path: Path) -> None:
@@ -68,7 +68,7 @@ class Journal:
             claim_format(self._database, FORMAT)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except (sqlite3.Error, OSError) as error:
-            raise StorageError("The journal of cases cannot be opened", path, str(error)) from error
+            raise CaseStorageError("The journal of cases cannot be opened", path, str(error)) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -79,7 +79,7 @@ class Journal:
         try:
             yield self._database
         except sqlite3.Error as error:
-            raise StorageError(
+            raise CaseStorageError(
                 "The journal of cases cannot be written", str(error), "Free the disk; restart."
             ) from error
 
@@ -106,7 +106,7 @@ class Journal:
         with self._guarded() as database:
             database.execute("UPDATE cases SET ended=?, wanted='', evidence=NULL WHERE case_id=?", (how, case_id))
 
-    def case(self, case_id: Hash32) -> Followed | None:
+    def case(self, case_id: Hash32) -> CarriedCase | None:
         """One case."""
         with self._guarded() as database:
             row = database.execute(f"{_CASES} WHERE case_id=?", (case_id,)).fetchone()
@@ -182,7 +182,7 @@ class Journal:
             )
 
 
-def _followed(row: tuple[bytes, bytes | None, str, str, str]) -> Followed:
+def _followed(row: tuple[bytes, bytes | None, str, str, str]) -> CarriedCase:
     case, data, place, wanted, ended = row
     found = None if data is None else files.decode(data)
-    return Followed(Hash32(case), found, Path(place) if place else None, wanted, ended)
+    return CarriedCase(Hash32(case), found, Path(place) if place else None, wanted, ended)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.cases.materials import Papers, Text, counts_truly
+from troth.cases.materials import OrderText, Papers, counts_truly
 from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.types import CaseState, ExecutionClass, Opinion, Rules
@@ -38,7 +38,7 @@ class Inputs:
     order: Hash32
     execution_class: Hash32
     span: Segment
-    text: Text
+    text: OrderText
     before: bytes | None
     last: bool
 
@@ -65,7 +65,7 @@ class Recompute(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ReviewFinding:
     """What a reviewer commits to; ``states`` are those whose tiles it opens, None where there is no own trace."""
 
     opinion: Opinion
@@ -76,28 +76,30 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class JudgingContext:
     """A case with the rules by which it is judged."""
 
     state: CaseState
     definition: ExecutionClass
     rules: Rules
     papers: Papers
-    text: Text
+    text: OrderText
 
 
-def judge(bench: Bench, own: Recomputed, node_rows: bytes | None, opening: tuple[Hash32, Hash32]) -> Judged:
+def judge(
+    bench: JudgingContext, own: Recomputed, node_rows: bytes | None, opening: tuple[Hash32, Hash32]
+) -> ReviewFinding:
     """The opinion over the node's trace. ``node_rows`` may be None in an exact class, whose roots are compared."""
     states = fitted(own.states, bench.state.rows)
     root = Hash32(committed(bench.state, bench.definition, bench.rules, states).root)
     truthful = counts_truly(bench.papers, bench.text) and (own.text is None or own.text.accepted)
     if bench.rules.exact:
         same = truthful and root == opening[0]
-        return Judged(Opinion.ACCEPT if same else Opinion.REJECT, root, states=states)
+        return ReviewFinding(Opinion.ACCEPT if same else Opinion.REJECT, root, states=states)
     score, within = _score(bench, own, node_rows, opening[0])
     spread = 0 if own.again is None else _scaled(_report(bench, own.again, own))
     opinion = Opinion.ACCEPT if within and truthful else Opinion.REJECT
-    return Judged(opinion, root, max(score, _text_score(bench, own)), spread, states)
+    return ReviewFinding(opinion, root, max(score, _text_score(bench, own)), spread, states)
 
 
 def committed(state: CaseState, definition: ExecutionClass, rules: Rules, states: RowArray) -> CommittedTrace:
@@ -117,7 +119,7 @@ def fitted(states: RowArray, rows: int) -> RowArray:
     return np.ascontiguousarray(states[places])
 
 
-def _score(bench: Bench, own: Recomputed, node_rows: bytes | None, root: Hash32) -> tuple[int, bool]:
+def _score(bench: JudgingContext, own: Recomputed, node_rows: bytes | None, root: Hash32) -> tuple[int, bool]:
     """How far the node's rows lie from the own ones; rows that are not its trace's, or another count, are beyond."""
     rules, size = bench.rules, len(node_rows or b"")
     count = size // (rules.hidden_size * Dtype(rules.dtype).element_bytes)
@@ -134,7 +136,7 @@ def _score(bench: Bench, own: Recomputed, node_rows: bytes | None, root: Hash32)
     return _scaled(report), report.accepted
 
 
-def _report(bench: Bench, claimed: RowArray, own: Recomputed) -> StateReport:
+def _report(bench: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:
     # The cuts are those of the market's class, which has the fields that are compared by.
     return judge_states(cast(Any, bench.definition), claimed, own.states, own.high)
 
@@ -147,7 +149,7 @@ def _scaled(report: StateReport) -> int:
     return MOST if not math.isfinite(worst) else min(int(worst * MILLION), MOST)
 
 
-def _text_score(bench: Bench, own: Recomputed) -> int:
+def _text_score(bench: JudgingContext, own: Recomputed) -> int:
     if not counts_truly(bench.papers, bench.text):
         return MOST
     if own.text is None:

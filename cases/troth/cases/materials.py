@@ -44,7 +44,7 @@ class Papers:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class OrderText:
     """Prompt and answer of an order, and the seed of its sampling."""
 
     request: Request
@@ -74,7 +74,7 @@ def papers_of(evidence: Evidence, state: CaseState) -> Papers:
     return Papers(evidence, signed.order, results, state.segment)
 
 
-def text_of(papers: Papers, vrf_key: tuple[int, int]) -> Text | None:
+def text_of(papers: Papers, vrf_key: tuple[int, int]) -> OrderText | None:
     """Prompt and answer; None where the opener has not delivered them, or others than were signed."""
     evidence, salt = papers.evidence, papers.evidence.salt
     if evidence.request is None or evidence.answer is None or salt is None or len(evidence.answer) % TOKEN_BYTES:
@@ -90,10 +90,10 @@ def text_of(papers: Papers, vrf_key: tuple[int, int]) -> Text | None:
         return None
     if not fits or not same or not tokens or request.execution_class != papers.order.execution_class:
         return None
-    return Text(request, tokens, noise_seed(evidence.order_id, Hash32(beta)))
+    return OrderText(request, tokens, noise_seed(evidence.order_id, Hash32(beta)))
 
 
-def counts_truly(papers: Papers, text: Text) -> bool:
+def counts_truly(papers: Papers, text: OrderText) -> bool:
     """Whether the judged result counts the positions that there are; another count is a false result."""
     result = papers.result
     return (result.prompt + result.cached, result.written) == (len(text.request.prompt_tokens), len(text.tokens))
@@ -105,7 +105,7 @@ def rows_size(result: Result, rules: Rules) -> int:
     return SALT_BYTES + count * row_size(rules.hidden_size, Dtype(rules.dtype))
 
 
-def rows_in(papers: Papers, segment: int, data: bytes, text: Text, rules: Rules) -> bytes | None:
+def rows_in(papers: Papers, segment: int, data: bytes, text: OrderText, rules: Rules) -> bytes | None:
     """The rows of a segment without the salt before them; None where they are not those that its result names."""
     result, size = papers.results[segment], row_size(rules.hidden_size, Dtype(rules.dtype))
     rows = data[SALT_BYTES:]

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.cases.carrying import Carrier, Progress
+from troth.cases.carrying import Carrier, CaseProgress
 from troth.cases.courtroom import Courtroom, LiveCourtroom
 from troth.cases.evidence import Evidence
-from troth.cases.journal import Journal
-from troth.cases.opening import Opener, Wanted, case_id_of
+from troth.cases.journal import CaseJournal
+from troth.cases.opening import Opener, WantedCase, case_id_of
 from troth.cases.parties import ChannelParties
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
@@ -22,7 +22,7 @@ from troth.transport.identity import Operator
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CaseSettings:
     """Where the deployment is, where state is kept, who acts. ``share``: see ``carrying``."""
 
     rpc: str
@@ -36,10 +36,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Office:
-    """One account's court business; it is also the CaseOpener of nodes and clients."""
+    """One account's court business; nodes and clients bring rejections through it."""
 
     courtroom: Courtroom
-    journal: Journal
+    journal: CaseJournal
     opener: Opener
     carrier: Carrier
     most_bond: int | None = None
@@ -61,21 +61,21 @@ class Office:
         found = await self.opener.assess(evidence)
         bring = next((one for one in found.cases if one.segment == segment and not one.openers), None)
         if bring is not None:
-            wanted = Wanted(segment, suspend=bring.may_suspend, most_bond=self.most_bond, after=seen.block)
+            wanted = WantedCase(segment, suspend=bring.may_suspend, most_bond=self.most_bond, after=seen.block)
             self.journal.follow(case_id_of(evidence, bring), evidence, wanted=wanted.encode())
 
 
 def make_office(
     market: Market,
     follower: MarketFollower,
-    settings: Settings,
-    report: Callable[[Progress], None] | None = None,
+    settings: CaseSettings,
+    report: Callable[[CaseProgress], None] | None = None,
     *,
     most_bond: int | None = None,
 ) -> Office:
     """An office over a chain that is followed already."""
     courtroom = LiveCourtroom(market, follower, settings.key)
-    journal = Journal(settings.folder / "cases.sqlite")
+    journal = CaseJournal(settings.folder / "cases.sqlite")
     opener = Opener(courtroom, journal)
     parties = ChannelParties(Operator(settings.key.secret, market.domain), lambda: follower.state)
     carrier = Carrier(courtroom, parties, journal, opener=opener, share=settings.share, report=report)
@@ -83,7 +83,9 @@ def make_office(
 
 
 @asynccontextmanager
-async def open_office(settings: Settings, report: Callable[[Progress], None] | None = None) -> AsyncIterator[Office]:
+async def open_office(
+    settings: CaseSettings, report: Callable[[CaseProgress], None] | None = None
+) -> AsyncIterator[Office]:
     """An office with a chain of its own."""
     settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = await find_place(settings.rpc, settings.factory, settings.bank, settings.start)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from troth.cases import calls
 from troth.cases.assessing import Assessment, Bring, Summon, assess
 from troth.cases.convicting import Proof
-from troth.cases.courtroom import Courtroom, Mined, Refused, Seen, value_of
+from troth.cases.courtroom import CallRefused, ChainView, Courtroom, Mined, value_of
 from troth.cases.errors import NothingToDo
 from troth.cases.evidence import Evidence
-from troth.cases.journal import Followed, Journal
+from troth.cases.journal import CarriedCase, CaseJournal
 from troth.cases.standing import view_of
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall
@@ -28,15 +27,8 @@ from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Hash32
 
 
-class CaseOpener(Protocol):
-    """Who brings a rejection to the court: the seam of nodes and clients. Returns once it is on stable storage."""
-
-    async def rejected(self, evidence: Evidence, segment: int) -> None:
-        """A majority of drawn verifiers rejected this segment."""
-
-
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedCase:
     """How a case is to be opened. ``after``: the block that was seen when it was wanted; only a case that was opened
     later is the one that is meant, so that a reorganisation which takes the opening away is mended by another."""
 
@@ -55,7 +47,7 @@ class Wanted:
         return record is not None and (record.live or record.events[0].meta.block > self.after)
 
     @classmethod
-    def decode(cls, text: str) -> Wanted:
+    def decode(cls, text: str) -> WantedCase:
         """Inverse of ``encode``."""
         return cls(*json.loads(text))
 
@@ -65,7 +57,7 @@ class Opener:
     """Acts for one account."""
 
     courtroom: Courtroom
-    journal: Journal
+    journal: CaseJournal
     key_check: KeyCheck = signed_by_account
 
     # ---- looking
@@ -85,7 +77,7 @@ class Opener:
             try:
                 call = await self._call(evidence, option, seen)
                 said.append(f"{found.words[number]} {await self._simulated(call)}")
-            except Refused as refused:
+            except CallRefused as refused:
                 said.append(f"{found.words[number]} Now it would fail: {refused}")
         return (*said, *found.against)
 
@@ -95,17 +87,17 @@ class Opener:
             return f"From {self.courtroom.account} it would fail now: {simulation.rejection}."
         return f"From {self.courtroom.account} it would succeed, at {simulation.maximum_cost} wei of gas at most."
 
-    async def _call(self, evidence: Evidence, option: Proof | Bring | Summon, seen: Seen) -> PartCall:
+    async def _call(self, evidence: Evidence, option: Proof | Bring | Summon, seen: ChainView) -> PartCall:
         if isinstance(option, Proof):
             return await self._conviction(option)
         if isinstance(option, Summon):
             return await self._summons(evidence, option, seen)
-        return await self._case(evidence, option, Wanted(option.segment), seen)
+        return await self._case(evidence, option, WantedCase(option.segment), seen)
 
     # ---- acting
 
     async def convict(self, proof: Proof) -> Mined:
-        """Take L from who convicts itself; raises Refused where it was done before.
+        """Take L from who convicts itself; raises CallRefused where it was done before.
 
         Where the order is older than the contract knows, it is shown, too: leaves since then are void.
         """
@@ -133,12 +125,12 @@ class Opener:
                 continue
             try:
                 await self.courtroom.send(calls.convict_silence(self.courtroom.contracts, summons_id, record.state))
-            except Refused:
+            except CallRefused:
                 continue
             ended.append(summons_id)
         return tuple(ended)
 
-    async def bring(self, evidence: Evidence, wanted: Wanted, folder: Path | None = None) -> Hash32:
+    async def bring(self, evidence: Evidence, wanted: WantedCase, folder: Path | None = None) -> Hash32:
         """Open a case, and return its id; raises NothingToDo where it cannot be, or not within ``most_bond``.
 
         One that somebody else opened is as good: its reviewers are served from this evidence, too.
@@ -156,19 +148,19 @@ class Opener:
         assert followed is not None
         try:
             await self.open(followed)
-        except Refused as refused:
+        except CallRefused as refused:
             self.journal.end(case_id, refused.name)
             raise NothingToDo(str(refused), case_id.hex(), "Look what stands on the chain.") from refused
         return case_id
 
-    async def open(self, followed: Followed) -> bool:
+    async def open(self, followed: CarriedCase) -> bool:
         """Open a case that the journal wants, unless it stands; whether it does now.
 
-        Raises NothingToDo where it cannot be opened any more, Refused where it cannot be now.
+        Raises NothingToDo where it cannot be opened any more, CallRefused where it cannot be now.
         """
         if followed.evidence is None or not followed.wanted:
             return False
-        seen, wanted = await self.courtroom.seen(), Wanted.decode(followed.wanted)
+        seen, wanted = await self.courtroom.seen(), WantedCase.decode(followed.wanted)
         if wanted.is_met_by(seen.state.cases.get(followed.case_id)):
             return True
         bring = await self._possible(followed.evidence, wanted)
@@ -176,7 +168,7 @@ class Opener:
         number = self.journal.intend(followed.case_id, call.call.function, seen.next)
         try:
             mined = await self.courtroom.send(call)
-        except Refused as refused:
+        except CallRefused as refused:
             self.journal.note(number, refused.name, seen.next)
             if refused.name == "CaseUnderWay":
                 return True
@@ -184,7 +176,7 @@ class Opener:
         self.journal.note(number, "mined", mined.block)
         return True
 
-    async def _possible(self, evidence: Evidence, wanted: Wanted) -> Bring:
+    async def _possible(self, evidence: Evidence, wanted: WantedCase) -> Bring:
         found = await self.assess(evidence)
         bring = next((one for one in found.cases if one.segment == wanted.segment), None)
         account = self.courtroom.account
@@ -211,7 +203,7 @@ class Opener:
         hints = b"" if proof.request is None else await self.courtroom.hints(proof.request)
         return proof.build(self.courtroom.contracts, hints)
 
-    async def _summons(self, evidence: Evidence, summon: Summon, seen: Seen) -> PartCall:
+    async def _summons(self, evidence: Evidence, summon: Summon, seen: ChainView) -> PartCall:
         contracts = self.courtroom.contracts
         asked = calls.summons_deposit(contracts, summon.kind, await self.courtroom.base_fee())
         least: int = await self.courtroom.read(asked)
@@ -223,7 +215,7 @@ class Opener:
             raise NothingToDo("A check is summoned with the first secret", summon.segment, "Ask the client for it.")
         return calls.summon_check(contracts, evidence, summon.segment, evidence.secret, value)
 
-    async def _case(self, evidence: Evidence, bring: Bring, wanted: Wanted, seen: Seen) -> PartCall:
+    async def _case(self, evidence: Evidence, bring: Bring, wanted: WantedCase, seen: ChainView) -> PartCall:
         doubt = bring.kind is CaseKind.DOUBT
         view = view_of(evidence, seen.state, seen.block, self.key_check)
         alpha = messages.draw_alpha(evidence.order_id)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from troth.cases import evidence as files
-from troth.cases.evidence import Evidence, Rows
+from troth.cases.evidence import Evidence, SegmentRows
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
@@ -33,15 +33,15 @@ from troth.protocol.wire_cases import (
     Show,
     Shown,
 )
-from troth.transport.channel import Channel, Patience
+from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
 
-PATIENCE = Patience(connect=5.0, request=20.0, longest_pause=2.0)
+PATIENCE = ChannelPatience(connect=5.0, request=20.0, longest_pause=2.0)
 Kind = TypeVar("Kind")
 
 
-class Parties(Protocol):
+class CaseParties(Protocol):
     """What a driver asks of the parties of a case; None: not yet, or no answer."""
 
     async def furnish(self, party: Address, case: Hash32, evidence: Evidence) -> bool:
@@ -67,7 +67,7 @@ class Holders(Protocol):
 class ChannelParties:
     """Parties and holders at the endpoints that the registry knows. Close it."""
 
-    def __init__(self, operator: Operator, state: Callable[[], State], patience: Patience = PATIENCE) -> None:
+    def __init__(self, operator: Operator, state: Callable[[], State], patience: ChannelPatience = PATIENCE) -> None:
         self._operator = operator
         self._state = state
         self._patience = patience
@@ -158,5 +158,5 @@ class ChannelParties:
 
 
 def _without_bytes(evidence: Evidence) -> Evidence:
-    kept = tuple(Rows(one.segment, one.size, one.digest) for one in evidence.rows)
+    kept = tuple(SegmentRows(one.segment, one.size, one.digest) for one in evidence.rows)
     return replace(evidence, rows=kept)

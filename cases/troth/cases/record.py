@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from troth.cases.errors import AlreadyPledged, StorageError
+from troth.cases.errors import AlreadyPledged, CaseStorageError
 from troth.chain.formats import SIGNED, claim_format
 from troth.protocol.market import canonical
 from troth.protocol.market.types import Reveal
@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS pledged (
 
 
 @dataclass(frozen=True, slots=True)
-class Pledged:
+class PledgeRecord:
     """One hearing: ``reveal`` without its tiles, which follow from the states once they are due."""
 
     case_id: Hash32
@@ -52,24 +52,24 @@ class Record:
             claim_format(self._database, FORMAT, SIGNED)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except (sqlite3.Error, OSError) as error:
-            raise StorageError("The record of reviews cannot be opened", folder, str(error)) from error
+            raise CaseStorageError("The record of reviews cannot be opened", folder, str(error)) from error
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
 
-    def find(self, hearing: Hash32) -> Pledged | None:
+    def find(self, hearing: Hash32) -> PledgeRecord | None:
         """What was pledged in a hearing."""
         query = "SELECT case_id, result, commitment, reveal FROM pledged WHERE hearing=?"
         row = self._database.execute(query, (hearing,)).fetchone()
         if row is None:
             return None
         reveal = canonical.decode(Reveal, row[3], SHOWN_LIMIT)
-        return Pledged(Hash32(row[0]), Hash32(row[1]), Hash32(row[2]), reveal)
+        return PledgeRecord(Hash32(row[0]), Hash32(row[1]), Hash32(row[2]), reveal)
 
-    def pledge_once(self, hearing: Hash32, pledged: Pledged, states: RowArray | None) -> Pledged:
+    def pledge_once(self, hearing: Hash32, pledged: PledgeRecord, states: RowArray | None) -> PledgeRecord:
         """What is pledged in a hearing: this, or what was pledged before. AlreadyPledged if that was about another
-        result; StorageError if it could not be written, so that nothing is signed."""
+        result; CaseStorageError if it could not be written, so that nothing is signed."""
         known = self.find(hearing)
         if known is None:
             known = self._write(hearing, pledged, states)
@@ -77,7 +77,7 @@ class Record:
             raise AlreadyPledged("In this hearing another result was judged", hearing.hex(), "Abstain from this one.")
         return known
 
-    def _write(self, hearing: Hash32, pledged: Pledged, states: RowArray | None) -> Pledged:
+    def _write(self, hearing: Hash32, pledged: PledgeRecord, states: RowArray | None) -> PledgeRecord:
         kept = replace(pledged.reveal, tiles=b"", siblings=())
         try:
             if states is not None:
@@ -85,10 +85,10 @@ class Record:
             values = (hearing, pledged.case_id, pledged.result, pledged.commitment, canonical.encode(kept))
             self._database.execute("INSERT OR IGNORE INTO pledged VALUES (?,?,?,?,?)", values)
         except (sqlite3.Error, OSError) as error:
-            raise StorageError("The record of reviews cannot be written", str(error), "Free the disk.") from error
+            raise CaseStorageError("The record of reviews cannot be written", str(error), "Free the disk.") from error
         found = self.find(hearing)
         if found is None:
-            raise StorageError("The record of reviews lost a line", hearing.hex(), "Check the disk.")
+            raise CaseStorageError("The record of reviews lost a line", hearing.hex(), "Check the disk.")
         return found
 
     def states(self, hearing: Hash32) -> RowArray | None:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 
 from troth.cases import calls, hearing
 from troth.cases.calls import is_told
-from troth.cases.courtroom import Courtroom, Refused, Seen
+from troth.cases.courtroom import CallRefused, ChainView, Courtroom
 from troth.cases.errors import CaseError
 from troth.cases.foreseeing import foreseen
 from troth.cases.gathering import Gathered, Gatherer
-from troth.cases.judging import Bench, Inputs, Judged, Recompute, committed, judge
-from troth.cases.record import Pledged, Record
+from troth.cases.judging import Inputs, JudgingContext, Recompute, ReviewFinding, committed, judge
+from troth.cases.record import PledgeRecord, Record
 from troth.cases.steps import reveals_now
 from troth.cases.supervising import watch_blocks
 from troth.protocol.market import messages
@@ -121,7 +121,7 @@ class Reviewer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def tick(self, seen: Seen) -> None:
+    async def tick(self, seen: ChainView) -> None:
         """One look at all cases: begin what is new, act on chain where it is time, forget what is over."""
         for seat in self._seats(seen.state):
             state = seat.state
@@ -172,10 +172,10 @@ class Reviewer:
         except CaseError as error:
             _log.error("a review was not kept: %s", error)
 
-    async def _opinion(self, seat: _Seat) -> Judged:
+    async def _opinion(self, seat: _Seat) -> ReviewFinding:
         gathered = await self._gather(seat)
         if gathered.missing is not None:
-            return Judged(gathered.missing)
+            return ReviewFinding(gathered.missing)
         assert gathered.papers is not None
         assert gathered.text is not None
         assert gathered.opening is not None
@@ -183,7 +183,7 @@ class Reviewer:
         span = messages.layers_of(state.ends, segment)
         last = segment == len(gathered.papers.results) - 1
         inputs = Inputs(state.order, state.execution_class, span, gathered.text, gathered.before, last)
-        bench = Bench(state, seat.definition, seat.rules, gathered.papers, gathered.text)
+        bench = JudgingContext(state, seat.definition, seat.rules, gathered.papers, gathered.text)
         try:
             async with self._engine:  # one prefill of this length at a time
                 own = await self.recompute.recompute(inputs)
@@ -192,7 +192,7 @@ class Reviewer:
             # An engine that cannot run this must not accuse anybody, nor be silent, which costs stake. Its message may
             # hold a prompt, and stays out of the log.
             _log.error("a review could not be computed: %s", type(error).__name__)
-            return Judged(Opinion.CANNOT_TELL)
+            return ReviewFinding(Opinion.CANNOT_TELL)
 
     async def _gather(self, seat: _Seat) -> Gathered:
         """Until everything is there, or the time for it is over."""
@@ -206,7 +206,7 @@ class Reviewer:
                 return gathered
             await asyncio.sleep(self.timing.again)
 
-    def _keep(self, seat: _Seat, judged: Judged) -> Pledged:
+    def _keep(self, seat: _Seat, judged: ReviewFinding) -> PledgeRecord:
         shown = Reveal(
             root=judged.root,
             opinion=int(judged.opinion),
@@ -215,7 +215,7 @@ class Reviewer:
             salt=Hash32(secrets.token_bytes(32)),
         )
         commitment = hearing.commitment_of(seat.state, self.operator.address, shown)
-        pledged = Pledged(seat.case_id, seat.state.result, commitment, shown)
+        pledged = PledgeRecord(seat.case_id, seat.state.result, commitment, shown)
         return self.record.pledge_once(seat.hearing, pledged, judged.states)
 
     # ---- what others ask for
@@ -232,7 +232,7 @@ class Reviewer:
         message = ReviewCommitment(seat.hearing, pledged.commitment)
         return Signed(message, self.operator.sign(message))
 
-    async def show(self, seen: Seen, case_id: Hash32, round_: int) -> Reveal | None:
+    async def show(self, seen: ChainView, case_id: Hash32, round_: int) -> Reveal | None:
         """What this node shows in the clear, once all have committed and the tiles are fixed; None: not yet."""
         seat = self._live(seen.state, case_id, round_)
         if seat is None:
@@ -243,13 +243,13 @@ class Reviewer:
         self._shown_asked.add(seat.hearing)
         return self._showing(seat)
 
-    async def _ahead(self, seat: _Seat, seen: Seen) -> _Seat:
+    async def _ahead(self, seat: _Seat, seen: ChainView) -> _Seat:
         """The seat with the tiles that this node's own chain has fixed, where nobody has drawn them yet."""
         believed = seen.block - self.timing.depth
         state = await foreseen(self.courtroom, seat.state, seat.rules, seat.parameters, believed)
         return seat if state is None else replace(seat, record=replace(seat.record, state=state))
 
-    def _may_show(self, seat: _Seat, seen: Seen) -> bool:
+    def _may_show(self, seat: _Seat, seen: ChainView) -> bool:
         return reveals_now(seat.state, seat.rules) and seen.block >= seat.state.phase_block + self.timing.depth
 
     def _showing(self, seat: _Seat) -> Reveal | None:
@@ -267,7 +267,7 @@ class Reviewer:
         siblings = tuple(Hash32(one) for one in opening.siblings)
         return replace(pledged.reveal, tiles=opening.tiles, siblings=siblings)
 
-    def _pledged(self, seat: _Seat) -> Pledged | None:
+    def _pledged(self, seat: _Seat) -> PledgeRecord | None:
         pledged = self.record.find(seat.hearing)
         return pledged if pledged is not None and pledged.result == seat.state.result else None
 
@@ -279,7 +279,7 @@ class Reviewer:
 
     # ---- helping itself
 
-    async def _post_if_due(self, seat: _Seat, seen: Seen) -> None:
+    async def _post_if_due(self, seat: _Seat, seen: ChainView) -> None:
         pledged = self._pledged(seat)
         posted = (seat.state.round, self.operator.address) in seat.record.posts
         eighths = self.timing.own if seat.hearing in self._pledge_asked else self.timing.unasked
@@ -288,7 +288,7 @@ class Reviewer:
             return
         await self._send(seat, calls.post(self.courtroom.contracts, seat.state, pledged.commitment))
 
-    async def _reveal_if_due(self, seat: _Seat, seen: Seen) -> None:
+    async def _reveal_if_due(self, seat: _Seat, seen: ChainView) -> None:
         address, state = self.operator.address, seat.state
         asked = seat.hearing in self._shown_asked
         eighths = self.timing.own if asked else self.timing.unasked
@@ -304,5 +304,5 @@ class Reviewer:
         try:
             mined = await self.courtroom.send(call)
             self.report(f"case {seat.case_id.hex()}: {call.call.function} by its own call in block {mined.block}")
-        except Refused as refused:
+        except CallRefused as refused:
             self.report(f"case {seat.case_id.hex()}: {refused}")

@@ -10,7 +10,7 @@ from troth.protocol import typed_data
 from troth.protocol.errors import InvalidField, InvalidSignature
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import messages
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.errors import MarketError
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.state import State
@@ -19,7 +19,7 @@ from troth.protocol.market.views import class_of, parameters_of, rules_in
 from troth.protocol.types import Address, Hash32
 
 
-def view_of(evidence: Evidence, state: State, block: int, key_check: KeyCheck = signed_by_account) -> View:
+def view_of(evidence: Evidence, state: State, block: int, key_check: KeyCheck = signed_by_account) -> OrderView:
     """The view of an order for who goes to court: a scheduler that is leaving can still be slashed.
 
     EvidenceRefused where the evidence is of another deployment, or chain and evidence do not know the same parties.
@@ -37,7 +37,7 @@ def view_of(evidence: Evidence, state: State, block: int, key_check: KeyCheck = 
         segments = messages.segments_of(order, rules.layers)
     except (MarketError, InvalidField) as error:
         raise EvidenceRefused(error.what, error.value, error.remedy) from error
-    return View(
+    return OrderView(
         domain=evidence.domain,
         execution_class=order.execution_class,
         rules=rules,
@@ -70,7 +70,7 @@ def signer_of(signed: Signed[Any], evidence: Evidence) -> Address | None:
         return None
 
 
-def require_order(evidence: Evidence, view: View) -> Hash32:
+def require_order(evidence: Evidence, view: OrderView) -> Hash32:
     """The order's digest, once its tab key signed it; EvidenceRefused."""
     digest = evidence.order_id
     assert evidence.order is not None

@@ -36,7 +36,7 @@ class Move(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CaseStep:
     """What comes next, from block ``first`` on, until ``last``. What is possible for ever, like an expiry, has a
     ``last``, too, within which drivers take turns."""
 
@@ -52,7 +52,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Submitted:
     """Whose commitments and showings are at hand, by place; ``node``: whether the node's showing is."""
 
     committed: Sequence[bool]
@@ -65,7 +65,7 @@ def reveals_now(state: CaseState, rules: Rules) -> bool:
     return state.phase is (CasePhase.COMMITTED if rules.exact else CasePhase.SEEDED)
 
 
-def next_step(state: CaseState, block: int, given: Given, parameters: Parameters, rules: Rules) -> Step:
+def next_step(state: CaseState, block: int, given: Submitted, parameters: Parameters, rules: Rules) -> CaseStep:
     """The next step of a live case; ``block`` is the one in which a call would be mined."""
     last = court.expires_after(state, parameters, rules.exact)
     if reveals_now(state, rules):
@@ -73,43 +73,45 @@ def next_step(state: CaseState, block: int, given: Given, parameters: Parameters
     if state.phase is CasePhase.DRAWN:
         return _committing(state, block, given, parameters)
     if block > last:
-        return Step(Move.EXPIRE, last + 1, last + TURNS)
+        return CaseStep(Move.EXPIRE, last + 1, last + TURNS)
     first = state.phase_block + parameters.lookahead + 1
     if block < first:
-        return Step(Move.BLOCKS, first, last)
+        return CaseStep(Move.BLOCKS, first, last)
     return (
-        Step(Move.DRAW, first, last) if state.phase is CasePhase.OPENED else _seeding(state, block, given, first, last)
+        CaseStep(Move.DRAW, first, last)
+        if state.phase is CasePhase.OPENED
+        else _seeding(state, block, given, first, last)
     )
 
 
-def _seeding(state: CaseState, block: int, given: Given, first: int, last: int) -> Step:
+def _seeding(state: CaseState, block: int, given: Submitted, first: int, last: int) -> CaseStep:
     """All that is shown goes with the tiles, in one call; after a quarter of the window the tiles go alone, so that who
     does not show its part is held to it."""
     if given.node and not _is_awaited(state, given):
-        return Step(Move.CONCLUDE, first, last)
+        return CaseStep(Move.CONCLUDE, first, last)
     alone = first + (last - first) // SEEDED_ALONE
-    return Step(Move.SEED, alone, last) if block >= alone else Step(Move.SHOWINGS, first, alone - 1)
+    return CaseStep(Move.SEED, alone, last) if block >= alone else CaseStep(Move.SHOWINGS, first, alone - 1)
 
 
-def _committing(state: CaseState, block: int, given: Given, parameters: Parameters) -> Step:
+def _committing(state: CaseState, block: int, given: Submitted, parameters: Parameters) -> CaseStep:
     window = parameters.commit_window
     last = state.phase_block + window
     if block > last:
-        return Step(Move.EXPIRE, last + 1, last + TURNS)
+        return CaseStep(Move.EXPIRE, last + 1, last + TURNS)
     if not court.may_end_commitments(state, given.committed, block, parameters):
-        return Step(Move.COMMITMENTS, state.phase_block + 1, last)
+        return CaseStep(Move.COMMITMENTS, state.phase_block + 1, last)
     whole = all(given.committed)
-    return Step(Move.COMMIT, state.phase_block + 1 if whole else state.phase_block + window * 3 // 4 + 1, last)
+    return CaseStep(Move.COMMIT, state.phase_block + 1 if whole else state.phase_block + window * 3 // 4 + 1, last)
 
 
-def _showing(state: CaseState, block: int, given: Given, last: int) -> Step:
+def _showing(state: CaseState, block: int, given: Submitted, last: int) -> CaseStep:
     if given.node and not _is_awaited(state, given):
-        return Step(Move.DECIDE, state.phase_block + 1, last)
+        return CaseStep(Move.DECIDE, state.phase_block + 1, last)
     if block > last:
-        return Step(Move.DECIDE, last + 1, last + TURNS)
-    return Step(Move.SHOWINGS, state.phase_block + 1, last)
+        return CaseStep(Move.DECIDE, last + 1, last + TURNS)
+    return CaseStep(Move.SHOWINGS, state.phase_block + 1, last)
 
 
-def _is_awaited(state: CaseState, given: Given) -> bool:
+def _is_awaited(state: CaseState, given: Submitted) -> bool:
     """Whether somebody who committed has not shown its part."""
     return any(one != ZERO_HASH and not shown for one, shown in zip(state.commitments, given.shown, strict=True))

@@ -13,17 +13,15 @@ from troth.client.options import (
     CommitteeOption,
     DirectOption,
     HomeOption,
-    JsonOption,
     MaxCostOption,
     MaxPriceOption,
     ModelOption,
     OverlayOption,
-    PasswordOption,
-    RpcOption,
     SchedulerOption,
     millionths,
     read_configuration,
 )
+from troth.transport.command_options import JsonOption, PasswordOption, RpcOption
 
 QuestionArgument = Annotated[
     str | None, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")
@@ -71,7 +69,7 @@ def chat(  # noqa: PLR0917
     """Ask one question, or hold a conversation; the answer streams, the verdict follows."""
     import asyncio
 
-    from troth.client.choices import Choices
+    from troth.client.choices import SamplingChoices
     from troth.client.home import Home
     from troth.client.orders import terminal
     from troth.client.prompt import read_question
@@ -83,6 +81,9 @@ def chat(  # noqa: PLR0917
     configuration = read_configuration(
         place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct, model=model
     )
-    choices, limits = Choices(max_tokens, millionths(temperature, 0), millionths(top_p, 1)), (max_cost, max_price)
+    choices, limits = (
+        SamplingChoices(max_tokens, millionths(temperature, 0), millionths(top_p, 1)),
+        (max_cost, max_price),
+    )
     talking = terminal.chat(place, configuration, password_file, choices, limits, check, system, first, as_json=as_json)
     asyncio.run(talking)

@@ -8,7 +8,7 @@ from troth.protocol.logprobs import NO_LOGPROBS
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class SamplingChoices:
     """How the answer is to be chosen: temperature 0 is greedy, else Gumbel-max with the task's public noise.
 
     `logprobs`: how many alternatives to each token to ask for with log probabilities, 0 to 20, or NO_LOGPROBS (-1).

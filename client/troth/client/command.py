@@ -13,21 +13,25 @@ from troth.client.chat_command import chat
 from troth.client.gateway_command import serve
 from troth.client.options import (
     DEFAULT_HOME,
-    BroadcastOption,
     ClassOption,
     CommitteeOption,
     DirectOption,
-    FactoryOption,
     HomeOption,
-    JsonOption,
-    PasswordOption,
-    RpcOption,
     SchedulerOption,
     mode_of,
     read_configuration,
 )
 from troth.client.orders.case_command import case
 from troth.client.tabs.command import finish, list_tabs, open_tab, summon, take_back, top_up, trust
+from troth.transport.command_options import (
+    BankOption,
+    BroadcastOption,
+    FactoryOption,
+    JsonOption,
+    PasswordOption,
+    RpcOption,
+    StartBlockOption,
+)
 
 Result = TypeVar("Result")
 
@@ -50,18 +54,13 @@ def init(  # noqa: PLR0917
     rpc: RpcOption = "http://127.0.0.1:8545",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
-    start_block: Annotated[
-        int,
-        typer.Option("--start-block", envvar="TROTH_START_BLOCK", min=0, help="A block before the deployment."),
-    ] = 0,
+    start_block: StartBlockOption = 0,
     committee: CommitteeOption = "",
     direct: DirectOption = None,
     region: Annotated[
         str, typer.Option("--region", envvar="TROTH_REGION", help="Prefer relays of this region, if there are enough.")
     ] = "",
-    bank: Annotated[
-        str, typer.Option("--bank", envvar="TROTH_BANK", help="Its Bank, where the factory made several deployments.")
-    ] = "",
+    bank: BankOption = "",
     import_key: Annotated[
         Path | None, typer.Option("--import-key", help="Keyfile to copy, opened with the same password.")
     ] = None,
@@ -70,7 +69,7 @@ def init(  # noqa: PLR0917
     as_json: JsonOption = False,
 ) -> None:
     """Create the wallet and client.toml."""
-    from troth.client.configuration import Configuration, save
+    from troth.client.configuration import ClientConfiguration, save
     from troth.client.home import Home
     from troth.client.market_table import MarketTable
     from troth.client.wallet import create_wallet
@@ -78,7 +77,9 @@ def init(  # noqa: PLR0917
     place = Home(home.expanduser())
     mode = mode_of(direct) or "scheduler"
     table = MarketTable(factory, bank, start_block)
-    configuration = Configuration(table, rpc, scheduler, execution_class, committee, region=region, mode=mode).checked()
+    configuration = ClientConfiguration(
+        table, rpc, scheduler, execution_class, committee, region=region, mode=mode
+    ).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)
     _print(

@@ -29,7 +29,7 @@ _OPTIONAL = {"scheduler", "execution_class", "committee", "region"}
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class ClientConfiguration:
     """What the client must be told; all else (endpoints, TLS keys, prices) it reads from the chain.
 
     `market` names a deployment. `scheduler` is the operator address of the one to use, and `execution_class` the class
@@ -58,7 +58,7 @@ class Configuration:
         """Whether requests enter at a node."""
         return self.mode == "direct"
 
-    def checked(self) -> Configuration:
+    def checked(self) -> ClientConfiguration:
         """This configuration, or ConfigurationError naming the first value that cannot be."""
         self.market.checked()
         for name, pattern, shape in _SHAPES:
@@ -76,13 +76,13 @@ class Configuration:
             )
         return self
 
-    def overridden(self, **values: str | None) -> Configuration:
+    def overridden(self, **values: str | None) -> ClientConfiguration:
         """A copy in which given options replace what the file said."""
         given = {name: value for name, value in values.items() if value}
         return replace(self, **given).checked()  # type: ignore[arg-type]  # market is never among the options
 
 
-def load(path: Path) -> Configuration:
+def load(path: Path) -> ClientConfiguration:
     """Read client.toml; ConfigurationError when it is absent, not TOML, of another version, or has other keys."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -98,7 +98,7 @@ def load(path: Path) -> Configuration:
             "The configuration is of another version", version, f"Set version = {VERSION}, or run init again."
         )
     market = values.pop("market", None)
-    known = {field.name for field in fields(Configuration)} - {"market"}
+    known = {field.name for field in fields(ClientConfiguration)} - {"market"}
     wrong = sorted(name for name, value in values.items() if type(value) is not str or name not in known)
     if wrong:
         raise ConfigurationError(
@@ -108,10 +108,10 @@ def load(path: Path) -> Configuration:
         raise ConfigurationError(
             "The configuration names no deployment", path, 'Add [market] with factory = "0x…", or run init again.'
         )
-    return Configuration(read_table(market), **values).checked()
+    return ClientConfiguration(read_table(market), **values).checked()
 
 
-def save(path: Path, configuration: Configuration) -> None:
+def save(path: Path, configuration: ClientConfiguration) -> None:
     """Write client.toml, readable by its owner only: an RPC address may hold a provider's secret."""
     checked = configuration.checked()
     lines = [f"version = {VERSION}"]

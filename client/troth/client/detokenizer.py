@@ -13,7 +13,7 @@ LONGEST_HOLD = 16
 """Tokens held back at most. No character takes more than four bytes; text that never completes is broken text."""
 
 
-class Decoder(Protocol):
+class TokenDecoder(Protocol):
     """The one method of `tokenizers.Tokenizer` that is needed here."""
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
@@ -23,7 +23,7 @@ class Decoder(Protocol):
 class Detokenizer:
     """Feeds on token ids, returns the text that became certain; `flush` returns what is left at the end."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: TokenDecoder) -> None:
         self._decoder = decoder
         self._context: list[int] = []
         self._pending: list[int] = []

@@ -23,15 +23,14 @@ from troth.client.options import (
     MaxPriceOption,
     ModelOption,
     OverlayOption,
-    PasswordOption,
-    RpcOption,
     SchedulerOption,
     read_configuration,
 )
+from troth.transport.command_options import LogLevelOption, PasswordOption, RpcOption
 
 if TYPE_CHECKING:
-    from troth.client.configuration import Configuration
-    from troth.client.gateway.serving import RunningGateway, Settings
+    from troth.client.configuration import ClientConfiguration
+    from troth.client.gateway.serving import GatewaySettings, RunningGateway
     from troth.client.home import Home
 
 DEFAULT_PORT = 11711
@@ -74,7 +73,6 @@ KeepAliveOption = Annotated[
     float,
     typer.Option("--keep-alive", envvar="TROTH_KEEP_ALIVE", min=0.1, max=60.0, help="Seconds between comments."),
 ]
-LogOption = Annotated[str, typer.Option("--log-level", envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")]
 RelayOption = Annotated[
     bool, typer.Option("--relay/--no-relay", envvar="TROTH_RELAY", help="Carry others too: run a relay beside it.")
 ]
@@ -97,7 +95,7 @@ def serve(  # noqa: PLR0917
     max_tokens: LengthOption = 256,
     concurrent: ConcurrentOption = 16,
     keep_alive: KeepAliveOption = 5.0,
-    log_level: LogOption = "info",
+    log_level: LogLevelOption = "info",
     max_price: MaxPriceOption = "",
     check: CheckOption = "",
     model: ModelOption = "",
@@ -115,7 +113,7 @@ def serve(  # noqa: PLR0917
 ) -> None:
     """Serve OpenAI's interface on this machine; a tab pays for every answer."""
     from troth.client.gateway.request import Defaults
-    from troth.client.gateway.serving import Settings
+    from troth.client.gateway.serving import GatewaySettings
     from troth.client.home import Home
     from troth.transport import event_loop
     from troth.transport.logs import configure
@@ -124,7 +122,7 @@ def serve(  # noqa: PLR0917
     configuration = read_configuration(
         place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct, model=model
     )
-    settings = Settings(
+    settings = GatewaySettings(
         host=host,
         port=port,
         allow_remote=allow_remote,
@@ -143,18 +141,18 @@ def serve(  # noqa: PLR0917
 
 def _serving(  # noqa: PLR0917
     home: Home,
-    configuration: Configuration,
+    configuration: ClientConfiguration,
     password_file: Path | None,
-    settings: Settings,
+    settings: GatewaySettings,
     check: str,
     amounts: tuple[str, str, str],
 ) -> Coroutine[Any, Any, None]:
     from troth.client.gateway.serving import Amounts, serve
     from troth.client.orders.own_check import MODE, no_model
     from troth.client.orders.running import running
-    from troth.client.orders.wishes import Check
+    from troth.client.orders.wishes import CheckWish
 
-    chosen = Check.read(check)
+    chosen = CheckWish.read(check)
     if chosen.mode == MODE and not configuration.market.model:
         raise no_model()
     factory = partial(running, home, configuration, password_file, lambda _entry, line: _say(line))
@@ -168,14 +166,16 @@ def _warn(*, allow_remote: bool, no_key: bool) -> None:
         _say("warning: without a key, every program and every user of this machine can pay from your wallet")
 
 
-async def _beside_relay(home: Home, configuration: Configuration, own: tuple[int, str] | None, work: Serving) -> None:
+async def _beside_relay(
+    home: Home, configuration: ClientConfiguration, own: tuple[int, str] | None, work: Serving
+) -> None:
     """Serve, and carry others on ``own`` port and address meanwhile."""
-    from troth.client.own_relay import Listen, prepare_relay, running_relay
+    from troth.client.own_relay import ListenAddress, prepare_relay, running_relay
 
     async with AsyncExitStack() as stack:
         if own is not None:
             port, address = own
-            at = prepare_relay(home, configuration, Listen(port=port, address=address))
+            at = prepare_relay(home, configuration, ListenAddress(port=port, address=address))
             _say(f"relaying for others at {at}, as far as that can be reached; --no-relay leaves it out")
             await stack.enter_async_context(running_relay(home))
         await work()

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from troth.client.configuration import Configuration, load
+from troth.client.configuration import ClientConfiguration, load
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 
@@ -17,20 +17,6 @@ DEFAULT_HOME = Path("~/.troth").expanduser()
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")
-]
-JsonOption = Annotated[
-    bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object on standard output.")
-]
-BroadcastOption = Annotated[
-    bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, a dry run.")
-]
-PasswordOption = Annotated[
-    Path | None,
-    typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="File whose first line opens the wallet."),
-]
-RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-FactoryOption = Annotated[
-    str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Contract that made the deployment of tabs to use.")
 ]
 CheckOption = Annotated[
     str,
@@ -96,12 +82,12 @@ def read_configuration(
     direct: bool | None = None,
     factory: str = "",
     model: str = "",
-) -> Configuration:
+) -> ClientConfiguration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
     given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
     given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct)}
     if factory and not home.configuration.exists():
-        return Configuration(MarketTable(factory)).overridden(**given)
+        return ClientConfiguration(MarketTable(factory)).overridden(**given)
     found = load(home.configuration).overridden(**given)
     if model:
         found = replace(found, market=replace(found.market, model=model)).checked()

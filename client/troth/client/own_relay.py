@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ConfigurationError
 from troth.client.home import Home
 from troth.overlay.relay.configuration import FILE, load
-from troth.overlay.relay.initialisation import Wishes, committee_of, initialise
+from troth.overlay.relay.initialisation import RelayInitOptions, committee_of, initialise
 from troth.transport.errors import OverlayError
 from troth.transport.identity import load_identity
 
@@ -36,7 +36,7 @@ _DIE_WITH_PARENT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
+class ListenAddress:
     """Where the relay listens, and "address:port" as others reach it; empty for this machine's own address."""
 
     host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
@@ -52,7 +52,7 @@ def own_relay_name(home: Home) -> bytes:
         return b""
 
 
-def prepare_relay(home: Home, configuration: Configuration, listen: Listen) -> str:
+def prepare_relay(home: Home, configuration: ClientConfiguration, listen: ListenAddress) -> str:
     """Write the relay's configuration and keys on first use; where it says that it is reached.
 
     Raises OverlayError, or ConfigurationError where it belongs to another committee.
@@ -60,7 +60,9 @@ def prepare_relay(home: Home, configuration: Configuration, listen: Listen) -> s
     if not (home.relay / FILE).exists():
         address = listen.address or f"{_outward(configuration.rpc)}:{listen.port}"
         committee = committee_of(configuration.committee, configuration.rpc, configuration.region, 0)
-        initialise(home.relay, Wishes(listen.host, listen.port, address, None, proxy=True, committee=committee))
+        initialise(
+            home.relay, RelayInitOptions(listen.host, listen.port, address, None, proxy=True, committee=committee)
+        )
     written = load(home.relay)
     if written.committee is None or written.committee.contract.lower() != configuration.committee.lower():
         raise ConfigurationError(

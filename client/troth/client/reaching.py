@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 
 import httpx
 
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.direct.entrance import Entrance
 from troth.client.direct.overlay_ways import node_choice, overlay_opening
-from troth.client.direct.ways import Ways
+from troth.client.direct.ways import SchedulerWays
 from troth.client.errors import OverlayFailed
 from troth.client.home import Home
 from troth.client.https_calls import Calls, Pinned, openly
 from troth.client.own_relay import own_relay_name
-from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import ListedDestination, Listing
 from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pool import CircuitPool
-from troth.overlay.sessions.sessions import Sessions
+from troth.overlay.sessions.sessions import SessionRotation
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.protocol.market.state import State
 from troth.protocol.types import to_address
@@ -31,10 +31,10 @@ from troth.transport.errors import OverlayError
 RETRY_SECONDS = 5.0
 
 
-class Directory:
+class ClientDirectory:
     """The list that is valid now, without this home's own relay: it would be no hop on the way to itself."""
 
-    def __init__(self, home: Home, configuration: Configuration) -> None:
+    def __init__(self, home: Home, configuration: ClientConfiguration) -> None:
         self._own = own_relay_name(home)
         self._listing: Listing | None = None
         self._client = DirectoryClient.over(
@@ -69,7 +69,7 @@ class Reach:
 
     stack: AsyncExitStack
     pool: CircuitPool | None
-    directory: Directory | None
+    directory: ClientDirectory | None
 
     async def to(self, scheduler: Pinned) -> Calls:
         """The interface of this scheduler and of nobody else; OverlayFailed where it is not in the directory."""
@@ -83,13 +83,13 @@ class Reach:
         if self.pool is None or self.directory is None:
             what = "Direct mode needs the overlay"
             raise OverlayFailed(what, "no directory", "Name the --committee.", hop="path", delivered="no")
-        ways = Ways(overlay_opening(self.pool, self.directory.current, state))
+        ways = SchedulerWays(overlay_opening(self.pool, self.directory.current, state))
         self.stack.push_async_callback(ways.close)
         return Entrance(node_choice(self.directory.current, state), ways)
 
 
 @asynccontextmanager
-async def reaching(home: Home, configuration: Configuration) -> AsyncIterator[Reach]:
+async def reaching(home: Home, configuration: ClientConfiguration) -> AsyncIterator[Reach]:
     """Ways to schedulers: open ones, or through the overlay where a committee is configured.
 
     Raises:
@@ -99,9 +99,9 @@ async def reaching(home: Home, configuration: Configuration) -> AsyncIterator[Re
         if not configuration.anonymous:
             yield Reach(stack, None, None)
             return
-        directory = Directory(home, configuration)
+        directory = ClientDirectory(home, configuration)
         stack.push_async_callback(directory.stop)
-        circuits = Client()
+        circuits = CircuitClient()
         stack.push_async_callback(circuits.close)
         with naming_paths():
             await directory.start()
@@ -119,8 +119,10 @@ def naming_paths() -> Iterator[None]:
         raise OverlayFailed(error.what, error.value, error.remedy, hop="path", delivered="no") from error
 
 
-async def _through_entry(stack: AsyncExitStack, pool: CircuitPool, directory: Directory, scheduler: Pinned) -> Calls:
-    sessions = Sessions(pool, lambda: _destination(directory.current(), scheduler), refresh=directory.refresh)
+async def _through_entry(
+    stack: AsyncExitStack, pool: CircuitPool, directory: ClientDirectory, scheduler: Pinned
+) -> Calls:
+    sessions = SessionRotation(pool, lambda: _destination(directory.current(), scheduler), refresh=directory.refresh)
     await sessions.current()
     stack.push_async_callback(sessions.close)
     # The address is never connected to; it names the scheduler in errors.

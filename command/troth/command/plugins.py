@@ -55,8 +55,8 @@ def load(point: EntryPoint) -> Any:
             point.value,
             "Correct the entry point in the group troth.commands of the package that offers it.",
         )
-    # The root offers completion for all of them.
-    application._add_completion = False
+    # The root offers completion for all of them. Rich would take [auto] in a help text for markup and leave it out.
+    application._add_completion, application.rich_markup_mode = False, None
     command = typer.main.get_command(application)
     command.name = point.name
     return command

@@ -17,7 +17,7 @@ from troth.committee.errors import EntryRefused, Full
 from troth.committee.probing import Prober
 from troth.committee.proposal import Checked, CheckedDestination, CheckedRelay, Entries
 from troth.committee.schedule import Schedule
-from troth.committee.store import Store
+from troth.committee.store import MemberStore
 from troth.overlay.directory.descriptors import SignedDestination, SignedRelay, decode_descriptor, operator_of
 from troth.overlay.directory.errors import DescriptorRefused
 from troth.overlay.relay.limits import TokenBucket
@@ -37,14 +37,14 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class EntryClaim:
     """Who wants an entry, and where."""
 
     operator: str
     host: str
 
 
-def require_room(claims: Iterable[Claim], bounds: Bounds, total: int) -> None:
+def require_room(claims: Iterable[EntryClaim], bounds: Bounds, total: int) -> None:
     """Raise Full if these claims together exceed a bound."""
     kept = list(claims)
     if len(kept) > total:
@@ -101,12 +101,12 @@ class Posts:
             raise Full("Too many descriptors come from one address", host, "Publish every half an hour.")
 
 
-class Admission:
+class DescriptorAdmission:
     """The descriptors that this member would list."""
 
     def __init__(
         self,
-        store: Store,
+        store: MemberStore,
         prober: Prober,
         bonded: Bonded,
         bounds: Bounds,
@@ -226,5 +226,5 @@ def check(data: bytes, kind: str, domain: Domain) -> Checked:
     return CheckedDestination(destination, operator_of(destination, domain), data)
 
 
-def _claims(entries: Iterable[Checked]) -> list[Claim]:
-    return [Claim(entry.operator, entry.descriptor.host) for entry in entries]
+def _claims(entries: Iterable[Checked]) -> list[EntryClaim]:
+    return [EntryClaim(entry.operator, entry.descriptor.host) for entry in entries]

@@ -9,6 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
+from troth.transport.command_options import (
+    BankOption,
+    BroadcastOption,
+    HostOption,
+    JsonOption,
+    LogLevelOption,
+    PasswordOption,
+    PortOption,
+    RpcOption,
+    StartBlockOption,
+)
+
 app = typer.Typer(
     help="Run a member of the directory's committee: it checks relays and signs the list of them.",
     no_args_is_help=True,
@@ -18,12 +30,6 @@ app = typer.Typer(
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object.")]
-PasswordOption = Annotated[
-    Path | None,
-    typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="File with the keystore's password, mode 0600."),
-]
-RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP URL of an Ethereum node.")]
 DEFAULT_HOME = Path("~/.troth/committee")
 
 
@@ -39,21 +45,19 @@ def init(
         str,
         typer.Option(envvar="TROTH_FACTORY", help="The market's factory, 0x…; without it no destination is listed."),
     ] = "",
-    bank: Annotated[
-        str, typer.Option(envvar="TROTH_BANK", help="The deployment's Bank, where the factory made several.")
-    ] = "",
-    start_block: Annotated[int, typer.Option(envvar="TROTH_START_BLOCK", help="A block not after the deployment.")] = 0,
+    bank: BankOption = "",
+    start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
-    host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="TROTH_PORT", help="Port to listen on.")] = 8543,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8543,
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write committee.toml, the operator's keystore and the TLS identity. Nothing is overwritten."""
     from troth.committee.configuration import Bonding
-    from troth.committee.initialisation import Wishes, initialise
+    from troth.committee.initialisation import MemberInitOptions, initialise
 
-    wishes = Wishes(rpc, committee, Bonding(factory, bank, start_block), host, port, endpoint)
+    wishes = MemberInitOptions(rpc, committee, Bonding(factory, bank, start_block), host, port, endpoint)
     _show(initialise(_folder(home), wishes, password_file), as_json)
 
 
@@ -66,9 +70,7 @@ def deploy(
     ],
     keystore: Annotated[Path, typer.Option(envvar="TROTH_KEYSTORE", help="Keyfile of the account that pays.")],
     password_file: PasswordOption = None,
-    broadcast: Annotated[
-        bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send it; without, only show it.")
-    ] = False,
+    broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Deploy the Committee contract with its first members."""
@@ -82,7 +84,7 @@ def deploy(
 def start(
     home: HomeOption = DEFAULT_HOME,
     password_file: PasswordOption = None,
-    log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+    log_level: LogLevelOption = "info",
 ) -> None:
     """Serve lists and take turns at proposing them, until SIGINT or SIGTERM."""
     from troth.committee.running import serve

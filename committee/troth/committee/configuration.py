@@ -21,56 +21,51 @@ import msgspec
 
 from troth.chain.keystore import keystore_path
 from troth.committee.admission import Bounds
-from troth.committee.errors import ConfigurationInvalid
-from troth.committee.market_bonds import MarketPlace
+from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.schedule import Schedule
 from troth.overlay.directory.codec import LONGEST_VALIDITY, MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
-from troth.protocol.errors import ProtocolError
-from troth.protocol.types import Address, to_address
+from troth.protocol.market.parts import MarketPlace
+from troth.protocol.types import Address
+from troth.transport.strict_toml import (
+    KeysSection,
+    MarketSection,
+    Port,
+    Section,
+    address_of,
+    quoted,
+    read_toml,
+    require_https,
+    require_version,
+)
 
 FILE = "committee.toml"
 VERSION = 1
 PERIOD, VALID = 3600, 3 * 3600
 
-_Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 _Period = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_VALIDITY)]
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=MAXIMUM_RELAYS)]
 
 
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
-
-
-class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
+class _MemberChainTable(Section, frozen=True, forbid_unknown_fields=True):
     rpc: str
     committee: str = ""
     chain_id: int | None = None
 
 
-class _Market(_Section, frozen=True, forbid_unknown_fields=True):
-    factory: str
-    bank: str = ""
-    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
-
-
-class _Keys(_Section, frozen=True, forbid_unknown_fields=True):
-    operator: str = "keys/operator.json"
-
-
-class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+class _MemberListenTable(Section, frozen=True, forbid_unknown_fields=True):
     endpoint: str
     host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
-    port: _Port = 8543
+    port: Port = 8543
 
 
-class _List(_Section, frozen=True, forbid_unknown_fields=True):
+class _List(Section, frozen=True, forbid_unknown_fields=True):
     period: _Period = PERIOD
     valid: _Period = VALID
     private_addresses: bool = False
 
 
-class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+class _MemberLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
     per_operator: _Count = 64
     per_host: _Count = 8
     per_network: _Count = 256
@@ -80,18 +75,18 @@ class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
     posts_per_second_per_host: _Rate = 1.0
 
 
-class _File(_Section, frozen=True, forbid_unknown_fields=True):
+class _MemberFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
-    chain: _Chain
-    listen: _Listen
-    keys: _Keys = _Keys()
+    chain: _MemberChainTable
+    listen: _MemberListenTable
+    keys: KeysSection = KeysSection()
     list: _List = _List()
-    limits: _Limits = _Limits()
-    market: _Market | None = None
+    limits: _MemberLimitsTable = _MemberLimitsTable()
+    market: MarketSection | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class MemberConfiguration:
     """The checked file; every path is absolute. `committee` is None until the contract is deployed."""
 
     folder: Path
@@ -116,9 +111,9 @@ class Configuration:
 
     @property
     def committee_address(self) -> Address:
-        """The contract; raises ConfigurationInvalid while there is none."""
+        """The contract; raises MemberConfigurationInvalid while there is none."""
         if self.committee is None:
-            raise ConfigurationInvalid(
+            raise MemberConfigurationInvalid(
                 "chain.committee is not set",
                 self.folder / FILE,
                 "Deploy it (troth committee deploy) and write it there.",
@@ -126,34 +121,27 @@ class Configuration:
         return self.committee
 
 
-def load(folder: Path) -> Configuration:
-    """Read `committee.toml` in `folder`; raises ConfigurationInvalid naming the key."""
+def load(folder: Path) -> MemberConfiguration:
+    """Read `committee.toml` in `folder`; raises MemberConfigurationInvalid naming the key."""
     path = folder / FILE
-    try:
-        file = msgspec.toml.decode(path.read_bytes(), type=_File)
-    except OSError as error:
-        raise ConfigurationInvalid("There is no configuration", path, "Run: troth committee init") from error
-    except msgspec.MsgspecError as error:
-        raise ConfigurationInvalid(f"{path} cannot be used", error, "Correct the key that is named.") from error
-    if file.version != VERSION:
-        raise ConfigurationInvalid(f"{path} has version {file.version}, this is for {VERSION}", None, "Upgrade one.")
+    file = read_toml(path, _MemberFile, MemberConfigurationInvalid, "Run: troth committee init")
+    require_version(path, file.version, VERSION, MemberConfigurationInvalid)
+    require_https(file.listen.endpoint, MemberConfigurationInvalid)
     return _checked(folder, file)
 
 
-def _checked(folder: Path, file: _File) -> Configuration:
-    if not file.listen.endpoint.startswith("https://"):
-        raise ConfigurationInvalid("listen.endpoint starts with https://", file.listen.endpoint, "Correct it.")
+def _checked(folder: Path, file: _MemberFile) -> MemberConfiguration:
     if file.list.valid < 2 * file.list.period:
-        raise ConfigurationInvalid(
+        raise MemberConfigurationInvalid(
             "list.valid is at least twice list.period, so that one silent leader does no harm",
             file.list.valid,
             "Raise it.",
         )
     limits = file.limits
-    return Configuration(
+    return MemberConfiguration(
         folder=folder,
         rpc=file.chain.rpc,
-        committee=_address("chain.committee", file.chain.committee),
+        committee=_committee(file.chain.committee),
         chain_id=file.chain.chain_id,
         operator_keystore=folder / keystore_path(file.keys.operator),
         host=file.listen.host,
@@ -164,24 +152,12 @@ def _checked(folder: Path, file: _File) -> Configuration:
         bounds=Bounds(limits.per_operator, limits.per_host, limits.per_network, limits.relays, limits.destinations),
         posts_per_second=limits.posts_per_second,
         posts_per_second_per_host=limits.posts_per_second_per_host,
-        market=_market(file.market),
+        market=None if file.market is None else file.market.place(MemberConfigurationInvalid),
     )
 
 
-def _market(section: _Market | None) -> MarketPlace | None:
-    if section is None:
-        return None
-    factory = _address("market.factory", section.factory)
-    if factory is None:
-        raise ConfigurationInvalid("market.factory is empty", section.factory, "Write 0x…, or remove [market].")
-    return MarketPlace(factory, _address("market.bank", section.bank), section.start_block)
-
-
-def _address(key: str, text: str) -> Address | None:
-    try:
-        return to_address(text) if text else None
-    except ProtocolError as error:
-        raise ConfigurationInvalid(f"{key} is no address", text, error.remedy) from error
+def _committee(text: str) -> Address | None:
+    return address_of("chain.committee", text, MemberConfigurationInvalid) if text else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +173,14 @@ def template(rpc: str, committee: str, bonding: Bonding, listen: tuple[str, int]
     """A new file's text from what `init` was told; addresses may be empty."""
     host, port = listen
     return (
-        f"version = {VERSION}\n\n[chain]\nrpc = {_quoted(rpc)}\ncommittee = {_quoted(committee)}\n"
+        f"version = {VERSION}\n\n[chain]\nrpc = {quoted(rpc)}\ncommittee = {quoted(committee)}\n"
         f"{_bonding(bonding)}\n"
-        f"[listen]\nhost = {_quoted(host)}\nport = {port}\nendpoint = {_quoted(endpoint)}\n"
+        f"[listen]\nhost = {quoted(host)}\nport = {port}\nendpoint = {quoted(endpoint)}\n"
     )
 
 
 def _bonding(bonding: Bonding) -> str:
     if not bonding.factory:
         return ""
-    bank = f"bank = {_quoted(bonding.bank)}\n" if bonding.bank else ""
-    return f"\n[market]\nfactory = {_quoted(bonding.factory)}\n{bank}start_block = {bonding.start_block}\n"
-
-
-def _quoted(text: str) -> str:
-    return msgspec.json.encode(text).decode()
+    bank = f"bank = {quoted(bonding.bank)}\n" if bonding.bank else ""
+    return f"\n[market]\nfactory = {quoted(bonding.factory)}\n{bank}start_block = {bonding.start_block}\n"

@@ -1,7 +1,7 @@
 """What can go wrong at a member, each with what happened, the offending value and what to do.
 
 CommitteeError
- ├─ ConfigurationInvalid    committee.toml, or what it names, cannot be used
+ ├─ MemberConfigurationInvalid  committee.toml, or what it names, cannot be used
  ├─ NotInCommittee          this operator is no member on chain
  ├─ EntryRefused            a relay or destination that this member will not list
  │   └─ Unreachable         it does not answer there with the keys that it names
@@ -26,7 +26,7 @@ class CommitteeError(TrothError):
     status: ClassVar[int] = 422
 
 
-class ConfigurationInvalid(CommitteeError):
+class MemberConfigurationInvalid(CommitteeError):
     """The configuration cannot be used."""
 
     code = "configuration_invalid"

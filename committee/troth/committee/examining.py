@@ -9,15 +9,15 @@ from typing import Any
 
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.keystore import address_in
-from troth.committee.configuration import FILE, Configuration, load
+from troth.committee.configuration import FILE, MemberConfiguration, load
 from troth.committee.errors import CommitteeError
 from troth.overlay.directory.errors import DirectoryError, ListMalformed
 from troth.overlay.directory.fetching import fetch_from
-from troth.overlay.directory.keeping import Keeper
-from troth.overlay.directory.listing import Membership, read_membership
-from troth.protocol.committee import Member, threshold
+from troth.overlay.directory.keeping import DirectoryKeeper
+from troth.overlay.directory.listing import CommitteeMembership, read_membership
+from troth.protocol.committee import CommitteeMember, threshold
 from troth.transport.errors import OverlayError
-from troth.transport.health import Finding
+from troth.transport.health import HealthFinding
 from troth.transport.identity import load_identity
 
 
@@ -36,58 +36,58 @@ async def status_of(folder: Path) -> dict[str, Any]:
     }
 
 
-async def examine(folder: Path) -> list[Finding]:
+async def examine(folder: Path) -> list[HealthFinding]:
     """All checks; without a configuration there is only one."""
     try:
         configuration = load(folder)
         address = configuration.committee_address
     except (CommitteeError, KeystoreError) as error:
-        return [Finding("config", False, error.what, error.remedy)]
-    findings = [Finding("config", True, str(folder / FILE), ""), _tls(configuration)]
+        return [HealthFinding("config", False, error.what, error.remedy)]
+    findings = [HealthFinding("config", True, str(folder / FILE), ""), _tls(configuration)]
     try:
         membership = await read_membership(configuration.rpc, address)
         operator = address_in(configuration.operator_keystore)
     except (DirectoryError, ChainError, KeystoreError) as error:
-        return [*findings, Finding("chain", False, error.what, error.remedy)]
-    findings.append(Finding("chain", True, f"{len(membership.members)} members in {address}", ""))
+        return [*findings, HealthFinding("chain", False, error.what, error.remedy)]
+    findings.append(HealthFinding("chain", True, f"{len(membership.members)} members in {address}", ""))
     own = None if operator is None else membership.member(operator)
     if own is None:
         fix = "More than 2/3 of the members add it: addMember of the Committee contract."
-        return [*findings, Finding("member", False, f"{operator} is no member", fix)]
+        return [*findings, HealthFinding("member", False, f"{operator} is no member", fix)]
     return [*findings, _registered(configuration, own), *await _served(own, membership)]
 
 
-def _tls(configuration: Configuration) -> Finding:
+def _tls(configuration: MemberConfiguration) -> HealthFinding:
     try:
-        return Finding("tls", True, "0x" + load_identity(configuration.tls_folder).spki_sha256.hex(), "")
+        return HealthFinding("tls", True, "0x" + load_identity(configuration.tls_folder).spki_sha256.hex(), "")
     except OverlayError as error:
-        return Finding("tls", False, error.what, error.remedy)
+        return HealthFinding("tls", False, error.what, error.remedy)
 
 
-def _registered(configuration: Configuration, own: Member) -> Finding:
+def _registered(configuration: MemberConfiguration, own: CommitteeMember) -> HealthFinding:
     here = ""
     with contextlib.suppress(OverlayError):
         here = load_identity(configuration.tls_folder).spki_sha256.hex()
     same = own.tls_key_hash.hex() == here and own.endpoint == configuration.endpoint
     seen = f"{own.endpoint} with TLS key 0x{own.tls_key_hash.hex()} is registered"
-    return Finding("member", same, seen, "Correct listen.endpoint, or moveMember of the Committee contract.")
+    return HealthFinding("member", same, seen, "Correct listen.endpoint, or moveMember of the Committee contract.")
 
 
-async def _served(own: Member, membership: Membership) -> list[Finding]:
+async def _served(own: CommitteeMember, membership: CommitteeMembership) -> list[HealthFinding]:
     found = []
     for member in (own, *(one for one in membership.members if one != own)):
         seen = await _list_of(member, membership)
         fix = "Start it: troth committee start" if member == own else "Tell that member's operator."
-        found.append(Finding("list", "valid until" in seen, seen, fix))
+        found.append(HealthFinding("list", "valid until" in seen, seen, fix))
     return found
 
 
-async def _list_of(member: Member, membership: Membership) -> str:
+async def _list_of(member: CommitteeMember, membership: CommitteeMembership) -> str:
     try:
         data = await fetch_from(member)
         if data is None:
             raise ListMalformed("It says that the list is known already")
-        keeper = Keeper()
+        keeper = DirectoryKeeper()
         keeper.membership = membership
         listing = keeper.offer(data, time.time())
     except OverlayError as error:

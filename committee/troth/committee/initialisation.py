@@ -10,15 +10,15 @@ from typing import Any
 from troth.chain.deployment import committee_creation, estimate_creation, submit
 from troth.chain.keystore import address_in, create_account, load_account, read_password
 from troth.committee.configuration import FILE, Bonding, load, template
-from troth.committee.errors import ConfigurationInvalid
-from troth.protocol.committee import Member, threshold
+from troth.committee.errors import MemberConfigurationInvalid
+from troth.protocol.committee import CommitteeMember, threshold
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import to_address, to_hash32
 from troth.transport.identity import load_or_create_identity
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class MemberInitOptions:
     """The command line of `init`."""
 
     rpc: str
@@ -29,11 +29,11 @@ class Wishes:
     endpoint: str
 
 
-def initialise(folder: Path, wishes: Wishes, password_file: Path | None) -> dict[str, object]:
+def initialise(folder: Path, wishes: MemberInitOptions, password_file: Path | None) -> dict[str, object]:
     """Write the configuration and, where there are none, keys; returns what there is now."""
     file = folder / FILE
     if file.exists():
-        raise ConfigurationInvalid("There is a configuration already", file, "Edit it, or choose another --home.")
+        raise MemberConfigurationInvalid("There is a configuration already", file, "Edit it, or choose another --home.")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     password = read_password(password_file, confirm=True, purpose="the member's keystore")
     # The address of a chain node may hold a provider's secret.
@@ -66,7 +66,7 @@ async def deploy(
     first = [member_of(text) for text in members]
     sender = address_in(keystore)
     if sender is None:
-        raise ConfigurationInvalid("The keystore names no address", keystore, "Name another file.")
+        raise MemberConfigurationInvalid("The keystore names no address", keystore, "Name another file.")
     creation = committee_creation(first)
     simulation = await estimate_creation(rpc, creation, sender)
     plan: dict[str, Any] = {
@@ -90,11 +90,13 @@ async def deploy(
     }
 
 
-def member_of(text: str) -> Member:
-    """`operator,0xtlskeyhash,https://…`; raises ConfigurationInvalid."""
+def member_of(text: str) -> CommitteeMember:
+    """`operator,0xtlskeyhash,https://…`; raises MemberConfigurationInvalid."""
     try:
         operator, tls_key_hash, endpoint = text.split(",", 2)
-        return Member(to_address(operator), to_hash32(bytes.fromhex(tls_key_hash.removeprefix("0x"))), endpoint)
+        return CommitteeMember(
+            to_address(operator), to_hash32(bytes.fromhex(tls_key_hash.removeprefix("0x"))), endpoint
+        )
     except (ValueError, ProtocolError) as error:
         remedy = "Write --member 0xOPERATOR,0xTLSKEYHASH,https://name:port, as `troth committee init` prints it."
-        raise ConfigurationInvalid("This is no member", text, remedy) from error
+        raise MemberConfigurationInvalid("This is no member", text, remedy) from error

@@ -166,7 +166,7 @@ class Leading:
                 log.warning("%s gave no %s: %s", other.endpoint, kind, result)
         return answers
 
-    def _others(self) -> list[committee.Member]:
+    def _others(self) -> list[committee.CommitteeMember]:
         return [one for one in self._member.membership.members if one.operator != self._member.operator]
 
 

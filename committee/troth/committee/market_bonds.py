@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.types import Address
 
 RECORDS = "market-events.sqlite"
 _ROLES = {"scheduler": Role.SCHEDULER, "node": Role.NODE}
-
-
-@dataclass(frozen=True, slots=True)
-class MarketPlace:
-    """A deployment: its factory, its Bank where the factory made several, and a block not after it."""
-
-    factory: Address
-    bank: Address | None = None
-    start_block: int = 0
 
 
 def is_bonded(state: State, operator: Address, kind: str) -> bool:

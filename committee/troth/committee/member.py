@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from troth.committee.admission import Admission, check
+from troth.committee.admission import DescriptorAdmission, check
 from troth.committee.errors import EntryRefused, Full, NotInCommittee, ProposalRefused
 from troth.committee.proposal import (
     Checked,
@@ -25,10 +25,10 @@ from troth.committee.proposal import (
     listing_of,
 )
 from troth.committee.schedule import Schedule
-from troth.committee.store import Store
+from troth.committee.store import MemberStore
 from troth.overlay.directory.codec import decode_listing, encode_listing
 from troth.overlay.directory.errors import DirectoryError, ListStale
-from troth.overlay.directory.listing import Listing, Membership
+from troth.overlay.directory.listing import CommitteeMembership, Listing
 from troth.overlay.directory.signing import (
     SignedListing,
     decode_signed,
@@ -42,7 +42,7 @@ from troth.protocol.typed_data import address_of
 from troth.protocol.types import Address
 
 
-class Metrics:
+class MemberMetrics:
     """One registry per member, so that several in one process do not collide."""
 
     def __init__(self) -> None:
@@ -80,18 +80,18 @@ class Member:
     """
 
     secret: bytes = field(repr=False)
-    membership: Membership
+    membership: CommitteeMembership
     schedule: Schedule
-    store: Store
-    admission: Admission
-    metrics: Metrics
+    store: MemberStore
+    admission: DescriptorAdmission
+    metrics: MemberMetrics
     clock: Callable[[], float] = time.time
     newest: Newest | None = None
 
     def __post_init__(self) -> None:
         self.operator: Address = address_of(self.secret)
         self._signing = asyncio.Lock()
-        self._served: tuple[bytes, Membership, bytes] | None = None
+        self._served: tuple[bytes, CommitteeMembership, bytes] | None = None
         kept = self.store.newest_list()
         if kept is not None:
             signed = decode_signed(kept)

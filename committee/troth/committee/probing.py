@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from troth.committee.errors import EntryRefused, Full, Unreachable
 from troth.committee.proposal import Checked, CheckedRelay
-from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.circuits.link import link_client_context
 from troth.overlay.relay.delivery import ALPN as DELIVERY
 from troth.transport.errors import OverlayError
@@ -96,7 +96,7 @@ class Prober:
 
 
 async def _set_up(entry: CheckedRelay) -> None:
-    client = Client()
+    client = CircuitClient()
     try:
         await client.build([entry.relay], PROBE_SECONDS)
     finally:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from troth.committee.errors import RequestRefused
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.codec import MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
 from troth.overlay.directory.descriptors import LARGEST_DESCRIPTOR, SignedDestination, SignedRelay
 from troth.overlay.directory.listing import ListedDestination, ListedRelay, Listing
@@ -53,7 +53,7 @@ class CheckedRelay:
     def relay(self) -> RelayDescriptor:
         """The relay as circuits know it."""
         one = self.descriptor
-        return RelayDescriptor(Place(one.host, one.port, one.tls_key_hash), one.handshake_key, self.operator)
+        return RelayDescriptor(PinnedAddress(one.host, one.port, one.tls_key_hash), one.handshake_key, self.operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class CheckedDestination:
         return self.descriptor.tls_key_hash
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PinnedAddress:
         """Where it listens."""
-        return Place(self.descriptor.host, self.descriptor.port, self.descriptor.tls_key_hash)
+        return PinnedAddress(self.descriptor.host, self.descriptor.port, self.descriptor.tls_key_hash)
 
 
 Checked = CheckedRelay | CheckedDestination

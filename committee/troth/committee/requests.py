@@ -12,7 +12,7 @@ import httpx
 
 from troth.committee.errors import RequestRefused
 from troth.protocol import typed_data
-from troth.protocol.committee import Member
+from troth.protocol.committee import CommitteeMember
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import Domain
@@ -69,7 +69,7 @@ def require_body(body: bytes, request: Announced) -> None:
         raise RequestRefused("The body is another than its sender signed", len(body))
 
 
-async def send(member: Member, path: str, body: bytes, headers: dict[str, str], seconds: float) -> bytes:
+async def send(member: CommitteeMember, path: str, body: bytes, headers: dict[str, str], seconds: float) -> bytes:
     """A member's answer; raises an OverlayError (RemoteFailure where it refused)."""
     try:
         with naming_errors(member.endpoint):

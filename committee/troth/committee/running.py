@@ -13,14 +13,14 @@ from pathlib import Path
 
 from troth.chain.adapter import Chain
 from troth.chain.keystore import Key, load_account, read_password
-from troth.committee.admission import Admission, Bonded, Posts
-from troth.committee.configuration import Configuration, load
+from troth.committee.admission import Bonded, DescriptorAdmission, Posts
+from troth.committee.configuration import MemberConfiguration, load
 from troth.committee.leading import Leading
 from troth.committee.market_bonds import market_bonds
-from troth.committee.member import Member, Metrics
+from troth.committee.member import Member, MemberMetrics
 from troth.committee.probing import Prober
 from troth.committee.service import member_app
-from troth.committee.store import Store
+from troth.committee.store import MemberStore
 from troth.overlay.directory.errors import CommitteeUnknown
 from troth.overlay.directory.listing import membership_on
 from troth.protocol.types import Address
@@ -38,7 +38,7 @@ def nobody_bonded(_operator: Address, _kind: str) -> bool:
 
 
 @asynccontextmanager
-async def bonds(configuration: Configuration) -> AsyncIterator[Bonded]:
+async def bonds(configuration: MemberConfiguration) -> AsyncIterator[Bonded]:
     """Follows the configured market inside the block."""
     chain_id = configuration.chain_id
     if configuration.market is not None:
@@ -81,7 +81,7 @@ async def serve(folder: Path, password_file: Path | None) -> None:
 
 
 @asynccontextmanager
-async def assembled(configuration: Configuration, key: Key) -> AsyncIterator[Member]:
+async def assembled(configuration: MemberConfiguration, key: Key) -> AsyncIterator[Member]:
     """A member that follows the chain and takes its turns inside the block."""
     async with AsyncExitStack() as stack:
         chain = await stack.enter_async_context(
@@ -89,13 +89,13 @@ async def assembled(configuration: Configuration, key: Key) -> AsyncIterator[Mem
         )
         membership = await membership_on(chain)
         bonded = await stack.enter_async_context(bonds(configuration))
-        store = Store(configuration.folder / "committee.sqlite")
+        store = MemberStore(configuration.folder / "committee.sqlite")
         stack.callback(store.close)
         schedule = configuration.schedule
         prober = Prober(max(schedule.period, SHORTEST_MEMORY), private=configuration.private_addresses)
-        admission = Admission(store, prober, bonded, configuration.bounds, schedule)
+        admission = DescriptorAdmission(store, prober, bonded, configuration.bounds, schedule)
         admission.load(membership.domain)
-        member = Member(key.secret, membership, schedule, store, admission, Metrics())
+        member = Member(key.secret, membership, schedule, store, admission, MemberMetrics())
         leading = Leading(member)
         for work in (leading.run(), leading.ask_again(), follow_membership(chain, member)):
             task = asyncio.create_task(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from troth.overlay.directory.listing import Membership
+from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.types import Address
 
 LONGEST_SKEW = 60.0
@@ -32,7 +32,7 @@ class Schedule:
         in_time = valid_after <= now + self.skew and now < valid_after + self.period + self.skew
         return valid_after % self.period == 0 and in_time
 
-    def leader(self, valid_after: int, membership: Membership) -> Address:
+    def leader(self, valid_after: int, membership: CommitteeMembership) -> Address:
         """Who proposes the list of a slot. If it is silent, the next slot's leader proposes the next list."""
         members = membership.members
         return members[valid_after // self.period % len(members)].operator

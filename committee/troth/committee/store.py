@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from troth.chain.formats import SIGNED, OtherFormat, claim_format
-from troth.committee.errors import ConfigurationInvalid, SignedOther
+from troth.committee.errors import MemberConfigurationInvalid, SignedOther
 
 KEPT_LISTS = 8
 FORMAT = 1
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS descriptors (
 """
 
 
-class Store:
+class MemberStore:
     """One member's file."""
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class Store:
             claim_format(self._database, FORMAT, SIGNED)
         except OtherFormat as error:
             self._database.close()
-            raise ConfigurationInvalid("The member's records cannot be used", path, str(error)) from error
+            raise MemberConfigurationInvalid("The member's records cannot be used", path, str(error)) from error
         self._database.execute("PRAGMA journal_mode = WAL")
         # A signature leaves only after its record is on disk, or a power cut could make this member sign twice.
         self._database.execute("PRAGMA synchronous = FULL")

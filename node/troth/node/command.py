@@ -8,7 +8,21 @@ from typing import Annotated
 import typer
 
 from troth.node.earning_command import add_to
-from troth.node.home import DEFAULT_HOME, Broadcast, Home, Json, PasswordFile, Rpc, show
+from troth.node.home import DEFAULT_HOME, HomeOption, show
+from troth.transport.command_options import (
+    BankOption,
+    BroadcastOption,
+    FactoryOption,
+    HostOption,
+    JsonOption,
+    LogLevelOption,
+    OverlayAddressOption,
+    OverlayPortOption,
+    PasswordOption,
+    PortOption,
+    RpcOption,
+    StartBlockOption,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Run a node: set up, register, serve, leave.")
 engine_app = typer.Typer(no_args_is_help=True, help="Engines: what computes, and how to install it.")
@@ -19,7 +33,7 @@ OwnerKeystore = Annotated[
     Path | None,
     typer.Option("--owner-keystore", envvar="TROTH_OWNER_KEYSTORE", help="Keyfile of the owner, who pays the stake."),
 ]
-Engine = Annotated[
+EngineOption = Annotated[
     str,
     typer.Option("--engine", envvar="TROTH_ENGINE", help="torch for any slice; vllm for whole models."),
 ]
@@ -29,67 +43,57 @@ OwnerPassword = Annotated[
 ]
 
 
+LayersOption = Annotated[
+    str,
+    typer.Option(
+        "--slice", envvar="TROTH_SLICE", help="Layers to host, FIRST:END without END; 0:15 are the first fifteen."
+    ),
+]
+SegmentsOption = Annotated[
+    str, typer.Option("--segments", envvar="TROTH_SEGMENTS", help="Segments to join, such as 0:15,5:15.")
+]
+EndpointOption = Annotated[
+    str, typer.Option("--endpoint", envvar="TROTH_ENDPOINT", help="Public https:// address; default from host.")
+]
+ImportKeyOption = Annotated[
+    Path | None, typer.Option("--import-key", envvar="TROTH_IMPORT_KEY", help="Use this operator keyfile.")
+]
+CommitteeOption = Annotated[
+    str,
+    typer.Option("--committee", envvar="TROTH_COMMITTEE", help="Committee contract, 0x…: be an entry of the overlay."),
+]
+
+
 @app.command()
 def init(
     *,
-    factory: Annotated[
-        str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the market's deployment, 0x….")
-    ],
-    bank: Annotated[
-        str, typer.Option("--bank", envvar="TROTH_BANK", help="The market's Bank, where a factory made several.")
-    ] = "",
+    factory: FactoryOption,
+    bank: BankOption = "",
     class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Id of the execution class.")],
     model: Annotated[str, typer.Option("--model", envvar="TROTH_MODEL", help="Name or path of the model folder.")],
-    layers: Annotated[
-        str,
-        typer.Option(
-            "--slice", envvar="TROTH_SLICE", help="Layers to host, FIRST:END without END; 0:15 are the first fifteen."
-        ),
-    ],
-    segments: Annotated[
-        str, typer.Option("--segments", envvar="TROTH_SEGMENTS", help="Segments to join, such as 0:15,5:15.")
-    ] = "",
-    rpc: Rpc = "http://127.0.0.1:8545",
-    host: Annotated[str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", envvar="TROTH_PORT", help="Port to listen on.")] = 9443,
-    endpoint: Annotated[
-        str, typer.Option("--endpoint", envvar="TROTH_ENDPOINT", help="Public https:// address; default from host.")
-    ] = "",
-    engine: Engine = "torch",
+    layers: LayersOption,
+    segments: SegmentsOption = "",
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 9443,
+    endpoint: EndpointOption = "",
+    engine: EngineOption = "torch",
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="cpu, cuda or mps.")] = "cpu",
     threads: Annotated[int, typer.Option("--threads", envvar="TROTH_THREADS", help="0 lets torch decide.")] = 0,
-    start_block: Annotated[
-        int, typer.Option("--start-block", envvar="TROTH_START_BLOCK", help="Block of the deployment.")
-    ] = 0,
-    import_key: Annotated[
-        Path | None, typer.Option("--import-key", envvar="TROTH_IMPORT_KEY", help="Use this operator keyfile.")
-    ] = None,
-    committee: Annotated[
-        str,
-        typer.Option(
-            "--committee", envvar="TROTH_COMMITTEE", help="Committee contract, 0x…: be an entry of the overlay."
-        ),
-    ] = "",
-    overlay_port: Annotated[
-        int, typer.Option("--overlay-port", envvar="TROTH_OVERLAY_PORT", help="Port where the overlay delivers.")
-    ] = 9444,
-    overlay_address: Annotated[
-        str,
-        typer.Option(
-            "--overlay-address",
-            envvar="TROTH_OVERLAY_ADDRESS",
-            help="name:port as proxies reach it; default from host.",
-        ),
-    ] = "",
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    start_block: StartBlockOption = 0,
+    import_key: ImportKeyOption = None,
+    committee: CommitteeOption = "",
+    overlay_port: OverlayPortOption = 9444,
+    overlay_address: OverlayAddressOption = "",
+    password_file: PasswordOption = None,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Write node.toml, the operator's keyfile and the TLS identity into the home folder."""
-    from troth.node.configuration import Choices
+    from troth.node.configuration import NodeInitOptions
     from troth.node.setup import set_up
 
-    choices = Choices(
+    choices = NodeInitOptions(
         rpc=rpc,
         factory=factory,
         execution_class=class_id,
@@ -133,10 +137,10 @@ def register(
             "FIRST:END=PROMPT,CACHED,WRITTEN for one, repeatable.",
         ),
     ] = None,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Stake and join the groups of the configured segments (dry run by default)."""
     from troth.node import membership
@@ -154,39 +158,43 @@ def register(
     show(told, as_json)
 
 
+OtherEngineOption = Annotated[
+    str, typer.Option("--engine", envvar="TROTH_ENGINE", help="torch or vllm, whatever node.toml says.")
+]
+NoVerifyWeightsOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-verify-weights",
+        envvar="TROTH_NO_VERIFY_WEIGHTS",
+        help="Serve the folder unchecked. If it is not the registered model, your stake is slashed.",
+    ),
+]
+AutoOption = Annotated[
+    bool,
+    typer.Option(
+        "--auto", envvar="TROTH_AUTO", help="Host what the scheduler named in node.toml's [auto] would have hosted."
+    ),
+]
+StakeOption = Annotated[
+    int, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: 0 means as `troth node register`.")
+]
+
+
 @app.command("serve", hidden=True)
 @app.command("run", hidden=True)
 @app.command()
 def start(
     *,
-    password_file: PasswordFile = None,
-    engine: Annotated[
-        str, typer.Option("--engine", envvar="TROTH_ENGINE", help="torch or vllm, whatever node.toml says.")
-    ] = "",
-    no_verify_weights: Annotated[
-        bool,
-        typer.Option(
-            "--no-verify-weights",
-            envvar="TROTH_NO_VERIFY_WEIGHTS",
-            help="Serve the folder unchecked. If it is not the registered model, your stake is slashed.",
-        ),
-    ] = False,
-    auto: Annotated[
-        bool,
-        typer.Option(
-            "--auto", envvar="TROTH_AUTO", help="Host what the scheduler named in node.toml's [auto] would have hosted."
-        ),
-    ] = False,
+    password_file: PasswordOption = None,
+    engine: OtherEngineOption = "",
+    no_verify_weights: NoVerifyWeightsOption = False,
+    auto: AutoOption = False,
     owner_keystore: OwnerKeystore = None,
     owner_password_file: OwnerPassword = None,
-    stake: Annotated[
-        int, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: 0 means as `troth node register`.")
-    ] = 0,
-    broadcast: Broadcast = False,
-    log_level: Annotated[
-        str, typer.Option("--log-level", envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")
-    ] = "INFO",
-    home: Home = DEFAULT_HOME,
+    stake: StakeOption = 0,
+    broadcast: BroadcastOption = False,
+    log_level: LogLevelOption = "INFO",
+    home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Ready when /readyz on the endpoint answers 200.
 
@@ -241,7 +249,7 @@ def engine_install(
 
 
 @app.command()
-def status(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+def status(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Stake, groups and credit on chain; readiness of the process."""
     from troth.node import inspection
 
@@ -249,7 +257,7 @@ def status(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
 
 
 @app.command()
-def doctor(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Check chain, clock, device, model, port, stake and gas; each line that fails says how to fix it."""
     import json
 
@@ -279,10 +287,10 @@ def move(
         list[str] | None,
         typer.Option("--ask", help="As for `register`. Default: what it asks now, by layers."),
     ] = None,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Host other layers from the next block on (dry run by default). A running node follows without a restart.
 
@@ -301,10 +309,10 @@ def move(
 @app.command("exit")
 def exit_(
     *,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Leave all groups and start the unbonding period (dry run by default). Serve on until nothing is open any more."""
     from troth.node import membership
@@ -315,10 +323,10 @@ def exit_(
 @app.command()
 def withdraw(
     *,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Pay stake and credit out to the payout address after the unbonding period (dry run by default)."""
     from troth.node import membership

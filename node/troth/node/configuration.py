@@ -20,7 +20,6 @@ version = 1
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, cast, get_args
@@ -33,104 +32,86 @@ from troth.node.earning.policy import CLAIM_LAGS, GAS_SHARE, EarningPolicy
 from troth.node.errors import ConfigError
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of, overlay_table
 from troth.protocol.errors import ProtocolError
+from troth.protocol.market.parts import MarketPlace
 from troth.protocol.market.types import Ask
-from troth.protocol.types import Address, Hash32, Segment, to_address
-from troth.transport.errors import EntryMisconfigured
+from troth.protocol.types import Address, Hash32, Segment
+from troth.transport.strict_toml import (
+    ChainSection,
+    Hex32,
+    KeysSection,
+    MarketSection,
+    Port,
+    Section,
+    address_of,
+    quoted,
+    read_toml,
+    require_version,
+)
 
 FILE = "node.toml"
 VERSION = 1
 
 EngineName = Literal["torch", "vllm"]
 _Slice = Annotated[str, msgspec.Meta(pattern=r"^\d{1,3}:\d{1,3}$")]
-_Positive = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
-
-
-class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
-    rpc: str
-    chain_id: int | None = None
-    poll_seconds: _Positive = 0.5
-
-
-class _Market(_Section, frozen=True, forbid_unknown_fields=True):
-    factory: str
-    bank: str = ""
-    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
-
-
-class _Earning(_Section, frozen=True, forbid_unknown_fields=True):
+class _Earning(Section, frozen=True, forbid_unknown_fields=True):
     unpaid: Annotated[int, msgspec.Meta(ge=0)] | None = None
     gas_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = GAS_SHARE
     claim_lags: Annotated[int, msgspec.Meta(ge=1, le=1000)] = CLAIM_LAGS
     locks: bool = False
 
 
-class _Court(_Section, frozen=True, forbid_unknown_fields=True):
+class _Court(Section, frozen=True, forbid_unknown_fields=True):
     most_bond: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
-class _Node(_Section, frozen=True, forbid_unknown_fields=True):
-    class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
+class _Node(Section, frozen=True, forbid_unknown_fields=True):
+    class_: Hex32 = msgspec.field(name="class")
     model: str
     slice: _Slice
     segments: Annotated[tuple[_Slice, ...], msgspec.Meta(min_length=1, max_length=16)]
 
 
-class _Keys(_Section, frozen=True, forbid_unknown_fields=True):
-    operator: str = "keys/operator.json"
-
-
-class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+class _NodeListenTable(Section, frozen=True, forbid_unknown_fields=True):
     endpoint: Annotated[str, msgspec.Meta(pattern=r"^https://.+")]
     host: str = "0.0.0.0"  # noqa: S104 - schedulers are elsewhere
-    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 9443
+    port: Port = 9443
 
 
-class _Engine(_Section, frozen=True, forbid_unknown_fields=True):
+class _Engine(Section, frozen=True, forbid_unknown_fields=True):
     name: EngineName = "torch"
     device: str = "cpu"
     threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
     cache_megabytes: Annotated[int, msgspec.Meta(ge=16)] = 2048
 
 
-class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+class _NodeLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
     sessions: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 256
     positions: Annotated[int, msgspec.Meta(ge=1, le=1_048_576)] = 8192
     trace_gigabytes: Annotated[float, msgspec.Meta(gt=0)] = 8.0
 
 
-class _Auto(_Section, frozen=True, forbid_unknown_fields=True):
+class _Auto(Section, frozen=True, forbid_unknown_fields=True):
     scheduler: str = ""
     memory_gigabytes: Annotated[float, msgspec.Meta(gt=0, le=65_536)] | None = None
     pause_minutes: Annotated[float, msgspec.Meta(ge=0, le=525_600)] = 10.0
     ask: str = ""
 
 
-class _File(_Section, frozen=True, forbid_unknown_fields=True):
+class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
-    chain: _Chain
-    market: _Market
+    chain: ChainSection
+    market: MarketSection
     node: _Node
-    listen: _Listen
-    keys: _Keys = _Keys()
+    listen: _NodeListenTable
+    keys: KeysSection = KeysSection()
     engine: _Engine = _Engine()
-    limits: _Limits = _Limits()
+    limits: _NodeLimitsTable = _NodeLimitsTable()
     auto: _Auto = _Auto()
     overlay: OverlaySection | None = None
     earning: _Earning = _Earning()
     court: _Court = _Court()
-
-
-@dataclass(frozen=True, slots=True)
-class MarketPlace:
-    """Which deployment a node serves: its factory, its Bank where the factory made several, where to begin to look."""
-
-    factory: Address
-    bank: Address | None = None
-    start_block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +128,7 @@ class Auto:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class NodeConfiguration:
     """The checked file: paths are absolute, ids are bytes, `threads` None leaves the choice to torch."""
 
     folder: Path
@@ -186,7 +167,7 @@ class Configuration:
         return self.folder / "tls"
 
 
-def load(folder: Path) -> Configuration:
+def load(folder: Path) -> NodeConfiguration:
     """Read node.toml in `folder`.
 
     Raises:
@@ -194,27 +175,21 @@ def load(folder: Path) -> Configuration:
         RawKeyRefused: a private key stands where a keystore's path belongs.
     """
     path = folder / FILE
-    try:
-        file = msgspec.toml.decode(path.read_bytes(), type=_File)
-    except OSError as error:
-        raise ConfigError("there is no configuration", str(path), "Run `troth node init` first.") from error
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path} cannot be used", str(error), "Correct the key that is named.") from error
-    if file.version != VERSION:
-        raise ConfigError(f"{path} has another version", file.version, f"This program reads version {VERSION}.")
+    file = read_toml(path, _NodeFile, ConfigError, "Run `troth node init` first.")
+    require_version(path, file.version, VERSION, ConfigError)
     return _checked(folder, file)
 
 
-def _checked(folder: Path, file: _File) -> Configuration:
+def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
     hosted = segment_of(file.node.slice)
     segments = tuple(segment_of(text) for text in file.node.segments)
     for segment in segments:
         if not hosted.first <= segment.first < segment.end <= hosted.end:
             raise ConfigError("a segment lies outside of the slice", segment, f"Keep it inside {file.node.slice}.")
-    return Configuration(
+    return NodeConfiguration(
         folder=folder,
         rpc=file.chain.rpc,
-        market=_market(file.market),
+        market=file.market.place(ConfigError),
         chain_id=file.chain.chain_id,
         poll_seconds=file.chain.poll_seconds,
         execution_class=Hash32(bytes.fromhex(file.node.class_[2:])),
@@ -233,41 +208,19 @@ def _checked(folder: Path, file: _File) -> Configuration:
         positions=file.limits.positions,
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
         auto=_auto(file.auto),
-        overlay=_overlay(file.overlay),
+        overlay=entry_of(file.overlay, ConfigError),
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
         most_bond=file.court.most_bond,
     )
 
 
-def _market(section: _Market) -> MarketPlace:
-    bank = _address("market.bank", section.bank) if section.bank else None
-    return MarketPlace(_address("market.factory", section.factory), bank, section.start_block)
-
-
-def _address(key: str, text: str) -> Address:
-    try:
-        return to_address(text)
-    except ProtocolError as error:
-        raise ConfigError(f"{key} is no address", text, error.remedy) from error
-
-
-def _overlay(section: OverlaySection | None) -> OverlayEntry | None:
-    try:
-        return entry_of(section)
-    except EntryMisconfigured as error:
-        raise ConfigError(error.what, error.value, error.remedy) from error
-
-
 def _auto(section: _Auto) -> Auto:
     memory = None if section.memory_gigabytes is None else int(section.memory_gigabytes * (1 << 30))
-    try:
-        scheduler = to_address(section.scheduler) if section.scheduler else None
-    except ProtocolError as error:
-        raise ConfigError("auto.scheduler is no address", section.scheduler, error.remedy) from error
+    scheduler = address_of("auto.scheduler", section.scheduler, ConfigError) if section.scheduler else None
     return Auto(scheduler, memory, section.pause_minutes * 60, ask_of(section.ask) if section.ask else None)
 
 
-def with_engine(configuration: Configuration, name: str) -> Configuration:
+def with_engine(configuration: NodeConfiguration, name: str) -> NodeConfiguration:
     """The configuration with another engine; an empty name keeps the file's. Raises ConfigError for an unknown one."""
     if not name:
         return configuration
@@ -288,7 +241,7 @@ def segment_of(text: str) -> Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class NodeInitOptions:
     """What `troth node init` was told; texts as the file has them."""
 
     rpc: str
@@ -310,44 +263,41 @@ class Choices:
     bank: str = ""
 
 
-def _deployment(choices: Choices) -> str:
+def _deployment(choices: NodeInitOptions) -> str:
     """The rest of [chain], [market] and [earning]."""
-    bank = f"bank = {json.dumps(choices.bank)}\n" if choices.bank else ""
-    market = f"factory = {json.dumps(choices.factory)}\n{bank}start_block = {choices.start_block}"
+    bank = f"bank = {quoted(choices.bank)}\n" if choices.bank else ""
+    market = f"factory = {quoted(choices.factory)}\n{bank}start_block = {choices.start_block}"
     earning = f"gas_share = {GAS_SHARE}\nclaim_lags = {CLAIM_LAGS}\nlocks = false"
     return f"poll_seconds = 0.5\n\n[market]\n{market}\n\n[earning]\n{earning}"
 
 
-def render(choices: Choices) -> str:
+def render(choices: NodeInitOptions) -> str:
     """A complete node.toml, the optional keys with their defaults."""
-
-    def text(value: str) -> str:
-        return json.dumps(value, ensure_ascii=False)
 
     return f"""# A Troth node. Unknown keys are refused; see docs/operators.md.
 version = {VERSION}
 
 [chain]
-rpc = {text(choices.rpc)}
+rpc = {quoted(choices.rpc)}
 {_deployment(choices)}
 
 [node]
-class = {text(choices.execution_class)}
-model = {text(choices.model)}
-slice = {text(choices.slice)}
-segments = [{", ".join(text(segment) for segment in choices.segments)}]
+class = {quoted(choices.execution_class)}
+model = {quoted(choices.model)}
+slice = {quoted(choices.slice)}
+segments = [{", ".join(quoted(segment) for segment in choices.segments)}]
 
 [keys]
 operator = "keys/operator.json"
 
 [listen]
-host = {text(choices.host)}
+host = {quoted(choices.host)}
 port = {choices.port}
-endpoint = {text(choices.endpoint)}
+endpoint = {quoted(choices.endpoint)}
 
 [engine]
-name = {text(choices.engine)}
-device = {text(choices.device)}
+name = {quoted(choices.engine)}
+device = {quoted(choices.device)}
 threads = {choices.threads}   # 0: the engine decides
 cache_megabytes = 2048
 

@@ -9,11 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from troth.node.home import Broadcast, Json, Keystore, PasswordFile, Rpc, show
+from troth.node.home import show
+from troth.transport.command_options import (
+    BankOption,
+    BroadcastOption,
+    FactoryOption,
+    JsonOption,
+    KeystoreOption,
+    PasswordOption,
+    RpcOption,
+)
 
 app = typer.Typer(no_args_is_help=True, help="The market's contracts: deploy, show.")
 
-Factory = Annotated[str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment.")]
 LOCAL_RPC = "http://127.0.0.1:8545"
 
 
@@ -25,11 +33,11 @@ def deploy(
     ] = "main",
     asset: Annotated[str, typer.Option("--asset", help="ERC-20 in which all is paid; default: the chain's coin.")] = "",
     factory: Annotated[str, typer.Option("--factory", help="A factory that stands already; default: a new one.")] = "",
-    rpc: Rpc = LOCAL_RPC,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    as_json: Json = False,
+    rpc: RpcOption = LOCAL_RPC,
+    keystore: KeystoreOption = None,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Deploy all contracts from the packaged bytecode (dry run by default: parameters and what they mean)."""
     from troth.node.keyfiles import open_keystore
@@ -64,10 +72,10 @@ def deploy(
 @app.command("show")
 def show_(
     *,
-    factory: Factory,
-    bank: Annotated[str, typer.Option("--bank", help="Its Bank, where the factory made several.")] = "",
-    rpc: Rpc = LOCAL_RPC,
-    as_json: Json = False,
+    factory: FactoryOption,
+    bank: BankOption = "",
+    rpc: RpcOption = LOCAL_RPC,
+    as_json: JsonOption = False,
 ) -> None:
     """Parameters and contracts of a deployment, and whether they are the packaged ones; exit code 1 if not."""
     from troth.chain.market import find_deployed

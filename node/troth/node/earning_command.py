@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from troth.node.home import DEFAULT_HOME, Broadcast, Home, Json, PasswordFile, show
+from troth.node.home import DEFAULT_HOME, HomeOption, show
+from troth.transport.command_options import BroadcastOption, JsonOption, PasswordOption
 
 
 def ask(
@@ -20,10 +21,10 @@ def ask(
         ),
     ] = "",
     *,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what this node asks on chain, or set it for a segment (dry run by default). It counts for later orders.
 
@@ -44,10 +45,10 @@ def topup(
         Path | None,
         typer.Option("--owner-keystore", envvar="TROTH_OWNER_KEYSTORE", help="Who pays; default: the operator."),
     ] = None,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Add stake, for more seats (dry run by default). New seats check and judge once they are seasoned."""
     from troth.node.membership import top_up
@@ -55,14 +56,14 @@ def topup(
     show(top_up(home, amount, owner_keystore, password_file, broadcast=broadcast), as_json)
 
 
-def earnings(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+def earnings(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """What was earned today and this week, what is unpaid, per 1,000 tokens; and why no work came, in words."""
     from troth.node.money import earnings as look
 
     show(look(home), as_json)
 
 
-def tabs(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+def tabs(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Tabs with schedulers: what is on them, payable, unpaid, claimed."""
     from troth.node.money import tabs as look
 
@@ -71,10 +72,10 @@ def tabs(*, home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
 
 def redeem(
     *,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Redeem every voucher now (dry run by default). The running node does it by itself when it is worth the gas."""
     from troth.node.money import redeem as redeem_all
@@ -84,10 +85,10 @@ def redeem(
 
 def claim(
     *,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Claim unacknowledged work now (dry run by default); the running node claims by itself what is late.
 

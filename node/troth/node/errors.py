@@ -4,17 +4,17 @@ NodeError
  ├─ ModelError      a model folder is missing, incomplete or not the registered one
  ├─ ConfigError     node.toml cannot be used as it is
  ├─ EngineError     the engine's own process ended or cannot be started
- ├─ Refusal         a request is turned down; travels to the peer as a Failure with `code`
- │   ├─ Busy            memory or sessions are used up; try another node or later
+ ├─ PeerRefusal     a request is turned down; travels to the peer as a Failure with `code`
+ │   ├─ NodeBusy        memory or sessions are used up; try another node or later
  │   ├─ NotAssigned     the announcement does not give this node this work
  │   ├─ BadInput        tensors, tokens or signatures that cannot be right
  │   ├─ OutOfOrder      a message that does not follow from the ones before
  │   ├─ AlreadySigned   signing would contradict an earlier signature
  │   └─ NotAMember      a message among nodes of one model from who is none of them
- ├─ EntryRefused    a client's request is not taken at this entry; `status` is HTTP's
+ ├─ IntakeRefused   a client's request is not taken at this entry; `status` is HTTP's
  ├─ SchedulerAway   the scheduler of a client's request cannot be reached, or does not speak as one
- ├─ OrderRefused    a scheduler would have this node host what its operator has not agreed to
- └─ StorageError    a record could not be written or read back
+ ├─ HostingRefused  a scheduler would have this node host what its operator has not agreed to
+ └─ NodeStorageError  a record could not be written or read back
 
 Every error says what happened, with which value, and what to do about it.
 """
@@ -36,11 +36,11 @@ class ConfigError(NodeError):
     """The configuration cannot be used as it is."""
 
 
-class OrderRefused(NodeError):
+class HostingRefused(NodeError):
     """A scheduler's order to host other layers goes beyond what the operator has agreed to."""
 
 
-class EntryRefused(NodeError):
+class IntakeRefused(NodeError):
     """A client's request is not taken at this entry, and nothing was sent on; `retry_after` in seconds, 0 for never."""
 
     def __init__(self, code: str, status: int, what: str, value: object, remedy: str, *, retry_after: int = 0) -> None:
@@ -58,47 +58,47 @@ class EngineError(NodeError):
     """The engine's own process ended, said something impossible or cannot be started."""
 
 
-class StorageError(NodeError):
+class NodeStorageError(NodeError):
     """A record of what was signed or computed could not be kept or read back."""
 
 
-class Refusal(NodeError):
+class PeerRefusal(NodeError):
     """A request from a peer that is turned down without changing anything."""
 
     code = "refused"
 
 
-class Busy(Refusal):
+class NodeBusy(PeerRefusal):
     """No memory or no session left; another node or a later moment may do."""
 
     code = "busy"
 
 
-class NotAssigned(Refusal):
+class NotAssigned(PeerRefusal):
     """The announcement does not prove that this node has this work."""
 
     code = "not_assigned"
 
 
-class BadInput(Refusal):
+class BadInput(PeerRefusal):
     """Tensors, tokens or signatures that cannot be right."""
 
     code = "bad_input"
 
 
-class OutOfOrder(Refusal):
+class OutOfOrder(PeerRefusal):
     """A message that does not follow from those before it."""
 
     code = "out_of_order"
 
 
-class NotAMember(Refusal):
+class NotAMember(PeerRefusal):
     """The sender is in no group with this node: of another model, of a part of it, or not bonded."""
 
     code = "not_a_member"
 
 
-class AlreadySigned(Refusal):
+class AlreadySigned(PeerRefusal):
     """Signing this would contradict what this node signed before."""
 
     code = "already_signed"

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
-from troth.node.configuration import Configuration, load
+from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
 from troth.node.errors import NodeError
 from troth.node.keyfiles import run
-from troth.node.machine_checks import CLOCK_SECONDS, GAS_MONEY, Finding, machine_findings, slice_finding
+from troth.node.machine_checks import CLOCK_SECONDS, GAS_MONEY, machine_findings, slice_finding
 from troth.node.orders.running import connect
 from troth.node.process import operator_of, process_state
 from troth.protocol.market.calls import view
@@ -23,6 +23,7 @@ from troth.protocol.market.state import account_id
 from troth.protocol.market.types import PotKind, Role, Rules
 from troth.protocol.market.views import class_of
 from troth.protocol.types import Address, ModelDescriptor, Segment
+from troth.transport.health import HealthFinding
 
 
 class OnMarket(NamedTuple):
@@ -46,7 +47,7 @@ class OnMarket(NamedTuple):
         return min(self.stake // self.rules.seat, self.rules.seat_cap) if self.rules.seat else 0
 
 
-async def ask(configuration: Configuration) -> OnMarket:
+async def ask(configuration: NodeConfiguration) -> OnMarket:
     """Read it all from the configured deployment."""
     operator = operator_of(configuration)
     async with await connect(configuration) as market:
@@ -95,23 +96,26 @@ def status(home: Path) -> dict[str, Any]:
     }
 
 
-def examine(home: Path) -> list[Finding]:
+def examine(home: Path) -> list[HealthFinding]:
     """One line per thing that must be right; those that need the chain are left out where it does not answer."""
     configuration = load(home)
-    findings = [Finding("config", True, str(home / "node.toml"), "")]
+    findings = [HealthFinding("config", True, str(home / "node.toml"), "")]
     try:
         seen: OnMarket = run(ask(configuration))
     except (ChainError, KeystoreError, NodeError) as error:
-        findings.append(Finding("rpc", False, error.what, error.remedy))
+        findings.append(HealthFinding("rpc", False, error.what, error.remedy))
     else:
         findings += [*_on_chain(configuration, seen), slice_finding(configuration, seen.hosted)]
     findings += machine_findings(configuration, lambda: run(_registered(configuration)))
     state = process_state(configuration)
     reasons = "; ".join(state.get("reasons", []))
-    return [*findings, Finding("process", bool(state.get("ready")), reasons or "ready", "Run `troth node start`.")]
+    return [
+        *findings,
+        HealthFinding("process", bool(state.get("ready")), reasons or "ready", "Run `troth node start`."),
+    ]
 
 
-async def _registered(configuration: Configuration) -> ModelDescriptor:
+async def _registered(configuration: NodeConfiguration) -> ModelDescriptor:
     async with await connect(configuration) as market, MarketFollower(market) as follower:
         await follower.catch_up()
         state = follower.state
@@ -122,19 +126,21 @@ async def _registered(configuration: Configuration) -> ModelDescriptor:
         raise NodeError("the execution class is not registered", shown, "Run: troth model register") from error
 
 
-def _on_chain(configuration: Configuration, seen: OnMarket) -> list[Finding]:
+def _on_chain(configuration: NodeConfiguration, seen: OnMarket) -> list[HealthFinding]:
     registered, known = seen.role is Role.NODE and not seen.exit_block, bool(seen.rules.seat)
     return [
-        Finding("rpc", True, f"block {seen.block}", ""),
-        Finding(
+        HealthFinding("rpc", True, f"block {seen.block}", ""),
+        HealthFinding(
             "clock",
             # A quiet chain is no wrong clock; a block from the future is.
             seen.behind > -CLOCK_SECONDS,
             f"newest block is {seen.behind:.0f} s old by this clock",
             "This clock is behind: synchronise it (chrony or systemd-timesyncd).",
         ),
-        Finding("class", known, "registered" if known else "unknown here", "Check node.class and market.factory."),
-        Finding("stake", registered, seen.role.name.lower(), "Run `troth node register --broadcast`."),
-        Finding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node topup`."),
-        Finding("gas", seen.gas_money >= GAS_MONEY, f"{seen.gas_money} wei", f"Send ether to {seen.operator}."),
+        HealthFinding(
+            "class", known, "registered" if known else "unknown here", "Check node.class and market.factory."
+        ),
+        HealthFinding("stake", registered, seen.role.name.lower(), "Run `troth node register --broadcast`."),
+        HealthFinding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node topup`."),
+        HealthFinding("gas", seen.gas_money >= GAS_MONEY, f"{seen.gas_money} wei", f"Send ether to {seen.operator}."),
     ]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
-from troth.protocol.pooling import EMPTY, Pool
+from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.request import Request
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens, margins
@@ -35,7 +35,7 @@ class Cuts(Tolerance, Protocol):
     def margin_cut(self) -> int: ...
 
 
-class Place(Protocol):
+class JudgedSegment(Protocol):
     """Which segment of which order is judged."""
 
     @property
@@ -52,11 +52,11 @@ class Place(Protocol):
     def noise_seed(self) -> Hash32: ...
 
 
-class Judged(Protocol):
+class JudgedSession(Protocol):
     """A verifier's session: what it was given and what it computed."""
 
     @property
-    def seat(self) -> Place: ...
+    def seat(self) -> JudgedSegment: ...
     @property
     def tokens(self) -> tuple[int, ...]: ...
     def all_inputs(self) -> NDArray[Any]: ...
@@ -70,8 +70,8 @@ class Judgement:
     root_matches: bool
     states: StateReport
     tokens: TokenReport | None
-    text: Pool = EMPTY
-    pool: Pool = EMPTY
+    text: MarginSums = EMPTY
+    pool: MarginSums = EMPTY
 
     @property
     def verdict(self) -> bool:
@@ -80,7 +80,7 @@ class Judgement:
         return self.root_matches and self.states.accepted and tokens_accepted and self.pool.accepted
 
 
-async def judge_rows(engine: Engine, work: Judged, claimed: NDArray[Any], *, root_matches: bool) -> Judgement:
+async def judge_rows(engine: Engine, work: JudgedSession, claimed: NDArray[Any], *, root_matches: bool) -> Judgement:
     """Judge the claimed rows against this node's own; the caller has compared the root. The pool is not asked yet."""
     seat, own = work.seat, work.all_outputs()
     reference = await reference_rows(engine, work)
@@ -91,11 +91,11 @@ async def judge_rows(engine: Engine, work: Judged, claimed: NDArray[Any], *, roo
     if reference is None:
         return Judgement(root_matches, states, tokens)
     lost = tokens.mean_margin * len(work.tokens)
-    text = Pool(len(work.tokens), lost, await _own_noise(engine, work, own, reference))
+    text = MarginSums(len(work.tokens), lost, await _own_noise(engine, work, own, reference))
     return Judgement(root_matches, states, tokens, text)
 
 
-async def reference_rows(engine: Engine, work: Judged) -> NDArray[Any] | None:
+async def reference_rows(engine: Engine, work: JudgedSession) -> NDArray[Any] | None:
     """The rows in float32, where the class tolerates the noise of less; None elsewhere.
 
     They judge texts too: two honest bfloat16 runs may disagree by a logit where the nucleus ends, and none of the two
@@ -106,7 +106,7 @@ async def reference_rows(engine: Engine, work: Judged) -> NDArray[Any] | None:
     return await engine.reference(work.seat.layers, work.all_inputs())
 
 
-async def judge_text(engine: Engine, work: Judged, rows: NDArray[Any], text: tuple[int, ...]) -> TokenReport:
+async def judge_text(engine: Engine, work: JudgedSession, rows: NDArray[Any], text: tuple[int, ...]) -> TokenReport:
     """Judge every token of a text from rows of the last segment: this node's own, or the reference."""
     request, found = work.seat.request, []
     judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
@@ -115,7 +115,7 @@ async def judge_text(engine: Engine, work: Judged, rows: NDArray[Any], text: tup
     return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
 
 
-async def _own_noise(engine: Engine, work: Judged, own: NDArray[Any], reference: NDArray[Any]) -> float:
+async def _own_noise(engine: Engine, work: JudgedSession, own: NDArray[Any], reference: NDArray[Any]) -> float:
     """What this node's own choices along the text lose by the reference, in logits."""
     sampling, seed, lost = Sampling.of(work.seat.request), work.seat.noise_seed, 0.0
     for position, _, logits in _blocks(work, work.tokens):
@@ -131,7 +131,7 @@ async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) ->
     return (await engine.logits(rows[start : start + count])).rows
 
 
-def _blocks(work: Judged, text: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], LogitsOf]]:
+def _blocks(work: JudgedSession, text: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], LogitsOf]]:
     """Position of the first row, tokens, and a function from engine and rows to logits, a block of the text a time."""
     first = len(work.seat.request.prompt_tokens) - 1
     for start in range(0, len(text), LOGIT_ROWS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from troth.node.configuration import Configuration
+from troth.node.configuration import NodeConfiguration
 from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, ModelError
 from troth.node.models.descriptor import describe
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def load_engine(
-    configuration: Configuration, execution_class: Arithmetic, descriptor: ModelDescriptor, *, verify: bool
+    configuration: NodeConfiguration, execution_class: Arithmetic, descriptor: ModelDescriptor, *, verify: bool
 ) -> Engine:
     """Load the configured slice; takes seconds, so call it in a thread.
 
@@ -68,7 +68,7 @@ def torch_engine(
     )
 
 
-def require_engine(configuration: Configuration) -> None:
+def require_engine(configuration: NodeConfiguration) -> None:
     """Raise ConfigError where the configured engine cannot be used here; before anything else is begun."""
     if configuration.engine == "vllm":
         from troth.node.engine.vllm.installing import require_vllm
@@ -76,9 +76,9 @@ def require_engine(configuration: Configuration) -> None:
         require_vllm()
 
 
-def _load_vllm(configuration: Configuration, execution_class: Arithmetic, folder: ModelFolder) -> Engine:
+def _load_vllm(configuration: NodeConfiguration, execution_class: Arithmetic, folder: ModelFolder) -> Engine:
     from troth.node.engine.vllm.engine import VllmEngine
-    from troth.node.engine.vllm.settings import Settings
+    from troth.node.engine.vllm.settings import EngineSettings
 
     layers = Segment(0, int(folder.config["num_hidden_layers"]))
     if configuration.slice != layers:
@@ -87,7 +87,7 @@ def _load_vllm(configuration: Configuration, execution_class: Arithmetic, folder
         name, remedy = execution_class.name, "Register an exact class: `troth model add --exact`."
         raise ConfigError("vLLM has no float32 reference, which a tolerant bfloat16 class needs", name, remedy)
     longest = int(folder.config.get("max_position_embeddings", configuration.positions + 1)) - 1
-    settings = Settings(
+    settings = EngineSettings(
         folder.path,
         execution_class.dtype,
         configuration.device,

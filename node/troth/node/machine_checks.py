@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable
-from typing import NamedTuple
 
 from troth.chain.errors import ChainError
-from troth.node.configuration import Configuration
+from troth.node.configuration import NodeConfiguration
 from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError, NodeError
 from troth.node.process import process_slice, process_state
 from troth.protocol.types import ModelDescriptor, Segment
 from troth.transport.errors import OverlayError
+from troth.transport.health import HealthFinding
 
 CLOCK_SECONDS = 30.0
 """Half of what the channel tolerates between two clocks."""
@@ -21,19 +21,12 @@ GAS_MONEY = 5 * 10**15
 """Wei that pay for about ten own posts at 1 gwei; the node needs them when a scheduler is late."""
 
 
-class Finding(NamedTuple):
-    """One line: which check, whether it passed, what was seen, how to fix it."""
-
-    check: str
-    ok: bool
-    seen: str
-    fix: str
-
-
-def machine_findings(configuration: Configuration, registered: Callable[[], ModelDescriptor]) -> list[Finding]:
+def machine_findings(
+    configuration: NodeConfiguration, registered: Callable[[], ModelDescriptor]
+) -> list[HealthFinding]:
     """Engine, model and port; ``registered`` reads the model's description from the chain."""
 
-    def model(configuration: Configuration) -> Finding:
+    def model(configuration: NodeConfiguration) -> HealthFinding:
         return _model(configuration, registered())
 
     return [
@@ -43,7 +36,7 @@ def machine_findings(configuration: Configuration, registered: Callable[[], Mode
     ]
 
 
-def slice_finding(configuration: Configuration, hosted: Segment | None) -> Finding:
+def slice_finding(configuration: NodeConfiguration, hosted: Segment | None) -> HealthFinding:
     """The slice in the file, on chain and in the running process are one."""
     file, process = text_of(configuration.slice), process_slice(configuration)
     chain = text_of(hosted) if hosted is not None else file
@@ -53,19 +46,21 @@ def slice_finding(configuration: Configuration, hosted: Segment | None) -> Findi
         fix = "If the node is loading the new layers, wait; /readyz says what is wrong. Else restart it."
     else:
         fix = f'Set node.slice = "{chain}" in node.toml, or run: troth node move {file} --broadcast'
-    return Finding("slice", file == chain == running, seen, fix)
+    return HealthFinding("slice", file == chain == running, seen, fix)
 
 
-def _guarded(check: str, look: Callable[[Configuration], Finding], configuration: Configuration) -> Finding:
+def _guarded(
+    check: str, look: Callable[[NodeConfiguration], HealthFinding], configuration: NodeConfiguration
+) -> HealthFinding:
     try:
         return look(configuration)
     except (NodeError, ChainError, OverlayError) as error:
-        return Finding(check, False, error.what, error.remedy)
+        return HealthFinding(check, False, error.what, error.remedy)
     except ImportError as error:
-        return Finding(check, False, str(error), "pip install 'troth[torch]'")
+        return HealthFinding(check, False, str(error), "pip install 'troth[torch]'")
 
 
-def _device(configuration: Configuration) -> Finding:
+def _device(configuration: NodeConfiguration) -> HealthFinding:
     import torch
 
     from troth.node.loading import require_engine
@@ -74,10 +69,10 @@ def _device(configuration: Configuration) -> Finding:
     usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}.get(kind, False)
     require_engine(configuration)
     seen = f"{configuration.engine} on {configuration.device}, torch {torch.__version__}"
-    return Finding("device", usable, seen, 'Set engine.device = "cpu".')
+    return HealthFinding("device", usable, seen, 'Set engine.device = "cpu".')
 
 
-def _model(configuration: Configuration, registered: ModelDescriptor) -> Finding:
+def _model(configuration: NodeConfiguration, registered: ModelDescriptor) -> HealthFinding:
     from troth.node.loading import require_registered
     from troth.node.models.folder import find_model
 
@@ -89,20 +84,20 @@ def _model(configuration: Configuration, registered: ModelDescriptor) -> Finding
             str(configuration.slice),
             f"Keep slice and segments within 0:{registered.layers}.",
         )
-    return Finding("model", True, f"{folder.path} is the registered model", "")
+    return HealthFinding("model", True, f"{folder.path} is the registered model", "")
 
 
-def _port(configuration: Configuration) -> Finding:
+def _port(configuration: NodeConfiguration) -> HealthFinding:
     place = f"{configuration.host}:{configuration.port}"
     state = process_state(configuration)
     if state.get("ready"):
-        return Finding("port", True, f"this node answers on {place}", "")
+        return HealthFinding("port", True, f"this node answers on {place}", "")
     try:
         with socket.create_server((configuration.host, configuration.port)):
-            return Finding("port", True, f"{place} is free; the node is not running", "")
+            return HealthFinding("port", True, f"{place} is free; the node is not running", "")
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            return Finding("port", False, f"{place}: {error.strerror}", "Change listen.host or listen.port.")
+            return HealthFinding("port", False, f"{place}: {error.strerror}", "Change listen.host or listen.port.")
         reasons = "; ".join(state.get("reasons", []))
         fix = "If this node is starting, wait; else stop what holds the port, or change listen.port."
-        return Finding("port", False, f"{place} is in use ({reasons})", fix)
+        return HealthFinding("port", False, f"{place} is in use ({reasons})", fix)

@@ -6,8 +6,8 @@ import sqlite3
 from pathlib import Path
 
 from troth.chain.formats import claim_format
-from troth.node.errors import StorageError
-from troth.protocol.pooling import Pool, newest
+from troth.node.errors import NodeStorageError
+from troth.protocol.pooling import MarginSums, newest
 from troth.protocol.types import Address, Hash32
 
 FORMAT = 1
@@ -33,13 +33,13 @@ class MarginPool:
             claim_format(self._database, FORMAT)
             self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + SCHEMA)
         except sqlite3.Error as error:
-            raise StorageError("the pool of margins cannot be opened", str(path), str(error)) from error
+            raise NodeStorageError("the pool of margins cannot be opened", str(path), str(error)) from error
 
-    def add(self, inferencer: Address, execution_class: Hash32, task: Hash32, text: Pool) -> Pool:
+    def add(self, inferencer: Address, execution_class: Hash32, task: Hash32, text: MarginSums) -> MarginSums:
         """The pool with one more text; a task that was counted before counts once.
 
         Raises:
-            StorageError: the line could not be written.
+            NodeStorageError: the line could not be written.
         """
         try:
             self._database.execute("BEGIN IMMEDIATE")
@@ -48,20 +48,20 @@ class MarginPool:
         except sqlite3.Error as error:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-            raise StorageError(
+            raise NodeStorageError(
                 "the pool of margins cannot be written", str(error), "Free the disk; restart."
             ) from error
         return self.of(inferencer, execution_class)
 
-    def of(self, inferencer: Address, execution_class: Hash32) -> Pool:
+    def of(self, inferencer: Address, execution_class: Hash32) -> MarginSums:
         """The newest texts of an inferencer, as far back as a pool looks."""
         lines = self._database.execute(
             "SELECT tokens, claimed, own FROM margins WHERE inferencer=? AND class=? ORDER BY number DESC",
             (inferencer, execution_class),
         )
-        return newest(Pool(*line) for line in lines)
+        return newest(MarginSums(*line) for line in lines)
 
-    def _insert(self, inferencer: Address, execution_class: Hash32, task: Hash32, text: Pool) -> None:
+    def _insert(self, inferencer: Address, execution_class: Hash32, task: Hash32, text: MarginSums) -> None:
         place = (inferencer, execution_class)
         (last,) = self._database.execute(
             "SELECT COALESCE(MAX(number), 0) FROM margins WHERE inferencer=? AND class=?", place

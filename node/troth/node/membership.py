@@ -12,7 +12,7 @@ from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.node import asking
 from troth.node.asking import ask_of, asks_for
-from troth.node.configuration import Configuration, load, segment_of
+from troth.node.configuration import NodeConfiguration, load, segment_of
 from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
 from troth.node.keyfiles import open_keystore, run
@@ -39,7 +39,7 @@ SEATS = 2
 class Joining:
     """Who joins: the operator whose key signs messages, the owner who pays, what it asks for each segment."""
 
-    configuration: Configuration
+    configuration: NodeConfiguration
     operator: Key
     owner: Key
     payout: str
@@ -163,7 +163,7 @@ def show_asks(home: Path) -> dict[str, Any]:
 
 
 async def ask_on_chain(
-    market: Market, configuration: Configuration, operator: Address, segment: Segment, block: int
+    market: Market, configuration: NodeConfiguration, operator: Address, segment: Segment, block: int
 ) -> Ask:
     """A node's ask for a segment at a block."""
     words = (configuration.execution_class, segment.first, segment.end)
@@ -290,7 +290,7 @@ def move(
 
 
 def _asks_after(
-    configuration: Configuration, state: State, operator: Address, segments: tuple[Segment, ...], texts: list[str]
+    configuration: NodeConfiguration, state: State, operator: Address, segments: tuple[Segment, ...], texts: list[str]
 ) -> dict[Segment, Ask]:
     """What is asked after a move: as told, else as now, by layers."""
     if texts:
@@ -304,7 +304,7 @@ def _asks_after(
 
 
 def _by_operator(
-    configuration: Configuration, password_file: Path | None, calls: Any, *, broadcast: bool
+    configuration: NodeConfiguration, password_file: Path | None, calls: Any, *, broadcast: bool
 ) -> dict[str, Any]:
     key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
 

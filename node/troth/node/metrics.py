@@ -9,16 +9,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from troth.node.earning.keeper import EarningKeeper
-from troth.node.engine.interface import Load
-from troth.node.orders.bench import Bench
-from troth.node.orders.duties import Duties
+from troth.node.engine.interface import EngineLoad
+from troth.node.orders.bench import NodeContext
+from troth.node.orders.duties import NodeDuties
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Segment
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
-class Metrics:
+class NodeMetrics:
     """One registry per node, so that tests and several nodes in one process do not collide."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Metrics:
         self.sessions.set_function(sessions)
         self.cache_bytes.set_function(cache_bytes)
 
-    def follow_load(self, load: Callable[[], Load]) -> None:
+    def follow_load(self, load: Callable[[], EngineLoad]) -> None:
         """Ask a whole-model engine whenever the numbers are read."""
         self.engine_requests.labels(state="running").set_function(lambda: load().running)
         self.engine_requests.labels(state="waiting").set_function(lambda: load().waiting)
@@ -71,14 +71,14 @@ class Metrics:
         self.seconds.labels(message=message).observe(seconds)
 
 
-class MarketMetrics(Collector):
+class NodeMarketMetrics(Collector):
     """Gauges of the followed chain and counters of what was sent; nothing here names an order."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._parts: tuple[Bench, EarningKeeper, Duties] | None = None
+        self._parts: tuple[NodeContext, EarningKeeper, NodeDuties] | None = None
         registry.register(self)
 
-    def follow(self, bench: Bench, keeper: EarningKeeper, duties: Duties) -> None:
+    def follow(self, bench: NodeContext, keeper: EarningKeeper, duties: NodeDuties) -> None:
         """Count these from now on."""
         self._parts = (bench, keeper, duties)
 

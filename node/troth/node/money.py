@@ -15,11 +15,11 @@ from typing import Any
 from troth.chain.keystore import load_account, read_password
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
-from troth.node.configuration import Configuration, load
+from troth.node.configuration import NodeConfiguration, load
 from troth.node.earning import claiming, redeeming, view
-from troth.node.earning.books import Books, Ledger
+from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.claims_record import ClaimsRecord
-from troth.node.earning.database import Database
+from troth.node.earning.database import NodeDatabase
 from troth.node.keyfiles import run
 from troth.node.models.registration import carry_out, carry_out_all
 from troth.node.orders.running import RECORDS, connect
@@ -31,26 +31,26 @@ EVENTS = "market-looked.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class NodeMoney:
     """What a look at a node's money finds."""
 
     market: Market
-    ledger: Ledger
-    books: Books
+    ledger: NodeLedger
+    books: NodeBooks
     claims: ClaimsRecord
 
 
 @asynccontextmanager
-async def looking(configuration: Configuration) -> AsyncIterator[Looked]:
+async def looking(configuration: NodeConfiguration) -> AsyncIterator[NodeMoney]:
     """The node's books and the chain as it is now."""
-    database = Database(configuration.folder / RECORDS)
+    database = NodeDatabase(configuration.folder / RECORDS)
     try:
-        books, claims = Books(database), ClaimsRecord(database)
+        books, claims = NodeBooks(database), ClaimsRecord(database)
         events = configuration.folder / EVENTS
         async with await connect(configuration) as market, MarketFollower(market, events) as follower:
             state = await follower.catch_up()
-            ledger = Ledger(state, market.domain, operator_of(configuration), follower.block)
-            yield Looked(market, ledger, books, claims)
+            ledger = NodeLedger(state, market.domain, operator_of(configuration), follower.block)
+            yield NodeMoney(market, ledger, books, claims)
     finally:
         database.close()
 
@@ -65,7 +65,7 @@ def tabs(home: Path) -> dict[str, Any]:
     return _look(home, lambda looked: {"tabs": [one.shown() for one in view.tabs_view(looked.books, looked.ledger)]})
 
 
-def _look(home: Path, told: Callable[[Looked], dict[str, Any]]) -> dict[str, Any]:
+def _look(home: Path, told: Callable[[NodeMoney], dict[str, Any]]) -> dict[str, Any]:
     configuration = load(home)
 
     async def look() -> dict[str, Any]:
@@ -116,9 +116,9 @@ def claim(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[st
     return result
 
 
-def _claims(configuration: Configuration, looked: Looked) -> list[claiming.Claiming]:
+def _claims(configuration: NodeConfiguration, looked: NodeMoney) -> list[claiming.Claiming]:
     ledger, found = looked.ledger, []
-    due = claiming.Due(ledger, parameters_of(ledger.state), looked.market.contracts, configuration.earning)
+    due = claiming.ClaimContext(ledger, parameters_of(ledger.state), looked.market.contracts, configuration.earning)
     for tab, record in ledger.state.tabs.items():
         signed = looked.books.voucher(tab)
         if record.tab.payee != ledger.me or signed is None or record.claim is not None or not record.known:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from troth.chain.keystore import address_in
-from troth.node.configuration import Configuration
+from troth.node.configuration import NodeConfiguration
 from troth.node.errors import ConfigError
 from troth.protocol.types import Address, Segment
 from troth.transport.errors import OverlayError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import httpx
 
 
-def operator_of(configuration: Configuration) -> Address:
+def operator_of(configuration: NodeConfiguration) -> Address:
     """The operator's address from its keyfile, without the password."""
     address = address_in(configuration.operator_keystore)
     if address is None:
@@ -28,7 +28,7 @@ def operator_of(configuration: Configuration) -> Address:
     return address
 
 
-def process_slice(configuration: Configuration) -> Segment | None:
+def process_slice(configuration: NodeConfiguration) -> Segment | None:
     """The layers that the running process hosts, by its metrics; None if none answers."""
     import httpx
     from prometheus_client.parser import text_string_to_metric_families
@@ -42,14 +42,14 @@ def process_slice(configuration: Configuration) -> Segment | None:
         return None
 
 
-def _process(configuration: Configuration) -> httpx.Client:
+def _process(configuration: NodeConfiguration) -> httpx.Client:
     """A client of the process that this configuration starts."""
     identity = load_identity(configuration.tls_folder)
     host = "127.0.0.1" if configuration.host in {"0.0.0.0", "::"} else configuration.host  # noqa: S104
     return pinned_sync_client(f"https://{host}:{configuration.port}", identity.spki_sha256)
 
 
-def process_state(configuration: Configuration) -> dict[str, Any]:
+def process_state(configuration: NodeConfiguration) -> dict[str, Any]:
     """What /readyz of the running node says."""
     import httpx
 

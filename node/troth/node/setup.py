@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.keystore import create_account, create_private, load_account, read_password, read_private
-from troth.node.configuration import FILE, Choices, load, render, segment_of
+from troth.node.configuration import FILE, NodeInitOptions, load, render, segment_of
 from troth.node.errors import ConfigError
 from troth.node.models.folder import find_model
 from troth.protocol.types import Address, Segment
@@ -15,7 +15,7 @@ from troth.transport.identity import load_or_create_identity
 OPERATOR_KEY = Path("keys") / "operator.json"
 
 
-def set_up(home: Path, choices: Choices, import_key: Path | None, password_file: Path | None) -> dict[str, Any]:
+def set_up(home: Path, choices: NodeInitOptions, import_key: Path | None, password_file: Path | None) -> dict[str, Any]:
     """Write the files; an existing configuration or key is never replaced.
 
     Raises:
@@ -50,7 +50,7 @@ def set_up(home: Path, choices: Choices, import_key: Path | None, password_file:
     }
 
 
-def _require_whole(home: Path, choices: Choices) -> None:
+def _require_whole(home: Path, choices: NodeInitOptions) -> None:
     """Raise ConfigError for an overlay entry of a node that hosts a part of its model; ModelError without the model."""
     layers = int(find_model(home, choices.model).config["num_hidden_layers"])
     if segment_of(choices.slice) != Segment(0, layers):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.chain.formats import SIGNED, claim_format
-from troth.node.errors import StorageError
+from troth.node.errors import NodeStorageError
 from troth.protocol.tensors import Dtype
 
 FORMAT = 1
@@ -71,7 +71,7 @@ class TraceStore:
             claim_format(self._index, FORMAT, SIGNED)
             self._index.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except sqlite3.Error as error:
-            raise StorageError("the index of traces cannot be opened", str(folder), str(error)) from error
+            raise NodeStorageError("the index of traces cannot be opened", str(folder), str(error)) from error
         # Counted once: whoever keeps ten thousand traces must not read them all with each new one.
         self._kept = sum(trace.bytes for trace in self.all())
 
@@ -97,7 +97,7 @@ class TraceStore:
             self._sync_folder()
             self._write(trace)
         except (OSError, sqlite3.Error) as error:
-            raise StorageError("the trace cannot be kept", str(error), "Free the disk, then restart.") from error
+            raise NodeStorageError("the trace cannot be kept", str(error), "Free the disk, then restart.") from error
         self._kept += trace.bytes - (known.bytes if known is not None else 0)
 
     def find(self, order_id: bytes, segment: int, attempt: int) -> StoredTrace | None:
@@ -113,15 +113,17 @@ class TraceStore:
         """The trace itself: (positions, columns) in the storage type of its dtype.
 
         Raises:
-            StorageError: the file is gone or has another size than the index says.
+            NodeStorageError: the file is gone or has another size than the index says.
         """
         storage = np.dtype(Dtype(trace.dtype).storage)
         try:
             data = self._path(trace).read_bytes()
         except OSError as error:
-            raise StorageError("a trace file is gone", str(self._path(trace)), "Restore it from a backup.") from error
+            raise NodeStorageError(
+                "a trace file is gone", str(self._path(trace)), "Restore it from a backup."
+            ) from error
         if len(data) != trace.bytes:
-            raise StorageError("a trace file is damaged", str(self._path(trace)), "Restore it from a backup.")
+            raise NodeStorageError("a trace file is damaged", str(self._path(trace)), "Restore it from a backup.")
         flat = np.frombuffer(data, dtype=storage.newbyteorder("<")).astype(storage, copy=False)
         return flat.reshape(trace.positions, trace.columns)
 

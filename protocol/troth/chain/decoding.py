@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from troth.chain.errors import ChainUnavailable
-from troth.chain.records import Block, Receipt
+from troth.chain.records import Block, TransactionReceipt
 from troth.protocol.logs import Log, LogMeta
 from troth.protocol.types import Hash32, to_address, to_hash32
 
@@ -84,11 +84,11 @@ def logs(value: Any) -> list[Log]:
     return [log(entry) for entry in value]
 
 
-def receipt(value: Any) -> Receipt:
+def receipt(value: Any) -> TransactionReceipt:
     """A mined receipt."""
     try:
         created = value.get("contractAddress")
-        return Receipt(
+        return TransactionReceipt(
             transaction=hash32(value["transactionHash"]),
             block=quantity(value["blockNumber"]),
             block_hash=hash32(value["blockHash"]),

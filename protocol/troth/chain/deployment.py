@@ -9,14 +9,14 @@ from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
 from troth.chain.errors import WrongChain
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
-from troth.chain.market import Market, Place
-from troth.chain.records import Receipt, Simulation
+from troth.chain.market import DeploymentPlace, Market
+from troth.chain.records import Simulation, TransactionReceipt
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions
 from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, named, read_resource
 from troth.protocol.bindings.structs import encode_parameters
 from troth.protocol.calls import Call
-from troth.protocol.committee import Member
+from troth.protocol.committee import CommitteeMember
 from troth.protocol.market.addresses import contracts_of, creation_code, factory_code
 from troth.protocol.market.calls import PartCall, build_factory
 from troth.protocol.market.reverts import decode_error
@@ -24,7 +24,7 @@ from troth.protocol.market.types import Parameters
 from troth.protocol.types import Address
 
 
-def committee_creation(members: Sequence[Member]) -> Call:
+def committee_creation(members: Sequence[CommitteeMember]) -> Call:
     """What creates a Committee with these first members (1 to 32)."""
     code = _unhex(read_resource("committee.bytecode.json")["bytecode"])
     inputs = named("constructor", COMMITTEE)["constructor"].inputs
@@ -33,7 +33,7 @@ def committee_creation(members: Sequence[Member]) -> Call:
 
 async def submit(
     url: str, call: Call, key: Key, to: Address | None = None, *, receipt_timeout: float = RECEIPT_TIMEOUT
-) -> Receipt:
+) -> TransactionReceipt:
     """Send a creation, or a call, and wait.
 
     Raises ChainRejected if the contract refuses it.
@@ -70,7 +70,7 @@ async def deploy_market(
     factory: Address | None = None,
     request_timeout: float = REQUEST_TIMEOUT,
     receipt_timeout: float = RECEIPT_TIMEOUT,
-) -> tuple[Market, tuple[Receipt, ...]]:
+) -> tuple[Market, tuple[TransactionReceipt, ...]]:
     """Deploy from ``key``, through ``factory`` or a new one; the connected market, and a receipt per transaction.
 
     Raises ChainRejected if the factory refuses parameters, chain or code.
@@ -84,7 +84,7 @@ async def deploy_market(
         for index, part in enumerate(MARKET_PARTS):
             made = build_factory(maker.factory, "create", parameters, index, creation_code(part))
             await maker.send(made, f"creation of the {part}")
-        place = Place(maker.factory, contracts_of(maker.factory, parameters), maker.receipts[0].block)
+        place = DeploymentPlace(maker.factory, contracts_of(maker.factory, parameters), maker.receipts[0].block)
         chain = Chain(Rpc(url, timeout=request_timeout), chain_id, place.contracts.bank)
     except BaseException:
         await rpc.close()
@@ -101,7 +101,7 @@ class _Maker:
         self._key = key
         self._timeout = timeout
         self.factory = Address("")
-        self.receipts: list[Receipt] = []
+        self.receipts: list[TransactionReceipt] = []
 
     async def create_factory(self) -> Address:
         """The factory of exactly the packaged parts."""
@@ -122,7 +122,7 @@ class _Maker:
         """A transaction to the factory, mined."""
         await self._sent(Call(what, call.call.data), call.to)
 
-    async def _sent(self, call: Call, to: Address | None) -> Receipt:
+    async def _sent(self, call: Call, to: Address | None) -> TransactionReceipt:
         transaction = await self._transactions.send(call, self._key, to)
         receipt = await self._transactions.wait(transaction, 1, self._timeout)
         self.receipts.append(receipt)

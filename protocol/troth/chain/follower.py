@@ -46,7 +46,7 @@ class _Reorganised(Exception):
 Folded = TypeVar("Folded")
 
 
-class Followed(Protocol):
+class LogSource(Protocol):
     """Whose logs are followed: one contract, or all parts of a deployment, on one chain."""
 
     @property
@@ -88,7 +88,7 @@ class Follower(Generic[Folded]):
 
     def __init__(
         self,
-        chain: Followed,
+        chain: LogSource,
         folding: Folding[Folded],
         path: Path | None = None,
         *,

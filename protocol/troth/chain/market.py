@@ -17,7 +17,7 @@ from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
 from troth.chain.errors import ChainRejected, RpcRefused, TransactionDropped, WrongChain
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
-from troth.chain.records import Fees, Receipt, Simulation
+from troth.chain.records import Fees, Simulation, TransactionReceipt
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
 from troth.protocol.bindings import named
@@ -41,7 +41,7 @@ SEND_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeploymentPlace:
     """Where a deployment is: the factory that made it, its contracts, and the block in which they came to stand."""
 
     factory: Address
@@ -49,10 +49,10 @@ class Place:
     block: int = 0
 
 
-async def find_place(rpc_url: str, factory: Address, bank: Address | None = None, start: int = 0) -> Place:
+async def find_place(rpc_url: str, factory: Address, bank: Address | None = None, start: int = 0) -> DeploymentPlace:
     """The deployment of a factory, or that of them whose Bank is named; WrongChain if there is not exactly one."""
     found = await find_deployed(rpc_url, factory, bank, start)
-    return Place(factory, found.contracts, found.meta.block)
+    return DeploymentPlace(factory, found.contracts, found.meta.block)
 
 
 async def find_deployed(rpc_url: str, factory: Address, bank: Address | None = None, start: int = 0) -> Deployed:
@@ -76,7 +76,7 @@ async def find_deployed(rpc_url: str, factory: Address, bank: Address | None = N
 class Market:
     """Make it with ``connect`` or ``deploy``; close it, or use ``async with``."""
 
-    def __init__(self, chain: Chain, rpc: Rpc, place: Place) -> None:
+    def __init__(self, chain: Chain, rpc: Rpc, place: DeploymentPlace) -> None:
         self.chain = chain
         self.place = place
         self._rpc = rpc
@@ -84,7 +84,7 @@ class Market:
 
     @classmethod
     async def connect(
-        cls, url: str, place: Place, *, chain_id: int | None = None, timeout: float = REQUEST_TIMEOUT
+        cls, url: str, place: DeploymentPlace, *, chain_id: int | None = None, timeout: float = REQUEST_TIMEOUT
     ) -> Market:
         """Connect; WrongChain if the node is on another chain or has no Bank at its address."""
         chain = await Chain.connect(url, place.contracts.bank, chain_id=chain_id, timeout=timeout)
@@ -152,13 +152,13 @@ class Market:
 
     async def wait_for_receipt(
         self, transaction: Hash32, *, confirmations: int = 1, timeout: float = RECEIPT_TIMEOUT
-    ) -> Receipt:
+    ) -> TransactionReceipt:
         """The receipt; ChainRejected if the transaction failed, TransactionTimeout if it is not mined in time."""
         return await self._transactions.wait(transaction, confirmations, timeout)
 
     async def execute(
         self, call: PartCall, key: Key, *, gas: int | None = None, timeout: float = RECEIPT_TIMEOUT
-    ) -> Receipt:
+    ) -> TransactionReceipt:
         """Send and wait for the receipt; anew if another program with this key has taken the transaction's nonce.
 
         ChainRejected if it fails, unsent if ``gas`` is left to an estimate.
@@ -174,7 +174,7 @@ class Market:
                 log.warning("sending again: %s", error)
             attempt += 1
 
-    def events_in(self, receipt: Receipt) -> tuple[Event, ...]:
+    def events_in(self, receipt: TransactionReceipt) -> tuple[Event, ...]:
         """The deployment's events of a mined transaction, in log order."""
         return tuple(self.parse(log) for log in receipt.logs if log.address in self.addresses)
 

@@ -20,7 +20,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class TransactionReceipt:
     """A mined transaction, with the logs of every contract."""
 
     transaction: Hash32

@@ -21,7 +21,7 @@ from eth_account import Account as EthereumAccount
 from troth.chain import decoding
 from troth.chain.errors import ChainRejected, ChainUnavailable, RpcRefused, TransactionDropped, TransactionTimeout
 from troth.chain.keystore import Key
-from troth.chain.records import Fees, Receipt
+from troth.chain.records import Fees, TransactionReceipt
 from troth.chain.recursion import restore_recursion_limit
 from troth.chain.rpc import Rpc, pause
 from troth.protocol.calls import Call
@@ -145,7 +145,7 @@ class Transactions:
         found = await self._rpc.request("eth_getTransactionByHash", decoding.hexadecimal(transaction))
         return found is not None
 
-    async def wait(self, transaction: Hash32, confirmations: int, timeout: float) -> Receipt:
+    async def wait(self, transaction: Hash32, confirmations: int, timeout: float) -> TransactionReceipt:
         """The receipt once ``confirmations`` blocks, its own included, hold it.
 
         TransactionTimeout if that takes too long, TransactionDropped if it cannot happen any more.

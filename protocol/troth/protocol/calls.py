@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from troth.protocol.bindings import Entry, named
+from troth.protocol.bindings import AbiEntry, named
 from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.errors import InvalidField
 
@@ -40,7 +40,7 @@ class View(Generic[Result]):
 class DecodedCall:
     """Calldata read back: values as the ABI codec gives them, in the order of the function's inputs."""
 
-    entry: Entry
+    entry: AbiEntry
     values: tuple[Any, ...]
 
     def value(self, name: str) -> Any:

@@ -10,7 +10,7 @@ MAXIMUM_MEMBERS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class CommitteeMember:
     """Who signs lists: operator address, SHA-256 of the TLS key at the endpoint, and the endpoint (``https://…``)."""
 
     operator: Address

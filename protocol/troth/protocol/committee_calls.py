@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from troth.protocol.bindings import COMMITTEE
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import Call, View, calldata
-from troth.protocol.committee import Member
+from troth.protocol.committee import CommitteeMember
 from troth.protocol.types import Address, Hash32
 
 
-def members() -> View[tuple[Member, ...]]:
+def members() -> View[tuple[CommitteeMember, ...]]:
     """All members, in the contract's order."""
-    return View("members", _data("members"), converter(tuple[Member, ...]), COMMITTEE)
+    return View("members", _data("members"), converter(tuple[CommitteeMember, ...]), COMMITTEE)
 
 
 def threshold() -> View[int]:
@@ -36,7 +36,7 @@ def domain_separator() -> View[Hash32]:
     return View("domainSeparator", _data("domainSeparator"), Hash32, COMMITTEE)
 
 
-def add_member(member: Member, signatures: Sequence[bytes]) -> Call:
+def add_member(member: CommitteeMember, signatures: Sequence[bytes]) -> Call:
     """Add a member; ``signatures`` over AddMember in ascending order of their signers."""
     return Call("addMember", _data("addMember", member, list(signatures)))
 
@@ -46,7 +46,7 @@ def remove_member(operator: Address, signatures: Sequence[bytes]) -> Call:
     return Call("removeMember", _data("removeMember", operator, list(signatures)))
 
 
-def move_member(member: Member, signatures: Sequence[bytes]) -> Call:
+def move_member(member: CommitteeMember, signatures: Sequence[bytes]) -> Call:
     """Change endpoint or TLS key; ``signatures`` over MoveMember in ascending order of their signers."""
     return Call("moveMember", _data("moveMember", member, list(signatures)))
 

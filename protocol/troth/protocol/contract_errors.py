@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from troth.protocol.bindings import COMMITTEE, Entry, errors_by_selector
+from troth.protocol.bindings import COMMITTEE, AbiEntry, errors_by_selector
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.errors import InvalidField
 
@@ -48,7 +48,7 @@ def decode_error(data: bytes) -> ContractError:
 
 
 def explained(
-    data: bytes, known: Mapping[bytes, Entry], remedies: Mapping[str, Remedy], general: str = _GENERAL_REMEDY
+    data: bytes, known: Mapping[bytes, AbiEntry], remedies: Mapping[str, Remedy], general: str = _GENERAL_REMEDY
 ) -> ContractError:
     """What revert ``data`` says, if it is one of the ``known`` errors or the compiler's own.
 
@@ -63,7 +63,7 @@ def explained(
     return _unknown(data) if entry is None else _custom(entry, data, remedies, general)
 
 
-def _custom(entry: Entry, data: bytes, remedies: Mapping[str, Remedy], general: str) -> ContractError:
+def _custom(entry: AbiEntry, data: bytes, remedies: Mapping[str, Remedy], general: str) -> ContractError:
     try:
         values = decode_parameters(entry.inputs, data[4:])
     except InvalidField:

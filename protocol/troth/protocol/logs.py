@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_type_hints
 
-from troth.protocol.bindings import Entry, Parameter
+from troth.protocol.bindings import AbiEntry, Parameter
 from troth.protocol.bindings.structs import Converter, converter, decode_parameters, field_names
 from troth.protocol.errors import InvalidField
 from troth.protocol.types import Address, Hash32
@@ -36,7 +36,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoder(Generic[Made]):
+class EventDecoder(Generic[Made]):
     """How one event is read: which parameters are topics, which are data, and how each becomes a field."""
 
     name: str
@@ -58,7 +58,7 @@ class Decoder(Generic[Made]):
         return self.make(*ordered, log.meta)
 
 
-def decoder(kind: type[Made], entry: Entry) -> Decoder[Made]:
+def decoder(kind: type[Made], entry: AbiEntry) -> EventDecoder[Made]:
     """The decoder of ``entry`` into ``kind``, whose fields are the event's in order, and ``meta``."""
     topics = tuple(parameter for parameter in entry.inputs if parameter.indexed)
     data = tuple(parameter for parameter in entry.inputs if not parameter.indexed)
@@ -68,7 +68,7 @@ def decoder(kind: type[Made], entry: Entry) -> Decoder[Made]:
     if len(names) != len(entry.inputs):
         raise InvalidField(f"{entry.name} has {len(entry.inputs)} fields", len(names), "Regenerate the bindings.")
     made: Any = kind
-    return Decoder(
+    return EventDecoder(
         name=entry.name,
         make=made,
         topics=topics,

@@ -23,15 +23,15 @@ FLOOR = 2e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class MarginSums:
     """Sums of clipped margins in logits: of the ``claimed`` tokens and of the verifier's ``own`` choices."""
 
     tokens: int = 0
     claimed: float = 0.0
     own: float = 0.0
 
-    def __add__(self, other: Pool) -> Pool:
-        return Pool(self.tokens + other.tokens, self.claimed + other.claimed, self.own + other.own)
+    def __add__(self, other: MarginSums) -> MarginSums:
+        return MarginSums(self.tokens + other.tokens, self.claimed + other.claimed, self.own + other.own)
 
     @property
     def ratio(self) -> float:
@@ -47,10 +47,10 @@ class Pool:
         return self.tokens < LEAST_TOKENS or self.ratio <= RATIO_CUT
 
 
-EMPTY = Pool()
+EMPTY = MarginSums()
 
 
-def newest(pools: Iterable[Pool], most: int = MOST_TOKENS) -> Pool:
+def newest(pools: Iterable[MarginSums], most: int = MOST_TOKENS) -> MarginSums:
     """The sum of the first pools that hold no more than ``most`` tokens together; pools come newest first."""
     total = EMPTY
     for pool in pools:

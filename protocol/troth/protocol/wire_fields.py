@@ -34,11 +34,11 @@ class Message(msgspec.Struct, frozen=True, tag_field="type", tag=True, forbid_un
     """A header: the class name is its ``type``; an unknown field is refused."""
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HeaderPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A piece of a header."""
 
 
-class RowSignature(Part, frozen=True):
+class RowSignature(HeaderPart, frozen=True):
     """Chain position and signature of the last row of a message; it covers all rows before it.
 
     ``previous`` is the link of the row before this one (zero at position 0).

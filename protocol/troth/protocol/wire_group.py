@@ -13,9 +13,9 @@ import msgspec
 from troth.protocol.wire_fields import (
     DECODE_LIMIT,
     Bytes32,
+    HeaderPart,
     Message,
     PackedLogprobs,
-    Part,
     SignatureBytes,
     Uint32,
 )
@@ -30,10 +30,10 @@ Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 Requests = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
 
 
-class LoadPart(Part, frozen=True):
-    """How loaded a node is, as ``hash_radix.load.Load`` means it: mean latency of a request, requests that wait and
-    run, how many run at once, time for one prompt token, prompt tokens still to be computed, and requests taken since
-    it started (rising, modulo 2**32)."""
+class LoadPart(HeaderPart, frozen=True):
+    """How loaded a node is, as ``routing.prefixes.update.NodeLoad`` means it: mean latency of a request, requests that
+    wait and run, how many run at once, time for one prompt token, prompt tokens still to be computed, and requests
+    taken since it started (rising, modulo 2**32)."""
 
     latency: Microseconds
     queued: Requests

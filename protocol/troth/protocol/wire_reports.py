@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from troth.protocol.wire_fields import AddressText, Bytes32, Message, Part, Uint8, Uint32, Uint64
+from troth.protocol.wire_fields import AddressText, Bytes32, HeaderPart, Message, Uint8, Uint32, Uint64
 
 LINKS_LIMIT = 16
 """Link times in one report, and probes asked for in one answer."""
@@ -21,7 +21,7 @@ Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 Microseconds = Annotated[int, msgspec.Meta(ge=0, le=600_000_000)]
 
 
-class LinkPart(Part, frozen=True):
+class LinkPart(HeaderPart, frozen=True):
     """The time of one way to another node, as this one measured it."""
 
     node: AddressText
@@ -56,14 +56,14 @@ class Report(Message, frozen=True):
     links: Annotated[tuple[LinkPart, ...], msgspec.Meta(max_length=LINKS_LIMIT)] = ()
 
 
-class SpanPart(Part, frozen=True):
+class SpanPart(HeaderPart, frozen=True):
     """Layers ``[first, end)``."""
 
     first: Uint8
     end: Uint8
 
 
-class HostingPart(Part, frozen=True):
+class HostingPart(HeaderPart, frozen=True):
     """Host ``[first, end)`` and join the groups of ``segments``. ``number`` rises with each new order to this node."""
 
     number: Uint64

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Gauge
 
-from troth.cases.courtroom import Seen
-from troth.cases.desk import Desk as CaseDesk
+from troth.cases.courtroom import ChainView
+from troth.cases.desk import CaseContext
 from troth.chain import decoding
 from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.errors import ChainError
@@ -33,22 +33,22 @@ from troth.scheduler.checks.summons import stuck
 from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.court.holding import OrderHoldings
 from troth.scheduler.court.informing import Inquiries
-from troth.scheduler.duties import Duties, Pace, supervised
+from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
-from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.desk import SchedulerContext
 from troth.scheduler.orders.http import order_routes, refuse_with_words
 from troth.scheduler.orders.offers import Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.peers import Contact, Peers
+from troth.scheduler.peers import NodeContact, Peers
 from troth.scheduler.pool.coordinator import Coordinator, Gauges
 from troth.scheduler.pool.showing import placement_routes
 from troth.scheduler.pool.sides import MarketSides
 from troth.scheduler.routing import PoolRoutes, placing_pace
 from troth.scheduler.tabs.client_tabs import ClientTabs
-from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import TabOpener
 from troth.transport.health import health_routes
@@ -73,7 +73,7 @@ async def asset_decimals(rpc_url: str, asset: Address) -> int:
     return int.from_bytes(said) if len(said) == 32 and int.from_bytes(said) <= 77 else 0
 
 
-class MarketMetrics:
+class SchedulerMarketMetrics:
     """One registry per scheduler; every gauge is computed at the scrape, so that none shows what was once."""
 
     def __init__(self, age: Callable[[], float]) -> None:
@@ -96,7 +96,7 @@ class MarketMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class SchedulerKeys:
     """The operator's account and the VRF secret, out of their keystores."""
 
     operator: Key
@@ -108,9 +108,9 @@ class MarketScheduler:
     """A running scheduler of a market."""
 
     orders: Orders
-    duties: Duties
+    duties: SchedulerDuties
     ledger: MarketLedger
-    metrics: MarketMetrics
+    metrics: SchedulerMarketMetrics
     pools: Coordinator
 
     def reasons(self) -> list[str]:
@@ -134,7 +134,7 @@ class MarketScheduler:
         operator, desk, ledger = self.orders.desk.operator, self.orders.desk, self.ledger
         self.pools.server(operator).mount(app)
         Inquiries(desk).server(operator).mount(app)
-        cases = CaseDesk(lambda: Seen(ledger.state, ledger.block), holdings=OrderHoldings(desk))
+        cases = CaseContext(lambda: ChainView(ledger.state, ledger.block), holdings=OrderHoldings(desk))
         cases.server(operator).mount(app)
         refuse_with_words(app)
         return app
@@ -142,13 +142,12 @@ class MarketScheduler:
 
 @asynccontextmanager
 async def assembled_market(
-    configuration: SchedulerConfiguration, keys: Keys, pace: Pace | None = None
+    configuration: SchedulerConfiguration, keys: SchedulerKeys, pace: DutyPace | None = None
 ) -> AsyncIterator[MarketScheduler]:
     """A scheduler that follows the chain and has taken up what a crash cut off."""
     async with AsyncExitStack() as stack:
-        place = await find_place(
-            configuration.rpc, configuration.factory, configuration.bank, configuration.start_block
-        )
+        named = configuration.market
+        place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
         market = await stack.enter_async_context(
             await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id)
         )
@@ -161,16 +160,16 @@ async def assembled_market(
         ledger = MarketLedger(market, follower, keys.operator)
         peers = Peers(operator, lambda node: _contact(follower, node))
         stack.push_async_callback(peers.close)
-        database = Database(configuration.folder / "market.sqlite")
+        database = SchedulerDatabase(configuration.folder / "market.sqlite")
         stack.push_async_callback(database.close)
         node_tabs, store = NodeTabs(database, operator), OrderStore(database)
         opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
-        metrics = MarketMetrics(lambda: ledger.age)
+        metrics = SchedulerMarketMetrics(lambda: ledger.age)
         sides = MarketSides(lambda: (follower.state, follower.block))
         pools = Coordinator(
             configuration.served, sides, peers, Gauges(metrics.registry), lambda: placing_pace(ledger.parameters)
         )
-        desk = Desk(
+        desk = SchedulerContext(
             operator=operator,
             vrf_secret=keys.vrf_secret,
             ledger=ledger,
@@ -184,7 +183,7 @@ async def assembled_market(
             waits=configuration.waits,
             routes=PoolRoutes(pools),
             ensure_paid=opener.ensure,
-            factory=configuration.factory,
+            factory=named.factory,
             asset_decimals=await asset_decimals(configuration.rpc, ledger.parameters.asset),
         )
         seconds, most = configuration.log_seconds, configuration.log_orders
@@ -192,7 +191,7 @@ async def assembled_market(
         orders = Orders(desk, book, concurrent=configuration.concurrent)
         stack.push_async_callback(orders.abandon)
         await orders.resume()
-        duties = Duties(orders, opener, times=configuration.redeem_times, pace=pace)
+        duties = SchedulerDuties(orders, opener, times=configuration.redeem_times, pace=pace)
         duties.start()
         stack.push_async_callback(duties.stop)
         for name, job in (("placing nodes", pools.watch), ("measuring ways", pools.measure_ways)):
@@ -201,11 +200,11 @@ async def assembled_market(
         yield MarketScheduler(orders, duties, ledger, metrics, pools)
 
 
-def _contact(follower: MarketFollower, operator: Address) -> Contact | None:
+def _contact(follower: MarketFollower, operator: Address) -> NodeContact | None:
     party = follower.state.parties.get(operator)
     if party is None or party.role is not Role.NODE or not party.endpoint:
         return None
-    return Contact(party.endpoint, party.tls_key_hash)
+    return NodeContact(party.endpoint, party.tls_key_hash)
 
 
 def _standing(ledger: MarketLedger, operator: Address, vrf_secret: bytes) -> list[str]:

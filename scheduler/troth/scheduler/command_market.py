@@ -8,15 +8,8 @@ from typing import Annotated
 
 import typer
 
-from troth.scheduler.command_options import (
-    DEFAULT_HOME,
-    BroadcastOption,
-    HomeOption,
-    JsonOption,
-    PasswordOption,
-    folder_of,
-    show,
-)
+from troth.scheduler.command_options import DEFAULT_HOME, HomeOption, folder_of, show
+from troth.transport.command_options import BroadcastOption, JsonOption, PasswordOption
 
 
 def tabs(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:

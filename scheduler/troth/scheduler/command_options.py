@@ -11,14 +11,6 @@ import typer
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this scheduler's configuration, keys and state.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object.")]
-BroadcastOption = Annotated[
-    bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, only show it.")
-]
-PasswordOption = Annotated[
-    Path | None,
-    typer.Option("--password-file", envvar="TROTH_PASSWORD_FILE", help="File with the keystores' password, mode 0600."),
-]
 DEFAULT_HOME = Path("~/.troth/scheduler")
 
 

@@ -9,74 +9,80 @@ from typing import Annotated, Any
 
 import typer
 
-from troth.scheduler.command_options import (
-    DEFAULT_HOME,
-    HomeOption,
+from troth.scheduler.command_options import DEFAULT_HOME, HomeOption, folder_of, show
+from troth.transport.command_options import (
+    BankOption,
+    FactoryOption,
+    HostOption,
     JsonOption,
+    LogLevelOption,
+    OverlayAddressOption,
+    OverlayPortOption,
     PasswordOption,
-    folder_of,
-    show,
+    PortOption,
+    RpcOption,
+    StartBlockOption,
 )
+
+ModelOption = Annotated[
+    Path, typer.Option(envvar="TROTH_MODEL", help="Folder with config.json, tokenizer.json, chat_template.jinja.")
+]
+EndsOption = Annotated[
+    str, typer.Option(envvar="TROTH_ENDS", help="Ends of the segments, for example 15,30; auto: by placement.")
+]
+PricesOption = Annotated[
+    str,
+    typer.Option(
+        envvar="TROTH_PRICES",
+        help="prompt,cached,written in the asset's smallest unit per 10^9 positions.",
+    ),
+]
+LeastOption = Annotated[
+    str, typer.Option(envvar="TROTH_LEAST", help="Top a tab up below this; default: a quarter of it.")
+]
+EndpointOption = Annotated[
+    str | None, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL; default: host and port.")
+]
+OperatorKeystoreOption = Annotated[
+    Path | None, typer.Option(envvar="TROTH_OPERATOR_KEYSTORE", help="Use this keyfile; default: make a new key.")
+]
+VrfKeystoreOption = Annotated[
+    Path | None, typer.Option(envvar="TROTH_VRF_KEYSTORE", help="Use this VRF keyfile; default: make a new key.")
+]
+CommitteeOption = Annotated[
+    str,
+    typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…: be reached through the overlay as well."),
+]
 
 
 def init(
     *,
-    rpc: Annotated[str, typer.Option(envvar="TROTH_RPC", help="HTTP URL of an Ethereum node.")],
+    rpc: RpcOption,
     class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Execution class to serve, 0x…")],
-    model: Annotated[
-        Path, typer.Option(envvar="TROTH_MODEL", help="Folder with config.json, tokenizer.json, chat_template.jinja.")
-    ],
-    ends: Annotated[
-        str, typer.Option(envvar="TROTH_ENDS", help="Ends of the segments, for example 15,30; auto: by placement.")
-    ],
-    factory: Annotated[str, typer.Option(envvar="TROTH_FACTORY", help="Factory of the market's deployment.")],
-    bank: Annotated[
-        str, typer.Option(envvar="TROTH_BANK", help="The market's Bank, where its factory made several.")
-    ] = "",
-    prices: Annotated[
-        str,
-        typer.Option(
-            envvar="TROTH_PRICES",
-            help="prompt,cached,written in the asset's smallest unit per 10^9 positions.",
-        ),
-    ],
+    model: ModelOption,
+    ends: EndsOption,
+    factory: FactoryOption,
+    bank: BankOption = "",
+    prices: PricesOption,
     deposit: Annotated[str, typer.Option(envvar="TROTH_DEPOSIT", help="What a tab with a node starts with.")],
-    least: Annotated[
-        str, typer.Option(envvar="TROTH_LEAST", help="Top a tab up below this; default: a quarter of it.")
-    ] = "",
+    least: LeastOption = "",
     home: HomeOption = DEFAULT_HOME,
-    host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="TROTH_PORT", help="Port to listen on.")] = 8443,
-    endpoint: Annotated[
-        str | None, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL; default: host and port.")
-    ] = None,
-    start_block: Annotated[
-        int,
-        typer.Option(envvar="TROTH_START_BLOCK", help="Block of the contract's deployment: saves looking before it."),
-    ] = 0,
-    operator_keystore: Annotated[
-        Path | None, typer.Option(envvar="TROTH_OPERATOR_KEYSTORE", help="Use this keyfile; default: make a new key.")
-    ] = None,
-    vrf_keystore: Annotated[
-        Path | None, typer.Option(envvar="TROTH_VRF_KEYSTORE", help="Use this VRF keyfile; default: make a new key.")
-    ] = None,
-    committee: Annotated[
-        str,
-        typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…: be reached through the overlay as well."),
-    ] = "",
-    overlay_port: Annotated[
-        int, typer.Option(envvar="TROTH_OVERLAY_PORT", help="Port on which proxies of the overlay deliver.")
-    ] = 8444,
-    overlay_address: Annotated[
-        str, typer.Option(envvar="TROTH_OVERLAY_ADDRESS", help="name:port as proxies reach it; default: host and port.")
-    ] = "",
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8443,
+    endpoint: EndpointOption = None,
+    start_block: StartBlockOption = 0,
+    operator_keystore: OperatorKeystoreOption = None,
+    vrf_keystore: VrfKeystoreOption = None,
+    committee: CommitteeOption = "",
+    overlay_port: OverlayPortOption = 8444,
+    overlay_address: OverlayAddressOption = "",
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the configuration, the keystores and the TLS identity. Nothing is overwritten."""
-    from troth.scheduler.initialisation import Wishes, init_market
+    from troth.scheduler.initialisation import SchedulerInitOptions, init_market
 
-    wishes = Wishes(
+    wishes = SchedulerInitOptions(
         rpc=rpc,
         class_id=class_id,
         model=model.expanduser().resolve(),
@@ -98,7 +104,7 @@ def init(
 def start(
     home: HomeOption = DEFAULT_HOME,
     password_file: PasswordOption = None,
-    log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+    log_level: LogLevelOption = "info",
 ) -> None:
     """Serve until SIGINT or SIGTERM; then no more orders are taken and what is under way is finished."""
     from troth.scheduler.running import serve_market

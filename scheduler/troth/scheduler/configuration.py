@@ -26,41 +26,33 @@ from typing import Annotated
 import msgspec
 
 from troth.chain.keystore import keystore_path
-from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection
-from troth.protocol.errors import ProtocolError
-from troth.protocol.types import Address, Hash32, to_address
+from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of
+from troth.protocol.market.parts import MarketPlace
+from troth.protocol.types import Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.log.entries import ENTRY_ORDERS, ENTRY_SECONDS
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.orders.offers import PriceList
-from troth.scheduler.patience import Patience
-from troth.scheduler.sections import FILE, VERSION, Keys, Listen, Serve, overlay_of, served_of
-from troth.scheduler.served import Served
+from troth.scheduler.patience import GenerationPatience
+from troth.scheduler.sections import FILE, VERSION, ListenSection, SchedulerKeysSection, Serve, served_of
+from troth.scheduler.served import ServedClass
 from troth.scheduler.tabs.opening import Deposits
+from troth.transport.strict_toml import (
+    ChainSection,
+    Hex32,
+    MarketSection,
+    Seconds,
+    Section,
+    read_toml,
+    require_https,
+    require_version,
+)
 
-_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 _Amount = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,28})$")]
 _Price = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,18})$")]
-_ClassId = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")]
 
 
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
-
-
-class _Chain(_Section, frozen=True, forbid_unknown_fields=True):
-    rpc: str
-    chain_id: int | None = None
-    poll_seconds: _Seconds = 0.5
-
-
-class _Market(_Section, frozen=True, forbid_unknown_fields=True):
-    factory: str
-    bank: str | None = None
-    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
-
-
-class _Prices(_Section, frozen=True, forbid_unknown_fields=True):
+class _Prices(Section, frozen=True, forbid_unknown_fields=True):
     prompt: _Price
     cached: _Price
     written: _Price
@@ -68,41 +60,41 @@ class _Prices(_Section, frozen=True, forbid_unknown_fields=True):
 
 
 class _AllPrices(_Prices, frozen=True, forbid_unknown_fields=True):
-    classes: dict[_ClassId, _Prices] = {}
+    classes: dict[Hex32, _Prices] = msgspec.field(default_factory=dict)
 
 
-class _Tabs(_Section, frozen=True, forbid_unknown_fields=True):
+class _Tabs(Section, frozen=True, forbid_unknown_fields=True):
     deposit: _Amount
     least: _Amount
     redeem_times: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 20
 
 
-class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+class _SchedulerLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
     concurrent: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
 
 
-class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
-    token: _Seconds = 10.0
-    prefill: _Seconds = 60.0
-    check: _Seconds = 120.0
+class _SchedulerWaitsTable(Section, frozen=True, forbid_unknown_fields=True):
+    token: Seconds = 10.0
+    prefill: Seconds = 60.0
+    check: Seconds = 120.0
 
 
-class _Log(_Section, frozen=True, forbid_unknown_fields=True):
-    seconds: _Seconds = ENTRY_SECONDS
+class _Log(Section, frozen=True, forbid_unknown_fields=True):
+    seconds: Seconds = ENTRY_SECONDS
     orders: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = ENTRY_ORDERS
 
 
-class _File(_Section, frozen=True, forbid_unknown_fields=True):
+class _SchedulerFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
-    chain: _Chain
-    market: _Market
-    listen: Listen
+    chain: ChainSection
+    market: MarketSection
+    listen: ListenSection
     prices: _AllPrices
     tabs: _Tabs
-    keys: Keys = Keys()
+    keys: SchedulerKeysSection = SchedulerKeysSection()
     serve: tuple[Serve, ...] = ()
-    limits: _Limits = _Limits()
-    waits: _Waits = _Waits()
+    limits: _SchedulerLimitsTable = _SchedulerLimitsTable()
+    waits: _SchedulerWaitsTable = _SchedulerWaitsTable()
     log: _Log = _Log()
     overlay: OverlaySection | None = None
 
@@ -115,15 +107,13 @@ class SchedulerConfiguration:
     rpc: str
     chain_id: int | None
     poll_seconds: float
-    factory: Address
-    bank: Address | None
-    start_block: int
+    market: MarketPlace
     operator_keystore: Path
     vrf_keystore: Path
     host: str
     port: int
     endpoint: str
-    served: tuple[Served, ...]
+    served: tuple[ServedClass, ...]
     prices: Mapping[Hash32, PriceList]
     deposits: Deposits
     redeem_times: int
@@ -142,21 +132,13 @@ class SchedulerConfiguration:
 def load_market(folder: Path) -> SchedulerConfiguration:
     """Read ``scheduler.toml`` in ``folder``; raises ConfigurationInvalid naming the key."""
     path = folder / FILE
-    try:
-        file = msgspec.toml.decode(path.read_bytes(), type=_File)
-    except OSError as error:
-        raise ConfigurationInvalid("There is no configuration", path, "Run: troth scheduler init") from error
-    except msgspec.MsgspecError as error:
-        raise ConfigurationInvalid(f"{path} cannot be used", error, "Correct the key that is named.") from error
-    if file.version != VERSION:
-        what = f"{path} has version {file.version}, this is for {VERSION}"
-        raise ConfigurationInvalid(what, remedy="Upgrade the older.")
-    if not file.listen.endpoint.startswith("https://"):
-        raise ConfigurationInvalid("listen.endpoint starts with https://", file.listen.endpoint, "Correct it.")
+    file = read_toml(path, _SchedulerFile, ConfigurationInvalid, "Run: troth scheduler init")
+    require_version(path, file.version, VERSION, ConfigurationInvalid)
+    require_https(file.listen.endpoint, ConfigurationInvalid)
     return _checked(folder, file)
 
 
-def _checked(folder: Path, file: _File) -> SchedulerConfiguration:
+def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
     served = tuple(served_of(folder, entry) for entry in file.serve)
     waits = file.waits
     return SchedulerConfiguration(
@@ -164,9 +146,7 @@ def _checked(folder: Path, file: _File) -> SchedulerConfiguration:
         rpc=file.chain.rpc,
         chain_id=file.chain.chain_id,
         poll_seconds=file.chain.poll_seconds,
-        factory=_address("market.factory", file.market.factory),
-        bank=None if file.market.bank is None else _address("market.bank", file.market.bank),
-        start_block=file.market.start_block,
+        market=file.market.place(ConfigurationInvalid),
         operator_keystore=folder / keystore_path(file.keys.operator),
         vrf_keystore=folder / keystore_path(file.keys.vrf),
         host=file.listen.host,
@@ -177,14 +157,14 @@ def _checked(folder: Path, file: _File) -> SchedulerConfiguration:
         deposits=_deposits(file.tabs),
         redeem_times=file.tabs.redeem_times,
         concurrent=file.limits.concurrent,
-        waits=Waits(Patience(waits.token, waits.prefill), waits.check),
-        overlay=overlay_of(file.overlay),
+        waits=Waits(GenerationPatience(waits.token, waits.prefill), waits.check),
+        overlay=entry_of(file.overlay, ConfigurationInvalid),
         log_seconds=file.log.seconds,
         log_orders=file.log.orders,
     )
 
 
-def _listed(served: tuple[Served, ...], prices: _AllPrices) -> dict[Hash32, PriceList]:
+def _listed(served: tuple[ServedClass, ...], prices: _AllPrices) -> dict[Hash32, PriceList]:
     own = {bytes.fromhex(class_id[2:]): listed for class_id, listed in prices.classes.items()}
     unknown = own.keys() - {entry.class_id for entry in served}
     if unknown:
@@ -203,10 +183,3 @@ def _deposits(tabs: _Tabs) -> Deposits:
         what = "tabs.least is above zero and at most tabs.deposit"
         raise ConfigurationInvalid(what, f"{least} and {deposit}", "A tab is topped up by the deposit.")
     return Deposits(deposit, least)
-
-
-def _address(key: str, text: str) -> Address:
-    try:
-        return to_address(text)
-    except ProtocolError as error:
-        raise ConfigurationInvalid(f"{key} is no address", text, error.remedy) from error

@@ -18,7 +18,7 @@ from troth.protocol.types import Address
 from troth.protocol.wire_market import Noted, Redeemable
 from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.errors import SchedulerError
-from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.desk import SchedulerContext
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.tabs.claiming import attend_claims, attend_nodes_claims, claim_due
 from troth.scheduler.tabs.due import decision, rejections_decided
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 DELIVERY_SECONDS = 10.0
 
 
-async def acknowledge_nodes(desk: Desk) -> None:
+async def acknowledge_nodes(desk: SchedulerContext) -> None:
     """Acknowledge what is due, store it, and tell every node whose word is newer than the one it has noted."""
     ledger, store = desk.ledger, desk.store
     lag = ledger.parameters.lag
@@ -44,7 +44,7 @@ async def acknowledge_nodes(desk: Desk) -> None:
     await asyncio.gather(*[_deliver(desk, held) for held in behind])
 
 
-async def _deliver(desk: Desk, held: NodeTab) -> None:
+async def _deliver(desk: SchedulerContext, held: NodeTab) -> None:
     """A node that is away hears it with its next promise, or the next time."""
     spent, sent = held.book.spent, canonical.encode(desk.node_tabs.voucher(held.node))
     try:
@@ -61,7 +61,7 @@ WARM_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class DutyPace:
     """Seconds between two looks: at what has deadlines, at money, and at what may be forgotten."""
 
     urgent: float = 1.0
@@ -77,14 +77,14 @@ class Failing:
     reason: str | None = None
 
 
-class Duties:
+class SchedulerDuties:
     """Runs all duties; ``reasons`` says which of them fail."""
 
-    def __init__(self, orders: Orders, opener: TabOpener, *, times: int, pace: Pace | None = None) -> None:
+    def __init__(self, orders: Orders, opener: TabOpener, *, times: int, pace: DutyPace | None = None) -> None:
         self._orders = orders
         self._opener = opener
         self._times = times
-        self._pace = pace or Pace()
+        self._pace = pace or DutyPace()
         self._summons = SummonsDuty(orders)
         self._failing: list[Failing] = []
         self._tasks: list[asyncio.Task[None]] = []

@@ -5,7 +5,7 @@ SchedulerError
  │   ├─ BadRequest, UnknownClass, BadSignature, Expired, AlreadyOrdered, PromptTooLong, TokenOutOfVocabulary,
  │   ├─ GroupTooSmall, Busy, ChainAway, OtherSplit
  │   ├─ OrderInvalid        class, terms, time or signature do not hold
- │   ├─ PaymentRequired     the tab does not cover it; ``shortfall`` in the asset's smallest unit
+ │   ├─ TabTooSmall         the tab does not cover it; ``shortfall`` in the asset's smallest unit
  │   │   └─ PriceTooLow     the order pays less than the price list
  │   ├─ VoucherRefused      a word on a tab that goes backwards
  │   ├─ TabNotOpen          the tab is closing, or was never opened
@@ -13,7 +13,7 @@ SchedulerError
  │   ├─ NodeUnpaid          a drawn node has no tab yet that pays it
  │   └─ UnknownOrder, NotYet, SecretRefused, TooLate
  ├─ TaskFailed              work that was taken came to nothing
- │   └─ OrderFailed, NodeFailed
+ │   └─ OrderAborted, NodeFailed
  └─ ConfigurationInvalid
 """
 
@@ -148,7 +148,7 @@ class OrderInvalid(OrderRefused):
         return cls(error.what, str(error.value)[:200], error.remedy)
 
 
-class PaymentRequired(OrderRefused):
+class TabTooSmall(OrderRefused):
     """The tab does not cover the order."""
 
     code = "payment_required"
@@ -159,7 +159,7 @@ class PaymentRequired(OrderRefused):
         self.shortfall = shortfall
 
 
-class PriceTooLow(PaymentRequired):
+class PriceTooLow(TabTooSmall):
     """The order pays less than the price list, or its bound is below what the answer may cost."""
 
     code = "price_too_low"
@@ -213,13 +213,13 @@ class SecretRefused(OrderRefused):
     code = "secret_refused"
 
 
-class OrderFailed(TaskFailed):
+class OrderAborted(TaskFailed):
     """An order that was taken came to nothing; its client owes nothing and may order again."""
 
     code = "order_failed"
 
 
-class NodeFailed(OrderFailed):
+class NodeFailed(OrderAborted):
     """The node of a segment failed."""
 
     code = "node_failed"

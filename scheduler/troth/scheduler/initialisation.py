@@ -10,12 +10,13 @@ from troth.overlay.sessions.entry_section import overlay_table
 from troth.protocol import vrf
 from troth.scheduler.configuration import load_market
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.sections import FILE, VERSION, quoted
+from troth.scheduler.sections import FILE, VERSION
 from troth.transport.identity import load_or_create_identity
+from troth.transport.strict_toml import quoted
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class SchedulerInitOptions:
     """The command line of `init`."""
 
     rpc: str
@@ -53,7 +54,7 @@ def vrf_public_key(folder: Path, keystore: Path | None, password: str) -> tuple[
 class MarketWishes:
     """What the command line says of a market, beside what every scheduler says; amounts and prices as text."""
 
-    plain: Wishes
+    plain: SchedulerInitOptions
     factory: str
     bank: str
     prices: tuple[str, str, str]
@@ -128,7 +129,11 @@ LEAST_SHARE = 4
 
 
 def init_market(
-    folder: Path, wishes: Wishes, place: tuple[str, str], money: tuple[str, str, str], password_file: Path | None
+    folder: Path,
+    wishes: SchedulerInitOptions,
+    place: tuple[str, str],
+    money: tuple[str, str, str],
+    password_file: Path | None,
 ) -> dict[str, object]:
     """Write a market's configuration; ``place`` is factory and Bank, ``money`` prices, deposit and least as text."""
     prices, deposit, least = money

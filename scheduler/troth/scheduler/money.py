@@ -23,10 +23,10 @@ from troth.protocol.types import Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.registering import OpenKey, Told, carry_out, carry_out_all, carry_out_paying
-from troth.scheduler.status import Looked, looking
+from troth.scheduler.status import DeploymentStatus, looking
 from troth.scheduler.tabs import claiming, redeeming
 from troth.scheduler.tabs.client_tabs import ClientTabs
-from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.transport.identity import Operator
 
@@ -36,7 +36,7 @@ RECORDS = "market.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class CommandLedger:
     """The chain as a command followed it."""
 
     state: State
@@ -46,28 +46,28 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A scheduler's books beside the chain; see ``tabs.money.Books``."""
+class SchedulerBooks:
+    """A scheduler's books beside the chain; see ``tabs.money.ClientBooks``."""
 
-    looked: Looked
-    database: Database
-    ledger: Ledger
+    looked: DeploymentStatus
+    database: SchedulerDatabase
+    ledger: CommandLedger
     client_tabs: ClientTabs
     store: OrderStore
     node_tabs: NodeTabs
 
 
 @asynccontextmanager
-async def holding(folder: Path) -> AsyncIterator[Held]:
+async def holding(folder: Path) -> AsyncIterator[SchedulerBooks]:
     """The books as they are on disk now."""
     async with looking(folder) as looked:
-        database = Database(folder / RECORDS)
+        database = SchedulerDatabase(folder / RECORDS)
         try:
             # Nothing is signed here: a secret that no account has stands for the operator's.
             operator = Operator(b"\x01" * 32, looked.market.domain)
-            ledger = Ledger(looked.state, looked.block, looked.market.contracts, parameters_of(looked.state))
+            ledger = CommandLedger(looked.state, looked.block, looked.market.contracts, parameters_of(looked.state))
             books = (ClientTabs(database), OrderStore(database), NodeTabs(database, operator))
-            yield Held(looked, database, ledger, *books)
+            yield SchedulerBooks(looked, database, ledger, *books)
         finally:
             await database.close()
 
@@ -120,7 +120,7 @@ async def top_up_of_market(
         return await carry_out_paying(looked.market, call, amount, sender, open_key, broadcast=broadcast)
 
 
-def _tab_with(looked: Looked, node: str) -> Hash32:
+def _tab_with(looked: DeploymentStatus, node: str) -> Hash32:
     """The open tab with a node, by its address or the beginning of it."""
     found = [
         tab
@@ -162,7 +162,7 @@ async def finish_of_market(folder: Path, password_file: Path | None, *, broadcas
         return {**told, "waiting": waiting}
 
 
-def _finishing(held: Held, tab: Tab, closes_at: int) -> PartCall | str:
+def _finishing(held: SchedulerBooks, tab: Tab, closes_at: int) -> PartCall | str:
     """The next call that brings a tab's money back, or what is waited for."""
     contracts = held.ledger.contracts
     if closes_at:
@@ -221,7 +221,7 @@ async def earnings_of_market(folder: Path) -> Told:
         }
 
 
-def _served(database: Database, since: float) -> dict[str, Any]:
+def _served(database: SchedulerDatabase, since: float) -> dict[str, Any]:
     """Answers whose log entry was opened since then, and what they cost."""
     query = "SELECT fee, positions FROM log_line JOIN log_entry ON entry = log_entry.number WHERE opened >= ?"
     rows = [(int(fee), int(positions)) for fee, positions in database.read(query, since)]
@@ -233,7 +233,9 @@ def _served(database: Database, since: float) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------- helpers
 
 
-async def _all(looked: Looked, calls: Sequence[PartCall], password_file: Path | None, *, broadcast: bool) -> Told:
+async def _all(
+    looked: DeploymentStatus, calls: Sequence[PartCall], password_file: Path | None, *, broadcast: bool
+) -> Told:
     if not calls:
         return {"calls": [], "sent": False, "note": "there is nothing to send"}
     open_key = _operator(looked, password_file)
@@ -241,7 +243,7 @@ async def _all(looked: Looked, calls: Sequence[PartCall], password_file: Path | 
     return {"calls": told, "sent": broadcast}
 
 
-def _operator(looked: Looked, password_file: Path | None) -> OpenKey:
+def _operator(looked: DeploymentStatus, password_file: Path | None) -> OpenKey:
     return _opening(looked.configuration.operator_keystore, password_file)
 
 

@@ -12,7 +12,7 @@ Finish = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class GenerationPatience:
     """Seconds until a silent inferencer counts as dead: for one token, and for one message of a prefill."""
 
     token: float = 10.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from troth.protocol.types import Address
-from troth.transport.channel import Channel, Patience
+from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.errors import ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
 
@@ -22,7 +22,7 @@ SMOOTHING = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class NodeContact:
     """Where a node is reached, and the TLS key that it must show."""
 
     endpoint: str
@@ -30,8 +30,8 @@ class Contact:
 
 
 @dataclass(slots=True)
-class _Known:
-    contact: Contact
+class _KnownNode:
+    contact: NodeContact
     channel: Channel
     latency: float | None = None
     failed_at: float = float("-inf")
@@ -47,15 +47,15 @@ class Peers:
     def __init__(
         self,
         operator: Operator,
-        contact_of: Callable[[Address], Contact | None],
-        patience: Patience | None = None,
+        contact_of: Callable[[Address], NodeContact | None],
+        patience: ChannelPatience | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._operator = operator
         self._contact_of = contact_of
-        self._patience = patience or Patience()
+        self._patience = patience or ChannelPatience()
         self._monotonic = monotonic
-        self._known: dict[Address, _Known] = {}
+        self._known: dict[Address, _KnownNode] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def channel(self, node: Address) -> Channel:
@@ -68,7 +68,7 @@ class Peers:
             if known is not None:
                 self._close_later(known.channel)
             channel = Channel(contact.endpoint, contact.tls_key_hash, self._operator, node, patience=self._patience)
-            known = self._known[node] = _Known(contact, channel)
+            known = self._known[node] = _KnownNode(contact, channel)
         return known.channel
 
     async def warm(self, nodes: Iterable[Address], seconds: float) -> None:

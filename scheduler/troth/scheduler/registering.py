@@ -18,7 +18,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, Consent, PotKind, Role, SchedulerRegistration
 from troth.protocol.types import Address, Hash32, to_address
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.status import Looked, looking
+from troth.scheduler.status import DeploymentStatus, looking
 from troth.transport.identity import Operator, load_identity
 
 Told = dict[str, Any]
@@ -96,7 +96,9 @@ async def register_in_market(
         return await carry_out_paying(looked.market, call, amount, owner_address, open_owner, broadcast=broadcast)
 
 
-def _call(looked: Looked, owner: Owner, owner_address: Address, password_file: Path | None) -> tuple[PartCall, int]:
+def _call(
+    looked: DeploymentStatus, owner: Owner, owner_address: Address, password_file: Path | None
+) -> tuple[PartCall, int]:
     """The call, and what it takes of the asset."""
     configuration, contracts = looked.configuration, looked.market.contracts
     parameters = views.parameters_of(looked.state)

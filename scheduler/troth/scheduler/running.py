@@ -8,7 +8,7 @@ from pathlib import Path
 
 from troth.chain.keystore import load_account, load_vrf_secret, read_password
 from troth.overlay.sessions.entry import EntryKeys, overlay_entry
-from troth.scheduler.assembly import Keys, assembled_market
+from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import load_market
 from troth.scheduler.pool.coordinator import REPORT_LIMITS
 from troth.transport.identity import load_identity
@@ -26,7 +26,7 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
         asyncio.to_thread(load_vrf_secret, configuration.vrf_keystore, password),
     )
     identity = load_identity(folder / "tls")
-    async with assembled_market(configuration, Keys(operator, vrf_secret)) as scheduler:
+    async with assembled_market(configuration, SchedulerKeys(operator, vrf_secret)) as scheduler:
         for reason in scheduler.reasons():
             log.warning("not ready: %s", reason)
         app = scheduler.app()

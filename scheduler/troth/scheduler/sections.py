@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Hash32, segments_from_ends
 from troth.scheduler.errors import ConfigurationInvalid
-from troth.scheduler.served import Served, Texts
-from troth.transport.errors import EntryMisconfigured
+from troth.scheduler.served import ModelTexts, ServedClass
+from troth.transport.strict_toml import Hex32, KeysSection, Port, Section
 
 FILE = "scheduler.toml"
 
@@ -20,21 +19,14 @@ VERSION = 1
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 
-Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
-
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
-
-
-class Keys(Section, frozen=True, forbid_unknown_fields=True):
+class SchedulerKeysSection(KeysSection, frozen=True, forbid_unknown_fields=True):
     """Keystore files."""
 
-    operator: str = "keys/operator.json"
     vrf: str = "keys/vrf.json"
 
 
-class Listen(Section, frozen=True, forbid_unknown_fields=True):
+class ListenSection(Section, frozen=True, forbid_unknown_fields=True):
     """Where clients and nodes connect."""
 
     endpoint: str
@@ -45,24 +37,16 @@ class Listen(Section, frozen=True, forbid_unknown_fields=True):
 class Serve(Section, frozen=True, forbid_unknown_fields=True):
     """One served class."""
 
-    class_: Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")] = msgspec.field(name="class")
+    class_: Hex32 = msgspec.field(name="class")
     model: str
     ends: Annotated[tuple[int, ...], msgspec.Meta(max_length=32)] = ()
     placement: Literal["fixed", "auto"] = "fixed"
     context: Count | None = None
 
 
-def overlay_of(section: OverlaySection | None) -> OverlayEntry | None:
-    """The overlay's entry, if there is one; raises ConfigurationInvalid."""
-    try:
-        return entry_of(section)
-    except EntryMisconfigured as error:
-        raise ConfigurationInvalid(error.what, error.value, error.remedy) from error
-
-
-def served_of(folder: Path, entry: Serve) -> Served:
+def served_of(folder: Path, entry: Serve) -> ServedClass:
     """A table [[serve]] as the catalogue has it; raises ConfigurationInvalid."""
-    texts = Texts.load(folder / Path(entry.model).expanduser())
+    texts = ModelTexts.load(folder / Path(entry.model).expanduser())
     layers = msgspec.json.decode(texts.config).get("num_hidden_layers")
     if not entry.ends and entry.placement == "fixed":
         raise ConfigurationInvalid('A class has neither ends nor placement = "auto"', entry.class_, "Set one of them.")
@@ -74,14 +58,10 @@ def served_of(folder: Path, entry: Serve) -> Served:
             raise ConfigurationInvalid(
                 f"The ends do not cut a model of {layers} layers", list(entry.ends), remedy
             ) from error
-    return Served(
+    return ServedClass(
         Hash32(bytes.fromhex(entry.class_[2:])),
         entry.ends,
         texts,
         entry.context or texts.context,
         placing=entry.placement == "auto",
     )
-
-
-def quoted(text: object) -> str:
-    return msgspec.json.encode(str(text)).decode()

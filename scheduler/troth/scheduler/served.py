@@ -13,7 +13,7 @@ from troth.scheduler.errors import ConfigurationInvalid
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class ModelTexts:
     """Tokenizer, chat template and canonical configuration, exactly as the model's descriptor hashes them."""
 
     tokenizer: str
@@ -23,7 +23,7 @@ class Texts:
     context: int
 
     @classmethod
-    def load(cls, folder: Path) -> Texts:
+    def load(cls, folder: Path) -> ModelTexts:
         """Read a model folder's config.json, tokenizer.json and chat_template.jinja (may be missing)."""
         try:
             config = json.loads((folder / "config.json").read_text("utf-8"))
@@ -49,7 +49,7 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedClass:
     """One class: the ends of its segments, its texts, and the longest sequence that is taken.
 
     `placing`: the ends follow the placement, and those here are offered until there is one. `shape` is for models whose
@@ -58,7 +58,7 @@ class Served:
 
     class_id: Hash32
     ends: tuple[int, ...]
-    texts: Texts
+    texts: ModelTexts
     context: int
     placing: bool = False
     shape: ModelShape | None = None

@@ -24,7 +24,7 @@ from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.pool.showing import placement_of
 from troth.scheduler.tabs.client_tabs import ClientTab, ClientTabs
-from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTab, NodeTabs
 from troth.transport.identity import Operator
 
@@ -32,7 +32,7 @@ Report = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class DeploymentStatus:
     """A deployment as a command sees it."""
 
     configuration: SchedulerConfiguration
@@ -43,16 +43,17 @@ class Looked:
 
 
 @asynccontextmanager
-async def looking(folder: Path) -> AsyncIterator[Looked]:
+async def looking(folder: Path) -> AsyncIterator[DeploymentStatus]:
     """Follow the deployment once, into a file of the commands' own."""
     configuration = load_market(folder)
     operator = operator_in(configuration)
-    place = await find_place(configuration.rpc, configuration.factory, configuration.bank, configuration.start_block)
+    named = configuration.market
+    place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
     async with await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id) as market:
         follower = MarketFollower(market, folder / "market-events-command.sqlite")
         try:
             state = await follower.catch_up()
-            yield Looked(configuration, market, state, follower.block, operator)
+            yield DeploymentStatus(configuration, market, state, follower.block, operator)
         finally:
             await follower.close()
 
@@ -98,7 +99,7 @@ async def status_of_market(folder: Path) -> Report:
         }
 
 
-def _standing(looked: Looked) -> list[str]:
+def _standing(looked: DeploymentStatus) -> list[str]:
     party = looked.state.parties.get(looked.operator)
     if party is None or party.role is not Role.SCHEDULER:
         return ["not registered: troth scheduler register --owner-keystore FILE --broadcast"]
@@ -108,7 +109,7 @@ def _standing(looked: Looked) -> list[str]:
     return [f"{missing} of stake are missing"] if missing > 0 else []
 
 
-def _stuck(looked: Looked) -> list[str]:
+def _stuck(looked: DeploymentStatus) -> list[str]:
     """What is asked on chain of this scheduler, with the block by which it is due."""
     found = [
         f"summoned for {record.state.kind.name.lower()} of order 0x{record.state.order.hex()}, "
@@ -125,14 +126,14 @@ def _stuck(looked: Looked) -> list[str]:
     return found
 
 
-def _overdue(database: Database) -> list[int]:
+def _overdue(database: SchedulerDatabase) -> list[int]:
     rows = database.read("SELECT number FROM log_entry WHERE closed = 1 AND posted IS NULL ORDER BY number")
     return [number for (number,) in rows[:-1]]
 
 
-def _database(folder: Path) -> Database | None:
+def _database(folder: Path) -> SchedulerDatabase | None:
     path = folder / "market.sqlite"
-    return Database(path) if path.exists() else None
+    return SchedulerDatabase(path) if path.exists() else None
 
 
 async def tabs_of_market(folder: Path) -> Report:
@@ -153,7 +154,7 @@ async def tabs_of_market(folder: Path) -> Report:
         return {"clients": clients, "nodes": nodes}
 
 
-def _client(looked: Looked, held: ClientTab) -> str:
+def _client(looked: DeploymentStatus, held: ClientTab) -> str:
     tab_id = messages.tab_id(held.tab)
     state = looked.state.tab_state(tab_id)
     closing = f", closes at block {state.closes_at}" if state.closes_at else ""
@@ -163,7 +164,7 @@ def _client(looked: Looked, held: ClientTab) -> str:
     )
 
 
-def _node(looked: Looked, tab: Hash32, held: NodeTab | None) -> str:
+def _node(looked: DeploymentStatus, tab: Hash32, held: NodeTab | None) -> str:
     state, node = looked.state.tab_state(tab), looked.state.tabs[tab].tab.payee
     spent, authorised, opened = (0, 0, 0) if held is None else (held.book.spent, held.book.authorised, len(held.owed))
     free = state.balance + state.redeemed - authorised

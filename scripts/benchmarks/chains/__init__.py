@@ -18,9 +18,9 @@ import numpy as np
 from benchmarks.chains.published import PublishedRouter
 from benchmarks.figures import Figure
 from benchmarks.placement.pools import GPT_OSS, gpus_of, machines_of
-from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.drawn import SegmentDraw
 from troth.routing.pipelines.graph import Floats, Graph, Host
-from troth.routing.pipelines.router import Chain, Router
+from troth.routing.pipelines.router import Route, Router
 from troth.routing.placement.hardware import Terms
 from troth.routing.placement.placing import place
 from troth.routing.placement.plan import Placement
@@ -120,7 +120,7 @@ def _worst(spent: Sequence[float]) -> str:
     return f"worst {max(spent):.2f} ms of {len(spent)}"
 
 
-def _choose(router: Router, draws: list[Draw] | None, world: World, ratios: list[float] | None) -> list[float]:
+def _choose(router: Router, draws: list[SegmentDraw] | None, world: World, ratios: list[float] | None) -> list[float]:
     """Requests one after the other, of which the last twenty run."""
     spent, running = [], deque[str]()
     for number in range(REQUESTS):
@@ -137,18 +137,18 @@ def _choose(router: Router, draws: list[Draw] | None, world: World, ratios: list
     return spent
 
 
-def _check(chain: Chain) -> None:
+def _check(chain: Route) -> None:
     if not chain.segments:
         raise SystemExit(f"No chain: {chain.reason}")
 
 
-def _draws(world: World, seed: int) -> list[Draw]:
+def _draws(world: World, seed: int) -> list[SegmentDraw]:
     """Candidates among all machines whose slice covers a stage of the first pipeline."""
     draw = random.Random(seed)  # noqa: S311 - a benchmark's draw, not a VRF's
     draws = []
     for stage in world.placement.pipelines[0].stages:
         able = [host.name for host in world.hosts if host.first <= stage.first and stage.end <= host.end]
-        draws.append(Draw(stage.first, stage.end, tuple(draw.sample(able, min(CANDIDATES, len(able))))))
+        draws.append(SegmentDraw(stage.first, stage.end, tuple(draw.sample(able, min(CANDIDATES, len(able))))))
     return draws
 
 

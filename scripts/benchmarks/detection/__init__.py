@@ -17,7 +17,7 @@ from benchmarks.weights import weights
 from troth.node.calibration import tampering
 from troth.node.calibration.calibrating import plan_for
 from troth.node.calibration.conditions import CHEAT, HONEST, TEXT, Condition
-from troth.node.calibration.generating import Claim, Plan, generate, prefill
+from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, generate, prefill
 from troth.node.calibration.prompts import Bucket, buckets
 from troth.node.calibration.stack import Stack
 from troth.node.calibration.thresholds import margin_cuts, state_cuts
@@ -111,9 +111,11 @@ def _stack(folder: Any, attention: str) -> Stack:
     return Stack(folder, torch.bfloat16, attention=attention)
 
 
-def _run(condition: Condition, bucket: Bucket, plan: Plan, load: Any, tools: tuple[Stack, Verifier, _Costs]) -> _Run:
+def _run(
+    condition: Condition, bucket: Bucket, plan: CalibrationPlan, load: Any, tools: tuple[Stack, Verifier, _Costs]
+) -> _Run:
     stack, verifier, costs = tools
-    claim: Claim = generate(load, bucket, condition, plan)
+    claim: ClaimedRun = generate(load, bucket, condition, plan)
     own = prefill(stack, bucket.tokens, claim.text, plan)[-1]
     prompt = bucket.tokens.shape[1]
     accepted = [costs.judge(rows, ours, prompt) for rows, ours in zip(claim.rows[-1], own, strict=True)]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from benchmarks.economy.world import CLASS_ID, COST, GAS, SEGMENT, World, address
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import court, court_money, prices
-from troth.protocol.market.court import Finding, Hearing, Showing
+from troth.protocol.market.court import CaseFinding, Hearing, Showing
 from troth.protocol.market.types import CaseKind, CaseState, Opinion, Outcome, PotKind
 from troth.protocol.types import Address, Hash32
 
@@ -194,7 +194,7 @@ def _balances(world: World, play: Play, state: CaseState) -> dict[court_money.Po
 
 
 def _account(
-    world: World, play: Play, state: CaseState, finding: Finding, delta: dict[court_money.Pot, int]
+    world: World, play: Play, state: CaseState, finding: CaseFinding, delta: dict[court_money.Pot, int]
 ) -> Account:
     def moved(*accounts: Address) -> int:
         kinds = (PotKind.CREDIT, PotKind.STAKE, PotKind.LOCKED)

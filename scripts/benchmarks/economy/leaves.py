@@ -18,7 +18,7 @@ from benchmarks.economy.cases import Account, Play, Side, Voice
 from benchmarks.economy.chances import Population
 from benchmarks.economy.world import NODE_SHARE, SEGMENT, World
 from troth.protocol.market import checks, draws, lottery, messages
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.types import CaseKind, Opinion, Outcome
 from troth.protocol.types import Address, Hash32
 
@@ -65,7 +65,7 @@ def rejects(world: World, honest: int, cheat: Cheat) -> bool:
     said = dict.fromkeys(seats[:honest], Opinion.REJECT)
     if cheat.verifying:
         said |= dict.fromkeys(seats[honest:], Opinion.ACCEPT)
-    return checks.majority(Drawn(seats, b""), said) is Opinion.REJECT
+    return checks.majority(DrawnSeats(seats, b""), said) is Opinion.REJECT
 
 
 @lru_cache(maxsize=4096)
@@ -184,28 +184,28 @@ def word(source: Random) -> Hash32:
     return Hash32(source.randbytes(32))
 
 
-def draw_verifiers(world: World, source: Random, excluded: tuple[Address, ...]) -> Drawn:
+def draw_verifiers(world: World, source: Random, excluded: tuple[Address, ...]) -> DrawnSeats:
     """The verifiers of an answer, by the rule of draws."""
     request = draws.verifiers_request(world.order, world.rules, SEGMENT, word(source), excluded)
     return _draw(world, request)
 
 
-def draw_reviewers(world: World, source: Random, excluded: tuple[Address, ...]) -> Drawn:
+def draw_reviewers(world: World, source: Random, excluded: tuple[Address, ...]) -> DrawnSeats:
     """The reviewers of a case, by the rule of draws."""
     seed = messages.court_seed(cases.ORDER, 0, word(source))
     return _draw(world, draws.reviewers_request(world.order, world.rules, SEGMENT, seed, excluded))
 
 
-def _draw(world: World, request: draws.DrawRequest) -> Drawn:
+def _draw(world: World, request: draws.DrawRequest) -> DrawnSeats:
     return draws.draw(request, world.group, seat_cap=world.money.seat_cap, seasoning=world.parameters.seasoning)
 
 
-def honest_seats(world: World, drawn: Drawn) -> int:
+def honest_seats(world: World, drawn: DrawnSeats) -> int:
     """Drawn seats that honest owners hold."""
     return sum(world.is_honest(operator) for operator in drawn.operators)
 
 
-def owners_of(world: World, *drawn: Drawn) -> tuple[Address, ...]:
+def owners_of(world: World, *drawn: DrawnSeats) -> tuple[Address, ...]:
     """Owners of all that were drawn."""
     return tuple(dict.fromkeys(world.group.owners[operator] for one in drawn for operator in one.operators))
 

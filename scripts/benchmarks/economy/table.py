@@ -139,7 +139,7 @@ def _by_rate(world: World) -> Iterable[Figure]:
         yield Figure(name, leaves.false_answer(one) / one.g, "g", reach=0.0, note=note)
 
 
-def class_for(world: World, rate: int) -> shipped.Money:
+def class_for(world: World, rate: int) -> shipped.ClassMoney:
     """The same class with another least check rate."""
     money = world.money
     return shipped.money(

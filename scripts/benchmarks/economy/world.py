@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import economy, prices, shipped
-from troth.protocol.market.draws import Group
+from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.types import Ask, Entry, Order, Parameters, Result, Rules
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, address_from_bytes
 
@@ -65,7 +65,7 @@ class World:
     """A deployment at one honest share, gas price and check rate; ``honest`` of SEATS seats are honest."""
 
     parameters: Parameters
-    money: shipped.Money
+    money: shipped.ClassMoney
     positions: int
     honest: int = 60
     gas_gwei: float = 1.0
@@ -193,7 +193,7 @@ class World:
         return tuple((1, number < self.honest) for number in range(SEATS))
 
     @cached_property
-    def group(self) -> Group:
+    def group(self) -> GroupHistory:
         """The group of the class's only segment, all seats seasoned."""
         return _group(self.seats_of_owners, self.money.seat_cap)
 
@@ -230,7 +230,7 @@ def _honesty(owners: tuple[tuple[int, bool], ...]) -> dict[Address, bool]:
 
 
 @lru_cache
-def _group(owners: tuple[tuple[int, bool], ...], seat_cap: int) -> Group:
+def _group(owners: tuple[tuple[int, bool], ...], seat_cap: int) -> GroupHistory:
     """A node for each ``seat_cap`` seats of an owner, at places that do not change."""
     places: list[tuple[Entry, ...]] = []
     owner_of: dict[Address, Address] = {}
@@ -241,7 +241,7 @@ def _group(owners: tuple[tuple[int, bool], ...], seat_cap: int) -> Group:
             places.append((Entry(operator, from_block=1, since=1, seats=own, settled=own),))
             owner_of[operator] = address(f"owner {number}")
     asks = {operator: ((1, Ask(1, 1, 1)),) for operator in owner_of}
-    return Group(((1, len(places)),), tuple(places), owner_of, asks)
+    return GroupHistory(((1, len(places)),), tuple(places), owner_of, asks)
 
 
 def main_world() -> World:

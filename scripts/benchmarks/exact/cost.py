@@ -17,14 +17,14 @@ import psutil
 from troth.node.engine.vllm.cache_events import Audience
 from troth.node.engine.vllm.core import Core
 from troth.node.engine.vllm.sessions import GrowingText
-from troth.node.engine.vllm.settings import FIXED_ROWS, Settings
+from troth.node.engine.vllm.settings import FIXED_ROWS, EngineSettings
 
 ROUNDS, TEXTS, PROMPT, OUTPUT = 7, 8, 128, 48
 
 
 async def measure(folder: Path, dtype: int) -> list[dict[str, object]]:
     """Medians over the rounds of ratios within a round."""
-    core = await Core.start(Settings(folder, dtype, positions=1000, cache_bytes=1 << 29, threads=1), Audience())
+    core = await Core.start(EngineSettings(folder, dtype, positions=1000, cache_bytes=1 << 29, threads=1), Audience())
     try:
         await _write(core, 0)
         share = [await _share(core, number + 300) for number in range(ROUNDS)]

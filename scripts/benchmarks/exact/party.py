@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from benchmarks.exact.jobs import Claim, Job, Report
 from benchmarks.exact.tasks import Task, tasks, waves
-from troth.node.engine.interface import Step
+from troth.node.engine.interface import TokenStep
 from troth.node.engine.probe import probe
 from troth.node.engine.vllm.engine import VllmEngine
-from troth.node.engine.vllm.settings import Settings
+from troth.node.engine.vllm.settings import EngineSettings
 from troth.node.models.folder import open_folder
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import Sampling, choices
@@ -32,7 +32,7 @@ MODEL = Hash32(b"exact".ljust(32, b"\0"))
 async def carry_out(job: Job) -> Report:
     """Start the engine, do the job, end it."""
     folder = open_folder(Path(job.folder))
-    settings = Settings(
+    settings = EngineSettings(
         folder.path, job.dtype, positions=1000, cache_bytes=1 << 29, threads=job.threads, step_tokens=job.step_tokens
     )
     engine = VllmEngine(folder, settings)
@@ -54,7 +54,7 @@ async def carry_out(job: Job) -> Report:
 
 
 async def _infer(engine: VllmEngine, task: Task) -> Claim:
-    steps: list[Step] = [step async for step in engine.generate(task.request, task.seed)]
+    steps: list[TokenStep] = [step async for step in engine.generate(task.request, task.seed)]
     rows = np.concatenate([step.rows for step in steps])
     return Claim(task.number, [step.token for step in steps], _root(task, rows, engine.dtype))
 

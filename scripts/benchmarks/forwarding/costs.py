@@ -17,7 +17,7 @@ from benchmarks.forwarding.workloads import prepared
 from troth.routing.prefixes.announcing import Announcer
 from troth.routing.prefixes.local_blocks import BlocksRemoved, BlocksStored, KvEvent, LocalBlocks
 from troth.routing.prefixes.naming import BLOCK, Chunking, Naming, packed
-from troth.routing.prefixes.update import Load, Run, decode_update, encode_update
+from troth.routing.prefixes.update import ChunkRun, NodeLoad, decode_update, encode_update
 from troth.routing.prefixes.view import GroupView
 
 PREFIXES, NODES = 100_000, 64
@@ -37,10 +37,10 @@ def times() -> Iterator[Figure]:
     paths = [tuple(naming.path(prompt)) for prompt in prompts]
     for path in paths:
         for node in chance.sample(range(NODES), 8):
-            view.tree.store(node, [Run(0, tuple(name for name, _ in path))])
+            view.tree.store(node, [ChunkRun(0, tuple(name for name, _ in path))])
     while len(view.tree) < PREFIXES:
         names = tuple(chance.getrandbits(32) | 1 for _ in range(20))
-        view.tree.store(chance.randrange(NODES), [Run(0, names)])
+        view.tree.store(chance.randrange(NODES), [ChunkRun(0, names)])
     everybody = (1 << NODES) - 1
     note = f"{PREFIXES:,} prefixes, {NODES} nodes; 20 chunks, all of them held"
     turn = iter(range(10**9))
@@ -51,7 +51,7 @@ def times() -> Iterator[Figure]:
     yield Figure("search, its chunks hashed before", searched, "µs", None, 50, note)
     yield Figure(f"hashing {PROMPT:,} tokens", hashed, "µs", None, None, "20 chunks, 28.8 kB; AES-GCM's tags and AES")
     yield Figure("search and hashing", both, "µs", None, 50, f"BLAKE2b once over the tokens, now: {blake:.1f} µs")
-    fresh = [[Run(0, tuple(chance.getrandbits(32) | 1 for _ in range(20)))] for _ in range(4_000)]
+    fresh = [[ChunkRun(0, tuple(chance.getrandbits(32) | 1 for _ in range(20)))] for _ in range(4_000)]
     stored = _micros(lambda: view.tree.store(next(turn) % NODES, fresh[next(turn) % 4_000])) / 20
     yield Figure("update of one chunk", stored, "µs", None, 20, "stored, in runs of 20")
     blocks, changes = LocalBlocks(naming), []
@@ -85,7 +85,7 @@ def _sync(count: int, chunking: Chunking, label: str) -> Iterator[Figure]:
     near, far = (GroupView(naming) for _ in range(2))
     for view in (near, far):
         view.list_members({"a": 1.0}, 0.0)
-    load = Load(capacity=32)
+    load = NodeLoad(capacity=32)
     for number, request in enumerate(prepared("tool use", count, 3), 1):
         hit = cache.match(request)
         cache.store(request, hit // BLOCK, len(request.blocks))

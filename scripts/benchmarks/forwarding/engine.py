@@ -12,7 +12,7 @@ from benchmarks.forwarding.service import Machine
 from benchmarks.forwarding.workloads import Request
 from troth.routing.prefixes.local_blocks import BlocksRemoved, BlocksStored, KvEvent
 from troth.routing.prefixes.naming import BLOCK, TOKEN
-from troth.routing.prefixes.update import LatencyAverage, Load
+from troth.routing.prefixes.update import LatencyAverage, NodeLoad
 
 WIDTH = BLOCK * TOKEN
 
@@ -108,9 +108,9 @@ class Engine:
         return filling + sum(job.expected for job in self._waiting)
 
     @property
-    def load(self) -> Load:
+    def load(self) -> NodeLoad:
         running = len(self._filling) + len(self._decoding)
-        return Load(
+        return NodeLoad(
             self.latency.seconds,
             len(self._waiting),
             running,

@@ -9,10 +9,10 @@ from typing import Protocol
 from benchmarks.forwarding.clock import Clock
 from benchmarks.forwarding.engine import Engine, Job
 from benchmarks.forwarding.workloads import Request
-from troth.routing.forwarding.decision import Choice, Policy, Reason, Standing
+from troth.routing.forwarding.decision import Candidate, ChoiceReason, Policy, ServingChoice
 from troth.routing.forwarding.forwarder import Forwarder
 from troth.routing.prefixes.announcing import INTERVAL, SOONEST, Announcer
-from troth.routing.prefixes.following import Verdict
+from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import BlocksStored, KvEvent, LocalBlocks
 from troth.routing.prefixes.members import LARGEST_GROUP, split
 from troth.routing.prefixes.naming import Naming
@@ -174,7 +174,7 @@ class Overlay:
     def _receive(self, node: int, sender: int, content: bytes) -> None:
         """A node reads an update or a heartbeat; none is lost here, and all are of one array."""
         view, name, now = self._views[node], str(sender), self._clock.now
-        if view.receive(name, content, now) is not Verdict.REPEATED:
+        if view.receive(name, content, now) is not UpdateFate.REPEATED:
             self._forwarders[node].reported(name, view.members[name].load, now)
 
     def told(self, node: int, event: KvEvent) -> None:
@@ -206,6 +206,6 @@ class Overlay:
 class MatchOnly:
     """Load balancing off: the longest match, wherever it is; without one, anybody."""
 
-    def choose(self, matches: Matches, candidates: Sequence[Standing], chance: random.Random) -> Choice | None:
+    def choose(self, matches: Matches, candidates: Sequence[Candidate], chance: random.Random) -> ServingChoice | None:
         best = max(candidates, key=lambda standing: (matches.held_by(standing.slot), chance.random()))
-        return Choice(best.name, matches.held_by(best.slot), Reason.MATCH)
+        return ServingChoice(best.name, matches.held_by(best.slot), ChoiceReason.MATCH)

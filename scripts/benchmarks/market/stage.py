@@ -18,7 +18,7 @@ from troth.chain import decoding
 from troth.chain.deployment import deploy_market
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
-from troth.chain.market import Place
+from troth.chain.market import DeploymentPlace
 from troth.protocol import vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import economy
@@ -171,7 +171,7 @@ class Stage:
     """A deployment with its parties; every figure comes from ``send``."""
 
     node: Node
-    place: Place
+    place: DeploymentPlace
     domain: Domain
     scheduler: Key
     vrf_secret: bytes
@@ -303,7 +303,7 @@ def build_stage(url: str, *, asset: Address = NO_ADDRESS) -> Stage:
     return stage
 
 
-async def _deploy(url: str, parameters: Parameters, deployer: Key) -> Place:
+async def _deploy(url: str, parameters: Parameters, deployer: Key) -> DeploymentPlace:
     market, _ = await deploy_market(url, parameters, deployer)
     async with market:
         return market.place

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from benchmarks.figures import Figure
 from troth.overlay.cells import messages
 from troth.overlay.cells.format import LARGE, SMALL, STACK, onion_headers
-from troth.overlay.cells.messages import BODY_OVERHEAD, DESTINATION, Kind, Message, Parcel, fragments
+from troth.overlay.cells.messages import BODY_OVERHEAD, DESTINATION, CellMessage, Parcel, ParcelKind, fragments
 from troth.overlay.cells.onion import KEY, HopKeys, Onion, RelayLayer
 from troth.overlay.circuits.link import Link
 from troth.overlay.sida import Threshold
@@ -52,11 +52,11 @@ def _send() -> Figure:
         onion.add(_keys())
     link = Link(None, dialed=True)  # type: ignore[arg-type]
     link._transport = _Nowhere()  # type: ignore[assignment]
-    message = Message(1, PROMPT, bytes(DESTINATION))
+    message = CellMessage(1, PROMPT, bytes(DESTINATION))
 
     def send() -> None:
         for size, fragment in fragments(message):
-            link.send(headers[size] + onion.seal(messages.encode(Parcel(Kind.DATA, fragment), size)))
+            link.send(headers[size] + onion.seal(messages.encode(Parcel(ParcelKind.DATA, fragment), size)))
         link.flush()
 
     cells = sum(1 for _ in fragments(message))
@@ -67,7 +67,7 @@ def _send() -> Figure:
 def _bare_send() -> Figure:
     """The AEAD calls of a whole send, and nothing else."""
     cipher, nonce, associated = AESGCM(secrets.token_bytes(KEY)), bytes(12), bytes(STACK)
-    payloads = [bytes(size - BODY_OVERHEAD) for size, _ in fragments(Message(1, PROMPT, bytes(DESTINATION)))] * HOPS
+    payloads = [bytes(size - BODY_OVERHEAD) for size, _ in fragments(CellMessage(1, PROMPT, bytes(DESTINATION)))] * HOPS
 
     def seal() -> None:
         for payload in payloads:
@@ -80,7 +80,7 @@ def _relay(size: int, *, forward: bool) -> Figure:
     keys, headers = _keys(), onion_headers(bytes(8))
     onion, relay = Onion(), RelayLayer(keys)
     onion.add(keys)
-    payload = messages.encode(Parcel(Kind.PADDING), size)
+    payload = messages.encode(Parcel(ParcelKind.PADDING), size)
     rounds = 5
     bodies = iter([onion.seal(payload) for _ in range(BATCH * rounds)] if forward else [])
     wrapped = b"".join(RelayLayer(_keys()).originate(payload))
@@ -97,7 +97,7 @@ def _relay(size: int, *, forward: bool) -> Figure:
 
 
 def _wire() -> Figure:
-    sizes = [size for size, _ in fragments(Message(1, bytes(CLOVE_BYTES), bytes(DESTINATION)))]
+    sizes = [size for size, _ in fragments(CellMessage(1, bytes(CLOVE_BYTES), bytes(DESTINATION)))]
     ratio = 4 * sum(sizes) / len(PROMPT)
     note = f"on each link: 4 cloves of {CLOVE_BYTES} bytes in {len(sizes)} cells each; prototype 5.35"
     return Figure("wire bytes over message bytes, 30 kB as (4, 3)", ratio, "", paper=5.35, reach=1.5, note=note)

@@ -6,9 +6,9 @@ import asyncio
 import time
 
 from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork
-from troth.overlay.cells.messages import DESTINATION, Message, fragments
+from troth.overlay.cells.messages import DESTINATION, CellMessage, fragments
 from troth.overlay.circuits.circuit import Circuit
-from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.client import CircuitClient
 
 
 class TrothPeer:
@@ -16,7 +16,7 @@ class TrothPeer:
 
     name = "Troth"
 
-    def __init__(self, network: RelayNetwork, client: Client, circuit: Circuit) -> None:
+    def __init__(self, network: RelayNetwork, client: CircuitClient, circuit: Circuit) -> None:
         self._network = network
         self._client = client
         self._circuit = circuit
@@ -24,7 +24,7 @@ class TrothPeer:
     @classmethod
     async def connected(cls, network: RelayNetwork) -> TrothPeer:
         """A client with its first circuit."""
-        client = Client()
+        client = CircuitClient()
         return cls(network, client, await client.build(network.path))
 
     async def set_up(self) -> float:
@@ -37,7 +37,7 @@ class TrothPeer:
 
     async def first_set_up(self) -> float:
         """The same by a new client, with TLS to its guard."""
-        client = Client()
+        client = CircuitClient()
         begun = time.perf_counter()
         await client.build(self._network.path)
         taken = time.perf_counter() - begun
@@ -66,7 +66,7 @@ class TrothPeer:
         for _ in range(messages // at_once):
             await asyncio.gather(*(circuit.request(name, message) for circuit in circuits))
         used = [relay.cpu_seconds - start for relay, start in zip(network.relays, before, strict=True)]
-        moved = messages * sum(size for size, _ in fragments(Message(1, message, bytes(DESTINATION)))) / 1e6
+        moved = messages * sum(size for size, _ in fragments(CellMessage(1, message, bytes(DESTINATION)))) / 1e6
         return [moved / seconds for seconds in used]
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ from benchmarks.overlay.floor import FloorCaller, tls_chain
 from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, relay_network
 from benchmarks.overlay.tor.network import INSTALL, tor_version
 from benchmarks.overlay.tor.peer import TorPeer, tor_peer
-from troth.overlay.circuits.descriptors import Place
+from troth.overlay.circuits.descriptors import PinnedAddress
 
 LINKS = 4
 """Client to guard, middle, proxy, destination."""
@@ -44,7 +44,7 @@ def measure() -> list[Figure]:
         return uvloop.run(_figures(network, chain, tor))
 
 
-async def _figures(network: RelayNetwork, chain: Place, tor: TorPeer | None) -> list[Figure]:
+async def _figures(network: RelayNetwork, chain: PinnedAddress, tor: TorPeer | None) -> list[Figure]:
     troth, floor = await TrothPeer.connected(network), await FloorCaller.connected(chain)
     figures = await _set_ups(troth, tor)
     for length in (SMALL, LARGE):

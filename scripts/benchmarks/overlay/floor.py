@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from benchmarks.overlay.echo import Echo, Pipe, framed
 from benchmarks.overlay.network import ANSWER_BYTES, start_python, wait_for
-from troth.overlay.circuits.descriptors import Place
+from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.testnet.ports import free_port
 from troth.transport.identity import create_identity, load_identity
 from troth.transport.tls import pinned_context, server_context
@@ -24,13 +24,13 @@ _Protocol = TypeVar("_Protocol", bound=asyncio.BaseProtocol)
 
 
 @contextmanager
-def tls_chain(folder: Path, links: int) -> Iterator[Place]:
+def tls_chain(folder: Path, links: int) -> Iterator[PinnedAddress]:
     """The first of `links` processes in a row, the last of which echoes."""
     with ExitStack() as stack:
-        following: Place | None = None
+        following: PinnedAddress | None = None
         for number in range(links):
             home = folder / f"link{number}"
-            place = Place("127.0.0.1", free_port(), create_identity(home).spki_sha256)
+            place = PinnedAddress("127.0.0.1", free_port(), create_identity(home).spki_sha256)
             on = [] if following is None else [str(following.port), following.name.hex()]
             process = start_python("-c", _SERVE, str(home), str(place.port), *on)
             stack.callback(process.wait)
@@ -48,7 +48,7 @@ class FloorCaller(asyncio.Protocol):
     """The near end of a chain."""
 
     @classmethod
-    async def connected(cls, place: Place) -> FloorCaller:
+    async def connected(cls, place: PinnedAddress) -> FloorCaller:
         """A caller whose chain is open to its last link."""
         _, caller = await _dial(cls, place)
         await caller.request(bytes(ANSWER_BYTES))
@@ -80,7 +80,7 @@ class FloorCaller(asyncio.Protocol):
 class _Forwarder(asyncio.Protocol):
     """One accepted connection and the one to the next process."""
 
-    def __init__(self, following: Place) -> None:
+    def __init__(self, following: PinnedAddress) -> None:
         self._following = following
         self._early: list[bytes] = []
         self._next: asyncio.Transport | None = None
@@ -100,7 +100,7 @@ class _Forwarder(asyncio.Protocol):
             self._next.write(data)
 
 
-async def _dial(protocol: Callable[[], _Protocol], place: Place) -> tuple[asyncio.Transport, _Protocol]:
+async def _dial(protocol: Callable[[], _Protocol], place: PinnedAddress) -> tuple[asyncio.Transport, _Protocol]:
     return await asyncio.get_running_loop().create_connection(
         protocol, place.host, place.port, ssl=pinned_context(place.tls_key_hash), server_hostname=""
     )
@@ -110,7 +110,7 @@ def serve() -> None:
     """One process of a chain: its arguments are the folder of its TLS key, its port, the next one's port and key."""
     import uvloop
 
-    following = Place("127.0.0.1", int(sys.argv[3]), bytes.fromhex(sys.argv[4])) if len(sys.argv) > 3 else None
+    following = PinnedAddress("127.0.0.1", int(sys.argv[3]), bytes.fromhex(sys.argv[4])) if len(sys.argv) > 3 else None
 
     async def run() -> None:
         context = server_context(load_identity(Path(sys.argv[1])))

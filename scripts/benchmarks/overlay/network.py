@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.relay.configuration import destination_entry, relay_entry
 from troth.overlay.relay.delivery_server import DeliveryServer
-from troth.overlay.relay.initialisation import Wishes, initialise, own_descriptor
+from troth.overlay.relay.initialisation import RelayInitOptions, initialise, own_descriptor
 from troth.testnet.ports import free_port
 from troth.transport.identity import create_identity
 
@@ -55,7 +55,7 @@ class RelayNetwork:
     """Relays that know each other, and where messages may go."""
 
     relays: list[RelayProcess]
-    destination: Place
+    destination: PinnedAddress
 
     @property
     def path(self) -> list[RelayDescriptor]:
@@ -78,11 +78,11 @@ def relay_network(
     homes = [folder / f"relay{number}" for number in range(relays)]
     for home in homes:
         port = free_port()
-        initialise(home, Wishes("127.0.0.1", port, f"127.0.0.1:{port}", None, True))
+        initialise(home, RelayInitOptions("127.0.0.1", port, f"127.0.0.1:{port}", None, True))
         with (home / "relay.toml").open("a", encoding="utf-8") as file:
             file.write(settings)
     identity = create_identity(folder / "destination")
-    destination = Place("127.0.0.1", free_port(), identity.spki_sha256)
+    destination = PinnedAddress("127.0.0.1", free_port(), identity.spki_sha256)
     descriptors = [own_descriptor(home) for home in homes]
     directory = "\n".join([*map(relay_entry, descriptors), destination_entry(destination)])
     for home in homes:
@@ -121,7 +121,7 @@ def start_python(*arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, *arguments], env=environment)
 
 
-def wait_for(place: Place, processes: list[subprocess.Popen[bytes]]) -> None:
+def wait_for(place: PinnedAddress, processes: list[subprocess.Popen[bytes]]) -> None:
     """Until somebody listens there; raises OSError if nobody does in time or a process has ended."""
     give_up = time.monotonic() + START_SECONDS
     while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.figures import Figure, median_milliseconds
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.listing import ListedRelay
 from troth.overlay.paths.choice import Crowd, choose
 
@@ -32,7 +32,7 @@ def measure() -> list[Figure]:
 
 
 def _relay(number: int) -> ListedRelay:
-    place = Place(f"{1 + number % 200}.{number // 200}.0.1", 9_000, number.to_bytes(32, "big"))
+    place = PinnedAddress(f"{1 + number % 200}.{number // 200}.0.1", 9_000, number.to_bytes(32, "big"))
     bandwidth = 100 + number * 7_919 % 10_000
     return ListedRelay(
         RelayDescriptor(place, bytes(32), f"0x{number % 3_000:040x}"), "", bandwidth, _NOW - number * 600

@@ -23,13 +23,13 @@ from starlette.responses import StreamingResponse
 from benchmarks.figures import Figure
 from benchmarks.overlay.network import RelayNetwork, relay_network
 from troth.overlay.circuits.circuit import Circuit
-from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.directory.listing import ListedDestination
 from troth.overlay.relay.delivery_server import DeliveryServer
 from troth.overlay.relay.keys import create_handshake_key, load_handshake_key
 from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.entry import serve_application
-from troth.overlay.sessions.sessions import Sessions
+from troth.overlay.sessions.sessions import SessionRotation
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.testnet.ports import free_port
 from troth.transport.errors import CircuitFailed
@@ -62,7 +62,7 @@ async def _figures(network: RelayNetwork, folder: Path) -> list[Figure]:
         seal_key = load_handshake_key(folder / _SEAL).public_key().public_bytes_raw()
         listed = ListedDestination(network.destination, seal_key, "", "scheduler", 0, b"")
         began = time.perf_counter()
-        sessions = Sessions(circuits, lambda: listed)
+        sessions = SessionRotation(circuits, lambda: listed)
         await sessions.current()
         opened = (time.perf_counter() - began) * 1e3
         stack.push_async_callback(sessions.close)
@@ -115,7 +115,7 @@ class _Circuits:
     """The network's relays in their order, as a pool would give them."""
 
     def __init__(self, network: RelayNetwork) -> None:
-        self.client = Client()
+        self.client = CircuitClient()
         self._path = network.path
 
     async def take(self, count: int, seconds: float) -> list[Circuit]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from benchmarks.figures import Figure, median_milliseconds
-from troth.overlay.sida import Recovered, Threshold, clove, prepare, recover
+from troth.overlay.sida import RecoveredSegment, Threshold, clove, prepare, recover
 from troth.overlay.sida.erasure import TableCode, code_for
 
 MESSAGE_BYTES = 30_000
@@ -70,7 +70,7 @@ def _every_three(cloves: list[bytes]) -> Callable[[], object]:
     return lambda: _recover(next(subsets))
 
 
-def _recover(cloves: Sequence[bytes]) -> Recovered:
+def _recover(cloves: Sequence[bytes]) -> RecoveredSegment:
     """As if the message had never been seen: headers that were parsed before are forgotten first."""
     clove._announced.cache_clear()
     return recover(cloves, SECRET)

@@ -11,12 +11,12 @@ import math
 import highspy
 
 from troth.routing.placement.covering import Group
-from troth.routing.placement.pool import Pool, holds
+from troth.routing.placement.pool import MachinePool, holds
 
 ROUNDING = 1e-6
 
 
-def least_groups(pool: Pool) -> list[Group]:
+def least_groups(pool: MachinePool) -> list[Group]:
     """All groups of kinds that hold the model, without those that only add a smaller machine to another."""
     found: list[Group] = []
     growing: list[Group] = [()]
@@ -31,7 +31,7 @@ def least_groups(pool: Pool) -> list[Group]:
     return found
 
 
-def most_by_linear_programme(pool: Pool, groups: list[Group]) -> int:
+def most_by_linear_programme(pool: MachinePool, groups: list[Group]) -> int:
     """The most pipelines that the relaxation allows, rounded down. `groups` are those of `least_groups`."""
     solver = highspy.Highs()
     solver.silent()

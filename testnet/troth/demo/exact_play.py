@@ -7,14 +7,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.client.orders.updates import Outcome
+from troth.client.orders.updates import OrderOutcome
 from troth.protocol.market.draws import SPARE_OWNERS
 from troth.testnet import cli
 from troth.testnet.asking import Asker
 from troth.testnet.display import Display
 from troth.testnet.errors import demand
 from troth.testnet.network import CHECK_PERCENT, LAYERS, LocalNetwork
-from troth.testnet.parties import Plan
+from troth.testnet.parties import NetworkPlan
 from troth.testnet.weights import prepare_model
 
 VERIFIERS = {"torch": 3, "vllm": 1}
@@ -33,10 +33,10 @@ def installed_engine() -> str:
     return "torch" if importlib.util.find_spec("vllm") is None else "vllm"
 
 
-def plan_of(engine: str) -> Plan:
+def plan_of(engine: str) -> NetworkPlan:
     """As many nodes as a class needs owners for its checks."""
     verifiers = VERIFIERS.get(engine, 1)
-    return Plan(
+    return NetworkPlan(
         slices=((0, LAYERS),), nodes_per_slice=SPARE_OWNERS + verifiers, candidates=1, verifiers=verifiers,
         dtype="bfloat16", engine=engine, exact=True,
     )  # fmt: skip
@@ -97,7 +97,7 @@ def converse(asker: Asker, display: Display) -> None:
         display.step(f"question: {question}")
         answered = asker.ask(messages, MAX_TOKENS, lambda _, piece: display.piece(piece))
         display.line()
-        demand(answered.outcome is Outcome.CHECKED, "the answer is checked", answered.outcome)
+        demand(answered.outcome is OrderOutcome.CHECKED, "the answer is checked", answered.outcome)
         demand(number > 1 or EXPECTED in answered.text, f"the answer names {EXPECTED}", answered.text)
         messages.append({"role": "assistant", "content": answered.text})
         read = f"; {answered.cached} tokens of the prompt were read from its cache" if answered.cached else ""

@@ -13,11 +13,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from troth.client.orders.updates import Outcome
+from troth.client.orders.updates import OrderOutcome
 from troth.testnet.asking import Answered, Asker
 from troth.testnet.display import Display
 from troth.testnet.errors import demand
-from troth.testnet.parties import Plan
+from troth.testnet.parties import NetworkPlan
 from troth.testnet.pool import Hardware, PoolNetwork
 from troth.testnet.processes import wait_until
 from troth.testnet.weights import prepare_models
@@ -108,7 +108,7 @@ def play(folder: Path, models: Path, display: Display, question: str, expected: 
     Raises:
         DemoError: something that must happen did not.
     """
-    plan = Plan(slices=((0, 30),), nodes_per_slice=sum(count for count, _ in KINDS))
+    plan = NetworkPlan(slices=((0, 30),), nodes_per_slice=sum(count for count, _ in KINDS))
     prepare_models(models, plan, display)
     kinds = [kind for count, kind in KINDS for _ in range(count)]
     hardware = dict(zip(plan.node_names, kinds, strict=True))
@@ -148,5 +148,5 @@ def show(network: PoolNetwork, display: Display, shown: Mapping[str, Any]) -> No
 def _demand(answered: Answered, killer: Killer, expected: str) -> None:
     demand(bool(killer.killed), "a node is killed in the middle of the answer", answered.pieces)
     demand(answered.anew == 1, "the question is ordered anew once", answered.anew)
-    demand(answered.outcome is Outcome.CHECKED, "the rest of the answer is checked", answered.outcome)
+    demand(answered.outcome is OrderOutcome.CHECKED, "the rest of the answer is checked", answered.outcome)
     demand(expected.lower() in answered.text.lower(), f"the answer names {expected}", answered.text)

@@ -7,7 +7,7 @@ import asyncio
 from troth.client.orders.journal import Phase
 from troth.client.terminal import format_amount
 from troth.demo.acts import CHEAT_TOKENS, MOST_UNDRAWN
-from troth.demo.stage import Client, DemoStage, ask, open_client, outcome_of, start_gateway
+from troth.demo.stage import DemoClient, DemoStage, ask, open_client, outcome_of, start_gateway
 from troth.protocol.market import events as on
 from troth.protocol.market.state import State, SummonsRecord
 from troth.protocol.market.types import Fault, PotKind
@@ -27,7 +27,7 @@ STEPS = {
 def refuse(stage: DemoStage) -> None:
     """Another client has a tab with the second scheduler, asks until a draw hits, and is refused the check."""
     network, display = stage.network, stage.display
-    client = Client(network.home / "client-2")
+    client = DemoClient(network.home / "client-2")
     opened = open_client(stage, client, network.refuser, summons=SUMMONS)
     display.step(f"another client opens a tab with another scheduler ({opened['gas']:,} gas)")
     start_gateway(stage, client, "--no-relay")
@@ -42,7 +42,7 @@ def refuse(stage: DemoStage) -> None:
     raise ActFailed("No draw hit an answer", f"{MOST_UNDRAWN} questions", "Run it again: this is rare.")
 
 
-async def _sentence(stage: DemoStage, client: Client) -> None:
+async def _sentence(stage: DemoStage, client: DemoClient) -> None:
     display, refuser = stage.display, to_address(stage.network.refuser.operator)
     async with stage.following() as (_, follower):
         before, told = follower.state, 0

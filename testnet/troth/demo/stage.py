@@ -20,7 +20,7 @@ from troth.testnet.anvil import fund
 from troth.testnet.display import Display
 from troth.testnet.gateway import LocalGateway, Streamed
 from troth.testnet.network import LocalNetwork
-from troth.testnet.parties import ETHER, PASSWORD, Party
+from troth.testnet.parties import ETHER, PASSWORD, PartyProcess
 from troth.testnet.processes import wait_until
 
 DEPOSIT = "0.05ether"
@@ -31,7 +31,7 @@ POLICY: Mapping[str, object] = {"seats": 10, "outside": 1000, "reviewers": 5}
 
 
 @dataclass(slots=True)
-class Client:
+class DemoClient:
     """One client: its home, its wallet, its tab, and its gateway once that runs."""
 
     home: Path
@@ -46,12 +46,12 @@ class DemoStage:
 
     network: LocalNetwork
     display: Display
-    client: Client = field(init=False)
+    client: DemoClient = field(init=False)
     orders: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """The client's files are beside those of the network."""
-        self.client = Client(self.network.home / "client")
+        self.client = DemoClient(self.network.home / "client")
 
     def troth(self, *arguments: object) -> Any:
         """A sub-command, as JSON."""
@@ -72,7 +72,7 @@ class DemoStage:
             yield market, follower
 
 
-def open_client(stage: DemoStage, client: Client, scheduler: Party, **automatic: str) -> dict[str, Any]:
+def open_client(stage: DemoStage, client: DemoClient, scheduler: PartyProcess, **automatic: str) -> dict[str, Any]:
     """Wallet, configuration and tab, through the commands that a user has; ``automatic``: see [market]."""
     network, keyfile = stage.network, stage.network.home / "keys" / f"{client.home.name}.json"
     assert network.overlay is not None
@@ -96,7 +96,7 @@ def open_client(stage: DemoStage, client: Client, scheduler: Party, **automatic:
     return opened
 
 
-def start_gateway(stage: DemoStage, client: Client, *options: object) -> LocalGateway:
+def start_gateway(stage: DemoStage, client: DemoClient, *options: object) -> LocalGateway:
     """`troth client serve` of a client."""
     processes, password = stage.network.processes, stage.network.password_file
     name = f"gateway of {client.home.name}"
@@ -105,7 +105,7 @@ def start_gateway(stage: DemoStage, client: Client, *options: object) -> LocalGa
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TimedAnswer:
     """An answer as it came: seconds until the first word, and until it was whole."""
 
     streamed: Streamed
@@ -115,7 +115,7 @@ class Asked:
     pieces: int
 
 
-def ask(stage: DemoStage, client: Client, question: str, most: int, *, quiet: bool = False) -> Asked:
+def ask(stage: DemoStage, client: DemoClient, question: str, most: int, *, quiet: bool = False) -> TimedAnswer:
     """Ask through the gateway; the answer is printed as it streams unless ``quiet``."""
     assert client.gateway is not None
     begun, first, pieces = time.monotonic(), 0.0, 0
@@ -131,10 +131,10 @@ def ask(stage: DemoStage, client: Client, question: str, most: int, *, quiet: bo
     streamed = client.gateway.ask(question, most, shown)
     if not quiet:
         stage.display.line()
-    return Asked(streamed, streamed.text, first, time.monotonic() - begun, pieces)
+    return TimedAnswer(streamed, streamed.text, first, time.monotonic() - begun, pieces)
 
 
-def outcome_of(stage: DemoStage, client: Client, streamed: Streamed) -> tuple[dict[str, Any], float]:
+def outcome_of(stage: DemoStage, client: DemoClient, streamed: Streamed) -> tuple[dict[str, Any], float]:
     """The receipt once the draw, and the check where there is one, are through; and how long that took."""
     assert client.gateway is not None
     gateway, begun, found = client.gateway, time.monotonic(), {}

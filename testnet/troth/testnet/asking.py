@@ -11,13 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain import keystore
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.configuration import load
 from troth.client.home import Home
 from troth.client.orders.asking import ask
 from troth.client.orders.running import running
-from troth.client.orders.updates import Drawn, Ended, Outcome, Sent, Served, Signed, Text, Update
-from troth.client.orders.wishes import Check, Wish
+from troth.client.orders.updates import (
+    DrawnUpdate,
+    EndedUpdate,
+    OrderOutcome,
+    SentUpdate,
+    ServedUpdate,
+    SignedUpdate,
+    TextUpdate,
+    Update,
+)
+from troth.client.orders.wishes import CheckWish, Wish
 from troth.client.template import Message
 from troth.protocol.types import Address
 from troth.testnet import cli
@@ -43,24 +52,24 @@ class Answered:
     verifiers: tuple[tuple[Address, ...], ...] = ()
     anew: int = 0
     cached: int = 0
-    outcome: Outcome | None = None
+    outcome: OrderOutcome | None = None
     advice: str = ""
 
     def note(self, update: Update) -> None:
         """One step of the question's course."""
         match update:
-            case Sent(again=again):
+            case SentUpdate(again=again):
                 self.anew += again
-            case Served(nodes=nodes):
+            case ServedUpdate(nodes=nodes):
                 self.nodes.append(nodes)
-            case Text(text):
+            case TextUpdate(text):
                 self.text += text
                 self.pieces += 1
-            case Signed():
+            case SignedUpdate():
                 self.cached = update.cached
-            case Drawn(verifiers=verifiers):
+            case DrawnUpdate(verifiers=verifiers):
                 self.verifiers = verifiers
-            case Ended():
+            case EndedUpdate():
                 self.outcome, self.advice = update.outcome, update.advice
             case _:
                 return
@@ -105,7 +114,7 @@ class Asker:
     ) -> Answered:
         """The same inside of a loop; ``on_text`` runs in a thread."""
         home, answered = Home(self.home), Answered()
-        wish = Wish(Choices(max_tokens), Check.read(check))
+        wish = Wish(SamplingChoices(max_tokens), CheckWish.read(check))
         async with running(home, load(home.configuration), self.network.password_file) as run:
             await run.session.ready()
             assert run.session.language is not None  # ready() loads it
@@ -113,7 +122,7 @@ class Asker:
             async with aclosing(ask(run.session, prompt, wish)) as updates:
                 async for update in updates:
                     answered.note(update)
-                    if isinstance(update, Text):
+                    if isinstance(update, TextUpdate):
                         await asyncio.to_thread(on_text, answered, update.text)
             await run.keeper.once()
         return answered

@@ -16,7 +16,7 @@ from troth.chain import keystore
 from troth.testnet import cli
 from troth.testnet.anvil import fund, rpc, start_anvil
 from troth.testnet.overlay import LocalOverlay
-from troth.testnet.parties import ETHER, PARALLEL_COMMANDS, PASSWORD, Parties, Party, Plan
+from troth.testnet.parties import ETHER, PARALLEL_COMMANDS, PASSWORD, NetworkPlan, Parties, PartyProcess
 from troth.testnet.ports import free_port
 
 LAYERS = 30
@@ -39,26 +39,26 @@ LOG_SECONDS = 45.0
 """After which an entry of the log is posted; an hour on a real network."""
 
 
-def market_plan() -> Plan:
+def market_plan() -> NetworkPlan:
     """Whole nodes, and a class of which half of the answers are checked."""
-    return Plan(slices=((0, LAYERS),), nodes_per_slice=NODES, relays=RELAYS, members=MEMBERS, refuser=True)
+    return NetworkPlan(slices=((0, LAYERS),), nodes_per_slice=NODES, relays=RELAYS, members=MEMBERS, refuser=True)
 
 
 @dataclass(slots=True)
 class LocalNetwork(Parties):
     """One chain, one deployment, an overlay, two schedulers and ``plan.node_names`` nodes below ``home``."""
 
-    plan: Plan = field(default_factory=market_plan)
+    plan: NetworkPlan = field(default_factory=market_plan)
     favoured: str = "a1"
     deployment: dict[str, Any] = field(default_factory=dict)
     execution: dict[str, Any] = field(default_factory=dict)
-    refuser: Party = field(init=False)
+    refuser: PartyProcess = field(init=False)
     overlay: LocalOverlay | None = None
 
     def __post_init__(self) -> None:
         """Lay out the folders; nothing runs yet."""
         Parties.__post_init__(self)
-        self.refuser = Party("refuser", self.home / "refuser")
+        self.refuser = PartyProcess("refuser", self.home / "refuser")
 
     @property
     def factory(self) -> str:
@@ -66,7 +66,7 @@ class LocalNetwork(Parties):
         return str(self.deployment["factory"])
 
     @property
-    def schedulers(self) -> tuple[Party, ...]:
+    def schedulers(self) -> tuple[PartyProcess, ...]:
         """The honest one, and the one that refuses checks where the plan has it."""
         return (self.scheduler, self.refuser) if self.plan.refuser else (self.scheduler,)
 
@@ -75,7 +75,7 @@ class LocalNetwork(Parties):
         """The scheduler's VRF key."""
         return self._vrf_of(self.scheduler)
 
-    def owner_of(self, party: Party) -> Path:
+    def owner_of(self, party: PartyProcess) -> Path:
         """Keyfile of the account that owns one party and pays its stake."""
         return self.home / "keys" / f"owner-{party.name}.json"
 
@@ -133,7 +133,7 @@ class LocalNetwork(Parties):
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
         self.report(f"registering {len(self.schedulers)} schedulers and {len(self.nodes)} staked nodes, a process each")
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
-            waiting: dict[Future[None], Party] = {}
+            waiting: dict[Future[None], PartyProcess] = {}
             for party in (*self.nodes.values(), *self.schedulers):
                 set_up = self._set_up_node if party.name in self.nodes else self._set_up_scheduler
                 waiting[pool.submit(partial(set_up, party))] = party
@@ -157,7 +157,7 @@ class LocalNetwork(Parties):
         node.child = self.processes.start(name, command, cli.environment(self.password_file))
         self.wait_ready(name)
 
-    def _launch(self, party: Party) -> None:
+    def _launch(self, party: PartyProcess) -> None:
         if party.name in self.nodes:
             self.start_node(party.name, wait=False)
             return
@@ -171,7 +171,7 @@ class LocalNetwork(Parties):
         fund(self.rpc, account.address, 10_000 * ETHER)
         return account.address
 
-    def _set_up_node(self, node: Party) -> None:
+    def _set_up_node(self, node: PartyProcess) -> None:
         made = self._troth(
             *("node", "init", "--home", node.home, "--rpc", self.rpc, "--factory", self.factory),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
@@ -190,7 +190,7 @@ class LocalNetwork(Parties):
             *("--stake", int(self.execution["class"]["seat"]) * seats, "--ask", ask, "--broadcast"),
         )
 
-    def _set_up_scheduler(self, party: Party) -> None:
+    def _set_up_scheduler(self, party: PartyProcess) -> None:
         operator, vrf = self._operator_key(party.home), self._vrf_of(party)
         keystore.create_vrf_secret(vrf, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
         made = self._troth(
@@ -212,8 +212,8 @@ class LocalNetwork(Parties):
     def _entry(self) -> tuple[object, ...]:
         return () if self.overlay is None else ("--committee", self.overlay.committee, "--overlay-port", free_port())
 
-    def _vrf_of(self, party: Party) -> Path:
+    def _vrf_of(self, party: PartyProcess) -> Path:
         return self.home / "keys" / f"vrf-{party.name}.json"
 
-    def _owned(self, party: Party) -> tuple[object, ...]:
+    def _owned(self, party: PartyProcess) -> tuple[object, ...]:
         return ("--owner-keystore", self.owner_of(party), "--owner-password-file", self.password_file)

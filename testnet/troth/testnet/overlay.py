@@ -11,17 +11,17 @@ from pathlib import Path
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
 from troth.committee.configuration import Bonding
-from troth.committee.initialisation import Wishes as MemberWishes
+from troth.committee.initialisation import MemberInitOptions
 from troth.committee.initialisation import initialise as initialise_member
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import Listing
 from troth.overlay.directory.publishing import AGAIN_SECONDS
 from troth.overlay.relay.configuration import Committee
-from troth.overlay.relay.initialisation import Wishes, initialise
+from troth.overlay.relay.initialisation import RelayInitOptions, initialise
 from troth.protocol.types import to_address
 from troth.testnet import cli
 from troth.testnet.anvil import fund
-from troth.testnet.parties import ETHER, Party, Plan
+from troth.testnet.parties import ETHER, NetworkPlan, PartyProcess
 from troth.testnet.ports import free_port
 from troth.testnet.processes import ProcessGroup, wait_until
 
@@ -41,15 +41,15 @@ class LocalOverlay:
     """
 
     home: Path
-    plan: Plan
+    plan: NetworkPlan
     processes: ProcessGroup
     password_file: Path
     rpc: str
     payer: Path
     factory: str
     committee: str = ""
-    members: list[Party] = field(default_factory=list)
-    relays: list[Party] = field(default_factory=list)
+    members: list[PartyProcess] = field(default_factory=list)
+    relays: list[PartyProcess] = field(default_factory=list)
 
     def set_up(self) -> None:
         """Keys and configurations of all, and the Committee contract."""
@@ -90,7 +90,7 @@ class LocalOverlay:
                 relay.child.process.send_signal(signal.SIGHUP)
         return found[0]
 
-    def relay_at(self, host: str, port: str | int) -> Party:
+    def relay_at(self, host: str, port: str | int) -> PartyProcess:
         """The relay that listens there."""
         return next(relay for relay in self.relays if relay.endpoint == f"{host}:{port}")
 
@@ -101,20 +101,22 @@ class LocalOverlay:
         except Exception:  # noqa: BLE001 - not yet; whoever waits names the processes
             return None
 
-    def _initialise_member(self, number: int) -> tuple[Party, str]:
+    def _initialise_member(self, number: int) -> tuple[PartyProcess, str]:
         port = free_port()
-        party = Party(f"member{number + 1}", self.home / f"member{number + 1}", endpoint=f"https://127.0.0.1:{port}")
+        party = PartyProcess(
+            f"member{number + 1}", self.home / f"member{number + 1}", endpoint=f"https://127.0.0.1:{port}"
+        )
         # A cheap work factor: these keys live as long as the chain they are for.
         password, key = self.password_file.read_text().strip(), party.home / "keys" / "operator.json"
         create_account(key, password, scrypt_n=DEMO_SCRYPT_N)
         # What `troth committee init` does, and below `troth relay init`: starting Python takes longer than either.
-        wishes = MemberWishes(self.rpc, "", Bonding(self.factory), "127.0.0.1", port, party.endpoint)
+        wishes = MemberInitOptions(self.rpc, "", Bonding(self.factory), "127.0.0.1", port, party.endpoint)
         made = initialise_member(party.home, wishes, self.password_file)
         party.operator = str(made["operator"])
         fund(self.rpc, party.operator, ETHER)
         return party, str(made["member"])
 
-    def _complete(self, party: Party) -> None:
+    def _complete(self, party: PartyProcess) -> None:
         path = party.home / "committee.toml"
         text = path.read_text().replace('committee = ""', f"committee = {json.dumps(self.committee)}")
         path.write_text(
@@ -122,17 +124,17 @@ class LocalOverlay:
             "\n[limits]\nposts_per_second_per_host = 50.0\n"
         )
 
-    def _initialise_relay(self, number: int) -> Party:
+    def _initialise_relay(self, number: int) -> PartyProcess:
         # Linux answers on all of 127.0.0.0/8: so each relay is in a network of its own, as on a real network.
         host, port = f"127.{10 + number}.0.1", free_port()
-        party = Party(f"relay{number + 1}", self.home / f"relay{number + 1}", endpoint=f"{host}:{port}")
+        party = PartyProcess(f"relay{number + 1}", self.home / f"relay{number + 1}", endpoint=f"{host}:{port}")
         committee = Committee(to_address(self.committee), self.rpc, "", BANDWIDTH, AGAIN_SECONDS, RETRY_SECONDS)
-        initialise(party.home, Wishes(host, port, party.endpoint, None, proxy=True, committee=committee))
+        initialise(party.home, RelayInitOptions(host, port, party.endpoint, None, proxy=True, committee=committee))
         path = party.home / "relay.toml"
         path.write_text(f"{path.read_text()}\n[waits]\ndrain = 0.0\n")
         return party
 
-    def _start(self, party: Party, kind: str) -> None:
+    def _start(self, party: PartyProcess, kind: str) -> None:
         command = cli.command(kind, "start", "--home", party.home)
         party.child = self.processes.start(party.name, command, cli.environment(self.password_file))
 

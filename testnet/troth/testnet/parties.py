@@ -24,7 +24,7 @@ ETHER = 10**18
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NetworkPlan:
     """Sizes of the local network.
 
     Attributes:
@@ -72,7 +72,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Party:
+class PartyProcess:
     """A process with a home folder, an operator address where it has one, and an endpoint."""
 
     name: str
@@ -98,21 +98,21 @@ class Parties(ABC):
 
     home: Path
     models: Path
-    plan: Plan = field(default_factory=Plan)
+    plan: NetworkPlan = field(default_factory=NetworkPlan)
     report: Report = print
     rpc: str = ""
     execution_class: str = ""
     model_id: str = ""
     ready_seconds: float = READY_SECONDS
-    nodes: dict[str, Party] = field(default_factory=dict)
-    scheduler: Party = field(init=False)
+    nodes: dict[str, PartyProcess] = field(default_factory=dict)
+    scheduler: PartyProcess = field(init=False)
     processes: ProcessGroup = field(init=False)
 
     def __post_init__(self) -> None:
         """Lay out the folders; nothing runs yet."""
         self.processes = ProcessGroup(self.home / "logs")
-        self.scheduler = Party("scheduler", self.home / "scheduler")
-        self.nodes = {name: Party(name, self.home / f"node-{name}") for name in self.plan.node_names}
+        self.scheduler = PartyProcess("scheduler", self.home / "scheduler")
+        self.nodes = {name: PartyProcess(name, self.home / f"node-{name}") for name in self.plan.node_names}
 
     def __enter__(self) -> Self:
         return self
@@ -151,11 +151,11 @@ class Parties(ABC):
         """Compute the model's id from its weights and register it with its execution class."""
 
     @abstractmethod
-    def _set_up_node(self, node: Party) -> None:
+    def _set_up_node(self, node: PartyProcess) -> None:
         """Keys, configuration, TLS identity and registration of one node."""
 
     @abstractmethod
-    def _set_up_scheduler(self, party: Party) -> None:
+    def _set_up_scheduler(self, party: PartyProcess) -> None:
         """The same of a scheduler."""
 
     @abstractmethod
@@ -197,7 +197,7 @@ class Parties(ABC):
         """Remove the home folder."""
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def node_of(self, operator: str) -> Party:
+    def node_of(self, operator: str) -> PartyProcess:
         """The party with this operator address."""
         for party in self.nodes.values():
             if party.operator.lower() == operator.lower():
@@ -217,7 +217,7 @@ class Parties(ABC):
         keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
         return path
 
-    def _serve(self, node: Party, model: Path) -> None:
+    def _serve(self, node: PartyProcess, model: Path) -> None:
         path = node.home / "node.toml"
         lines = path.read_text().splitlines()
         changed = [f"model = {json.dumps(str(model))}" if line.startswith("model = ") else line for line in lines]
@@ -226,7 +226,7 @@ class Parties(ABC):
     def _troth(self, *arguments: object) -> Any:
         return cli.run(self.password_file, *arguments)
 
-    def _wait_ready(self, party: Party) -> None:
+    def _wait_ready(self, party: PartyProcess) -> None:
         if party.child is None:
             raise DemoError("This party was not started", party.name, "Call start_parties first.")
         wait_until(lambda: is_ready(party.endpoint), f"{party.name} becoming ready", self.ready_seconds, [party.child])

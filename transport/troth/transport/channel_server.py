@@ -19,7 +19,7 @@ from starlette.websockets import WebSocketDisconnect
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, to_address
 from troth.protocol.wire import Reply, decode_frame, encode_frame
-from troth.transport.envelope import OVERHEAD, Clock, Kind, Receiver, Sealed, seal
+from troth.transport.envelope import OVERHEAD, Clock, EnvelopeKind, Receiver, Sealed, seal
 from troth.transport.errors import (
     INTERNAL,
     EnvelopeRefused,
@@ -42,7 +42,7 @@ Authorise = Callable[[Address], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChannelLimits:
     """What a server lends to its peers.
 
     Args:
@@ -82,7 +82,7 @@ class ChannelServer:
         handler: Handler,
         authorise: Authorise,
         *,
-        limits: Limits | None = None,
+        limits: ChannelLimits | None = None,
         clock: Clock | None = None,
         requests: tuple[type, ...],
         who: str = "bonded schedulers",
@@ -94,9 +94,9 @@ class ChannelServer:
         self._operator = operator
         self._handler = handler
         self._authorise = authorise
-        self.limits = limits or Limits()
+        self.limits = limits or ChannelLimits()
         self._receiver = Receiver(operator, clock) if clock else Receiver(operator)
-        self._connections: set[_Connection] = set()
+        self._connections: set[_PeerConnection] = set()
         self.in_flight = 0
         self.in_flight_bytes = 0
 
@@ -121,7 +121,7 @@ class ChannelServer:
             await socket.send_denial_response(Response(body, 403, media_type="application/json"))
             return
         await socket.accept()
-        connection = _Connection(self, socket, sender)
+        connection = _PeerConnection(self, socket, sender)
         self._connections.add(connection)
         try:
             await connection.run()
@@ -140,7 +140,7 @@ class ChannelServer:
             raise NotAuthorised(
                 f"{sender} is not allowed here", remedy=f"Only {self._who} may call; check the registration."
             )
-        if self._receiver.open(frame, sender).kind is not Kind.HELLO:
+        if self._receiver.open(frame, sender).kind is not EnvelopeKind.HELLO:
             raise MalformedEnvelope("The greeting is another kind of message")
         own = sum(connection.sender == sender for connection in self._connections)
         if own >= self.limits.connections_per_sender:
@@ -176,7 +176,7 @@ class ChannelServer:
         return encode_frame(failure)
 
     def _reply(self, sender: Address, sealed: Sealed, content: bytes) -> bytes:
-        return seal(self._operator, sender, Kind.REPLY, sealed.nonce, content, now=self._receiver.now())
+        return seal(self._operator, sender, EnvelopeKind.REPLY, sealed.nonce, content, now=self._receiver.now())
 
     def receive(self, frame: bytes, sender: Address) -> Sealed:
         """The checked request in a frame; raises EnvelopeRefused."""
@@ -184,7 +184,7 @@ class ChannelServer:
         if len(frame) > self.limits.frame + OVERHEAD:
             raise MalformedEnvelope(f"A message has at most {self.limits.frame} bytes here", len(frame))
         sealed = self._receiver.open(frame, sender)
-        if sealed.kind is not Kind.REQUEST:
+        if sealed.kind is not EnvelopeKind.REQUEST:
             raise MalformedEnvelope("A peer sends requests only", sealed.kind.name)
         return sealed
 
@@ -193,7 +193,7 @@ class ChannelServer:
         return self._reply(sender, sealed, encode_frame(failure_of(error)))
 
 
-class _Connection:
+class _PeerConnection:
     """One authenticated websocket: reads requests, answers each in its own task."""
 
     def __init__(self, server: ChannelServer, socket: WebSocket, sender: Address) -> None:

@@ -125,7 +125,7 @@ OVERHEAD = _SIGNATURE.stop
 Clock = Callable[[], float]
 
 
-class Kind(IntEnum):
+class EnvelopeKind(IntEnum):
     """What a message is; covered by the signature."""
 
     HELLO = 0
@@ -133,21 +133,23 @@ class Kind(IntEnum):
     REPLY = 2
 
 
-_KINDS = frozenset(int(kind) for kind in Kind)
+_KINDS = frozenset(int(kind) for kind in EnvelopeKind)
 
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """An envelope taken off the wire. `content` is believed only after `check`."""
 
-    kind: Kind
+    kind: EnvelopeKind
     nonce: bytes
     timestamp: int
     signature: bytes
     content: bytes
 
 
-def seal(operator: Operator, recipient: Address, kind: Kind, nonce: bytes, content: bytes, *, now: int) -> bytes:
+def seal(
+    operator: Operator, recipient: Address, kind: EnvelopeKind, nonce: bytes, content: bytes, *, now: int
+) -> bytes:
     """The bytes of a signed envelope."""
     message = _message(kind, content, operator.address, recipient, nonce=nonce, timestamp=now)
     signature = operator.sign(message)
@@ -159,7 +161,7 @@ def take_apart(frame: bytes) -> Sealed:
     if len(frame) < OVERHEAD or frame[0] not in _KINDS:
         raise MalformedEnvelope("These bytes are no envelope", frame[:8].hex(), "Both ends must run the same version.")
     return Sealed(
-        Kind(frame[0]),
+        EnvelopeKind(frame[0]),
         frame[1 : 1 + NONCE_BYTES],
         int.from_bytes(frame[_TIMESTAMP], "big"),
         frame[_SIGNATURE],
@@ -209,7 +211,7 @@ class Receiver:
 
 
 def _message(
-    kind: Kind, content: bytes, sender: Address, recipient: Address, *, nonce: bytes, timestamp: int
+    kind: EnvelopeKind, content: bytes, sender: Address, recipient: Address, *, nonce: bytes, timestamp: int
 ) -> Envelope:
     return Envelope(
         content_hash=Hash32(keccak256(bytes((kind,)) + content)),

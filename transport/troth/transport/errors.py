@@ -21,7 +21,6 @@ OverlayError
  ├─ HandshakeRefused        a relay could not prove that it holds its registered key
  ├─ UnknownDestination      a name that is in no directory of ours
  ├─ RelayMisconfigured      a relay's files cannot be used
- ├─ EntryMisconfigured      an overlay entry's table in a configuration cannot be used
  └─ CircuitFailed           a circuit ended; names the class of the hop that failed
      └─ CircuitSilent
 
@@ -183,12 +182,6 @@ class UnknownDestination(OverlayError):
     """A relay or a destination that no directory names; nobody is connected to."""
 
     code = "unknown_destination"
-
-
-class EntryMisconfigured(OverlayError):
-    """The [overlay] table of a configuration cannot be used; the message names the key."""
-
-    code = "entry_misconfigured"
 
 
 class RelayMisconfigured(OverlayError):

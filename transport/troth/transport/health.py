@@ -36,7 +36,7 @@ def health_routes(reasons: Reasons, registry: CollectorRegistry) -> APIRouter:
     return router
 
 
-class Finding(NamedTuple):
+class HealthFinding(NamedTuple):
     """One line: which check, whether it passed, what was seen, how to fix it."""
 
     check: str
@@ -45,14 +45,14 @@ class Finding(NamedTuple):
     fix: str
 
 
-def rendered(findings: Sequence[Finding], as_json: bool) -> str:
+def rendered(findings: Sequence[HealthFinding], as_json: bool) -> str:
     """All of them as JSON, or a line each, with the fix below what failed."""
     if as_json:
         return json.dumps([finding._asdict() for finding in findings])
     return "\n".join(_line(finding) for finding in findings)
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: HealthFinding) -> str:
     if finding.ok:
         return f"ok   {finding.check:<9} {finding.seen}"
     return f"FAIL {finding.check:<9} {finding.seen}\n     fix: {finding.fix}"

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 
-from troth.transport.channel_server import Limits
+from troth.transport.channel_server import ChannelLimits
 from troth.transport.envelope import OVERHEAD
 from troth.transport.errors import ChannelUnavailable
 from troth.transport.https import BoundedHttp
@@ -59,14 +59,14 @@ class TlsServer:
         *,
         drain: Drain | None = None,
         drain_seconds: float = 30.0,
-        limits: Limits | None = None,
+        limits: ChannelLimits | None = None,
     ) -> None:
         self._drain = drain
         self._drain_seconds = drain_seconds
         self._host = host
         self._wanted_port = port
         self._socket: socket.socket | None = None
-        self._server = _Server(_configuration(app, identity, limits or Limits()))
+        self._server = _Server(_configuration(app, identity, limits or ChannelLimits()))
         self._running: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
@@ -165,7 +165,7 @@ class _Quiet(uvicorn.Config):
         return
 
 
-def _configuration(app: FastAPI, identity: TlsIdentity | None, limits: Limits) -> uvicorn.Config:
+def _configuration(app: FastAPI, identity: TlsIdentity | None, limits: ChannelLimits) -> uvicorn.Config:
     def context(_config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         assert identity is not None
         return server_context(identity)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from troth.audit.inputs import Unavailable, call_behind, value
-from troth.audit.report import Finding, Kind, Result
-from troth.audit.subject import Check, Subject, differing, shown, unavailable
+from troth.audit.report import CheckResult, Finding, FindingKind
+from troth.audit.subject import AuditCheck, AuditSubject, differing, shown, unavailable
 from troth.protocol import typed_data, vrf
 from troth.protocol.calls import DecodedCall
 from troth.protocol.errors import InvalidProof, InvalidSignature
@@ -55,7 +55,7 @@ from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class CaseOpening:
     """The call that opened a case."""
 
     order: SignedOrder
@@ -70,17 +70,17 @@ class Opening:
     proof: VrfProof
 
 
-def _opened(subject: Subject) -> Iterator[Result]:
+def _opened(subject: AuditSubject) -> Iterator[CheckResult]:
     for event, before in subject.history.of(CaseOpened):
         call = call_behind(subject.evidence, event.meta, Part.COURT, "open")
         if isinstance(call, Unavailable):
-            yield Result(event.case_id, (unavailable("M6", call, event.meta, event.case_id),))
+            yield CheckResult(event.case_id, (unavailable("M6", call, event.meta, event.case_id),))
             continue
-        yield Result(event.case_id, tuple(_opening(subject, event, before, _read_opening(call))))
+        yield CheckResult(event.case_id, tuple(_opening(subject, event, before, _read_opening(call))))
 
 
-def _read_opening(call: DecodedCall) -> Opening:
-    return Opening(
+def _read_opening(call: DecodedCall) -> CaseOpening:
+    return CaseOpening(
         order=value(call, "order", SignedOrder),
         results=value(call, "results", tuple[NodeResult, ...]),
         result_signatures=tuple(call.value("resultSignatures")),
@@ -94,14 +94,14 @@ def _read_opening(call: DecodedCall) -> Opening:
     )
 
 
-def _opening(subject: Subject, event: CaseOpened, before: State, opening: Opening) -> Iterator[Finding]:
+def _opening(subject: AuditSubject, event: CaseOpened, before: State, opening: CaseOpening) -> Iterator[Finding]:
     """(1) The order's key, (2) the nodes and (3) the scheduler signed; (4) the case says what they signed."""
     domain, state = subject.evidence.domain, event.state
     order = opening.order.order
     digest = messages.order_id(order, domain)
     if not messages.signed_by_account(opening.order.key, digest, opening.order.signature):
         what = "The tab's key did not sign the order as an account; a contract that is a key was asked on chain"
-        yield Finding("M6", Kind.INCONCLUSIVE, what, event.case_id, party=opening.order.key, place=event.meta)
+        yield Finding("M6", FindingKind.INCONCLUSIVE, what, event.case_id, party=opening.order.key, place=event.meta)
     tab = messages.tab_id(Tab(opening.order.client, opening.order.scheduler, opening.order.key))
     if not before.tab_state(tab).known:
         yield _wrong("M6", event, "Nobody opened the tab that the order is of")
@@ -140,7 +140,9 @@ def _locked(before: State, state: CaseState, rules: Rules) -> int:
     return 0 if state.kind is CaseKind.DOUBT else min(rules.penalty, before.pot(PotKind.STAKE, state.node))
 
 
-def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, rules: Rules) -> Iterator[Finding]:
+def _kind(
+    subject: AuditSubject, event: CaseOpened, before: State, opening: CaseOpening, rules: Rules
+) -> Iterator[Finding]:
     """A check's majority makes the kind of case, where the client's secret hit; without secret and check it doubts."""
     state, order = event.state, opening.order.order
     doubts = not any(opening.secret) and not opening.verdicts
@@ -184,7 +186,7 @@ def _kind(subject: Subject, event: CaseOpened, before: State, opening: Opening, 
         yield _wrong("M6", event, f"{whose} majority of the drawn seats rejects, and the case is a {state.kind.name}")
 
 
-def _silent_owners(subject: Subject, before: State, event: CaseOpened, opening: Opening) -> set[Address]:
+def _silent_owners(subject: AuditSubject, before: State, event: CaseOpened, opening: CaseOpening) -> set[Address]:
     """Who was passed over in the check for its silence, and shows no verdict of its own: a complete check stands."""
     signed = zip(opening.verdicts, opening.verdict_signatures, strict=False)
     signers = (_signer(verdict, subject.evidence.domain, signature) for verdict, signature in signed)
@@ -192,30 +194,32 @@ def _silent_owners(subject: Subject, before: State, event: CaseOpened, opening: 
     return {before.owner_of(node) for node in before.silent_in_check(event.order, opening.segment)} - spoke
 
 
-def _signed_results(opening: Opening) -> Iterator[tuple[NodeResult, bytes]]:
+def _signed_results(opening: CaseOpening) -> Iterator[tuple[NodeResult, bytes]]:
     yield from zip(opening.results, opening.result_signatures, strict=False)
 
 
 # --------------------------------------------------------------------------------------------------------- randomness
 
 
-def _randomness(subject: Subject) -> Iterator[Result]:
+def _randomness(subject: AuditSubject) -> Iterator[CheckResult]:
     for event, before in subject.history.of(ReviewersDrawn, CaseSeeded):
         was = before.cases[event.case_id].state
         header = subject.evidence.headers.get(was.phase_block + subject.evidence.parameters.lookahead)
         if header is None:
             what = "The header whose RANDAO draws is not there"
-            yield Result(event.case_id, (Finding("M7", Kind.INCOMPLETE, what, event.case_id, place=event.meta),))
+            yield CheckResult(
+                event.case_id, (Finding("M7", FindingKind.INCOMPLETE, what, event.case_id, place=event.meta),)
+            )
         elif isinstance(event, ReviewersDrawn):
-            yield Result(event.case_id, tuple(_reviewers(subject, event, before, was, header.randao)))
+            yield CheckResult(event.case_id, tuple(_reviewers(subject, event, before, was, header.randao)))
         else:
             seed = messages.tiles_seed(event.case_id, was.commitments, header.randao)
             pairs = (("seed", event.seed, seed),)
-            yield Result(event.case_id, tuple(_differences("M7", pairs, event.case_id, event.meta)))
+            yield CheckResult(event.case_id, tuple(_differences("M7", pairs, event.case_id, event.meta)))
 
 
 def _reviewers(
-    subject: Subject, event: ReviewersDrawn, before: State, was: CaseState, randao: Hash32
+    subject: AuditSubject, event: ReviewersDrawn, before: State, was: CaseState, randao: Hash32
 ) -> Iterator[Finding]:
     rules = _rules(before, was.execution_class)
     seed = messages.court_seed(event.case_id, was.round, randao)
@@ -232,7 +236,7 @@ def _reviewers(
 
 
 def _draw(
-    subject: Subject, before: State, state: CaseState, *, seed: Hash32, count: int, excluded: Iterable[Address]
+    subject: AuditSubject, before: State, state: CaseState, *, seed: Hash32, count: int, excluded: Iterable[Address]
 ) -> tuple[Address, ...]:
     """Seasoned seats of a case's segment, as the contract draws them."""
     rules = _rules(before, state.execution_class)
@@ -262,7 +266,7 @@ def _span(state: CaseState, rules: Rules) -> Segment:
 # -------------------------------------------------------------------------------------------------------- commitments
 
 
-def _commitments(subject: Subject) -> Iterator[Result]:
+def _commitments(subject: AuditSubject) -> Iterator[CheckResult]:
     for event, before in subject.history.of(ReviewPosted, ReviewsCommitted):
         record = before.cases[event.case_id]
         if isinstance(event, ReviewPosted):
@@ -271,12 +275,12 @@ def _commitments(subject: Subject) -> Iterator[Result]:
             replaced = (event.round, event.reviewer) in record.posts
             wrong = [(not known, "who was not drawn"), (late, "after the window"), (replaced, "for the second time")]
             found = [_wrong("M8", event, f"A commitment was posted {how}") for bad, how in wrong if bad]
-            yield Result(event.case_id, tuple(found))
+            yield CheckResult(event.case_id, tuple(found))
         else:
-            yield Result(event.case_id, tuple(_committed(subject, event, before)))
+            yield CheckResult(event.case_id, tuple(_committed(subject, event, before)))
 
 
-def _committed(subject: Subject, event: ReviewsCommitted, before: State) -> Iterator[Finding]:
+def _committed(subject: AuditSubject, event: ReviewsCommitted, before: State) -> Iterator[Finding]:
     """Each commitment is its reviewer's own post, or signed by it; an incomplete set came late enough."""
     record = before.cases[event.case_id]
     state, parameters = record.state, subject.evidence.parameters
@@ -301,20 +305,20 @@ def _committed(subject: Subject, event: ReviewsCommitted, before: State) -> Iter
 # ------------------------------------------------------------------------------------------------------------ outcome
 
 
-def _outcomes(subject: Subject) -> Iterator[Result]:
+def _outcomes(subject: AuditSubject) -> Iterator[CheckResult]:
     for event, before in subject.history.of(CaseDecided, CaseRestarted):
         if isinstance(event, CaseDecided) and event.outcome is Outcome.LAPSED:
             continue
         state = before.cases[event.case_id].state
         call = call_behind(subject.evidence, event.meta, Part.COURT, "decide", "conclude", "expire")
         if isinstance(call, Unavailable):
-            yield Result(event.case_id, (unavailable("M9", call, event.meta, event.case_id),))
+            yield CheckResult(event.case_id, (unavailable("M9", call, event.meta, event.case_id),))
         elif call.entry.name != "expire":
-            yield Result(event.case_id, tuple(_decided(subject, event, state, call)))
+            yield CheckResult(event.case_id, tuple(_decided(subject, event, state, call)))
 
 
 def _decided(
-    subject: Subject, event: CaseDecided | CaseRestarted, state: CaseState, call: DecodedCall
+    subject: AuditSubject, event: CaseDecided | CaseRestarted, state: CaseState, call: DecodedCall
 ) -> Iterator[Finding]:
     """What follows from what was shown, and what it moves."""
     before = subject.history.before(event.meta.transaction)
@@ -371,7 +375,7 @@ def _showing(reveal: Reveal) -> court.Showing | None:
 
 
 def _paid(
-    subject: Subject, event: CaseDecided, state: CaseState, judged: court.Finding, before: State
+    subject: AuditSubject, event: CaseDecided, state: CaseState, judged: court.CaseFinding, before: State
 ) -> Iterator[Finding]:
     """Fines, locks and slashes to the unit; of the bond, that the client came first and that nothing is left."""
     rules = _rules(before, state.execution_class)
@@ -384,7 +388,7 @@ def _paid(
     if Counter(actual) != Counter(expected):
         both = (("recorded", shown(str(actual))), ("recomputed", shown(str(expected))))
         what = "Fines, locks and slashes are not those that the outcome brings"
-        yield Finding("M9", Kind.MISMATCH, what, event.case_id, place=event.meta, evidence=both)
+        yield Finding("M9", FindingKind.MISMATCH, what, event.case_id, place=event.meta, evidence=both)
     came: Counter[tuple[PotKind, Hash32]] = Counter()
     for one in moved:
         came[one.to_kind, one.to_id] += one.amount
@@ -405,7 +409,7 @@ def _circumstances(event: CaseDecided, state: CaseState, before: State) -> court
         balances=dict(before.pots.items()),
         gas_price=0,
         decider=NO_ADDRESS,
-        pool=court_money.Pool() if counted is None else court_money.Pool(counted.count, counted.since),
+        pool=counted or court_money.OutcomePool(),
         block=event.meta.block,
         voided=before.is_voided(state.order, state.segment),
     )
@@ -433,16 +437,16 @@ def _differences(
     for name, recorded, expected in differing(pairs):
         both: Mapping[str, str] = {"recorded": recorded, "recomputed": expected}
         what = f"The chain's record of the {name} is not what the evidence gives"
-        yield Finding(number, Kind.MISMATCH, what, subject, place=place, evidence=tuple(both.items()))
+        yield Finding(number, FindingKind.MISMATCH, what, subject, place=place, evidence=tuple(both.items()))
 
 
 def _wrong(number: str, event: Any, message: str, party: Address | None = None) -> Finding:
-    return Finding(number, Kind.MISMATCH, message, event.case_id, party=party, place=event.meta)
+    return Finding(number, FindingKind.MISMATCH, message, event.case_id, party=party, place=event.meta)
 
 
 CHECKS = (
-    Check("M6", "What cases were opened with", _opened),
-    Check("M7", "Reviewers and tiles by RANDAO", _randomness),
-    Check("M8", "Commitments of reviewers", _commitments),
-    Check("M9", "Outcomes and what they move", _outcomes),
+    AuditCheck("M6", "What cases were opened with", _opened),
+    AuditCheck("M7", "Reviewers and tiles by RANDAO", _randomness),
+    AuditCheck("M8", "Commitments of reviewers", _commitments),
+    AuditCheck("M9", "Outcomes and what they move", _outcomes),
 )

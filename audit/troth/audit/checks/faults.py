@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from troth.audit.inputs import Unavailable, call_behind, value
-from troth.audit.report import Finding, Kind, Result
-from troth.audit.subject import Check, Subject, unavailable
+from troth.audit.report import CheckResult, Finding, FindingKind
+from troth.audit.subject import AuditCheck, AuditSubject, unavailable
 from troth.protocol import typed_data, vrf
 from troth.protocol.calls import DecodedCall
 from troth.protocol.errors import ProtocolError
@@ -61,14 +61,14 @@ _FUNCTIONS = (
 )
 
 
-def _convictions(subject: Subject) -> Iterator[Result]:
+def _convictions(subject: AuditSubject) -> Iterator[CheckResult]:
     for event, before in subject.history.of(FaultProven):
-        yield Result(event.subject, tuple(_proven(subject, event, before)))
+        yield CheckResult(event.subject, tuple(_proven(subject, event, before)))
     for conviction, _ in subject.history.of(Convicted):
-        yield Result(conviction.subject, tuple(_convicted(subject, conviction)))
+        yield CheckResult(conviction.subject, tuple(_convicted(subject, conviction)))
 
 
-def _proven(subject: Subject, event: FaultProven, before: State) -> Iterator[Finding]:
+def _proven(subject: AuditSubject, event: FaultProven, before: State) -> Iterator[Finding]:
     """The evidence in the call convicts this party of this fault."""
     yield _party(event)
     if event.subject in before.proven:
@@ -79,7 +79,7 @@ def _proven(subject: Subject, event: FaultProven, before: State) -> Iterator[Fin
     elif event.fault in {Fault.PROMISE_BROKEN, Fault.BY_PROOF}:
         if event.fault is Fault.BY_PROOF:
             what = "The deployment's prover convicted; its evidence is its own"
-            yield Finding("M10", Kind.INCONCLUSIVE, what, event.subject, party=event.convict, place=event.meta)
+            yield Finding("M10", FindingKind.INCONCLUSIVE, what, event.subject, party=event.convict, place=event.meta)
     else:
         try:
             found = _evidence(subject, call, before)
@@ -95,7 +95,7 @@ def _party(event: FaultProven) -> Finding:
     what = f"{event.fault.name}: {event.taken} were taken"
     return Finding(
         "M10",
-        Kind.CHEATED,
+        FindingKind.CHEATED,
         what,
         event.subject,
         party=event.convict,
@@ -106,7 +106,7 @@ def _party(event: FaultProven) -> Finding:
     )
 
 
-def _evidence(subject: Subject, call: DecodedCall, before: State) -> Conviction | None:
+def _evidence(subject: AuditSubject, call: DecodedCall, before: State) -> Conviction | None:
     """The conviction that two words of one party make, or a word of a scheduler and its own proof."""
     domain, name = subject.evidence.domain, call.entry.name
     if name in _PAIRS:
@@ -159,7 +159,7 @@ def _signed(call: DecodedCall, name: str, kind: type[Any]) -> Signed[Any]:
     return Signed(value(call, name, kind), call.value(f"{name}Signature"))
 
 
-def _convicted(subject: Subject, event: Convicted) -> Iterator[Finding]:
+def _convicted(subject: AuditSubject, event: Convicted) -> Iterator[Finding]:
     """A conviction has its cause in the same transaction, and voids what it must."""
     causes: tuple[type[Any], ...] = (FaultProven, SummonsUnanswered, NodeSilent)
     caused = any(subject.history.beside(event, kind) for kind in causes)
@@ -174,13 +174,13 @@ def _convicted(subject: Subject, event: Convicted) -> Iterator[Finding]:
         yield _wrong(event, "A conviction voids other blocks than from the lag before the offence until now")
 
 
-def _summonses(subject: Subject) -> Iterator[Result]:
+def _summonses(subject: AuditSubject) -> Iterator[CheckResult]:
     kinds = (Summoned, PassedOn, Responded, NodeSilent, SummonsAnswered, SummonsUnanswered)
     for event, before in subject.history.of(*kinds):
-        yield Result(event.summons_id, tuple(_summons(subject, event, before)))
+        yield CheckResult(event.summons_id, tuple(_summons(subject, event, before)))
 
 
-def _summons(subject: Subject, event: Any, before: State) -> Iterator[Finding]:
+def _summons(subject: AuditSubject, event: Any, before: State) -> Iterator[Finding]:
     parameters, block = subject.evidence.parameters, event.meta.block
     if isinstance(event, Summoned):
         if event.state.deadline != block + parameters.summons_window:
@@ -193,12 +193,14 @@ def _summons(subject: Subject, event: Any, before: State) -> Iterator[Finding]:
             yield _wrong(event, "Somebody was made to pay while a summons could be answered")
         party = event.convicted if isinstance(event, SummonsUnanswered) else event.node
         what = f"A summons was not answered: {event.taken} were taken"
-        yield Finding("M11", Kind.CHEATED, what, event.summons_id, party=party, amount=event.taken, place=event.meta)
+        yield Finding(
+            "M11", FindingKind.CHEATED, what, event.summons_id, party=party, amount=event.taken, place=event.meta
+        )
     elif isinstance(event, SummonsAnswered | Responded) and block > record.state.deadline:
         yield _wrong(event, "A summons was answered after its deadline")
 
 
-def _called(subject: Subject, event: Summoned) -> Iterator[Finding]:
+def _called(subject: AuditSubject, event: Summoned) -> Iterator[Finding]:
     """The scheduler's own word, and for a check the client's secret, are what summons it."""
     call = call_behind(subject.evidence, event.meta, Part.SUMMONS, "summonResults", "summonCheck")
     if isinstance(call, Unavailable):
@@ -221,10 +223,10 @@ def _called(subject: Subject, event: Summoned) -> Iterator[Finding]:
 def _wrong(event: Any, message: str) -> Finding:
     subject = event.summons_id if hasattr(event, "summons_id") else event.subject
     number = "M11" if hasattr(event, "summons_id") else "M10"
-    return Finding(number, Kind.MISMATCH, message, subject, place=event.meta)
+    return Finding(number, FindingKind.MISMATCH, message, subject, place=event.meta)
 
 
 CHECKS = (
-    Check("M10", "Convictions and their evidence", _convictions),
-    Check("M11", "Summonses and their answers", _summonses),
+    AuditCheck("M10", "Convictions and their evidence", _convictions),
+    AuditCheck("M11", "Summonses and their answers", _summonses),
 )

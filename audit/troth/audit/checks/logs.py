@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from troth.audit.report import CheckReport, Finding, Kind, Result
-from troth.audit.subject import Subject, shown
+from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
+from troth.audit.subject import AuditSubject, shown
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidField, InvalidProof, InvalidSignature, ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, log_data, lottery, messages, prices
-from troth.protocol.market.log_data import Line, Said
+from troth.protocol.market.log_data import LoggedVerdict, LogLine
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.state import LoggedEntry, Party, State
 from troth.protocol.market.types import (
@@ -38,7 +38,7 @@ TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class MissingLogData:
     """Why there is no data of an entry; ``reached``: the scheduler itself answered so."""
 
     reason: str
@@ -46,42 +46,42 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedLogs:
     """Data of a scheduler's entries by number, or why there is none, and promises of inclusion by their holders."""
 
     scheduler: Address
     data: Mapping[int, bytes]
-    refusals: Mapping[int, Refusal]
+    refusals: Mapping[int, MissingLogData]
     promises: tuple[Signed[Inclusion], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _ReadEntry:
     """One entry with its lines, as far as they can be read."""
 
     logged: LoggedEntry
     data: bytes
-    lines: tuple[Line, ...]
+    lines: tuple[LogLine, ...]
 
 
-def examine(subject: Subject, served: Served) -> tuple[CheckReport, ...]:
+def examine(subject: AuditSubject, served: ServedLogs) -> tuple[CheckReport, ...]:
     """All checks over one scheduler's log."""
     state = subject.history.state
     party = state.parties.get(served.scheduler)
-    found: dict[str, list[Result]] = {number: [] for number in TITLES}
+    found: dict[str, list[CheckResult]] = {number: [] for number in TITLES}
     entries = []
     for logged in state.logs.get(served.scheduler, ()):
         entry, findings = _read(served, logged)
-        found["M13"].append(Result(logged.root, findings))
+        found["M13"].append(CheckResult(logged.root, findings))
         if entry is not None:
             entries.append(entry)
     for entry in entries:
-        found["M14"].append(Result(entry.logged.root, tuple(_counts(entry))))
+        found["M14"].append(CheckResult(entry.logged.root, tuple(_counts(entry))))
         for line in entry.lines:
             order = log_data.read_hash(line.order)
             leaf = _Leaf(subject, state, party, line, entry.logged)
-            found["M15"].append(Result(order, tuple(_guarded(leaf, "M15", order, _Leaf.served))))
-            found["M16"].append(Result(order, tuple(_guarded(leaf, "M16", order, _Leaf.checked))))
+            found["M15"].append(CheckResult(order, tuple(_guarded(leaf, "M15", order, _Leaf.served))))
+            found["M16"].append(CheckResult(order, tuple(_guarded(leaf, "M16", order, _Leaf.checked))))
     found["M17"] = list(_promised(subject, served, entries))
     return tuple(CheckReport(number, TITLES[number], tuple(results)) for number, results in found.items())
 
@@ -96,8 +96,8 @@ def _guarded(
         yield leaf.cheated(number, f"The line of order {shown(order)} cannot be checked: {error}")
 
 
-def _read(served: Served, logged: LoggedEntry) -> tuple[_Entry | None, tuple[Finding, ...]]:
-    def finding(message: str, action: str, kind: Kind = Kind.CHEATED) -> tuple[None, tuple[Finding, ...]]:
+def _read(served: ServedLogs, logged: LoggedEntry) -> tuple[_ReadEntry | None, tuple[Finding, ...]]:
+    def finding(message: str, action: str, kind: FindingKind = FindingKind.CHEATED) -> tuple[None, tuple[Finding, ...]]:
         said = Finding(
             "M13",
             kind,
@@ -112,9 +112,9 @@ def _read(served: Served, logged: LoggedEntry) -> tuple[_Entry | None, tuple[Fin
 
     data = served.data.get(logged.number)
     if data is None:
-        why = served.refusals.get(logged.number, Refusal("nobody gave it", reached=False))
+        why = served.refusals.get(logged.number, MissingLogData("nobody gave it", reached=False))
         # Who cannot reach a scheduler does not know whose line is broken.
-        kind = Kind.CHEATED if why.reached else Kind.INCONCLUSIVE
+        kind = FindingKind.CHEATED if why.reached else FindingKind.INCONCLUSIVE
         return finding(f"its data is not served ({why.reason})", "ask again; if it stays so, order elsewhere", kind)
     if log_data.data_hash(data) != logged.data_hash:
         return finding("what is served is not what was posted", "show both: the chain has the hash")
@@ -122,13 +122,13 @@ def _read(served: Served, logged: LoggedEntry) -> tuple[_Entry | None, tuple[Fin
         lines = log_data.decode_data(data)
     except ProtocolError as error:
         return finding(f"the data cannot be read: {error}", "show it: the chain has its hash")
-    return _Entry(logged, data, lines), ()
+    return _ReadEntry(logged, data, lines), ()
 
 
 # -------------------------------------------------------------------------------------------------- roots and counts
 
 
-def _counts(entry: _Entry) -> Iterator[Finding]:
+def _counts(entry: _ReadEntry) -> Iterator[Finding]:
     logged = entry.logged
     root = log_data.data_root(entry.data)
     if root != logged.root:
@@ -142,7 +142,7 @@ def _counts(entry: _Entry) -> Iterator[Finding]:
             yield _entry_finding(entry, f"{one.name} was posted as {posted}, and the data gives {allowed}")
 
 
-def count(lines: Iterable[Line]) -> dict[str, tuple[int, int]]:
+def count(lines: Iterable[LogLine]) -> dict[str, tuple[int, int]]:
     """What an entry must count, each as the least and the most that buckets allow; fees only have a least."""
     lines = tuple(lines)
     drawn = [line for line in lines if is_drawn(line)]
@@ -163,14 +163,14 @@ def count(lines: Iterable[Line]) -> dict[str, tuple[int, int]]:
     return bounds
 
 
-def is_drawn(line: Line) -> bool:
+def is_drawn(line: LogLine) -> bool:
     """Whether the revealed secret hits."""
     if not line.secret:
         return False
     return lottery.hits(log_data.read_hash(line.secret), log_data.read_hash(line.beta), line.check_rate)
 
 
-def _rejected(line: Line) -> bool:
+def _rejected(line: LogLine) -> bool:
     """Whether more of the verdicts over some segment reject than do not."""
     by_segment: dict[int, list[int]] = {}
     for said in line.verdicts:
@@ -178,11 +178,11 @@ def _rejected(line: Line) -> bool:
     return any(2 * said.count(Opinion.REJECT) > len(said) for said in by_segment.values())
 
 
-def _entry_finding(entry: _Entry, message: str) -> Finding:
+def _entry_finding(entry: _ReadEntry, message: str) -> Finding:
     logged = entry.logged
     action = "show the data: the chain has its hash"
     what = f"Entry {logged.number}: {message}"
-    return Finding("M14", Kind.CHEATED, what, logged.root, place=logged.meta, action=action)
+    return Finding("M14", FindingKind.CHEATED, what, logged.root, place=logged.meta, action=action)
 
 
 # ------------------------------------------------------------------------------------------------------- single leaves
@@ -201,10 +201,10 @@ class _Spoken:
 class _Leaf:
     """One line against the chain."""
 
-    subject: Subject
+    subject: AuditSubject
     state: State
     party: Party | None
-    line: Line
+    line: LogLine
     logged: LoggedEntry
 
     @property
@@ -284,7 +284,7 @@ class _Leaf:
                     opinions[one.verifier] = one.opinion
             yield from self._majority(segment, drawn, opinions)
 
-    def _spoken(self, said: Said, results: Sequence[Hash32]) -> _Spoken:
+    def _spoken(self, said: LoggedVerdict, results: Sequence[Hash32]) -> _Spoken:
         verifier, opinion = log_data.read_address(said.verifier), log_data.opinion_of(said)
         commitment = log_data.read_hash(said.commitment)
         verdict = Verdict(self.order, said.segment, results[said.segment], commitment, opinion, said.locks)
@@ -307,7 +307,9 @@ class _Leaf:
         if 2 * rejecting > len(drawn) and messages.case_id(self.order, segment) not in self.state.cases:
             what = f"{rejecting} of {len(drawn)} seats reject segment {segment}, and nobody brought it to the court"
             action = "Court.open with the receipt: a tenth of the penalty is the reward"
-            yield Finding("M16", Kind.INCONCLUSIVE, what, self.order, segment, place=self.logged.meta, action=action)
+            yield Finding(
+                "M16", FindingKind.INCONCLUSIVE, what, self.order, segment, place=self.logged.meta, action=action
+            )
 
     # ---- parts
 
@@ -382,7 +384,7 @@ class _Leaf:
         """A finding about what the scheduler itself wrote."""
         return Finding(
             number,
-            Kind.CHEATED,
+            FindingKind.CHEATED,
             message,
             self.order,
             segment,
@@ -396,7 +398,7 @@ class _Leaf:
 # ----------------------------------------------------------------------------------------------------------- promises
 
 
-def _promised(subject: Subject, served: Served, entries: list[_Entry]) -> Iterator[Result]:
+def _promised(subject: AuditSubject, served: ServedLogs, entries: list[_ReadEntry]) -> Iterator[CheckResult]:
     """A leaf that was promised is in the entry that was named, or an earlier one, once that entry is posted.
 
     A promise names the line as it was before its secret was shown, or as it is.
@@ -410,17 +412,17 @@ def _promised(subject: Subject, served: Served, entries: list[_Entry]) -> Iterat
             promise.require(subject.evidence.domain, served.scheduler)
         except InvalidSignature as error:
             what = f"The promise was not signed by this scheduler: {error}"
-            yield Result(message.order, (Finding("M17", Kind.INCONCLUSIVE, what, message.order),))
+            yield CheckResult(message.order, (Finding("M17", FindingKind.INCONCLUSIVE, what, message.order),))
             continue
         if message.entry > posted:
             what = f"The leaf is promised for entry {message.entry}; {posted} are posted"
-            yield Result(message.order, (Finding("M17", Kind.INCONCLUSIVE, what, message.order),))
+            yield CheckResult(message.order, (Finding("M17", FindingKind.INCONCLUSIVE, what, message.order),))
         elif places.get(message.leaf, posted + 1) > message.entry:
             what = f"A leaf that was promised by entry {message.entry} is not in the log"
             action = "show the promise: a log that leaves out what it promised is false"
             found = Finding(
-                "M17", Kind.CHEATED, what, message.order, party=served.scheduler, role="scheduler", action=action
+                "M17", FindingKind.CHEATED, what, message.order, party=served.scheduler, role="scheduler", action=action
             )
-            yield Result(message.order, (found,))
+            yield CheckResult(message.order, (found,))
         else:
-            yield Result(message.order, ())
+            yield CheckResult(message.order, ())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from troth.audit.report import Finding, Kind, Result
-from troth.audit.subject import Check, Subject, shown
+from troth.audit.report import CheckResult, Finding, FindingKind
+from troth.audit.subject import AuditCheck, AuditSubject, shown
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.addresses import contracts_of
 from troth.protocol.market.events import CaseOpened, Claimed, EntryChanged, EntryLogged, Summoned
@@ -19,45 +19,47 @@ from troth.protocol.types import Address, Hash32, Segment
 LATEST = 1 << 62
 
 
-def _folds(subject: Subject) -> Iterator[Result]:
-    findings = [Finding("M1", Kind.MISMATCH, one.message, place=one.place) for one in subject.history.contradictions]
+def _folds(subject: AuditSubject) -> Iterator[CheckResult]:
+    findings = [
+        Finding("M1", FindingKind.MISMATCH, one.message, place=one.place) for one in subject.history.contradictions
+    ]
     for answer in subject.evidence.answers:
         if answer.answered != answer.expected:
             values = (("folded", shown(answer.expected)), ("on chain", shown(answer.answered)))
             what = f"The {answer.part} answers {answer.about} otherwise than its events say"
-            findings.append(Finding("M1", Kind.MISMATCH, what, evidence=values))
-    yield Result(None, tuple(findings))
+            findings.append(Finding("M1", FindingKind.MISMATCH, what, evidence=values))
+    yield CheckResult(None, tuple(findings))
 
 
-def _money(subject: Subject) -> Iterator[Result]:
+def _money(subject: AuditSubject) -> Iterator[CheckResult]:
     state, findings = subject.history.state, []
     booked = state.came_in - state.went_out
     if state.held() != booked:
         what = f"The pots hold {state.held()}, but {booked} came in and did not leave"
-        findings.append(Finding("M2", Kind.MISMATCH, what))
+        findings.append(Finding("M2", FindingKind.MISMATCH, what))
     holdings = subject.evidence.holdings
     # Anyone can send an asset to any address, so that more than the pots hold proves nothing.
     if holdings is not None and holdings < state.held():
         what = f"The Bank holds {holdings} of the asset, its pots {state.held()}"
-        findings.append(Finding("M2", Kind.MISMATCH, what, amount=state.held() - holdings))
+        findings.append(Finding("M2", FindingKind.MISMATCH, what, amount=state.held() - holdings))
     negative = [(kind, pot) for (kind, pot), balance in state.pots.items() if balance < 0]
     findings += [
-        Finding("M2", Kind.MISMATCH, f"The pot {kind.name} {shown(pot)} is negative") for kind, pot in negative
+        Finding("M2", FindingKind.MISMATCH, f"The pot {kind.name} {shown(pot)} is negative") for kind, pot in negative
     ]
-    yield Result(None, tuple(findings))
+    yield CheckResult(None, tuple(findings))
 
 
-def _identities(subject: Subject) -> Iterator[Result]:
+def _identities(subject: AuditSubject) -> Iterator[CheckResult]:
     """Names are hashes of what they name."""
     for what, named, actual in _named(subject):
         found: tuple[Finding, ...] = ()
         if named != actual:
             message = f"A {what} is called {shown(named)}, but hashes to {shown(actual)}"
-            found = (Finding("M3", Kind.MISMATCH, message, named),)
-        yield Result(named, found)
+            found = (Finding("M3", FindingKind.MISMATCH, message, named),)
+        yield CheckResult(named, found)
 
 
-def _named(subject: Subject) -> Iterator[tuple[str, Hash32, Hash32]]:
+def _named(subject: AuditSubject) -> Iterator[tuple[str, Hash32, Hash32]]:
     state = subject.history.state
     for model, descriptor in state.models.items():
         yield "model", model, state_hash(descriptor)
@@ -80,38 +82,40 @@ def _named(subject: Subject) -> Iterator[tuple[str, Hash32, Hash32]]:
         yield "log entry's chain", logged.chain, chain
 
 
-def _seats(subject: Subject) -> Iterator[Result]:
+def _seats(subject: AuditSubject) -> Iterator[CheckResult]:
     """Nobody is drawn with more seats than its stake covers, or stands in a group twice or where it is none."""
     state = subject.history.state
     for group in sorted(state.sizes):
         members = state.members_at(group, LATEST)
         findings = [finding for entry in members for finding in _member(subject, group, entry.operator, entry.seats)]
         twice = [operator for operator, count in Counter(entry.operator for entry in members).items() if count > 1]
-        findings += [Finding("M4", Kind.MISMATCH, "A node stands in a group twice", party=one) for one in twice]
-        yield Result(group, tuple(findings))
+        findings += [Finding("M4", FindingKind.MISMATCH, "A node stands in a group twice", party=one) for one in twice]
+        yield CheckResult(group, tuple(findings))
     for event, before in subject.history.of(EntryChanged):
         if event.entry.operator != NO_ADDRESS and event.place >= event.size:
             what = f"Place {event.place} lies beyond the group's {event.size} members"
-            yield Result(event.group, (Finding("M4", Kind.MISMATCH, what, event.group, place=event.meta),))
+            yield CheckResult(event.group, (Finding("M4", FindingKind.MISMATCH, what, event.group, place=event.meta),))
         elif abs(event.size - before.size_at(event.group, LATEST)) > 1:
             what = "A group grows and shrinks by one member at a time"
-            yield Result(event.group, (Finding("M4", Kind.MISMATCH, what, event.group, place=event.meta),))
+            yield CheckResult(event.group, (Finding("M4", FindingKind.MISMATCH, what, event.group, place=event.meta),))
 
 
-def _member(subject: Subject, group: Hash32, operator: Address, seats: int) -> Iterator[Finding]:
+def _member(subject: AuditSubject, group: Hash32, operator: Address, seats: int) -> Iterator[Finding]:
     state = subject.history.state
     party = state.parties.get(operator)
     if party is None or party.role is not Role.NODE or party.hosted is None:
-        yield Finding("M4", Kind.MISMATCH, "A group has a member that is no node", group, party=operator)
+        yield Finding("M4", FindingKind.MISMATCH, "A group has a member that is no node", group, party=operator)
         return
     rules = state.classes[party.execution_class]
     stake = state.pot(PotKind.STAKE, operator) + state.pot(PotKind.LOCKED, operator)
     if seats > min(rules.seat_cap, stake // rules.seat):
         message = f"The node is drawn with {seats} seats, its stake of {stake} covers {stake // rules.seat}"
         action = f"Registry.evict({operator})"
-        yield Finding("M4", Kind.MISMATCH, message, group, party=operator, role="node", action=action)
+        yield Finding("M4", FindingKind.MISMATCH, message, group, party=operator, role="node", action=action)
     if group not in _groups(party.execution_class, party.hosted):
-        yield Finding("M4", Kind.MISMATCH, "A node is a member for layers that it does not host", group, party=operator)
+        yield Finding(
+            "M4", FindingKind.MISMATCH, "A node is a member for layers that it does not host", group, party=operator
+        )
 
 
 def _groups(execution_class: Hash32, hosted: Segment) -> frozenset[Hash32]:
@@ -123,14 +127,14 @@ def _groups(execution_class: Hash32, hosted: Segment) -> frozenset[Hash32]:
     )
 
 
-def _addresses(subject: Subject) -> Iterator[Result]:
+def _addresses(subject: AuditSubject) -> Iterator[CheckResult]:
     """Nobody put a false part behind a true name: all addresses follow from the factory and the parameters."""
     place = subject.evidence.place
     expected = contracts_of(place.factory, subject.evidence.parameters)
     findings = [
         Finding(
             "M18",
-            Kind.MISMATCH,
+            FindingKind.MISMATCH,
             f"The {part.value} lies at {part.of(place.contracts)}, and the shipped code at {part.of(expected)}",
             party=part.of(place.contracts),
             action="use no contract whose code is not the shipped one",
@@ -138,13 +142,13 @@ def _addresses(subject: Subject) -> Iterator[Result]:
         for part in Part
         if part.of(place.contracts) != part.of(expected)
     ]
-    yield Result(None, tuple(findings))
+    yield CheckResult(None, tuple(findings))
 
 
 CHECKS = (
-    Check("M1", "Events fold to the getters", _folds),
-    Check("M2", "Money is conserved", _money),
-    Check("M3", "Names are hashes", _identities),
-    Check("M4", "Seats follow stake", _seats),
-    Check("M18", "The shipped code lies at its addresses", _addresses),
+    AuditCheck("M1", "Events fold to the getters", _folds),
+    AuditCheck("M2", "Money is conserved", _money),
+    AuditCheck("M3", "Names are hashes", _identities),
+    AuditCheck("M4", "Seats follow stake", _seats),
+    AuditCheck("M18", "The shipped code lies at its addresses", _addresses),
 )

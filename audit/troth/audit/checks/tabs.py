@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from troth.audit.inputs import Unavailable, call_behind, value
-from troth.audit.report import Finding, Kind, Result
-from troth.audit.subject import Check, Subject, shown, unavailable
+from troth.audit.report import CheckResult, Finding, FindingKind
+from troth.audit.subject import AuditCheck, AuditSubject, shown, unavailable
 from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import claims
@@ -20,13 +20,13 @@ from troth.protocol.types import Hash32
 Event = Claimed | Objected | ObjectionAnswered | ClaimStruck | ClaimSettled | TabRedeemed
 
 
-def _tabs(subject: Subject) -> Iterator[Result]:
+def _tabs(subject: AuditSubject) -> Iterator[CheckResult]:
     kinds = (Claimed, Objected, ObjectionAnswered, ClaimStruck, ClaimSettled, TabRedeemed)
     for event, before in subject.history.of(*kinds):
-        yield Result(event.tab, tuple(_examined(subject, event, before)))
+        yield CheckResult(event.tab, tuple(_examined(subject, event, before)))
 
 
-def _examined(subject: Subject, event: Event, before: State) -> Iterator[Finding]:
+def _examined(subject: AuditSubject, event: Event, before: State) -> Iterator[Finding]:
     if isinstance(event, Claimed):
         yield from _claimed(subject, event, before)
     elif isinstance(event, TabRedeemed):
@@ -35,7 +35,7 @@ def _examined(subject: Subject, event: Event, before: State) -> Iterator[Finding
         yield from _windows(subject, event, before)
 
 
-def _claimed(subject: Subject, event: Claimed, before: State) -> Iterator[Finding]:
+def _claimed(subject: AuditSubject, event: Claimed, before: State) -> Iterator[Finding]:
     parameters, state = subject.evidence.parameters, event.state
     try:
         owed = claims.owed(state.voucher, state.claim)
@@ -58,7 +58,7 @@ def _claimed(subject: Subject, event: Claimed, before: State) -> Iterator[Findin
     yield from _signature(subject, event, tab, voucher, call.value("signature"))
 
 
-def _redeemed(subject: Subject, event: TabRedeemed, before: State) -> Iterator[Finding]:
+def _redeemed(subject: AuditSubject, event: TabRedeemed, before: State) -> Iterator[Finding]:
     """The voucher behind a payment; a settled claim's payment is what the claim showed."""
     settled = subject.history.beside(event, ClaimSettled)
     if any(one.tab == event.tab and one.paid == event.paid for one in settled):
@@ -86,16 +86,16 @@ def _redeemed(subject: Subject, event: TabRedeemed, before: State) -> Iterator[F
 
 
 def _signature(
-    subject: Subject, event: Claimed | TabRedeemed, tab: Tab, voucher: Voucher, signature: bytes
+    subject: AuditSubject, event: Claimed | TabRedeemed, tab: Tab, voucher: Voucher, signature: bytes
 ) -> Iterator[Finding]:
     digest = typed_data.digest(voucher, subject.evidence.domain)
     if not signed_by_account(tab.key, digest, signature):
         what = "The tab's key did not sign the voucher as an account; a contract that is a key was asked on chain"
-        yield Finding("M5", Kind.INCONCLUSIVE, what, event.tab, party=tab.key, role="tab key", place=event.meta)
+        yield Finding("M5", FindingKind.INCONCLUSIVE, what, event.tab, party=tab.key, role="tab key", place=event.meta)
 
 
 def _windows(
-    subject: Subject, event: Objected | ObjectionAnswered | ClaimStruck | ClaimSettled, before: State
+    subject: AuditSubject, event: Objected | ObjectionAnswered | ClaimStruck | ClaimSettled, before: State
 ) -> Iterator[Finding]:
     claim = before.tabs[event.tab].claim
     if claim is None:
@@ -119,16 +119,16 @@ def _windows(
 
 
 def _wrong(event: Event, message: str) -> Finding:
-    return Finding("M5", Kind.MISMATCH, message, event.tab, place=event.meta)
+    return Finding("M5", FindingKind.MISMATCH, message, event.tab, place=event.meta)
 
 
-def _overdue(subject: Subject) -> Iterator[Result]:
+def _overdue(subject: AuditSubject) -> Iterator[CheckResult]:
     """What anybody may finish now: a call that nobody made is no violation, and money waits for it."""
     for subject_id, what, action in (*_overdue_money(subject), *_overdue_proceedings(subject)):
-        yield Result(subject_id, (Finding("M12", Kind.INCONCLUSIVE, what, subject_id, action=action),))
+        yield CheckResult(subject_id, (Finding("M12", FindingKind.INCONCLUSIVE, what, subject_id, action=action),))
 
 
-def _overdue_money(subject: Subject) -> Iterator[tuple[Hash32, str, str]]:
+def _overdue_money(subject: AuditSubject) -> Iterator[tuple[Hash32, str, str]]:
     state, now = subject.history.state, subject.block + 1
     for tab, record in state.tabs.items():
         claim = record.claim
@@ -145,7 +145,7 @@ def _overdue_money(subject: Subject) -> Iterator[tuple[Hash32, str, str]]:
             yield tab, what, f"Evidence.convictPayer(tab {shown(tab)})"
 
 
-def _overdue_proceedings(subject: Subject) -> Iterator[tuple[Hash32, str, str]]:
+def _overdue_proceedings(subject: AuditSubject) -> Iterator[tuple[Hash32, str, str]]:
     state, now, parameters = subject.history.state, subject.block + 1, subject.evidence.parameters
     for summons_id, summons in state.summons.items():
         if summons.answered is None and now > summons.state.deadline:
@@ -163,4 +163,4 @@ def _overdue_proceedings(subject: Subject) -> Iterator[tuple[Hash32, str, str]]:
             yield case, what, f"Court.expire({shown(case)}), or Court.decide with the reveals that there are"
 
 
-CHECKS = (Check("M5", "Vouchers and claims", _tabs), Check("M12", "Nothing is overdue", _overdue))
+CHECKS = (AuditCheck("M5", "Vouchers and claims", _tabs), AuditCheck("M12", "Nothing is overdue", _overdue))

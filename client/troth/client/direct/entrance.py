@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from troth.client.direct.nodes import NodeChoice
-from troth.client.direct.ways import Ways
+from troth.client.direct.ways import SchedulerWays
 from troth.client.errors import OverlayFailed
 from troth.client.orders.calls import MarketCalls
 from troth.protocol.types import Address, Hash32
@@ -80,7 +80,7 @@ MOST_ORDERS = 4096
 class Entrance:
     """Chooses nodes, and remembers where each order entered, so that its check goes the same way."""
 
-    def __init__(self, choice: NodeChoice, ways: Ways, prefixes: Prefixes | None = None) -> None:
+    def __init__(self, choice: NodeChoice, ways: SchedulerWays, prefixes: Prefixes | None = None) -> None:
         self._choice = choice
         self._ways = ways
         self._prefixes = prefixes or Prefixes()

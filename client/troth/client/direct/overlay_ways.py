@@ -7,13 +7,13 @@ from collections.abc import Callable
 import httpx
 
 from troth.client.direct.nodes import NodeChoice, model_nodes
-from troth.client.direct.ways import Opening, Way
+from troth.client.direct.ways import Opening, SchedulerWay
 from troth.client.https_calls import Calls
 from troth.client.orders.calls import MarketCalls
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.listing import ListedDestination, Listing
 from troth.overlay.paths.pool import CircuitPool
-from troth.overlay.sessions.sessions import Sessions
+from troth.overlay.sessions.sessions import SessionRotation
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32
@@ -37,8 +37,8 @@ def node_choice(listing: Callable[[], Listing], state: Callable[[], State]) -> N
 def overlay_opening(pool: CircuitPool, listing: Callable[[], Listing], state: Callable[[], State]) -> Opening:
     """Opens ways to schedulers' interfaces as nodes relay them."""
 
-    def opened(scheduler: Address, node: Address) -> Way:
-        sessions = Sessions(pool, lambda: _destination(listing(), state(), node))
+    def opened(scheduler: Address, node: Address) -> SchedulerWay:
+        sessions = SessionRotation(pool, lambda: _destination(listing(), state(), node))
         # The name is never looked up: the transport knows the way.
         client = httpx.AsyncClient(
             base_url=f"https://{node.lower()}.invalid{base_path(scheduler)}",
@@ -50,7 +50,7 @@ def overlay_opening(pool: CircuitPool, listing: Callable[[], Listing], state: Ca
             await client.aclose()
             await sessions.close()
 
-        return Way(MarketCalls(Calls(client, f"node {node}")), close)
+        return SchedulerWay(MarketCalls(Calls(client, f"node {node}")), close)
 
     return opened
 

@@ -18,7 +18,7 @@ MOST_WAYS = 8
 
 
 @dataclass
-class Way:
+class SchedulerWay:
     """A scheduler's interface as it is reached through one node; `close` lets go of what leads there."""
 
     calls: MarketCalls
@@ -26,17 +26,17 @@ class Way:
     users: int = 0
 
 
-Opening = Callable[[Address, Address], Way]
+Opening = Callable[[Address, Address], SchedulerWay]
 """Makes the way to a scheduler through a node, without waiting for anything."""
 
 
-class Ways:
+class SchedulerWays:
     """Use `to` for each request, and `close` at the end."""
 
     def __init__(self, opening: Opening, most: int = MOST_WAYS) -> None:
         self._opening = opening
         self._most = most
-        self._ways: OrderedDict[tuple[Address, Address], Way] = OrderedDict()
+        self._ways: OrderedDict[tuple[Address, Address], SchedulerWay] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
@@ -77,6 +77,6 @@ class Ways:
         task.add_done_callback(self._closing.discard)
 
 
-async def _closed(way: Way) -> None:
+async def _closed(way: SchedulerWay) -> None:
     with contextlib.suppress(OverlayError):
         await way.close()

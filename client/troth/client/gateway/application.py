@@ -23,10 +23,10 @@ from troth.client.gateway.chat_request import read_chat
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.completion_request import read_completion
 from troth.client.gateway.delivery import streamed, whole
-from troth.client.gateway.errors import GatewayRefusal, InvalidRequest, NotFound, NotReady
-from troth.client.gateway.ledger import Ledger
-from troth.client.gateway.metrics import Metrics
-from troth.client.gateway.request import Defaults, Wanted
+from troth.client.gateway.errors import GatewayRefusal, InvalidParameter, NotFound, NotReady
+from troth.client.gateway.ledger import CompletionLedger
+from troth.client.gateway.metrics import GatewayMetrics
+from troth.client.gateway.request import Defaults, GatewayRequest
 from troth.client.gateway.shapes import Shapes
 from troth.transport.health import health_routes
 
@@ -41,9 +41,9 @@ _log = logging.getLogger(__name__)
 class Front(ABC):
     """What every gateway's routes work with. `base` is its own address, known once it listens."""
 
-    metrics: Metrics
+    metrics: GatewayMetrics
     defaults: Defaults
-    ledger: Ledger
+    ledger: CompletionLedger
     base: str = ""
     keep_alive: float = KEEP_ALIVE_SECONDS
     body_seconds: float = BODY_SECONDS
@@ -61,7 +61,7 @@ class Front(ABC):
         """What it cannot reach."""
 
     @abstractmethod
-    async def start(self, wanted: Wanted) -> Completion:
+    async def start(self, wanted: GatewayRequest) -> Completion:
         """Order what is wanted."""
 
     def shapes(self, completion: Completion) -> Shapes:
@@ -145,7 +145,7 @@ def gateway_app(gateway: Front) -> FastAPI:
     return app
 
 
-async def _answer(gateway: Front, request: Request, read: Callable[[object, Defaults], Wanted]) -> Response:
+async def _answer(gateway: Front, request: Request, read: Callable[[object, Defaults], GatewayRequest]) -> Response:
     path = request.url.path
     try:
         completion = await _started(gateway, await read_body(request, gateway.body_seconds), read)
@@ -157,7 +157,7 @@ async def _answer(gateway: Front, request: Request, read: Callable[[object, Defa
     return answer
 
 
-async def _started(gateway: Front, body: object, read: Callable[[object, Defaults], Wanted]) -> Completion:
+async def _started(gateway: Front, body: object, read: Callable[[object, Defaults], GatewayRequest]) -> Completion:
     if gateway.stopping:
         raise NotReady("The gateway is stopping", "", "Try again once it has been started again.", "gateway")
     return await gateway.start(read(body, gateway.defaults))
@@ -249,6 +249,6 @@ def _add_refusals(app: FastAPI, gateway: Front) -> None:
     @app.exception_handler(Exception)
     async def unknown(_request: Request, error: Exception) -> Response:
         what = "The gateway stopped on an error that it does not know"
-        found = InvalidRequest(what, type(error).__name__, "Report it.", code="internal_error").to_json()
+        found = InvalidParameter(what, type(error).__name__, "Report it.", code="internal_error").to_json()
         found["error"]["type"] = "server_error"
         return JSONResponse(found, 500, {"x-should-retry": "false"})

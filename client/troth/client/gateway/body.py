@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 from fastapi import Request
 
-from troth.client.gateway.errors import InvalidRequest, TooLarge, TooSlow
+from troth.client.gateway.errors import InvalidParameter, TooLarge, TooSlow
 from troth.client.untrusted import bounded_recursion
 
 LARGEST_BODY = 4 * 2**20
@@ -18,7 +18,7 @@ DEEPEST = 64
 
 
 async def read_body(request: Request, seconds: float = BODY_SECONDS) -> object:
-    """The JSON value. Raises TooLarge, TooSlow or InvalidRequest."""
+    """The JSON value. Raises TooLarge, TooSlow or InvalidParameter."""
     raw = bytearray()
     try:
         async with asyncio.timeout(seconds):
@@ -32,13 +32,13 @@ async def read_body(request: Request, seconds: float = BODY_SECONDS) -> object:
 
 
 def parse(raw: bytes) -> object:
-    """A JSON value; InvalidRequest if it is none, or nested too deeply."""
+    """A JSON value; InvalidParameter if it is none, or nested too deeply."""
     require_shallow(raw)
     try:
         with bounded_recursion():
             value: object = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise InvalidRequest("The request is not JSON", "", "Send one JSON object.", code="invalid_json") from error
+        raise InvalidParameter("The request is not JSON", "", "Send one JSON object.", code="invalid_json") from error
     return value
 
 
@@ -57,7 +57,9 @@ def require_shallow(raw: bytes) -> None:
             depth += 1 if byte in _OPENING else -1 if byte in _CLOSING else 0
             deepest = max(deepest, depth)
     if deepest > DEEPEST:
-        raise InvalidRequest("The JSON is nested too deeply", deepest, f"Nest at most {DEEPEST}.", code="invalid_json")
+        raise InvalidParameter(
+            "The JSON is nested too deeply", deepest, f"Nest at most {DEEPEST}.", code="invalid_json"
+        )
 
 
 _BACKSLASH, _QUOTE, _OPENING, _CLOSING = ord("\\"), ord('"'), b"[{", b"]}"

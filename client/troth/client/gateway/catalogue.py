@@ -8,25 +8,25 @@ from typing import Any
 
 from troth.client.gateway.errors import NotFound
 from troth.client.orders.running import Running
-from troth.client.orders.terms import Offer
+from troth.client.orders.terms import CheckedOffer
 from troth.client.tabs.asset import Asset
 from troth.protocol.market.prices import MILLION, PER
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def model_name(offer: Offer) -> str:
+def model_name(offer: CheckedOffer) -> str:
     """Its readable name: the execution class's, which says the model and how it is run."""
     return _UNUSUAL.sub("-", offer.execution_class.name).strip("-")[:64] or "0x" + offer.class_id.hex()
 
 
-def names(offer: Offer) -> set[str]:
+def names(offer: CheckedOffer) -> set[str]:
     """All that a request may call it: readable name, class id, model id, and the name of its family."""
     family = offer.model.architecture.split("/", maxsplit=1)[0]
     return {model_name(offer), "0x" + offer.class_id.hex(), "0x" + offer.execution_class.model.hex(), family}
 
 
-def require_model(offer: Offer, asked: str) -> str:
+def require_model(offer: CheckedOffer, asked: str) -> str:
     """The model's own name; NotFound if it is not what was asked for."""
     if asked not in names(offer) and asked.lower() not in names(offer):
         remedy = f"Use {model_name(offer)}; GET /v1/models lists what there is."
@@ -34,7 +34,7 @@ def require_model(offer: Offer, asked: str) -> str:
     return model_name(offer)
 
 
-def model_json(running: Running, offer: Offer, created: int) -> dict[str, Any]:
+def model_json(running: Running, offer: CheckedOffer, created: int) -> dict[str, Any]:
     """The model as /v1/models shows it."""
     quote, language = offer.quote, running.session.language
     context = quote.context if language is None else language.context
@@ -61,7 +61,7 @@ def model_json(running: Running, offer: Offer, created: int) -> dict[str, Any]:
     }
 
 
-def pricing(offer: Offer, asset: Asset) -> dict[str, str]:
+def pricing(offer: CheckedOffer, asset: Asset) -> dict[str, str]:
     """Whole asset units a token, as decimal text: with the price of the checks, at the rate that is listed."""
     quote, rules = offer.quote, offer.rules
     rate = max(quote.check_rate, rules.least_check_rate)

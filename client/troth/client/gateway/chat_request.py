@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from troth.client.gateway.errors import InvalidRequest, Unsupported
+from troth.client.gateway.errors import InvalidParameter, Unsupported
 from troth.client.gateway.request import (
     MOST_ALTERNATIVES,
     MOST_CHOICES,
     Defaults,
     Fields,
-    Wanted,
+    GatewayRequest,
     kind_of,
     read_check,
     read_choices,
@@ -27,13 +27,13 @@ MOST_PARTS = 1024
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 
-def read_chat(body: object, defaults: Defaults) -> Wanted:
-    """What is wanted. Raises InvalidRequest or Unsupported, naming the field."""
+def read_chat(body: object, defaults: Defaults) -> GatewayRequest:
+    """What is wanted. Raises InvalidParameter or Unsupported, naming the field."""
     fields = Fields(body)
     refuse_common(fields)
     _refuse(fields)
     stream = fields.flag("stream")
-    return Wanted(
+    return GatewayRequest(
         kind="chat",
         model=fields.text("model"),
         prompts=(_messages(fields),),
@@ -60,7 +60,7 @@ def _logprobs(fields: Fields) -> int:
     if fields.flag("logprobs"):
         return top
     if top:
-        raise InvalidRequest("'top_logprobs' needs 'logprobs'", top, "Set logprobs to true.", param="top_logprobs")
+        raise InvalidParameter("'top_logprobs' needs 'logprobs'", top, "Set logprobs to true.", param="top_logprobs")
     return -1
 
 
@@ -87,7 +87,7 @@ def _messages(fields: Fields) -> list[Message]:
     if not isinstance(given, list) or not 0 < len(given) <= MOST_MESSAGES:
         shown = len(given) if isinstance(given, list) else kind_of(given)
         what = f"'messages' should be a list of 1 to {MOST_MESSAGES}"
-        raise InvalidRequest(what, shown, "Correct it.", param="messages")
+        raise InvalidParameter(what, shown, "Correct it.", param="messages")
     return [_message(Fields(one, f"messages[{number}]")) for number, one in enumerate(given)]
 
 

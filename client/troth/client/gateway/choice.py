@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from troth.client.orders.chosen import Chosen
-from troth.client.orders.updates import Finished, Text
+from troth.client.orders.chosen import AnswerToken
+from troth.client.orders.updates import FinishedUpdate, TextUpdate
 
 
 class StopCutter:
@@ -57,7 +57,7 @@ class Delta:
     """Text that is certain now, the tokens that begin in it, and where it begins in the answer."""
 
     text: str
-    chosen: tuple[Chosen, ...]
+    chosen: tuple[AnswerToken, ...]
     offset: int
 
 
@@ -68,12 +68,12 @@ class Choice:
         self._cutter = StopCutter(stops)
         self._ends = frozenset(ends)
         self._length = 0
-        self._waiting: list[tuple[int, Chosen]] = []
+        self._waiting: list[tuple[int, AnswerToken]] = []
         self._shown = 0
         self.reason: str | None = None
         self.tokens = 0
 
-    def feed(self, update: Text) -> Delta | None:
+    def feed(self, update: TextUpdate) -> Delta | None:
         """What can be shown after another piece of text; None if that is nothing."""
         if self.reason is not None:
             return None
@@ -87,7 +87,7 @@ class Choice:
             self.reason = "stop"
         return delta
 
-    def finish(self, update: Finished) -> Delta | None:
+    def finish(self, update: FinishedUpdate) -> Delta | None:
         """The rest of the text, if the answer ended without a stop."""
         if self.reason is not None:
             return None

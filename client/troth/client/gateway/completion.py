@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from troth.client.gateway.choice import Choice, Delta
-from troth.client.gateway.errors import AnswerRejected, GatewayRefusal, HopFailed, Money
+from troth.client.gateway.errors import AnswerRejected, FailureCost, GatewayRefusal, HopFailed
 from troth.client.gateway.ordered import Ordered, Told
-from troth.client.gateway.request import Wanted
+from troth.client.gateway.request import GatewayRequest
 from troth.client.language import Language
-from troth.client.orders.updates import Finished, Text, Verdict
+from troth.client.orders.updates import FinishedUpdate, SettledUpdate, TextUpdate
 from troth.protocol.types import Address
 
 
-def new_identifier(wanted: Wanted) -> str:
+def new_identifier(wanted: GatewayRequest) -> str:
     """A completion's id, in the form that clients expect; nobody can guess one."""
     return ("chatcmpl-" if wanted.kind == "chat" else "cmpl-") + secrets.token_hex(16)
 
@@ -28,7 +28,7 @@ class Completion:
 
     identifier: str
     model: str
-    wanted: Wanted
+    wanted: GatewayRequest
     signed: Sequence[Ordered]
     language: Language
     prompt_tokens: int
@@ -38,7 +38,7 @@ class Completion:
     def __post_init__(self) -> None:
         self.choices = [Choice(self.wanted.stops, self.language.end_tokens) for _ in self.signed]
         self._queue: asyncio.Queue[tuple[int, Told]] = asyncio.Queue()
-        self._outcomes: dict[int, Verdict] = {}
+        self._outcomes: dict[int, SettledUpdate] = {}
         self._served: dict[int, Address] = {}
         self._unheard = set(range(len(self.signed)))
         self._begun = asyncio.Event()
@@ -115,13 +115,13 @@ class Completion:
         number, told = await self._queue.get()
         choice = self.choices[number]
         match told:
-            case Text():
+            case TextUpdate():
                 return number, choice.feed(told)
-            case Finished():
+            case FinishedUpdate():
                 if told.served_by is not None:
                     self._served[number] = told.served_by
                 return number, choice.finish(told)
-            case Verdict():
+            case SettledUpdate():
                 self._outcomes[number] = told
                 self._require_accepted()
             case GatewayRefusal() if choice.reason is None or self.wanted.wait:
@@ -135,7 +135,7 @@ class Completion:
             "The verifiers did not accept the answer",
             self.outcome,
             "Do not rely on what was sent of it. Ask again." if not self.cost else "Ask again; see the receipt.",
-            Money(self.cost > 0, self.tasks),
+            FailureCost(self.cost > 0, self.tasks),
             outcome=self.outcome,
             cost_wei=str(self.cost),
         )
@@ -144,7 +144,7 @@ class Completion:
         """One order's failure as that of the completion: its other orders go on, and may be charged."""
         if isinstance(refusal, HopFailed) and len(self.signed) > 1:
             charged = refusal.money.charged if refusal.money.charged is True else "unknown"
-            money = Money(
+            money = FailureCost(
                 charged, (*refusal.money.tasks, *(one for one in self.tasks if one not in refusal.money.tasks))
             )
             return HopFailed(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from troth.client.gateway.errors import InvalidRequest, Unsupported
+from troth.client.gateway.errors import InvalidParameter, Unsupported
 from troth.client.gateway.request import (
     MOST_CHOICES,
     Defaults,
     Fields,
+    GatewayRequest,
     Prompt,
-    Wanted,
     kind_of,
     read_check,
     read_choices,
@@ -28,8 +28,8 @@ MOST_ALTERNATIVES = 5
 LARGEST_TOKEN = 2**32 - 1
 
 
-def read_completion(body: object, defaults: Defaults) -> Wanted:
-    """What is wanted. Raises InvalidRequest or Unsupported, naming the field."""
+def read_completion(body: object, defaults: Defaults) -> GatewayRequest:
+    """What is wanted. Raises InvalidParameter or Unsupported, naming the field."""
     fields = Fields(body)
     refuse_common(fields)
     fields.refuse_unless("suffix", [""], "the model only continues")
@@ -37,7 +37,7 @@ def read_completion(body: object, defaults: Defaults) -> Wanted:
     logprobs = fields.whole("logprobs", 0, MOST_ALTERNATIVES, -1)
     if echo and logprobs >= 0:
         raise Unsupported("'echo' with 'logprobs' is not supported", "", "Leave one of them out.", param="echo")
-    wanted = Wanted(
+    wanted = GatewayRequest(
         kind="text",
         model=fields.text("model"),
         prompts=_prompts(fields.get("prompt")),
@@ -67,7 +67,7 @@ def _prompts(value: Any) -> tuple[Prompt, ...]:
         return (read_text(value, "prompt"),)
     if not isinstance(value, list) or not value:
         what = "'prompt' should be text, tokens, or a list of one of them"
-        raise InvalidRequest(what, kind_of(value), "Correct it.", param="prompt")
+        raise InvalidParameter(what, kind_of(value), "Correct it.", param="prompt")
     if all(type(one) is int for one in value):
         return (_tokens(value, "prompt"),)
     if len(value) > MOST_CHOICES:
@@ -82,5 +82,5 @@ def _prompt(value: Any, place: str) -> Prompt:
 def _tokens(value: list[Any], place: str) -> tuple[int, ...]:
     whole = all(type(one) is int and 0 <= one <= LARGEST_TOKEN for one in value)
     if not whole or not 0 < len(value) <= TOKENS_LIMIT:
-        raise InvalidRequest(f"Tokens are 1 to {TOKENS_LIMIT} whole numbers", len(value), "Correct it.", param=place)
+        raise InvalidParameter(f"Tokens are 1 to {TOKENS_LIMIT} whole numbers", len(value), "Correct it.", param=place)
     return tuple(value)

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _FAILURES = (ClientError, ChainError, OverlayError, OSError)
 
 
-class Held(Generic[Kept]):
+class SharedSession(Generic[Kept]):
     """One session, open as long as anybody uses it."""
 
     def __init__(self, session: Kept) -> None:
@@ -66,7 +66,7 @@ class Connection(Generic[Kept]):
 
     def __init__(self, factory: Callable[[], AbstractAsyncContextManager[Kept]]) -> None:
         self._factory = factory
-        self._current: Held[Kept] | None = None
+        self._current: SharedSession[Kept] | None = None
         self._ready = asyncio.Event()
         self._wanted = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -108,7 +108,7 @@ class Connection(Generic[Kept]):
             self._wanted.set()
 
     @asynccontextmanager
-    async def lease(self, patience: float = PATIENCE_SECONDS) -> AsyncIterator[Held[Kept]]:
+    async def lease(self, patience: float = PATIENCE_SECONDS) -> AsyncIterator[SharedSession[Kept]]:
         """The session, which stays open inside the block; NotReady if there is none in time."""
         try:
             async with asyncio.timeout(patience):
@@ -131,7 +131,7 @@ class Connection(Generic[Kept]):
 
     async def _renew(self) -> bool:
         """Open a session and put it in the last one's place; False if that failed."""
-        opened: asyncio.Future[Held[Kept]] = asyncio.get_running_loop().create_future()
+        opened: asyncio.Future[SharedSession[Kept]] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._hold(opened), name="gateway session")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -149,10 +149,10 @@ class Connection(Generic[Kept]):
         self._ready.set()
         return True
 
-    async def _hold(self, opened: asyncio.Future[Held[Kept]]) -> None:
+    async def _hold(self, opened: asyncio.Future[SharedSession[Kept]]) -> None:
         try:
             async with self._factory() as session:
-                generation = Held(session)
+                generation = SharedSession(session)
                 opened.set_result(generation)
                 await generation.over()
         except Exception as error:

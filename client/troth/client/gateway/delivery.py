@@ -12,7 +12,7 @@ from troth.client.gateway.choice import Delta
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.shapes import Shapes
-from troth.client.orders.chosen import Chosen
+from troth.client.orders.chosen import AnswerToken
 
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
@@ -21,7 +21,7 @@ DONE = b"data: [DONE]\n\n"
 async def whole(completion: Completion, shapes: Shapes) -> dict[str, Any]:
     """The answer in one object; raises GatewayRefusal."""
     texts: list[list[str]] = [[] for _ in completion.signed]
-    chosen: list[list[Chosen]] = [[] for _ in completion.signed]
+    chosen: list[list[AnswerToken]] = [[] for _ in completion.signed]
     while not completion.whole:
         number, delta = await completion.next()
         if delta is not None:

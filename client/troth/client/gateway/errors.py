@@ -1,7 +1,7 @@
 """What the gateway answers when it does not answer, in OpenAI's form.
 
 GatewayRefusal (a ClientError)
-├── InvalidRequest          400 a field is missing, of the wrong kind or out of bounds
+├── InvalidParameter        400 a field is missing, of the wrong kind or out of bounds
 │   └── Unsupported         400 a field whose meaning would be lost in silence
 ├── KeyRefused              401 no API key, or another one
 ├── PageRefused             403 a browser page, or a Host that is not this machine
@@ -81,11 +81,11 @@ class GatewayRefusal(ClientError):
         }
 
 
-class InvalidRequest(GatewayRefusal):
+class InvalidParameter(GatewayRefusal):
     """A field is missing, of the wrong kind or out of bounds."""
 
 
-class Unsupported(InvalidRequest):
+class Unsupported(InvalidParameter):
     """A field whose meaning would be lost if it were accepted."""
 
     default_code = "unsupported_value"
@@ -155,7 +155,7 @@ class PaymentRequired(GatewayRefusal):
 
 
 @dataclass(frozen=True, slots=True)
-class Money:
+class FailureCost:
     """What a failure means for the wallet. `charged` is True, False or "unknown"; a retry is a new order."""
 
     charged: bool | str
@@ -177,7 +177,7 @@ class Money:
 class _WithMoney(GatewayRefusal):
     kind = "api_error"
 
-    def __init__(self, what: str, value: object, remedy: str, money: Money, code: str = "", **troth: Any) -> None:
+    def __init__(self, what: str, value: object, remedy: str, money: FailureCost, code: str = "", **troth: Any) -> None:
         super().__init__(what, value, remedy, code=code, troth={**troth, **money.to_json()})
         self.money = money
 
@@ -212,7 +212,7 @@ class HopFailed(_WithMoney):
     default_code = "hop_failed"
 
     def __init__(
-        self, what: str, value: object, remedy: str, money: Money, *, hop: str, status: int, code: str
+        self, what: str, value: object, remedy: str, money: FailureCost, *, hop: str, status: int, code: str
     ) -> None:
         super().__init__(what, value, remedy, money, code, hop=hop)
         self.hop = hop

@@ -7,10 +7,10 @@ from typing import Any
 from troth.chain.errors import ChainError
 from troth.client.errors import ClientError, FeeTooHigh, ModelUnavailable, OverlayFailed, OwnModelUnusable, PromptError
 from troth.client.gateway.errors import (
+    FailureCost,
     GatewayRefusal,
     HopFailed,
-    InvalidRequest,
-    Money,
+    InvalidParameter,
     NotReady,
     PaymentRequired,
     Unsupported,
@@ -42,7 +42,7 @@ def refusal_of(error: Exception, orders: tuple[str, ...] = (), param: str | None
     if isinstance(error, FeeTooHigh):
         return PaymentRequired(error.what, error.value, error.remedy, code="cost_limit_exceeded", troth=FREE)
     if isinstance(error, PromptError):
-        return InvalidRequest(error.what, error.value, error.remedy, code="context_length_exceeded", param=param)
+        return InvalidParameter(error.what, error.value, error.remedy, code="context_length_exceeded", param=param)
     if isinstance(error, OwnModelUnusable):
         return Unsupported(error.what, error.value, error.remedy, param="troth.check")
     if isinstance(error, ModelUnavailable):
@@ -58,7 +58,7 @@ def _hop_failed(error: Exception, orders: tuple[str, ...]) -> HopFailed:
     what = error.what if isinstance(error, ClientError | ChainError) else "The request failed"
     value = error.value if isinstance(error, ClientError | ChainError) else type(error).__name__
     remedy = getattr(error, "remedy", "") or "Try again."
-    return HopFailed(what, value or "", remedy, Money(charged, orders), hop=hop, status=status, code=code)
+    return HopFailed(what, value or "", remedy, FailureCost(charged, orders), hop=hop, status=status, code=code)
 
 
 def _classified(error: Exception) -> tuple[str, int, str, bool | str]:

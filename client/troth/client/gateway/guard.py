@@ -62,7 +62,7 @@ def loopback_hosts(port: int) -> frozenset[str]:
     return frozenset(f"{name}:{port}" for name in LOOPBACK)
 
 
-class Guard:
+class AccessGuard:
     """ASGI middleware: turns away before anything of a request's body is read."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
@@ -107,7 +107,7 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SpendingLimits:
     """What the wallet's owner allows: wei for one request, wei for all orders of a day (UTC). None: no limit."""
 
     request: int | None = None

@@ -10,30 +10,30 @@ from troth.client.errors import ClientError
 from troth.client.gateway.catalogue import require_model
 from troth.client.gateway.completion import new_identifier
 from troth.client.gateway.connection import Connection
-from troth.client.gateway.errors import InvalidRequest, PaymentRequired
+from troth.client.gateway.errors import InvalidParameter, PaymentRequired
 from troth.client.gateway.failures import FREE, refusal_of, short_of
-from troth.client.gateway.guard import Limits
-from troth.client.gateway.ledger import Ledger, today
-from troth.client.gateway.questions import Asked, Questions, TabCompletion, new_question
-from troth.client.gateway.request import Prompt, Wanted
+from troth.client.gateway.guard import SpendingLimits
+from troth.client.gateway.ledger import CompletionLedger, today
+from troth.client.gateway.questions import PricedQuestion, Questions, TabCompletion, new_question
+from troth.client.gateway.request import GatewayRequest, Prompt
 from troth.client.language import Language
 from troth.client.orders.building import most_of, require_room
 from troth.client.orders.running import Running
-from troth.client.orders.terms import Offer
-from troth.client.orders.wishes import Check, PriceLimit, Wish
+from troth.client.orders.terms import CheckedOffer
+from troth.client.orders.wishes import CheckWish, PriceLimit, Wish
 from troth.client.prompt import LARGEST_PROMPT
 from troth.protocol.errors import ProtocolError
 
 
 def tokens_of(language: Language, vocabulary: int, prompt: Prompt) -> tuple[int, ...]:
-    """A prompt's tokens; InvalidRequest where it is too long, or a token is none of the model's."""
+    """A prompt's tokens; InvalidParameter where it is too long, or a token is none of the model's."""
     if isinstance(prompt, str):
         _require_size(len(prompt.encode()))
         return tuple(language.tokenizer.encode(prompt).ids)
     if isinstance(prompt, tuple) and all(isinstance(one, int) for one in prompt):
         tokens = tuple(one for one in prompt if isinstance(one, int))
         if any(token >= vocabulary for token in tokens):
-            raise InvalidRequest(
+            raise InvalidParameter(
                 "A token is none of the model's", max(tokens), f"Use 0 to {vocabulary - 1}.", param="prompt"
             )
         return tokens
@@ -44,7 +44,7 @@ def tokens_of(language: Language, vocabulary: int, prompt: Prompt) -> tuple[int,
 
 def _require_size(size: int) -> None:
     if size > LARGEST_PROMPT:
-        raise InvalidRequest(
+        raise InvalidParameter(
             "The prompt is too long",
             f"{size} bytes",
             f"Use at most {LARGEST_PROMPT} bytes.",
@@ -52,7 +52,7 @@ def _require_size(size: int) -> None:
         )
 
 
-def echoed(language: Language, wanted: Wanted, prompt: Prompt, tokens: tuple[int, ...]) -> str:
+def echoed(language: Language, wanted: GatewayRequest, prompt: Prompt, tokens: tuple[int, ...]) -> str:
     """What is shown before the answer."""
     if not wanted.echo:
         return ""
@@ -66,9 +66,9 @@ class MarketIntake:
         self,
         connection: Connection[Running],
         questions: Questions,
-        ledger: Ledger,
-        limits: Limits,
-        check: Check,
+        ledger: CompletionLedger,
+        limits: SpendingLimits,
+        check: CheckWish,
         price: PriceLimit,
     ) -> None:
         self._connection = connection
@@ -78,7 +78,7 @@ class MarketIntake:
         self._check = check
         self._price = price
 
-    async def start(self, wanted: Wanted) -> TabCompletion:
+    async def start(self, wanted: GatewayRequest) -> TabCompletion:
         """Ask what is wanted. Raises GatewayRefusal, and then nothing was ordered."""
         param = "messages" if wanted.kind == "chat" else "prompt"
         async with self._connection.lease() as held:
@@ -102,11 +102,13 @@ class MarketIntake:
                 self._questions.start(held, completion, number, prompt, wish)
             return completion
 
-    def _wish(self, wanted: Wanted) -> Wish:
+    def _wish(self, wanted: GatewayRequest) -> Wish:
         choices = replace(wanted.choices, logprobs=wanted.logprobs, max_cost=self._limits.request)
-        return Wish(choices, Check.read(wanted.check) if wanted.check else self._check, self._price)
+        return Wish(choices, CheckWish.read(wanted.check) if wanted.check else self._check, self._price)
 
-    def _prompts(self, running: Running, offer: Offer, wanted: Wanted, wish: Wish) -> list[tuple[int, ...]]:
+    def _prompts(
+        self, running: Running, offer: CheckedOffer, wanted: GatewayRequest, wish: Wish
+    ) -> list[tuple[int, ...]]:
         language = running.session.language
         assert language is not None
         prompts = [tokens_of(language, offer.model.vocabulary, prompt) for prompt in wanted.prompts]
@@ -117,8 +119,8 @@ class MarketIntake:
     def _completion(  # noqa: PLR0917
         self,
         running: Running,
-        offer: Offer,
-        wanted: Wanted,
+        offer: CheckedOffer,
+        wanted: GatewayRequest,
         prompts: Sequence[tuple[int, ...]],
         wish: Wish,
         model: str,
@@ -126,7 +128,9 @@ class MarketIntake:
         language = running.session.language
         assert language is not None
         asked = [
-            Asked(new_question(), most_of(offer, wish, len(prompt))) for prompt in prompts for _ in range(wanted.count)
+            PricedQuestion(new_question(), most_of(offer, wish, len(prompt)))
+            for prompt in prompts
+            for _ in range(wanted.count)
         ]
         shown = [echoed(language, wanted, one, tokens) for one, tokens in zip(wanted.prompts, prompts, strict=True)]
         return TabCompletion(

@@ -31,7 +31,7 @@ _SCHEMA = (
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CompletionRecord:
     """A completion, and its tasks in the order of its choices."""
 
     identifier: str
@@ -41,7 +41,7 @@ class Entry:
     note: str | None
 
 
-class Ledger:
+class CompletionLedger:
     """One wallet's completions; ReceiptsUnreadable if the file is none of this program's."""
 
     def __init__(self, path: Path) -> None:
@@ -93,13 +93,13 @@ class Ledger:
         """Note something about a completion, such as that its reader went away."""
         self._execute("UPDATE completions SET note = ? WHERE id = ?", note, identifier)
 
-    def find(self, identifier: str) -> Entry | None:
+    def find(self, identifier: str) -> CompletionRecord | None:
         """The completion of this id, or None."""
         row = self._execute("SELECT id, created, model, note FROM completions WHERE id = ?", identifier).fetchone()
         if row is None:
             return None
         tasks = self._execute("SELECT task_id FROM tasks WHERE completion = ? ORDER BY position", identifier)
-        return Entry(row[0], row[1], row[2], tuple(one for (one,) in tasks.fetchall()), row[3])
+        return CompletionRecord(row[0], row[1], row[2], tuple(one for (one,) in tasks.fetchall()), row[3])
 
     def spent(self, day: str) -> int:
         """Wei of the orders of a day: what they cost, or their fee while that is open."""

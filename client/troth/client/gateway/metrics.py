@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
-class Metrics:
+class GatewayMetrics:
     """One registry per gateway."""
 
     def __init__(self) -> None:

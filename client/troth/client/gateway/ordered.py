@@ -6,10 +6,10 @@ from decimal import Decimal
 from typing import Protocol
 
 from troth.client.gateway.errors import GatewayRefusal
-from troth.client.orders.updates import Finished, Text, Verdict
+from troth.client.orders.updates import FinishedUpdate, SettledUpdate, TextUpdate
 from troth.protocol.types import Hash32
 
-Told = Text | Finished | Verdict | GatewayRefusal
+Told = TextUpdate | FinishedUpdate | SettledUpdate | GatewayRefusal
 """What a completion is told of one of its orders."""
 
 

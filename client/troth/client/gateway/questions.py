@@ -10,12 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from troth.client.gateway.completion import Completion
-from troth.client.gateway.connection import Held
-from troth.client.gateway.errors import AnswerRejected, GatewayRefusal, HopFailed, Money, NotReady, TooMany, Unsupported
+from troth.client.gateway.connection import SharedSession
+from troth.client.gateway.errors import (
+    AnswerRejected,
+    FailureCost,
+    GatewayRefusal,
+    HopFailed,
+    NotReady,
+    TooMany,
+    Unsupported,
+)
 from troth.client.gateway.failures import refusal_of
 from troth.client.gateway.guard import MOST_FOLLOWED, RETRY_AFTER
-from troth.client.gateway.ledger import Ledger
-from troth.client.gateway.metrics import Metrics
+from troth.client.gateway.ledger import CompletionLedger
+from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.ordered import Told, whole
 from troth.client.gateway.shapes import Shapes
 from troth.client.orders.asking import ask
@@ -23,28 +31,28 @@ from troth.client.orders.own_check import spoken
 from troth.client.orders.running import Running
 from troth.client.orders.session import FAILURES
 from troth.client.orders.updates import (
-    Ended,
-    Finished,
-    Outcome,
-    Recomputed,
-    Sent,
-    Served,
-    Signed,
-    Text,
+    EndedUpdate,
+    FinishedUpdate,
+    OrderOutcome,
+    RecomputedUpdate,
+    SentUpdate,
+    ServedUpdate,
+    SettledUpdate,
+    SignedUpdate,
+    TextUpdate,
     Update,
-    Verdict,
 )
 from troth.client.orders.wishes import Wish
 from troth.client.tabs.asset import Asset
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import Hash32
 
-GOOD = {str(Outcome.UNDRAWN), str(Outcome.CHECKED), str(Outcome.UNCLEAR)}
+GOOD = {str(OrderOutcome.UNDRAWN), str(OrderOutcome.CHECKED), str(OrderOutcome.UNCLEAR)}
 """Outcomes after which an answer is paid."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PricedQuestion:
     """One choice: the id of its question, under which all its orders are found, and what it may cost."""
 
     question: str
@@ -67,9 +75,9 @@ class TabCompletion(Completion):
 
     asset: Asset = field(kw_only=True)
     orders: dict[int, str] = field(default_factory=dict)
-    signed_results: dict[int, Signed] = field(default_factory=dict)
-    ends: dict[int, Ended] = field(default_factory=dict)
-    recomputed: dict[int, Recomputed] = field(default_factory=dict)
+    signed_results: dict[int, SignedUpdate] = field(default_factory=dict)
+    ends: dict[int, EndedUpdate] = field(default_factory=dict)
+    recomputed: dict[int, RecomputedUpdate] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -116,18 +124,18 @@ class TabCompletion(Completion):
     def note(self, number: int, update: object) -> Told | None:
         """Take an update of a question; what the reader of the answer is to hear of it."""
         match update:
-            case Sent():
+            case SentUpdate():
                 self.orders[number] = "0x" + update.order.hex()
                 return None
-            case Signed():
+            case SignedUpdate():
                 self.signed_results[number] = update
                 return None
-            case Recomputed():
+            case RecomputedUpdate():
                 self.recomputed[number] = update
                 return None
-            case Ended():
+            case EndedUpdate():
                 self.ends[number] = update
-                return Verdict(str(update.outcome), self.cost_of(number))
+                return SettledUpdate(str(update.outcome), self.cost_of(number))
             case _:
                 return None
 
@@ -143,7 +151,7 @@ class TabCompletion(Completion):
             else "The verifiers did not accept the answer",
             self.outcome,
             "Do not rely on what was sent of it. Once its lag is over it is paid, unless a case stands. Ask again.",
-            Money("unknown", self.tasks),
+            FailureCost("unknown", self.tasks),
             outcome=self.outcome,
             cost_units=str(self.cost),
             advice=self.advice,
@@ -179,7 +187,7 @@ class TabShapes(Shapes):
         return usage
 
 
-__all__ = ["GOOD", "Asked", "GatewayRefusal", "TabCompletion", "TabShapes", "new_question"]
+__all__ = ["GOOD", "GatewayRefusal", "PricedQuestion", "TabCompletion", "TabShapes", "new_question"]
 
 
 _log = logging.getLogger(__name__)
@@ -188,7 +196,7 @@ _log = logging.getLogger(__name__)
 class Questions:
     """At most `most` are being answered at a time."""
 
-    def __init__(self, ledger: Ledger, metrics: Metrics, most: int) -> None:
+    def __init__(self, ledger: CompletionLedger, metrics: GatewayMetrics, most: int) -> None:
         self._ledger = ledger
         self._metrics = metrics
         self._most = most
@@ -211,7 +219,7 @@ class Questions:
         self._metrics.running.set(self._taken)
 
     def start(
-        self, held: Held[Running], completion: TabCompletion, number: int, prompt: tuple[int, ...], wish: Wish
+        self, held: SharedSession[Running], completion: TabCompletion, number: int, prompt: tuple[int, ...], wish: Wish
     ) -> None:
         """Ask one choice's question, for which a place was taken, and tell the completion what becomes of it."""
         work = self._run(held, completion, number, prompt, wish)
@@ -227,16 +235,16 @@ class Questions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(
-        self, held: Held[Running], completion: TabCompletion, number: int, prompt: tuple[int, ...], wish: Wish
+        self, held: SharedSession[Running], completion: TabCompletion, number: int, prompt: tuple[int, ...], wish: Wish
     ) -> None:
         asked = completion.signed[number]
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, PricedQuestion)
         in_place = True
         with held.use() as running:
             try:
                 async with aclosing(ask(running.session, prompt, wish, asked.question)) as updates:
                     async for update in updates:
-                        if isinstance(update, Finished):
+                        if isinstance(update, FinishedUpdate):
                             in_place = self._leave(in_place)
                         self._tell(completion, number, update)
             except asyncio.CancelledError:
@@ -255,14 +263,14 @@ class Questions:
 
     def _tell(self, completion: TabCompletion, number: int, update: Update) -> None:
         told = completion.note(number, update)
-        if isinstance(update, Text | Finished):
+        if isinstance(update, TextUpdate | FinishedUpdate):
             completion.hear(number, update)
         elif told is not None:
             ended = completion.ends[number]
             self._ledger.paid("0x" + completion.signed[number].task_id.hex(), completion.cost_of(number))
             self._metrics.decided(str(ended.outcome), completion.cost_of(number))
             completion.hear(number, told)
-        elif isinstance(update, Served):
+        elif isinstance(update, ServedUpdate):
             # Now a refusal of the scheduler can no longer be told by the HTTP status.
             completion.heard(number)
 

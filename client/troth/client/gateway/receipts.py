@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from troth.client.gateway.errors import NotFound
-from troth.client.gateway.ledger import Ledger
+from troth.client.gateway.ledger import CompletionLedger
 from troth.client.gateway.ordered import whole
 from troth.client.gateway.questions import GOOD
-from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.receipts import shown
 from troth.client.orders.running import Running
 
 
-def receipt_json(ledger: Ledger, running: Running, identifier: str) -> dict[str, Any]:
+def receipt_json(ledger: CompletionLedger, running: Running, identifier: str) -> dict[str, Any]:
     """The receipt of a completion; NotFound if it is none of this gateway's."""
     entry = ledger.find(identifier)
     if entry is None:
@@ -39,7 +39,7 @@ def receipt_json(ledger: Ledger, running: Running, identifier: str) -> dict[str,
     }
 
 
-def _order_json(running: Running, entry: Entry) -> dict[str, Any]:
+def _order_json(running: Running, entry: OrderRecord) -> dict[str, Any]:
     language = running.session.language
     answer = None if language is None else language.decode(list(entry.tokens))
     return shown(entry, running.session.state).to_json() | {"answer": answer}
@@ -48,7 +48,7 @@ def _order_json(running: Running, entry: Entry) -> dict[str, Any]:
 _ENDED = {Phase.UNDRAWN, Phase.CHECKED, Phase.REJECTED, Phase.UNCLEAR, Phase.REFUSED_CHECK, Phase.CONTRADICTED}
 
 
-def _outcome(made: list[Entry]) -> str:
+def _outcome(made: list[OrderRecord]) -> str:
     """That of the last order of a question: earlier ones failed midway."""
     if not made:
         return "not ordered"
@@ -58,7 +58,7 @@ def _outcome(made: list[Entry]) -> str:
     return "pending"
 
 
-def _cost(made: list[Entry]) -> int:
+def _cost(made: list[OrderRecord]) -> int:
     """What was paid, or will be."""
     good = {Phase.UNDRAWN, Phase.CHECKED, Phase.UNCLEAR}
     return sum(one.paid if one.paid is not None else (one.fee or 0) if one.phase in good else 0 for one in made)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.errors import ConfigurationError
-from troth.client.gateway.errors import InvalidRequest, Unsupported
-from troth.client.orders.wishes import Check
+from troth.client.gateway.errors import InvalidParameter, Unsupported
+from troth.client.orders.wishes import CheckWish
 from troth.client.template import Message
 from troth.protocol.request import TOKENS_LIMIT
 
@@ -20,7 +20,7 @@ class Fields:
 
     def __init__(self, values: object, place: str = "") -> None:
         if not isinstance(values, Mapping):
-            raise InvalidRequest(
+            raise InvalidParameter(
                 "This should be a JSON object", kind_of(values), "Send an object.", param=place or None
             )
         self._values = values
@@ -84,19 +84,19 @@ class Fields:
             return
         raise Unsupported(f"'{name}' is not supported: {why}", "", "Leave it out.", param=self.param(name))
 
-    def _invalid(self, name: str, value: object, wanted: str) -> InvalidRequest:
+    def _invalid(self, name: str, value: object, wanted: str) -> InvalidParameter:
         shown = value if isinstance(value, int | float) else kind_of(value)
-        return InvalidRequest(f"'{name}' should be {wanted}", shown, "Correct it.", param=self.param(name))
+        return InvalidParameter(f"'{name}' should be {wanted}", shown, "Correct it.", param=self.param(name))
 
 
 def read_text(value: object, param: str) -> str:
-    """A text without lone surrogates; InvalidRequest otherwise."""
+    """A text without lone surrogates; InvalidParameter otherwise."""
     if not isinstance(value, str):
-        raise InvalidRequest(f"'{param}' should be text", kind_of(value), "Correct it.", param=param)
+        raise InvalidParameter(f"'{param}' should be text", kind_of(value), "Correct it.", param=param)
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidRequest("This is no valid Unicode", param, "Encode it as UTF-8.", param=param) from error
+        raise InvalidParameter("This is no valid Unicode", param, "Encode it as UTF-8.", param=param) from error
     return value
 
 
@@ -116,7 +116,7 @@ MOST_ALTERNATIVES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GatewayRequest:
     """A request that was read and found possible.
 
     Args:
@@ -130,7 +130,7 @@ class Wanted:
     kind: Literal["chat", "text"]
     model: str
     prompts: tuple[Prompt, ...]
-    choices: Choices
+    choices: SamplingChoices
     count: int
     stops: tuple[str, ...]
     logprobs: int
@@ -154,12 +154,12 @@ class Defaults:
     wait: bool = False
 
 
-def read_choices(fields: Fields, max_tokens: int) -> Choices:
+def read_choices(fields: Fields, max_tokens: int) -> SamplingChoices:
     """How to choose tokens. OpenAI's default temperature is 1."""
     temperature = fields.number("temperature", 0.0, 2.0, 1.0)
     top_p = fields.number("top_p", 0.0, 1.0, 1.0)
     # Zero means the likeliest token alone there; the least share that an order can carry means the same.
-    return Choices(max_tokens, round(temperature * 1_000_000), max(round(top_p * 1_000_000), 1))
+    return SamplingChoices(max_tokens, round(temperature * 1_000_000), max(round(top_p * 1_000_000), 1))
 
 
 def read_length(fields: Fields, names: Sequence[str], default: int) -> int:
@@ -176,11 +176,13 @@ def read_stops(fields: Fields) -> tuple[str, ...]:
     given = [] if value is None else [value] if isinstance(value, str) else value
     if not isinstance(given, list) or len(given) > MOST_STOPS:
         shown = len(given) if isinstance(given, list) else "neither"
-        raise InvalidRequest(f"'stop' should be text or at most {MOST_STOPS} texts", shown, "Correct it.", param="stop")
+        raise InvalidParameter(
+            f"'stop' should be text or at most {MOST_STOPS} texts", shown, "Correct it.", param="stop"
+        )
     stops = [read_text(one, "stop") for one in given]
     if not all(0 < len(one) <= LONGEST_STOP for one in stops):
         wanted = f"A stop has 1 to {LONGEST_STOP} characters"
-        raise InvalidRequest(wanted, max(map(len, stops)), "Correct it.", param="stop")
+        raise InvalidParameter(wanted, max(map(len, stops)), "Correct it.", param="stop")
     return tuple(dict.fromkeys(stops))
 
 
@@ -197,7 +199,7 @@ def read_check(fields: Fields) -> str:
     """`troth.check`: a share such as "5%", "always", "self" or "court"; empty where it is not said."""
     word = fields.inner("troth").text("check", "")
     try:
-        Check.read(word)
+        CheckWish.read(word)
     except ConfigurationError as error:
         raise Unsupported(
             "'troth.check' should be a share, always, self or court", "", "Correct it.", param="troth.check"

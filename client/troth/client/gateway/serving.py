@@ -17,18 +17,18 @@ from troth.client.gateway.completion import Completion
 from troth.client.gateway.connection import Connection
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.failures import refusal_of
-from troth.client.gateway.guard import Access, Guard, Limits, access_key, loopback_hosts
+from troth.client.gateway.guard import Access, AccessGuard, SpendingLimits, access_key, loopback_hosts
 from troth.client.gateway.intake import MarketIntake
-from troth.client.gateway.ledger import Ledger
-from troth.client.gateway.metrics import Metrics
+from troth.client.gateway.ledger import CompletionLedger
+from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.questions import Questions, TabCompletion, TabShapes
 from troth.client.gateway.receipts import receipt_json
-from troth.client.gateway.request import Defaults, Wanted
+from troth.client.gateway.request import Defaults, GatewayRequest
 from troth.client.gateway.shapes import Shapes
 from troth.client.home import Home
 from troth.client.orders.running import Running
 from troth.client.orders.terminal import price_limit
-from troth.client.orders.wishes import Check, PriceLimit
+from troth.client.orders.wishes import CheckWish, PriceLimit
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.paths.pool import CircuitPool
 from troth.transport.server import TlsServer, run_until_stopped
@@ -37,7 +37,7 @@ DRAIN_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GatewaySettings:
     """How a gateway is to run; wei."""
 
     host: str = "127.0.0.1"
@@ -45,12 +45,12 @@ class Settings:
     allow_remote: bool = False
     with_key: bool = True
     concurrent: int = 16
-    limits: Limits = field(default_factory=Limits)
+    limits: SpendingLimits = field(default_factory=SpendingLimits)
     defaults: Defaults = field(default_factory=Defaults)
     keep_alive: float = KEEP_ALIVE_SECONDS
     body_seconds: float = BODY_SECONDS
 
-    def checked(self) -> Settings:
+    def checked(self) -> GatewaySettings:
         """These settings, or ConfigurationError where they would hand the wallet to strangers."""
         if not self.allow_remote and not _is_loopback(self.host):
             raise ConfigurationError(
@@ -95,10 +95,10 @@ async def run(running: RunningGateway, ready: Callable[[RunningGateway], None]) 
     await run_until_stopped(running.server, listening)
 
 
-def server_of(gateway: Front, settings: Settings, access: Access) -> TlsServer:
+def server_of(gateway: Front, settings: GatewaySettings, access: Access) -> TlsServer:
     """The server around a gateway, not started."""
     app = gateway_app(gateway)
-    app.add_middleware(Guard, access=access)
+    app.add_middleware(AccessGuard, access=access)
     return TlsServer(app, None, settings.host, settings.port, drain=gateway.drain, drain_seconds=DRAIN_SECONDS)
 
 
@@ -149,7 +149,7 @@ class MarketGateway(Front):
     def away(self) -> list[str]:
         return self.connection.reasons()
 
-    async def start(self, wanted: Wanted) -> Completion:
+    async def start(self, wanted: GatewayRequest) -> Completion:
         return await self.intake.start(wanted)
 
     def shapes(self, completion: Completion) -> Shapes:
@@ -183,15 +183,15 @@ class MarketGateway(Front):
 async def assembled(
     home: Home,
     factory: Factory,
-    settings: Settings,
-    check: Check = Check(),
+    settings: GatewaySettings,
+    check: CheckWish = CheckWish(),
     price: PriceLimit = PriceLimit(),
 ) -> AsyncIterator[RunningGateway]:
     """A gateway with its connection, not yet listening: see `TlsServer`, whose application it is."""
     settings.checked()
     home.create()
     secret = access_key(home.gateway_key) if settings.with_key else None
-    ledger, metrics = Ledger(home.gateway_ledger), Metrics()
+    ledger, metrics = CompletionLedger(home.gateway_ledger), GatewayMetrics()
     try:
         async with Connection(factory) as connection:
             questions = Questions(ledger, metrics, settings.concurrent)
@@ -226,17 +226,17 @@ class Amounts:
 async def serve(  # noqa: PLR0917
     home: Home,
     factory: Factory,
-    settings: Settings,
-    check: Check,
+    settings: GatewaySettings,
+    check: CheckWish,
     amounts: Amounts,
     ready: Callable[[RunningGateway], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM; `ready` is called once it listens."""
-    limits, price = Limits(), PriceLimit()
+    limits, price = SpendingLimits(), PriceLimit()
     if amounts != Amounts():
         async with factory() as running:
             asset = running.asset
-        limits = Limits(
+        limits = SpendingLimits(
             asset.parse(amounts.max_cost) if amounts.max_cost else None,
             asset.parse(amounts.budget) if amounts.budget else None,
         )

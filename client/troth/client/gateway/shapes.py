@@ -12,12 +12,12 @@ from troth.client.gateway.choice import Delta
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.ordered import ether
 from troth.client.language import Language
-from troth.client.orders.chosen import Chosen
+from troth.client.orders.chosen import AnswerToken
 
 _FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
-def chat_logprobs(language: Language, chosen: Sequence[Chosen]) -> dict[str, Any] | None:
+def chat_logprobs(language: Language, chosen: Sequence[AnswerToken]) -> dict[str, Any] | None:
     """`logprobs` of a chat choice or chunk; None where a node did not serve them."""
     if any(one.logprob is None for one in chosen):
         return None
@@ -29,7 +29,7 @@ def chat_logprobs(language: Language, chosen: Sequence[Chosen]) -> dict[str, Any
     return {"content": content, "refusal": None}
 
 
-def completion_logprobs(language: Language, chosen: Sequence[Chosen], offset: int) -> dict[str, Any] | None:
+def completion_logprobs(language: Language, chosen: Sequence[AnswerToken], offset: int) -> dict[str, Any] | None:
     """`logprobs` of a completion, None where a node did not serve them; `offset` is where its first token begins."""
     if any(one.logprob is None for one in chosen):
         return None
@@ -95,7 +95,7 @@ class Shapes:
         self._base = base
         self._chat = completion.wanted.kind == "chat"
 
-    def whole(self, texts: Sequence[str], chosen: Sequence[Sequence[Chosen]]) -> dict[str, Any]:
+    def whole(self, texts: Sequence[str], chosen: Sequence[Sequence[AnswerToken]]) -> dict[str, Any]:
         """The answer in one object."""
         choices = [self._whole_choice(number, text, chosen[number]) for number, text in enumerate(texts)]
         name = "chat.completion" if self._chat else "text_completion"
@@ -158,7 +158,7 @@ class Shapes:
         chunk = self._object(self._chunk_name, [choice])
         return chunk | {"usage": None} if self._completion.wanted.include_usage else chunk
 
-    def _whole_choice(self, number: int, text: str, chosen: Sequence[Chosen]) -> dict[str, Any]:
+    def _whole_choice(self, number: int, text: str, chosen: Sequence[AnswerToken]) -> dict[str, Any]:
         shown = self._completion.prefixes[number] + text
         content: dict[str, Any] = {"text": shown}
         if self._chat:
@@ -170,7 +170,7 @@ class Shapes:
             "finish_reason": self._completion.choices[number].reason,
         }
 
-    def _logprobs(self, number: int, chosen: Sequence[Chosen], offset: int) -> dict[str, Any] | None:
+    def _logprobs(self, number: int, chosen: Sequence[AnswerToken], offset: int) -> dict[str, Any] | None:
         if self._completion.wanted.logprobs < 0:
             return None
         language = self._completion.language

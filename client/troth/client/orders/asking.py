@@ -16,15 +16,26 @@ from dataclasses import dataclass, field, replace
 from troth.client.detokenizer import Detokenizer
 from troth.client.errors import ClientError, FeeTooHigh, OwnModelUnusable, PromptError
 from troth.client.orders import building
-from troth.client.orders.checking import Ending
-from troth.client.orders.chosen import Chosen
+from troth.client.orders.checking import OrderSettlement
+from troth.client.orders.chosen import AnswerToken
 from troth.client.orders.course import Course
 from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
-from troth.client.orders.journal import Entry
+from troth.client.orders.journal import OrderRecord
 from troth.client.orders.judging import case_command, go_to_court
 from troth.client.orders.own_check import OwnVerdict, check_by_self, require_own_model
-from troth.client.orders.session import FAILURES, Desk, PayerSession
-from troth.client.orders.updates import Ended, Finished, Outcome, Recomputed, Sent, Served, Signed, Text, Token, Update
+from troth.client.orders.session import FAILURES, PayerSession, TabContext
+from troth.client.orders.updates import (
+    EndedUpdate,
+    FinishedUpdate,
+    OrderOutcome,
+    RecomputedUpdate,
+    SentUpdate,
+    ServedUpdate,
+    SignedUpdate,
+    TextUpdate,
+    TokenUpdate,
+    Update,
+)
 from troth.client.orders.wishes import Wish
 from troth.client.tabs.errors import StoreUnusable, TabShort
 from troth.protocol.logprobs import NO_LOGPROBS
@@ -46,7 +57,7 @@ class _Question:
     prompt: tuple[int, ...]
     wish: Wish
     shown: list[int] = field(default_factory=list)
-    unshown: list[Chosen] = field(default_factory=list)
+    unshown: list[AnswerToken] = field(default_factory=list)
     answered: bool = False
     at_stake: int = 0
     tried: set[bytes] = field(default_factory=set)
@@ -80,7 +91,7 @@ async def ask(
         placed = await _placed(session, state, name, failure)
         desk, entry = placed
         try:
-            yield Sent(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
+            yield SentUpdate(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
             async with aclosing(_served(session, desk, entry, state, detokenizer)) as updates:
                 async for update in updates:
                     yield update
@@ -94,7 +105,7 @@ async def ask(
 
 
 async def _served(
-    session: PayerSession, desk: Desk, entry: Entry, state: _Question, detokenizer: Detokenizer
+    session: PayerSession, desk: TabContext, entry: OrderRecord, state: _Question, detokenizer: Detokenizer
 ) -> AsyncGenerator[Update, None]:
     """One order, from its sending to its end."""
     async with aclosing(Course(session, desk, entry).send()) as steps:
@@ -106,7 +117,7 @@ async def _served(
             yield ending
 
 
-def _note_failure(state: _Question, desk: Desk, entry: Entry, error: ClientError, *, last: bool) -> None:
+def _note_failure(state: _Question, desk: TabContext, entry: OrderRecord, error: ClientError, *, last: bool) -> None:
     """Raise the error where no other order may follow; else note what the failed one may still cost."""
     desk.gone()
     state.tried.add(desk.identifier)
@@ -122,7 +133,7 @@ def _note_failure(state: _Question, desk: Desk, entry: Entry, error: ClientError
 
 async def _placed(
     session: PayerSession, state: _Question, name: str, failure: ClientError | None
-) -> tuple[Desk, Entry]:
+) -> tuple[TabContext, OrderRecord]:
     """An order at the first desk that takes it; raises what the best of them was refused for."""
     prompt, wish = state.rest()
     refused: Exception | None = None
@@ -149,50 +160,54 @@ async def _placed(
 
 def _shown(step: object, state: _Question, detokenizer: Detokenizer) -> list[Update]:
     match step:
-        case Token(chosen):
+        case TokenUpdate(chosen):
             state.shown.append(chosen.token)
             state.unshown.append(chosen)
             text = detokenizer.feed(chosen.token)
             return [_piece(text, state)] if text else []
-        case Signed():
+        case SignedUpdate():
             state.answered = True
             rest = detokenizer.flush()
             left = bool(state.unshown) and state.wish.choices.logprobs != NO_LOGPROBS
             pieces: list[Update] = [_piece(rest, state)] if rest or left else []
             served = step.nodes[-1] if step.nodes else None
-            return [*pieces, step, Finished(step.reason, len(state.shown), served)]
-        case Served():
+            return [*pieces, step, FinishedUpdate(step.reason, len(state.shown), served)]
+        case ServedUpdate():
             return [step]
     return []
 
 
-def _piece(text: str, state: _Question) -> Text:
+def _piece(text: str, state: _Question) -> TextUpdate:
     chosen, state.unshown = tuple(state.unshown), []
-    return Text(text, chosen)
+    return TextUpdate(text, chosen)
 
 
-async def _finish(session: PayerSession, desk: Desk, entry: Entry, wish: Wish) -> AsyncGenerator[Update, None]:
-    ending = Ending(session, desk, session.journal.entry(entry.identifier))
+async def _finish(
+    session: PayerSession, desk: TabContext, entry: OrderRecord, wish: Wish
+) -> AsyncGenerator[Update, None]:
+    ending = OrderSettlement(session, desk, session.journal.entry(entry.identifier))
     async with aclosing(ending.run()) as steps:
         async for step in steps:
-            if not isinstance(step, Ended):
-                yield step  # type: ignore[misc]  # an Ending yields Drawn and Ended alone
+            if not isinstance(step, EndedUpdate):
+                yield step  # type: ignore[misc]  # a settlement yields DrawnUpdate and EndedUpdate alone
                 continue
             own = await check_by_self(session, session.journal.entry(entry.identifier))
             if own is not None:
-                yield Recomputed(entry.identifier, own.opinion, own.words)
+                yield RecomputedUpdate(entry.identifier, own.opinion, own.words)
             yield await _with_court(session, entry, wish, step, own)
 
 
-async def _with_court(session: PayerSession, entry: Entry, wish: Wish, ended: Ended, own: OwnVerdict | None) -> Ended:
+async def _with_court(
+    session: PayerSession, entry: OrderRecord, wish: Wish, ended: EndedUpdate, own: OwnVerdict | None
+) -> EndedUpdate:
     """What the user is told to do, or what was done by itself."""
     fresh = session.journal.entry(entry.identifier)
     doubted = own is not None and own.opinion is Opinion.REJECT
     try:
-        rejected = ended.outcome is Outcome.REJECTED
+        rejected = ended.outcome is OrderOutcome.REJECTED
         if not rejected and wish.check.mode != "court" and not doubted:
             return ended
-        line = await go_to_court(session, fresh, doubt=ended.outcome is Outcome.UNDRAWN)
+        line = await go_to_court(session, fresh, doubt=ended.outcome is OrderOutcome.UNDRAWN)
         if session.opener is not None:
             # Only what was done is noted: who allows a bond later still has it brought by the keeper.
             session.journal.step(entry.identifier, court=line.encode())

@@ -7,9 +7,9 @@ import time
 from dataclasses import replace
 
 from troth.client.errors import FeeTooHigh, PromptError
-from troth.client.orders.journal import Entry
-from troth.client.orders.session import Desk, PayerSession
-from troth.client.orders.terms import Offer, require_within
+from troth.client.orders.journal import OrderRecord
+from troth.client.orders.session import PayerSession, TabContext
+from troth.client.orders.terms import CheckedOffer, require_within
 from troth.client.orders.wishes import Wish
 from troth.client.tabs.keys import master_of, reply_secret
 from troth.protocol.logprobs import NO_LOGPROBS
@@ -25,7 +25,7 @@ LIFETIME_SECONDS = 600
 """How long a scheduler may take to admit an order: clocks differ. Later, nothing can be charged."""
 
 
-def request_of(offer: Offer, prompt: tuple[int, ...], end_tokens: tuple[int, ...], wish: Wish) -> Request:
+def request_of(offer: CheckedOffer, prompt: tuple[int, ...], end_tokens: tuple[int, ...], wish: Wish) -> Request:
     """The request that an order commits to."""
     choices = wish.choices
     return Request(
@@ -51,7 +51,7 @@ def require_room(prompt: tuple[int, ...], wish: Wish, context: int) -> None:
         )
 
 
-def check_rate_of(offer: Offer, wish: Wish) -> int:
+def check_rate_of(offer: CheckedOffer, wish: Wish) -> int:
     """The rate at which the answer is checked: what the user wants, at least the class's smallest."""
     own = offer.rules.least_check_rate
     if wish.check.mode in {"self", "court"}:
@@ -59,7 +59,7 @@ def check_rate_of(offer: Offer, wish: Wish) -> int:
     return max(wish.check.rate or offer.quote.check_rate, own)
 
 
-def most_of(offer: Offer, wish: Wish, prompt: int, *, spent: int = 0) -> int:
+def most_of(offer: CheckedOffer, wish: Wish, prompt: int, *, spent: int = 0) -> int:
     """The most that an order can cost; FeeTooHigh above what the user allows.
 
     ``spent``: what earlier orders of the same question may still cost.
@@ -76,8 +76,14 @@ def most_of(offer: Offer, wish: Wish, prompt: int, *, spent: int = 0) -> int:
 
 
 def place(  # noqa: PLR0917
-    session: PayerSession, desk: Desk, offer: Offer, prompt: tuple[int, ...], wish: Wish, question: str, spent: int = 0
-) -> Entry:
+    session: PayerSession,
+    desk: TabContext,
+    offer: CheckedOffer,
+    prompt: tuple[int, ...],
+    wish: Wish,
+    question: str,
+    spent: int = 0,
+) -> OrderRecord:
     """An order that is written down and not sent yet; raises TabShort or NoTab, and then nothing was given out."""
     assert session.language is not None
     require_room(prompt, wish, session.language.context)

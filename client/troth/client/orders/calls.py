@@ -17,7 +17,7 @@ from troth.protocol.market.bodies import (
     OpenOrder,
     Recovered,
     Recovery,
-    Shown,
+    ShownSecret,
     Submission,
     TabQuery,
     read_part,
@@ -34,7 +34,7 @@ PRICES_SECONDS = 4.0
 _LARGEST_SHORTFALL = 30
 
 
-class Refused(SchedulerRefused):
+class SchedulerRefusal(SchedulerRefused):
     """A scheduler's refusal: its HTTP status, its own word, and what is missing where money is short."""
 
     def __init__(self, what: str, value: object, remedy: str, *, status: int, code: str, shortfall: int = 0) -> None:
@@ -76,11 +76,11 @@ class MarketCalls:
 
     def show(self, order: Hash32, secret: Hash32) -> AsyncGenerator[dict[str, Any], None]:
         """Show the first secret; the lines of the check."""
-        return self._calls.lines("POST", f"/v1/orders/0x{order.hex()}/secret", canonical.encode(Shown(secret)))
+        return self._calls.lines("POST", f"/v1/orders/0x{order.hex()}/secret", canonical.encode(ShownSecret(secret)))
 
     async def tiles(self, order: Hash32, second_secret: Hash32) -> tuple[SealedSegment, ...]:
         """Show the second secret; the sealed openings of each segment."""
-        body = canonical.encode(Shown(second_secret))
+        body = canonical.encode(ShownSecret(second_secret))
         found = await self._calls.post(f"/v1/orders/0x{order.hex()}/tiles", body)
         return tuple(_sealed(one) for one in read_list(found.get("segments"), SEGMENTS_LIMIT))
 
@@ -138,9 +138,9 @@ def refusal(status: int, body: bytes) -> Exception:
     parts = read_object(body).get("error") if body.startswith(b"{") else None
     if not isinstance(parts, dict):
         what = "The scheduler refused the request"
-        return Refused(what, f"HTTP {status}", "Try again, or use another one.", status=status, code="")
+        return SchedulerRefusal(what, f"HTTP {status}", "Try again, or use another one.", status=status, code="")
     message, code = read_text(parts.get("message", "")), read_text(parts.get("code", ""))
     given = str(parts.get("shortfall") or "")
     short = int(given) if given.isascii() and given.isdecimal() and len(given) <= _LARGEST_SHORTFALL else 0
     remedy = read_text(parts.get("remedy", ""))
-    return Refused(message, f"HTTP {status}, {code}", remedy, status=status, code=code, shortfall=short)
+    return SchedulerRefusal(message, f"HTTP {status}, {code}", remedy, status=status, code=code, shortfall=short)

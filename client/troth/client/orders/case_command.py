@@ -8,15 +8,8 @@ from typing import Annotated
 
 import typer
 
-from troth.client.options import (
-    DEFAULT_HOME,
-    FactoryOption,
-    HomeOption,
-    JsonOption,
-    PasswordOption,
-    RpcOption,
-    read_configuration,
-)
+from troth.client.options import DEFAULT_HOME, HomeOption, read_configuration
+from troth.transport.command_options import FactoryOption, JsonOption, PasswordOption, RpcOption
 
 NOTHING = 4
 

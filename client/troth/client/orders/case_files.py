@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from troth.cases.evidence import VERSION, Evidence, Shown
+from troth.cases.evidence import VERSION, Evidence, OpenedTiles
 from troth.chain.keystore import Key
 from troth.client.errors import AnswerUnavailable
 from troth.client.orders.checking import parts_of
-from troth.client.orders.evidence import Served, served_of
-from troth.client.orders.journal import Entry
+from troth.client.orders.evidence import ServedOrder, served_of
+from troth.client.orders.journal import OrderRecord
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.bodies import Admitted, Lottery, Results, read_part
 from troth.protocol.request import tokens_to_words
@@ -19,7 +19,7 @@ from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32
 
 
-def case_file(entry: Entry, domain: Domain, key: Key | None = None) -> Evidence:
+def case_file(entry: OrderRecord, domain: Domain, key: Key | None = None) -> Evidence:
     """Everything about an order; raises AnswerUnavailable where its scheduler signed nothing.
 
     ``key``: the tab key, to which the openings of its check are sealed; without it they are left out. A secret is in
@@ -49,7 +49,7 @@ def case_file(entry: Entry, domain: Domain, key: Key | None = None) -> Evidence:
     return made if served is None else _with_check(made, served, domain, key)
 
 
-def _with_results(made: Evidence, entry: Entry) -> Evidence:
+def _with_results(made: Evidence, entry: OrderRecord) -> Evidence:
     results, lottery = entry.read("results", Results), entry.read("lottery", Lottery)
     if results is not None:
         made = replace(made, results=results.results, answer=tokens_to_words(entry.tokens))
@@ -75,7 +75,7 @@ Line = Admitted | Results | Lottery
 _LINES: dict[str, type[Line]] = {"admitted": Admitted, "results": Results, "draw": Lottery}
 
 
-def _lie(entry: Entry) -> Line | None:
+def _lie(entry: OrderRecord) -> Line | None:
     """The line by which a scheduler contradicted itself, where it is one that was signed."""
     try:
         line = json.loads(entry.evidence.get("lie", b"{}"))
@@ -85,12 +85,12 @@ def _lie(entry: Entry) -> Line | None:
         return None
 
 
-def _hash_of(entry: Entry, name: str) -> Hash32 | None:
+def _hash_of(entry: OrderRecord, name: str) -> Hash32 | None:
     body = entry.evidence.get(name)
     return None if body is None else Hash32(body)
 
 
-def _with_check(made: Evidence, served: Served, domain: Domain, key: Key | None) -> Evidence:
+def _with_check(made: Evidence, served: ServedOrder, domain: Domain, key: Key | None) -> Evidence:
     words = served.words
     if words is None:
         return made
@@ -102,12 +102,12 @@ def _with_check(made: Evidence, served: Served, domain: Domain, key: Key | None)
     )
 
 
-def _shown(served: Served, domain: Domain, key: Key) -> Iterator[Shown]:
+def _shown(served: ServedOrder, domain: Domain, key: Key) -> Iterator[OpenedTiles]:
     """What node and verifiers opened to this client."""
     words = served.words
     assert words is not None
     for segment, part in enumerate(parts_of(served, words, served.openings, key, domain)):
         if part.node is not None:
-            yield Shown(segment, served.admitted.nodes[segment], part.node)
+            yield OpenedTiles(segment, served.admitted.nodes[segment], part.node)
         for party, opened in part.opened.items():
-            yield Shown(segment, party, opened)
+            yield OpenedTiles(segment, party, opened)

@@ -14,16 +14,16 @@ from troth.cases import evidence as files
 from troth.cases.assessing import Assessment
 from troth.cases.courtroom import LiveCourtroom
 from troth.cases.evidence import Evidence as CaseFile
-from troth.cases.journal import Journal as CaseJournal
+from troth.cases.journal import CaseJournal
 from troth.cases.opening import Opener
 from troth.chain.keystore import ENVIRONMENT, Key, load_account, read_password
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ConfigurationError
 from troth.client.orders.case_files import case_file
-from troth.client.orders.court import Court, Place, open_court
-from troth.client.orders.following import Followed, cases_of
-from troth.client.orders.journal import Entry, Journal
-from troth.client.orders.seams import Evidence
+from troth.client.orders.court import ClientDeployment, Court, open_court
+from troth.client.orders.following import FollowedCase, cases_of
+from troth.client.orders.journal import OrderJournal, OrderRecord
+from troth.client.orders.seams import OrderEvidence
 from troth.client.orders.session import following, table_of
 from troth.client.tabs.asset import read_asset
 from troth.client.tabs.keys import Keyring
@@ -38,12 +38,12 @@ WITHOUT_OPENINGS = "without --password-file the openings of its check are left o
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CaseSummary:
     """What is printed: ``lines`` in words, ``cases`` as they stand; ``nothing``: nothing can be done."""
 
     order: str
     lines: tuple[str, ...]
-    cases: tuple[Followed, ...] = ()
+    cases: tuple[FollowedCase, ...] = ()
     written: Path | None = None
     nothing: bool = False
 
@@ -80,13 +80,13 @@ class Onlooker(LiveCourtroom):
 
 
 @asynccontextmanager
-async def _placed(purse: Purse, configuration: Configuration) -> AsyncIterator[Place]:
+async def _placed(purse: Purse, configuration: ClientConfiguration) -> AsyncIterator[ClientDeployment]:
     async with following(purse.home, configuration) as (market, follower):
         with opened(purse.home.tabs) as store:
-            yield Place(market, follower, Journal(store), purse.home)
+            yield ClientDeployment(market, follower, OrderJournal(store), purse.home)
 
 
-async def show(purse: Purse, configuration: Configuration, order: str, write: Path | None) -> Told:
+async def show(purse: Purse, configuration: ClientConfiguration, order: str, write: Path | None) -> CaseSummary:
     """Every option in words, with what the chain says of its call; nothing is sent."""
     async with _placed(purse, configuration) as place:
         entry = place.orders.find(order)
@@ -106,10 +106,10 @@ async def show(purse: Purse, configuration: Configuration, order: str, write: Pa
     lines += ways(found, entry)
     lines += [WITHOUT_OPENINGS] if key is None and "openings" in entry.evidence else []
     lines += [] if write is None else [written(write, file)]
-    return Told(entry.name, tuple(lines), cases, write, found.nothing and write is None)
+    return CaseSummary(entry.name, tuple(lines), cases, write, found.nothing and write is None)
 
 
-def ways(found: Assessment, entry: Entry) -> list[str]:
+def ways(found: Assessment, entry: OrderRecord) -> list[str]:
     """The commands that take the options."""
     name = f"troth client case {entry.name[:12]}"
     said = []
@@ -135,7 +135,9 @@ def written(path: Path, file: CaseFile) -> str:
     return f"written to {path}, with prompt and answer in it; `troth case show {path}` reads it"
 
 
-async def bring(purse: Purse, configuration: Configuration, order: str, write: Path | None, how: How) -> Told:
+async def bring(
+    purse: Purse, configuration: ClientConfiguration, order: str, write: Path | None, how: How
+) -> CaseSummary:
     """Bring an answer to the court from the wallet, and carry it to its end."""
     require_wallet(purse.home)
     password = read_password(purse.password_file, purpose="the wallet and the tab keys")
@@ -152,14 +154,14 @@ async def bring(purse: Purse, configuration: Configuration, order: str, write: P
             told = await brought(court, place.orders, entry, file, how)
         cases = cases_of(entry, place.follower.state)
     more = () if write is None else (written(write, file),)
-    return Told(entry.name, (*told, *(f"case {one.words}" for one in cases), *more), cases, write, not cases)
+    return CaseSummary(entry.name, (*told, *(f"case {one.words}" for one in cases), *more), cases, write, not cases)
 
 
-async def brought(court: Court, orders: Journal, entry: Entry, file: CaseFile, how: How) -> list[str]:
+async def brought(court: Court, orders: OrderJournal, entry: OrderRecord, file: CaseFile, how: How) -> list[str]:
     """Open what is to be opened, and carry it to its end; what was done."""
     found = await court.office.opener.assess(file)
     segments = (how.segment,) if how.segment >= 0 else chosen(found) or await _standing(court, entry)
-    line = await court.open(Evidence(CaseKind.NONE, segments, file, entry.tokens)) if segments else ""
+    line = await court.open(OrderEvidence(CaseKind.NONE, segments, file, entry.tokens)) if segments else ""
     line = line or " ".join(found.against) or "no case can be opened"
     orders.step(entry.identifier, court=line.encode())
     orders.release(entry.identifier)
@@ -185,15 +187,15 @@ def wanted_of(court: Court, order: Hash32) -> list[Hash32]:
     return [one for one, kept in found if kept and kept.evidence and kept.evidence.order_id == order]
 
 
-async def _standing(court: Court, entry: Entry) -> tuple[int, ...]:
+async def _standing(court: Court, entry: OrderRecord) -> tuple[int, ...]:
     """Segments over which a case goes on already: it is followed and carried."""
     state = (await court.office.courtroom.seen()).state
     return tuple(one.segment for one in cases_of(entry, state) if not one.outcome)
 
 
-def _tab_key(keyring: Keyring, entry: Entry) -> Key | None:
+def _tab_key(keyring: Keyring, entry: OrderRecord) -> Key | None:
     return None if entry.submission is None else keyring.key(entry.submission.tab.key)
 
 
-def _report(_entry: Entry | None, line: str) -> None:
+def _report(_entry: OrderRecord | None, line: str) -> None:
     print(line, file=sys.stderr, flush=True)

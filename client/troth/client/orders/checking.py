@@ -20,20 +20,20 @@ from typing import Any
 from troth.chain.keystore import Key
 from troth.client.errors import ClientError
 from troth.client.orders.building import secrets_of
-from troth.client.orders.calls import MarketCalls, Refused, SealedSegment
-from troth.client.orders.evidence import Openings, SealedOpenings, Served, Words, served_of
+from troth.client.orders.calls import MarketCalls, SchedulerRefusal, SealedSegment
+from troth.client.orders.evidence import CheckWords, Openings, SealedOpenings, ServedOrder, served_of
 from troth.client.orders.failing import OrderContradicted
-from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.paying import pay
-from troth.client.orders.session import Desk, PayerSession
-from troth.client.orders.updates import Drawn, Ended, Outcome, Step
+from troth.client.orders.session import PayerSession, TabContext
+from troth.client.orders.updates import CourseStep, DrawnUpdate, EndedUpdate, OrderOutcome
 from troth.client.tabs.keys import master_of, reply_secret
 from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import bodies, canonical, checks, life, lottery, prices
 from troth.protocol.market.bodies import Checking, Committed, Verdicts
-from troth.protocol.market.checks import Opened, View
-from troth.protocol.market.draws import Drawn as Seats
+from troth.protocol.market.checks import Opened, OrderView
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.life import Check
 from troth.protocol.market.messages import Signed
@@ -61,42 +61,42 @@ CHECK_LINES = 1024
 _FAILURES = (ClientError, OverlayError, TimeoutError)
 
 
-class Ending:
+class OrderSettlement:
     """One order whose draw is stored, on its way to an acknowledgement."""
 
-    def __init__(self, session: PayerSession, desk: Desk, entry: Entry) -> None:
+    def __init__(self, session: PayerSession, desk: TabContext, entry: OrderRecord) -> None:
         served = served_of(entry)
         assert served is not None
         self._session = session
         self._desk = desk
         self._entry = entry
-        self._served: Served = served
+        self._served: ServedOrder = served
         self._key: Key = session.keyring.key(served.submission.tab.key)
         self._secrets = secrets_of(session, served.order, master_of(self._key))
-        self._view: View = session.view(served.order, served.submission.tab)
+        self._view: OrderView = session.view(served.order, served.submission.tab)
         results = served.given
         self._fee = prices.fee(served.order, self._view.rules, len(results), results[-1])
         self._due = served.draw.block_number + self._view.lag
 
-    async def run(self) -> AsyncGenerator[Step, None]:
+    async def run(self) -> AsyncGenerator[CourseStep, None]:
         """What becomes of it. Raises OrderContradicted; a check that does not come is an outcome, not an error."""
         journal, identifier = self._session.journal, self._entry.identifier
         served = self._served
         if not served.shown and self._session.block > lottery.secret_due(served.draw, self._session.parameters):
             # Nobody need answer a secret any more.
             journal.step(identifier, Phase.UNDRAWN, fee=self._fee, due=self._due)
-            yield self._ended(Outcome.UNDRAWN)
+            yield self._ended(OrderOutcome.UNDRAWN)
             return
         hit = lottery.is_drawn(served.order, self._secrets.draw, served.draw.beta)
         if not served.shown:
             journal.step(identifier, Phase.REVEALED, secret=bytes(self._secrets.draw))
         if not hit:
             journal.step(identifier, Phase.UNDRAWN, fee=self._fee, due=self._due)
-            yield self._ended(Outcome.UNDRAWN)
+            yield self._ended(OrderOutcome.UNDRAWN)
             await self._tell()
             return
         seats = self._seats()
-        yield Drawn(identifier, tuple(one.operators for one in seats))
+        yield DrawnUpdate(identifier, tuple(one.operators for one in seats))
         words = served.words
         if words is None:
             try:
@@ -104,12 +104,12 @@ class Ending:
             except _Late as error:
                 journal.step(identifier, Phase.REFUSED_CHECK, fee=self._fee, due=self._due, failure=error.what)
                 journal.release(identifier)
-                yield self._ended(Outcome.REFUSED_CHECK, self._summons_advice(error.what))
+                yield self._ended(OrderOutcome.REFUSED_CHECK, self._summons_advice(error.what))
                 return
             journal.step(identifier, Phase.JUDGED, check=words)
         yield await self._judged(seats, words)
 
-    def _seats(self) -> tuple[Seats, ...]:
+    def _seats(self) -> tuple[DrawnSeats, ...]:
         served = self._served
         silent = self._silent()
         return checks.verifiers(
@@ -163,7 +163,7 @@ class Ending:
 
     # ---- the check
 
-    async def _words(self, seats: Sequence[Seats]) -> Words:
+    async def _words(self, seats: Sequence[DrawnSeats]) -> CheckWords:
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 gathering = _Gathering(self._session, self._served, seats, self._view)
@@ -191,7 +191,7 @@ class Ending:
             raise _Late("The scheduler ended the check before all verifiers had spoken")
         return gathering.words(self._silent())
 
-    async def _judged(self, seats: Sequence[Seats], words: Words) -> Step:
+    async def _judged(self, seats: Sequence[DrawnSeats], words: CheckWords) -> CourseStep:
         journal, identifier = self._session.journal, self._entry.identifier
         journal.step(identifier, Phase.OPENING, second=bytes(self._secrets.tiles))
         openings = self._served.openings
@@ -204,22 +204,22 @@ class Ending:
             journal.step(identifier, Phase.REJECTED, fee=self._fee, due=self._due, failure="verifiers reject it")
             journal.release(identifier)
             rejected = tuple(number for number, one in enumerate(opinions) if one is Opinion.REJECT)
-            return self._ended(Outcome.REJECTED, f"segments {', '.join(map(str, rejected))}")
+            return self._ended(OrderOutcome.REJECTED, f"segments {', '.join(map(str, rejected))}")
         if all(one is Opinion.ACCEPT for one in opinions):
             journal.step(identifier, Phase.CHECKED, fee=self._fee, due=self._due)
             journal.release(identifier)
             pay(self._session, self._entry, self._fee)
-            return self._ended(Outcome.CHECKED)
+            return self._ended(OrderOutcome.CHECKED)
         what = "the openings of the check were not shown" if openings is None else "no majority of verifiers accepts it"
         journal.step(identifier, Phase.UNCLEAR, fee=self._fee, due=self._due, failure=what)
         journal.release(identifier)
-        return self._ended(Outcome.UNCLEAR, what)
+        return self._ended(OrderOutcome.UNCLEAR, what)
 
-    def _opinions(self, seats: Sequence[Seats], words: Words, openings: Openings | None) -> list[Opinion]:
+    def _opinions(self, seats: Sequence[DrawnSeats], words: CheckWords, openings: Openings | None) -> list[Opinion]:
         parts = parts_of(self._served, words, openings, self._key, self._view.domain)
         return [self._opinion(segment, part, seats[segment]) for segment, part in enumerate(parts)]
 
-    async def _openings_by_way_of_node(self, seats: Sequence[Seats], words: Words) -> Openings | None:
+    async def _openings_by_way_of_node(self, seats: Sequence[DrawnSeats], words: CheckWords) -> Openings | None:
         """The openings, if they decide: a node that keeps some back changes nothing."""
         found: list[Openings] = []
 
@@ -237,7 +237,7 @@ class Ending:
         while True:
             try:
                 return await calls.tiles(self._entry.identifier, self._secrets.tiles)
-            except Refused as error:
+            except SchedulerRefusal as error:
                 if error.code != "not_yet":
                     raise
                 await asyncio.sleep(NOT_YET_SECONDS)
@@ -255,7 +255,7 @@ class Ending:
                 return Openings(tuple(_kept(one) for one in found))
         return None
 
-    def _opinion(self, segment: int, part: Check, seats: Seats) -> Opinion:
+    def _opinion(self, segment: int, part: Check, seats: DrawnSeats) -> Opinion:
         """What the majority of one segment says, once the openings bear it out."""
         result = self._served.given[segment]
         try:
@@ -268,10 +268,10 @@ class Ending:
 
     # ---- how it ends
 
-    def _ended(self, outcome: Outcome, advice: str = "") -> Ended:
-        if outcome is Outcome.UNDRAWN:
+    def _ended(self, outcome: OrderOutcome, advice: str = "") -> EndedUpdate:
+        if outcome is OrderOutcome.UNDRAWN:
             self._session.journal.release(self._entry.identifier)
-        return Ended(self._entry.identifier, outcome, self._fee, self._due, advice)
+        return EndedUpdate(self._entry.identifier, outcome, self._fee, self._due, advice)
 
     def _summons_advice(self, what: str) -> str:
         last = lottery.secret_due(self._served.draw, self._session.parameters)
@@ -287,7 +287,9 @@ class Ending:
 class _Gathering:
     """Commitments and verdicts of all segments, as they come; each signature is checked when it does."""
 
-    def __init__(self, session: PayerSession, served: Served, seats: Sequence[Seats], view: View) -> None:
+    def __init__(
+        self, session: PayerSession, served: ServedOrder, seats: Sequence[DrawnSeats], view: OrderView
+    ) -> None:
         self._session = session
         self._served = served
         self._seats = seats
@@ -327,9 +329,9 @@ class _Gathering:
             if self.whole:
                 return
 
-    def words(self, silent: dict[int, tuple[Address, ...]]) -> Words:
+    def words(self, silent: dict[int, tuple[Address, ...]]) -> CheckWords:
         """What was signed, in the order of first seats."""
-        return Words(
+        return CheckWords(
             tuple(
                 CheckedSegment(
                     drawn=seats.operators,
@@ -393,7 +395,7 @@ def _said(error: Exception) -> str:
     return str(getattr(error, "what", "") or type(error).__name__)
 
 
-def _in_order(found: Mapping[Address, Signed[Any]], seats: Seats) -> tuple[Signed[Any], ...]:
+def _in_order(found: Mapping[Address, Signed[Any]], seats: DrawnSeats) -> tuple[Signed[Any], ...]:
     """By first seat: the order in which commitments pick the tiles."""
     return tuple(found[one] for one in seats.seats if one in found)
 
@@ -418,7 +420,9 @@ def _by_signer(words: Sequence[Signed[Any]], domain: Domain) -> dict[Address, Si
     return {typed_data.recover(one.message, domain, one.signature): one for one in words}
 
 
-def parts_of(served: Served, words: Words, openings: Openings | None, key: Key, domain: Domain) -> tuple[Check, ...]:
+def parts_of(
+    served: ServedOrder, words: CheckWords, openings: Openings | None, key: Key, domain: Domain
+) -> tuple[Check, ...]:
     """The check of every segment as the rules take it, its openings unsealed; what does not open is not shown."""
     found = []
     for segment, said in enumerate(words.segments):
@@ -439,7 +443,7 @@ def parts_of(served: Served, words: Words, openings: Openings | None, key: Key, 
     return tuple(found)
 
 
-def _open(served: Served, segment: int, party: Address, sealed: bytes, key: Key) -> Opened | None:
+def _open(served: ServedOrder, segment: int, party: Address, sealed: bytes, key: Key) -> Opened | None:
     context = bodies.opening_context(served.entry.identifier, segment, address_to_bytes(party))
     try:
         plain = unseal(sealed, reply_secret(key, served.order.request_hash), context)

@@ -16,7 +16,7 @@ from troth.protocol.logprobs import ALTERNATIVES_LIMIT, LEAST_LOGPROB, NO_LOGPRO
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class AnswerToken:
     """A token; its log probability, None where none was ordered or served; ids and log probabilities of the likeliest
     tokens in that place, likeliest first."""
 
@@ -25,13 +25,13 @@ class Chosen:
     top: tuple[tuple[int, float], ...] = ()
 
 
-def read_chosen(line: dict[str, Any], token: int, asked: int, vocabulary: int) -> Chosen:
+def read_chosen(line: dict[str, Any], token: int, asked: int, vocabulary: int) -> AnswerToken:
     """What a line says of `token`, with `asked` alternatives ordered; StreamError where that cannot be true.
 
     Log probabilities that were not ordered are not looked at.
     """
     if asked == NO_LOGPROBS or line.get("logprob") is None:
-        return Chosen(token)
+        return AnswerToken(token)
     logprob = read_number(line.get("logprob"), LEAST_LOGPROB, 0)
     alternatives = read_list(line.get("top"), ALTERNATIVES_LIMIT)
     top = tuple(_alternative(value, vocabulary) for value in alternatives)
@@ -40,7 +40,7 @@ def read_chosen(line: dict[str, Any], token: int, asked: int, vocabulary: int) -
     except InvalidTokens as error:
         what = f"The scheduler sent log probabilities that cannot be: {error.what}"
         raise StreamError(what, error.value, "Use another scheduler.") from error
-    return Chosen(token, logprob, top)
+    return AnswerToken(token, logprob, top)
 
 
 def _alternative(value: object, vocabulary: int) -> tuple[int, float]:

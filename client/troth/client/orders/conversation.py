@@ -17,7 +17,18 @@ from troth.client.orders.judging import case_command
 from troth.client.orders.own_check import spoken
 from troth.client.orders.running import Running
 from troth.client.orders.session import PayerSession
-from troth.client.orders.updates import Drawn, Ended, Finished, Outcome, Recomputed, Sent, Served, Signed, Text, Update
+from troth.client.orders.updates import (
+    DrawnUpdate,
+    EndedUpdate,
+    FinishedUpdate,
+    OrderOutcome,
+    RecomputedUpdate,
+    SentUpdate,
+    ServedUpdate,
+    SignedUpdate,
+    TextUpdate,
+    Update,
+)
 from troth.client.orders.wishes import Wish
 from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
 from troth.client.tabs.asset import Asset
@@ -70,7 +81,7 @@ def next_question(standard_input: BinaryIO) -> bytes | None:
     return None if line.strip().decode("utf-8", "replace") in FAREWELLS else line
 
 
-ACCEPTED = {Outcome.UNDRAWN, Outcome.CHECKED}
+ACCEPTED = {OrderOutcome.UNDRAWN, OrderOutcome.CHECKED}
 _FAILURES = (ClientError, ChainError, OverlayError)
 
 
@@ -80,7 +91,7 @@ class Turn:
 
     pieces: list[str] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
-    outcome: Outcome | None = None
+    outcome: OrderOutcome | None = None
     own: Opinion | None = None
 
     @property
@@ -91,20 +102,20 @@ class Turn:
     def note(self, update: Update) -> None:
         """An update, for ``--json``."""
         match update:
-            case Text(text):
+            case TextUpdate(text):
                 self.pieces.append(text)
-            case Sent(order, scheduler, most, _):
+            case SentUpdate(order, scheduler, most, _):
                 self.result |= {"order": "0x" + order.hex(), "scheduler": scheduler, "at_most_units": str(most)}
-            case Finished(reason, tokens, served_by):
+            case FinishedUpdate(reason, tokens, served_by):
                 self.result |= {"finish_reason": reason, "tokens": tokens, "served_by": served_by}
-            case Signed():
+            case SignedUpdate():
                 self.result |= {"fee_units": str(update.fee), "cached_tokens": update.cached}
-            case Drawn(_, verifiers):
+            case DrawnUpdate(_, verifiers):
                 self.result["verifiers"] = [list(one) for one in verifiers]
-            case Recomputed(_, opinion, words):
+            case RecomputedUpdate(_, opinion, words):
                 self.own = opinion
                 self.result["own_check"] = {"opinion": spoken(opinion), "words": words}
-            case Ended(_, outcome, fee, due, advice):
+            case EndedUpdate(_, outcome, fee, due, advice):
                 self.outcome = outcome
                 self.result |= {"outcome": str(outcome), "cost_units": str(fee), "due_block": due, "advice": advice}
 
@@ -167,10 +178,10 @@ async def _turn(session: PayerSession, asset: Asset, wish: Wish, messages: Seque
     async with aclosing(ask(session, _prompt(session, messages), wish)) as updates:
         async for update in updates:
             turn.note(update)
-            if isinstance(update, Text):
+            if isinstance(update, TextUpdate):
                 print(printable(update.text), end="", flush=True)
                 continue
-            if isinstance(update, Finished):
+            if isinstance(update, FinishedUpdate):
                 print(flush=True)
             line = describe(update, asset)
             if line:
@@ -181,32 +192,32 @@ async def _turn(session: PayerSession, asset: Asset, wish: Wish, messages: Seque
 def describe(update: Update, asset: Asset) -> str:
     """A line for people; empty for what is printed otherwise."""
     match update:
-        case Sent(order, scheduler, most, again):
+        case SentUpdate(order, scheduler, most, again):
             what = "ordered anew" if again else "ordered"
             return f"{what:<10} 0x{order.hex()[:10]} at {scheduler}, at most {asset.show(most)}"
-        case Served(_, nodes):
+        case ServedUpdate(_, nodes):
             return f"served by  {', '.join(nodes)}: drawn, proof checked"
-        case Signed():
+        case SignedUpdate():
             cached = f", {update.cached} of them from a cache" if update.cached else ""
             return f"answer     {update.prompt} tokens read{cached}, {update.written} written: {asset.show(update.fee)}"
-        case Drawn(_, verifiers):
+        case DrawnUpdate(_, verifiers):
             count = len({node for one in verifiers for node in one})
             return f"drawn      {count} verifiers compute it again"
-        case Recomputed(_, Opinion.ACCEPT, words):
+        case RecomputedUpdate(_, Opinion.ACCEPT, words):
             return f"own model  {words}"
-        case Recomputed(_, opinion, words):
+        case RecomputedUpdate(_, opinion, words):
             what = "do not rely on this answer: " if opinion is Opinion.REJECT else ""
             return f"OWN MODEL {spoken(opinion).upper()}: {what}{printable_line(words)}"
-        case Ended(_, Outcome.CHECKED, fee, _, advice):
+        case EndedUpdate(_, OrderOutcome.CHECKED, fee, _, advice):
             return f"checked    a majority of verifiers agrees; {asset.show(fee)} paid{'; ' + advice if advice else ''}"
-        case Ended(_, Outcome.UNDRAWN, fee, due, advice):
+        case EndedUpdate(_, OrderOutcome.UNDRAWN, fee, due, advice):
             return f"undrawn    {asset.show(fee)} will be paid at block {due}{'; ' + advice if advice else ''}"
-        case Ended(order, Outcome.UNCLEAR, fee, due, advice):
+        case EndedUpdate(order, OrderOutcome.UNCLEAR, fee, due, advice):
             doubt = f"`{case_command(order)}` doubts it"
             return f"NO MAJORITY: {advice}; {asset.show(fee)} will be paid at block {due}; {doubt}"
-        case Ended(_, Outcome.REJECTED, _, due, advice):
+        case EndedUpdate(_, OrderOutcome.REJECTED, _, due, advice):
             return f"REJECTED: do not rely on this answer. A case must stand at block {due}, or it is paid: {advice}"
-        case Ended(_, outcome, _, _, advice):
+        case EndedUpdate(_, outcome, _, _, advice):
             return f"{str(outcome).upper()}: do not rely on this answer; nothing is paid for it. {advice}"
         case _:
             return ""

@@ -21,8 +21,8 @@ from typing import Any
 
 from troth.client.direct.entrance import Entrance
 from troth.client.errors import SchedulerUnreachable, StreamError
-from troth.client.orders.calls import MarketCalls, Refused
-from troth.client.orders.chosen import Chosen, read_chosen
+from troth.client.orders.calls import MarketCalls, SchedulerRefusal
+from troth.client.orders.chosen import AnswerToken, read_chosen
 from troth.client.orders.failing import (
     AnswerChanged,
     EntryFailed,
@@ -31,10 +31,10 @@ from troth.client.orders.failing import (
     OrderStalled,
     never_sent,
 )
-from troth.client.orders.journal import LEASE_SECONDS, Entry, Phase
+from troth.client.orders.journal import LEASE_SECONDS, OrderRecord, Phase
 from troth.client.orders.paying import give_up
-from troth.client.orders.session import Desk, PayerSession
-from troth.client.orders.updates import Served, Signed, Step, Token
+from troth.client.orders.session import PayerSession, TabContext
+from troth.client.orders.updates import CourseStep, ServedUpdate, SignedUpdate, TokenUpdate
 from troth.client.tabs.books import top_up_command
 from troth.client.terminal import printable_line
 from troth.client.untrusted import read_hex, read_whole
@@ -67,7 +67,7 @@ KEPT_LINE = 4096
 class Course:
     """One order under way. What it has seen is in the journal, so that another process can go on where this one was."""
 
-    def __init__(self, session: PayerSession, desk: Desk, entry: Entry) -> None:
+    def __init__(self, session: PayerSession, desk: TabContext, entry: OrderRecord) -> None:
         submission = entry.submission
         assert submission is not None
         self._session = session
@@ -84,12 +84,12 @@ class Course:
         self._resumed = False
         self._held = time.monotonic()
         self._hearsay = False
-        self._unsaid: list[Chosen] = []
+        self._unsaid: list[AnswerToken] = []
         self._shown: list[int] = []
         self.tokens: list[int] = []
         self.drawn_over = False
 
-    async def send(self) -> AsyncGenerator[Step, None]:
+    async def send(self) -> AsyncGenerator[CourseStep, None]:
         """Send the order; what its scheduler says of it, checked, up to the draw.
 
         Raises OrderFailed, OrderStalled or OrderContradicted.
@@ -105,12 +105,12 @@ class Course:
         )
         async with aclosing(self._steps(sent)) as steps:
             async for step in steps:
-                if isinstance(step, Served):
+                if isinstance(step, ServedUpdate):
                     # Whoever admits an order has accepted the voucher beside it.
                     self._session.books.delivered(self._desk.identifier, newest)
                 yield step
 
-    async def _steps(self, sent: Submission) -> AsyncGenerator[Step, None]:
+    async def _steps(self, sent: Submission) -> AsyncGenerator[CourseStep, None]:
         entrance, order = self._session.entrance, self._entry.identifier
         node = None
         if entrance is not None:
@@ -129,14 +129,14 @@ class Course:
         self._fall_back()
         async with aclosing(self.read(lines)) as steps:
             async for step in steps:
-                kept_back = isinstance(step, Token) and time.monotonic() - began < BLAME_SECONDS
-                refused = isinstance(step, Served) and not known
+                kept_back = isinstance(step, TokenUpdate) and time.monotonic() - began < BLAME_SECONDS
+                refused = isinstance(step, ServedUpdate) and not known
                 if entrance is not None and node is not None and (kept_back or refused):
                     entrance.failed(order, node)
                     node = None
                 yield step
 
-    async def _entered(self, entrance: Entrance, node: Address, sent: Submission) -> AsyncGenerator[Step, None]:
+    async def _entered(self, entrance: Entrance, node: Address, sent: Submission) -> AsyncGenerator[CourseStep, None]:
         """The order by way of a node, as far as that goes."""
         try:
             async with entrance.way(self._desk.scheduler, node) as calls:
@@ -164,7 +164,7 @@ class Course:
         patience: float | None = None,
         resumed: bool = False,
         hearsay: bool = False,
-    ) -> AsyncGenerator[Step, None]:
+    ) -> AsyncGenerator[CourseStep, None]:
         """The same for lines however they come; ``resumed``: all lines so far of an order that was sent before, for
         which a refusal says nothing about what is owed. ``hearsay``: a node passes them on; raises EntryFailed."""
         identifier, journal = self._entry.identifier, self._session.journal
@@ -181,7 +181,7 @@ class Course:
                         yield step
         except (SchedulerUnreachable, StreamError) as error:
             raise self._broken(error) from error
-        except Refused as error:
+        except SchedulerRefusal as error:
             if resumed:
                 raise
             raise self._refused(error) from error
@@ -228,7 +228,7 @@ class Course:
         finally:
             showing.cancel()
 
-    async def _checked(self, line: dict[str, Any]) -> list[Step]:
+    async def _checked(self, line: dict[str, Any]) -> list[CourseStep]:
         match line.get("type"):
             case "admitted":
                 return [await self._read_admission(bodies.read_part(Admitted, line))]
@@ -247,7 +247,7 @@ class Course:
             case _:
                 return []
 
-    async def _read_admission(self, said: Admitted) -> Step:
+    async def _read_admission(self, said: Admitted) -> CourseStep:
         before = self._admitted or self._entry.read("admitted", Admitted)
         if before is not None and before.nodes != said.nodes:
             raise _Lie("The scheduler admitted the order twice, with other nodes: both convict it")
@@ -258,9 +258,9 @@ class Course:
         checks.require_admission(self._order, said.admission, said.nodes, said.infer_proof, self._view)
         self._session.journal.step(self._entry.identifier, Phase.ADMITTED, admitted=said)
         self._admitted = said
-        return Served(self._entry.identifier, said.nodes)
+        return ServedUpdate(self._entry.identifier, said.nodes)
 
-    def _read_token(self, line: dict[str, Any]) -> list[Step]:
+    def _read_token(self, line: dict[str, Any]) -> list[CourseStep]:
         if self._admitted is None:
             raise _Lie("The scheduler sent tokens before it proved who serves")
         if self._results is not None or len(self.tokens) >= self._request.max_tokens:
@@ -282,9 +282,9 @@ class Course:
         if self._hearsay:
             self._unsaid.append(chosen)
             return []
-        return [] if position < len(self._shown) else [Token(chosen)]
+        return [] if position < len(self._shown) else [TokenUpdate(chosen)]
 
-    def _read_said(self, line: dict[str, Any]) -> list[Step]:
+    def _read_said(self, line: dict[str, Any]) -> list[CourseStep]:
         """The node signed all tokens so far; whoever passed them on changed none."""
         if self._admitted is None or _number(line.get("written")) != len(self.tokens):
             raise _Lie("A node signed tokens that did not come")
@@ -293,11 +293,11 @@ class Course:
         messages.Signed(said, signature).require(self._view.domain, self._admitted.nodes[-1])
         return self._release()
 
-    def _release(self) -> list[Step]:
+    def _release(self) -> list[CourseStep]:
         ready, self._unsaid = self._unsaid, []
-        return [Token(chosen) for chosen in ready]
+        return [TokenUpdate(chosen) for chosen in ready]
 
-    def _read_results(self, said: Results) -> Step:
+    def _read_results(self, said: Results) -> CourseStep:
         if self._admitted is None or not self.tokens or self._results is not None:
             raise _Lie("Results came twice, or before the answer")
         results = checks.require_results(self._order, said.results, self._admitted.nodes, self._view)
@@ -315,7 +315,7 @@ class Course:
         last, nodes = results[-1], self._admitted.nodes
         cached, written = last.cached, last.written
         prompt = last.prompt + last.cached
-        return Signed(self._entry.identifier, said.reason, fee, prompt, cached, written, nodes)
+        return SignedUpdate(self._entry.identifier, said.reason, fee, prompt, cached, written, nodes)
 
     async def _read_draw(self, said: Lottery) -> None:
         if self._results is None:
@@ -357,7 +357,7 @@ class Course:
         self._session.journal.release(self._entry.identifier)
         return error
 
-    def _refused(self, error: Refused) -> Exception:
+    def _refused(self, error: SchedulerRefusal) -> Exception:
         if self._hearsay:
             return EntryFailed(error.what, silent=True)
         if self._entry_admitted():
@@ -450,7 +450,7 @@ async def _submitted(calls: MarketCalls, sent: Submission, order: Hash32) -> Asy
             async for line in lines:
                 yield line
         return
-    except Refused as error:
+    except SchedulerRefusal as error:
         if error.code != ALREADY_ORDERED:
             raise
     async with aclosing(calls.again(order, sent.salt)) as lines:

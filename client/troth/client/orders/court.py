@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from troth.cases.assessing import Bring
-from troth.cases.carrying import Progress
+from troth.cases.carrying import CaseProgress
 from troth.cases.courtroom import AWAY
 from troth.cases.evidence import Evidence as CaseFile
-from troth.cases.office import Office, Settings, make_office
-from troth.cases.opening import Wanted, case_id_of
+from troth.cases.office import CaseSettings, Office, make_office
+from troth.cases.opening import WantedCase, case_id_of
 from troth.cases.supervising import watch_blocks
 from troth.chain.keystore import Key
 from troth.chain.market import Market
@@ -26,17 +26,17 @@ from troth.chain.market_follower import MarketFollower
 from troth.chain.tokens import allowance, approvals
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
-from troth.client.orders.journal import Journal
+from troth.client.orders.journal import OrderJournal
 from troth.client.orders.judging import case_command
 from troth.client.orders.keeping import Report
-from troth.client.orders.seams import Evidence
+from troth.client.orders.seams import OrderEvidence
 from troth.client.tabs.asset import Asset
 from troth.protocol.market import messages
 from troth.protocol.types import Hash32
 
 Approve = Callable[[int], Awaitable[None]]
 """Lets the Bank take a bond from the wallet."""
-Tell = Callable[[Hash32, Progress], None]
+Tell = Callable[[Hash32, CaseProgress], None]
 """Hears of each step of the case over an order."""
 
 
@@ -44,7 +44,7 @@ async def nothing_to_approve(_bond: int) -> None:
     """The chain's coin goes with the call."""
 
 
-def untold(_order: Hash32, _progress: Progress) -> None:
+def untold(_order: Hash32, _progress: CaseProgress) -> None:
     """Nobody listens."""
 
 
@@ -66,7 +66,7 @@ class Court:
     _locks: defaultdict[Hash32, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
     _told: dict[Hash32, str] = field(default_factory=dict)
 
-    async def open(self, evidence: Evidence) -> str:
+    async def open(self, evidence: OrderEvidence) -> str:
         """Open a case over each segment, or say why not and how."""
         return "; ".join([await self._bring(evidence.file, segment) for segment in evidence.segments])
 
@@ -125,7 +125,7 @@ class Court:
         seen, total = await self.office.courtroom.seen(), 0
         for case_id in self.office.journal.cases():
             record, followed = seen.state.cases.get(case_id), self.office.journal.case(case_id)
-            wanted = Wanted.decode(followed.wanted) if followed is not None and followed.wanted else None
+            wanted = WantedCase.decode(followed.wanted) if followed is not None and followed.wanted else None
             if record is not None and record.live:
                 total += record.state.bond if record.state.opener == self.office.courtroom.account else 0
             elif wanted is not None and not wanted.is_met_by(record):
@@ -138,7 +138,7 @@ class Court:
         followed = self.office.journal.case(case_id)
         if followed is None or not followed.wanted:
             await self.approve(bring.bond)
-        wanted = Wanted(bring.segment, suspend=bring.may_suspend, most_bond=self.most, after=seen.block)
+        wanted = WantedCase(bring.segment, suspend=bring.may_suspend, most_bond=self.most, after=seen.block)
         self.office.journal.follow(case_id, file, wanted=wanted.encode())
         return case_id
 
@@ -163,7 +163,7 @@ class Court:
         for case_id in self.office.journal.cases():
             await self._tick(case_id)
 
-    async def carry(self, case_id: Hash32) -> Progress:
+    async def carry(self, case_id: Hash32) -> CaseProgress:
         """Carry one case to its end."""
         self.office.journal.follow(case_id)
         while not (progress := await self._tick(case_id)).over:
@@ -171,7 +171,7 @@ class Court:
             await self.office.courtroom.after(seen.block, BLOCK_SECONDS)
         return progress
 
-    async def _tick(self, case_id: Hash32) -> Progress:
+    async def _tick(self, case_id: Hash32) -> CaseProgress:
         async with self._locks[case_id]:
             followed = self.office.journal.case(case_id)
             progress = await self.office.carrier.tick(case_id)
@@ -187,22 +187,22 @@ BLOCK_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClientDeployment:
     """A deployment as a client follows it, and where the client's own files are."""
 
     market: Market
     follower: MarketFollower
-    orders: Journal
+    orders: OrderJournal
     home: Home
 
 
 @asynccontextmanager
 async def open_court(  # noqa: PLR0917
-    place: Place, wallet: Key, asset: Asset, most: int, report: Report, together: int | None = None
+    place: ClientDeployment, wallet: Key, asset: Asset, most: int, report: Report, together: int | None = None
 ) -> AsyncIterator[Court]:
     """A court for a wallet; its journal of cases lies in the client's home."""
     market = place.market
-    settings = Settings("", market.place.factory, place.home.cases, wallet)
+    settings = CaseSettings("", market.place.factory, place.home.cases, wallet)
     office = make_office(market, place.follower, settings)
 
     async def approve(bond: int) -> None:
@@ -219,7 +219,7 @@ async def open_court(  # noqa: PLR0917
         await office.close()
 
 
-def note(orders: Journal, report: Report, order: Hash32, progress: Progress) -> None:
+def note(orders: OrderJournal, report: Report, order: Hash32, progress: CaseProgress) -> None:
     """Write down how a case ended that was never opened, and tell what was done; waiting is not told."""
     try:
         entry = orders.entry(order)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from troth.client.orders.journal import Entry
+from troth.client.orders.journal import OrderRecord
 from troth.protocol.market.bodies import Admitted, Lottery, Results, Submission
 from troth.protocol.market.life import Check
 from troth.protocol.market.receipt import CheckedSegment
@@ -13,7 +13,7 @@ from troth.protocol.types import Address, Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class CheckWords:
     """What was signed in the check of every segment, as a receipt shows it."""
 
     segments: tuple[CheckedSegment, ...]
@@ -36,10 +36,10 @@ class Openings:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedOrder:
     """An order whose results and draw are stored: everything that its end follows from."""
 
-    entry: Entry
+    entry: OrderRecord
     submission: Submission
     admitted: Admitted
     results: Results
@@ -61,9 +61,9 @@ class Served:
         return tuple(one.message for one in self.results.results)
 
     @property
-    def words(self) -> Words | None:
+    def words(self) -> CheckWords | None:
         """The check, once all verdicts are stored."""
-        return self.entry.read("check", Words)
+        return self.entry.read("check", CheckWords)
 
     @property
     def openings(self) -> Openings | None:
@@ -82,13 +82,13 @@ class Served:
         return None if body is None else Hash32(body)
 
 
-def served_of(entry: Entry) -> Served | None:
+def served_of(entry: OrderRecord) -> ServedOrder | None:
     """The order with its results and draw; None before they are stored."""
     submission, admitted = entry.submission, entry.read("admitted", Admitted)
     results, lottery = entry.read("results", Results), entry.read("lottery", Lottery)
     if submission is None or admitted is None or results is None or lottery is None:
         return None
-    return Served(entry, submission, admitted, results, lottery)
+    return ServedOrder(entry, submission, admitted, results, lottery)
 
 
-__all__ = ["Check", "Openings", "SealedOpenings", "Served", "Words", "served_of"]
+__all__ = ["Check", "CheckWords", "Openings", "SealedOpenings", "ServedOrder", "served_of"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from troth.client.orders.evidence import served_of
-from troth.client.orders.journal import Entry
+from troth.client.orders.journal import OrderRecord
 from troth.protocol.market import events as on
 from troth.protocol.market.messages import DOUBTS, case_id, summons_id
 from troth.protocol.market.state import CaseRecord, State
@@ -26,7 +26,7 @@ _STEPS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedCase:
     """A case over one segment; ``steps`` with their blocks, ``outcome`` empty while it goes on."""
 
     case_id: Hash32
@@ -38,7 +38,7 @@ class Followed:
     outcome: str
 
     @classmethod
-    def of(cls, record: CaseRecord) -> Followed:
+    def of(cls, record: CaseRecord) -> FollowedCase:
         """As the chain shows it."""
         state = record.state
         steps = [(_STEPS[type(event)], event.meta.block) for event in record.events if type(event) in _STEPS]
@@ -64,21 +64,21 @@ class Followed:
         return f"0x{self.case_id.hex()[:10]} {told}{': ' + self.outcome if self.outcome else ''}"
 
 
-def cases_of(entry: Entry, state: State) -> tuple[Followed, ...]:
+def cases_of(entry: OrderRecord, state: State) -> tuple[FollowedCase, ...]:
     """All cases over an order's results, by segment."""
     return tuple(_cases(entry, state))
 
 
-def _cases(entry: Entry, state: State) -> Iterator[Followed]:
+def _cases(entry: OrderRecord, state: State) -> Iterator[FollowedCase]:
     served = served_of(entry)
     for segment in range(0 if served is None else len(served.given)):
         for place in (segment, DOUBTS + segment):
             record = state.cases.get(case_id(entry.identifier, place))
             if record is not None:
-                yield Followed.of(record)
+                yield FollowedCase.of(record)
 
 
-def fell(state: State, entry: Entry) -> bool:
+def fell(state: State, entry: OrderRecord) -> bool:
     """Whether the chain voids an order's leaf: in court, by a summons that nobody answered, by a conviction."""
     submission, served = entry.submission, served_of(entry)
     if state.is_voided(entry.identifier, 255):

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from troth.client.errors import ReceiptNotFound
-from troth.client.tabs.store import Store
+from troth.client.tabs.store import TabStore
 from troth.protocol.market import canonical
 from troth.protocol.market.bodies import Submission
 from troth.protocol.types import Hash32
@@ -57,7 +57,7 @@ RUNNING = frozenset(
 
 
 @dataclass(frozen=True)
-class Entry:
+class OrderRecord:
     """One order as it is written down; ``evidence`` by name, in canonical JSON.
 
     ``fee`` is what the results cost, ``paid`` what was acknowledged; ``due`` the block from which it may be.
@@ -98,10 +98,10 @@ class Entry:
         return None if body is None else canonical.decode(kind, body, 1 << 23)
 
 
-class Journal:
+class OrderJournal:
     """The orders in a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: TabStore) -> None:
         self._store = store
 
     def ordered(
@@ -162,7 +162,7 @@ class Journal:
         """Note what was acknowledged, inside the transaction of the voucher that does it."""
         self._store.execute("UPDATE orders SET paid = ? WHERE id = ?", str(amount), _name(identifier))
 
-    def find(self, text: str) -> Entry:
+    def find(self, text: str) -> OrderRecord:
         """The order whose id starts like this; ReceiptNotFound if that is not exactly one."""
         beginning = text.strip().lower()
         rows = self._rows("WHERE id LIKE ?", beginning + "%") if _BEGINNING.fullmatch(beginning) else []
@@ -171,25 +171,25 @@ class Journal:
             raise ReceiptNotFound(what, text[:80], "`troth client receipts` lists them.")
         return rows[0]
 
-    def entry(self, identifier: Hash32) -> Entry:
+    def entry(self, identifier: Hash32) -> OrderRecord:
         """One order."""
         return self.find(_name(identifier))
 
-    def all(self) -> list[Entry]:
+    def all(self) -> list[OrderRecord]:
         """All orders, newest first."""
         return self._rows("ORDER BY created DESC, rowid DESC")
 
-    def unpaid(self, tab: Hash32) -> list[Entry]:
+    def unpaid(self, tab: Hash32) -> list[OrderRecord]:
         """Orders of a tab that no voucher acknowledges yet, by number."""
         return self._rows("WHERE tab = ? AND paid IS NULL ORDER BY sequence", _name(tab))
 
-    def due(self, tab: Hash32, block: int) -> list[Entry]:
+    def due(self, tab: Hash32, block: int) -> list[OrderRecord]:
         """Those of them at which there may be something to do: not undrawn ones whose lag still runs."""
         waiting = (Phase.UNDRAWN, Phase.UNCLEAR)
         condition = "WHERE tab = ? AND paid IS NULL AND NOT (phase IN (?, ?) AND due > ?) ORDER BY sequence"
         return self._rows(condition, _name(tab), *waiting, block)
 
-    def doubtable(self, tab: Hash32, mode: str, block: int) -> list[Entry]:
+    def doubtable(self, tab: Hash32, mode: str, block: int) -> list[OrderRecord]:
         """Orders whose answers were to be checked in this mode, whose lag still runs, and that are in no court."""
         condition = (
             "WHERE tab = ? AND mode = ? AND due > ? "
@@ -197,7 +197,7 @@ class Journal:
         )
         return self._rows(condition, _name(tab), mode, block)
 
-    def of_question(self, question: str) -> list[Entry]:
+    def of_question(self, question: str) -> list[OrderRecord]:
         """The orders that were made for one question, oldest first."""
         return self._rows("WHERE question = ? ORDER BY created, rowid", question)
 
@@ -233,15 +233,15 @@ class Journal:
             body,
         )
 
-    def _rows(self, condition: str, *values: object) -> list[Entry]:
+    def _rows(self, condition: str, *values: object) -> list[OrderRecord]:
         # The statement is put together from this module's own constants.
         rows = self._store.execute(f"SELECT {_COLUMNS} FROM orders {condition}", *values)  # noqa: S608
         return [self._entry(*row) for row in rows]
 
-    def _entry(self, identifier: str, tab: str, *rest: Any) -> Entry:
+    def _entry(self, identifier: str, tab: str, *rest: Any) -> OrderRecord:
         sequence, created, phase, question, mode, most, fee, paid, due, failure = rest
         found = self._store.execute("SELECT name, body FROM evidence WHERE order_id = ?", identifier)
-        return Entry(
+        return OrderRecord(
             identifier=Hash32(bytes.fromhex(identifier[2:])),
             tab=Hash32(bytes.fromhex(tab[2:])),
             sequence=sequence,

@@ -7,8 +7,8 @@ from troth.client.orders.building import secrets_of
 from troth.client.orders.case_files import case_file
 from troth.client.orders.checking import parts_of
 from troth.client.orders.evidence import served_of
-from troth.client.orders.journal import Entry
-from troth.client.orders.seams import Evidence
+from troth.client.orders.journal import OrderRecord
+from troth.client.orders.seams import OrderEvidence
 from troth.client.orders.session import PayerSession
 from troth.client.tabs.keys import master_of
 from troth.protocol.market import checks, life, lottery
@@ -17,7 +17,7 @@ from troth.protocol.market.types import CaseKind, Opinion
 from troth.protocol.types import Hash32
 
 
-def evidence_of(session: PayerSession, entry: Entry, *, doubt: bool = False) -> Evidence:
+def evidence_of(session: PayerSession, entry: OrderRecord, *, doubt: bool = False) -> OrderEvidence:
     """Everything about an order for the court; AnswerUnavailable where its results or draw are not here."""
     served = served_of(entry)
     if served is None:
@@ -32,10 +32,10 @@ def evidence_of(session: PayerSession, entry: Entry, *, doubt: bool = False) -> 
     kind = CaseKind.REJECTION if rejected else CaseKind.ACCEPTANCE if drawn else CaseKind.DOUBT
     file = case_file(entry, session.domain, key)
     segments = rejected or tuple(range(len(served.given)))
-    return Evidence(kind, segments, file, entry.tokens)
+    return OrderEvidence(kind, segments, file, entry.tokens)
 
 
-def _opinions(session: PayerSession, entry: Entry) -> list[Opinion]:
+def _opinions(session: PayerSession, entry: OrderRecord) -> list[Opinion]:
     """What the openings bear out of each segment's verdicts."""
     served = served_of(entry)
     assert served is not None
@@ -65,7 +65,7 @@ def _opinions(session: PayerSession, entry: Entry) -> list[Opinion]:
     return said
 
 
-async def go_to_court(session: PayerSession, entry: Entry, *, doubt: bool = False) -> str:
+async def go_to_court(session: PayerSession, entry: OrderRecord, *, doubt: bool = False) -> str:
     """Hand the evidence to the session's CaseOpener; its line."""
     if session.opener is None:
         return f"`{case_command(entry.identifier)}` brings it to the court"

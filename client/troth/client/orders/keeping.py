@@ -15,19 +15,19 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from troth.chain.errors import ChainError
-from troth.client.orders.calls import Refused
-from troth.client.orders.checking import Ending
+from troth.client.orders.calls import SchedulerRefusal
+from troth.client.orders.checking import OrderSettlement
 from troth.client.orders.course import Course
 from troth.client.orders.evidence import served_of
 from troth.client.orders.failing import OrderFailed
 from troth.client.orders.following import fell
-from troth.client.orders.journal import LEASE_SECONDS, RUNNING, Entry, Phase
+from troth.client.orders.journal import LEASE_SECONDS, RUNNING, OrderRecord, Phase
 from troth.client.orders.judging import go_to_court
 from troth.client.orders.own_check import MODE, check_by_self, own_verdict_of
 from troth.client.orders.paying import give_up, pay
-from troth.client.orders.session import FAILURES, Desk, PayerSession
+from troth.client.orders.session import FAILURES, PayerSession, TabContext
 from troth.client.orders.summoning import AutomaticSummons, due_of, first_by_itself
-from troth.client.orders.updates import Step
+from troth.client.orders.updates import CourseStep
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Acknowledgement, OpenOrder
@@ -43,16 +43,16 @@ ARRIVAL_SECONDS = LEASE_SECONDS
 be refused, and so would each later one of its tab."""
 _log = logging.getLogger(__name__)
 
-Report = Callable[[Entry | None, str], None]
+Report = Callable[[OrderRecord | None, str], None]
 """Hears a line, about an order or about none."""
 
 
-def unheard(_entry: Entry | None, _line: str) -> None:
+def unheard(_entry: OrderRecord | None, _line: str) -> None:
     """Nobody listens."""
 
 
 @dataclass
-class Keeper:
+class OrderKeeper:
     """Use it with ``async with``; ``once`` does everything that is due now. ``report`` hears what it did by itself."""
 
     session: PayerSession
@@ -63,7 +63,7 @@ class Keeper:
     _later: dict[bytes, float] = field(default_factory=dict)
     _tries: dict[bytes, int] = field(default_factory=dict)
 
-    async def __aenter__(self) -> Keeper:
+    async def __aenter__(self) -> OrderKeeper:
         self._task = asyncio.create_task(self._run(), name="keeper of tabs")
         return self
 
@@ -116,7 +116,7 @@ class Keeper:
 
     # ---- one order
 
-    async def _look_after(self, desk: Desk, entry: Entry) -> None:
+    async def _look_after(self, desk: TabContext, entry: OrderRecord) -> None:
         owed = owed_now(self.session, entry)
         if owed is not None:
             pay(self.session, entry, owed)
@@ -133,10 +133,10 @@ class Keeper:
             finally:
                 self.session.journal.release(entry.identifier)
 
-    def _goes_on(self, entry: Entry) -> bool:
+    def _goes_on(self, entry: OrderRecord) -> bool:
         return entry.phase in RUNNING or self._check_may_come(entry)
 
-    async def _summon(self, entry: Entry) -> None:
+    async def _summon(self, entry: OrderRecord) -> None:
         due = due_of(entry, self.session.parameters, self.session.state)
         if self.summons is None or due is None:
             return
@@ -148,7 +148,7 @@ class Keeper:
             self.session.journal.step(entry.identifier, more={name: line.encode()})
             self.report(entry, line)
 
-    async def _by_self(self, entry: Entry) -> None:
+    async def _by_self(self, entry: OrderRecord) -> None:
         """An answer that its user wants computed again, as long as it can still be doubted in court.
 
         The process that asked does it at once; this is for one that ended before.
@@ -162,11 +162,11 @@ class Keeper:
         if own is not None and own.opinion is Opinion.REJECT and self._is_time(b"case" + entry.identifier):
             await self._to_court(entry)
 
-    def _check_may_come(self, entry: Entry) -> bool:
+    def _check_may_come(self, entry: OrderRecord) -> bool:
         """A check that was late may have been done since, and a summons may have brought it."""
         return entry.phase is Phase.REFUSED_CHECK
 
-    async def _to_court(self, entry: Entry) -> None:
+    async def _to_court(self, entry: OrderRecord) -> None:
         if self.session.opener is None or "court" in entry.evidence:
             return
         try:
@@ -180,14 +180,14 @@ class Keeper:
         self.session.journal.step(entry.identifier, court=line.encode())
         self.report(entry, line)
 
-    async def _go_on(self, desk: Desk, entry: Entry) -> None:
+    async def _go_on(self, desk: TabContext, entry: OrderRecord) -> None:
         """Take an order up where a process left it."""
         try:
             if entry.phase in {Phase.ORDERED, Phase.ADMITTED, Phase.ANSWERED}:
                 await self._ask_again(desk, entry)
                 entry = self.session.journal.entry(entry.identifier)
             if served_of(entry) is not None and (entry.phase in RUNNING or self._check_may_come(entry)):
-                await _run_out(Ending(self.session, desk, entry).run())
+                await _run_out(OrderSettlement(self.session, desk, entry).run())
         except StoreUnusable:
             raise
         except FAILURES as error:
@@ -198,7 +198,7 @@ class Keeper:
             if after.phase is entry.phase:
                 self._put_off(entry.identifier)
 
-    async def _ask_again(self, desk: Desk, entry: Entry) -> None:
+    async def _ask_again(self, desk: TabContext, entry: OrderRecord) -> None:
         submission = entry.submission
         if submission is None:
             return
@@ -209,7 +209,7 @@ class Keeper:
             await _run_out(course.read(lines, patience=UNKNOWN_SECONDS, resumed=True))
         except OrderFailed:
             return
-        except Refused as error:
+        except SchedulerRefusal as error:
             if error.status == 404 and entry.phase is Phase.ORDERED and time.time() >= entry.created + ARRIVAL_SECONDS:
                 give_up(self.session, entry, "never admitted")
                 return
@@ -217,7 +217,7 @@ class Keeper:
 
     # ---- words
 
-    async def _deliver(self, desk: Desk) -> None:
+    async def _deliver(self, desk: TabContext) -> None:
         record = self.session.books.record(desk.identifier)
         if record.delivered or record.voucher is None or not self._is_time(b"word" + desk.identifier):
             return
@@ -226,7 +226,7 @@ class Keeper:
             await calls.acknowledge(Acknowledgement(record.tab, record.voucher))
         except FAILURES as error:
             self._put_off(b"word" + desk.identifier)
-            if isinstance(error, Refused):
+            if isinstance(error, SchedulerRefusal):
                 desk.recovered, desk.offered = False, 0.0
             _log.info("a voucher is delivered later: %s", type(error).__name__)
             return
@@ -243,7 +243,7 @@ class Keeper:
         self._later[what] = time.monotonic() + min(2.0**tries, LONGEST_BACKOFF)
 
 
-async def _run_out(steps: AsyncGenerator[Step, None]) -> None:
+async def _run_out(steps: AsyncGenerator[CourseStep, None]) -> None:
     async with aclosing(steps):
         async for _ in steps:
             continue
@@ -252,7 +252,7 @@ async def _run_out(steps: AsyncGenerator[Step, None]) -> None:
 # ------------------------------------------------------------------------------------------------------- what is owed
 
 
-def owed_now(session: PayerSession, entry: Entry) -> int | None:
+def owed_now(session: PayerSession, entry: OrderRecord) -> int | None:
     """What may be acknowledged for an order now; None: nothing yet.
 
     Failed orders cost nothing, checked ones their fee at once, others once the lag is over, unless a case that runs
@@ -273,7 +273,7 @@ def owed_now(session: PayerSession, entry: Entry) -> int | None:
     return entry.fee if paid_late and over and not withheld(session, entry) else None
 
 
-def withheld(session: PayerSession, entry: Entry) -> bool:
+def withheld(session: PayerSession, entry: OrderRecord) -> bool:
     """Whether a case that runs permits to keep this leaf back; a rejection that nobody brought to court does not."""
     served = served_of(entry)
     if served is None:
@@ -287,7 +287,7 @@ def withheld(session: PayerSession, entry: Entry) -> bool:
     return False
 
 
-def _owed_recovered(session: PayerSession, entry: Entry) -> int | None:
+def _owed_recovered(session: PayerSession, entry: OrderRecord) -> int | None:
     """An order of before a backup: its request is lost, but what was signed shows what it costs."""
     shown = entry.read("recovered", OpenOrder)
     if shown is None or shown.draw is None or not shown.results:

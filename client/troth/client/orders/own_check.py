@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 
 from troth.cases.judging import Inputs, Recomputed, fitted
-from troth.cases.materials import Text
+from troth.cases.materials import OrderText
 from troth.client.errors import AnswerUnavailable, OwnModelUnusable
 from troth.client.home import Home
 from troth.client.orders.checking import parts_of
-from troth.client.orders.evidence import Served, served_of
-from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.evidence import ServedOrder, served_of
+from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.seams import OwnModel
 from troth.client.orders.session import FAILURES, PayerSession
-from troth.client.orders.terms import Offer
+from troth.client.orders.terms import CheckedOffer
 from troth.node.errors import NodeError
 from troth.protocol import vrf
 from troth.protocol.market import checks
-from troth.protocol.market.checks import Opened, View
+from troth.protocol.market.checks import Opened, OrderView
 from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.types import NO_HASH, ExecutionClass, Opinion, Result
 from troth.protocol.market.views import class_of
@@ -55,7 +55,7 @@ class OwnVerdict:
     words: str
 
 
-def own_verdict_of(entry: Entry) -> OwnVerdict | None:
+def own_verdict_of(entry: OrderRecord) -> OwnVerdict | None:
     """The verdict that is written down under an order; None where there is none yet."""
     return entry.read(EVIDENCE, OwnVerdict)
 
@@ -70,14 +70,14 @@ def no_model() -> OwnModelUnusable:
     return OwnModelUnusable("An answer is checked by oneself with the model, and none is named", MODE, _SETUP)
 
 
-async def require_own_model(session: PayerSession, offer: Offer) -> None:
+async def require_own_model(session: PayerSession, offer: CheckedOffer) -> None:
     """Raise OwnModelUnusable, with what to do, before anything is ordered that could not be checked."""
     if session.own_model is None:
         raise no_model()
     await session.own_model.require(offer.model, offer.execution_class)
 
 
-async def check_by_self(session: PayerSession, entry: Entry) -> OwnVerdict | None:
+async def check_by_self(session: PayerSession, entry: OrderRecord) -> OwnVerdict | None:
     """Compute an order's answer again and write the verdict down; None where that is not wanted, or not time yet.
 
     A verdict that is there is given again. What cannot be computed is a verdict, too, which the user is told: it says
@@ -97,7 +97,7 @@ async def check_by_self(session: PayerSession, entry: Entry) -> OwnVerdict | Non
     return found
 
 
-async def _verdict(session: PayerSession, model: OwnModel, served: Served) -> OwnVerdict:
+async def _verdict(session: PayerSession, model: OwnModel, served: ServedOrder) -> OwnVerdict:
     definition, descriptor = class_of(session.state, served.order.execution_class)
     await model.require(descriptor, definition)
     view = session.view(served.order, served.submission.tab)
@@ -119,11 +119,11 @@ async def _verdict(session: PayerSession, model: OwnModel, served: Served) -> Ow
     return OwnVerdict(Opinion.ACCEPT, f"the text is the model's{shown}")
 
 
-async def _computed(model: OwnModel, served: Served, view: View) -> list[Recomputed]:
+async def _computed(model: OwnModel, served: ServedOrder, view: OrderView) -> list[Recomputed]:
     """The own run of every segment, each from the rows of the one before."""
     request = from_canonical_bytes(served.submission.request)
     seed = noise_seed(served.entry.identifier, Hash32(vrf.proof_to_hash(served.admitted.infer_proof)))
-    text = Text(request, served.entry.tokens, seed)
+    text = OrderText(request, served.entry.tokens, seed)
     spans, runs, before = view.segments(served.order), [], None
     for number, span in enumerate(spans):
         last = number == len(spans) - 1
@@ -144,10 +144,10 @@ def _bytes_of(states: Any) -> bytes:
 
 def _opened(
     session: PayerSession,
-    served: Served,
+    served: ServedOrder,
     runs: Sequence[Recomputed],
     definition: ExecutionClass,
-    view: View,
+    view: OrderView,
 ) -> dict[int, bool]:
     """By segment whether the trace that its node opened is the own one; segments of which nothing was opened are
     left out, and so is an opening that is not of the signed trace: what verifiers said of it is no check either."""
@@ -171,7 +171,7 @@ def _opened(
     return found
 
 
-def _own_opening(own: Recomputed, result: Result, tiles: Sequence[int], model: Hash32, view: View) -> Opened:
+def _own_opening(own: Recomputed, result: Result, tiles: Sequence[int], model: Hash32, view: OrderView) -> Opened:
     rules = view.rules
     states = fitted(own.states, checks.rows_of(result, rules))
     trace = TileLayout(result.order, model, len(states), rules.hidden_size, Dtype(rules.dtype)).commit(states)

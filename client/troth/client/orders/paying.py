@@ -5,12 +5,12 @@ A number that cannot be paid yet, since an older one would leave the window, is 
 
 from __future__ import annotations
 
-from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.session import PayerSession
 from troth.protocol.market.errors import InvalidVoucher
 
 
-def pay(session: PayerSession, entry: Entry, amount: int) -> bool:
+def pay(session: PayerSession, entry: OrderRecord, amount: int) -> bool:
     """Acknowledge an order with ``amount``; False where it is paid already, or must wait for an older one."""
     record = session.books.record(entry.tab)
     if entry.sequence not in record.book.bounds:
@@ -28,7 +28,7 @@ def pay(session: PayerSession, entry: Entry, amount: int) -> bool:
     return True
 
 
-def give_up(session: PayerSession, entry: Entry, failure: str) -> None:
+def give_up(session: PayerSession, entry: OrderRecord, failure: str) -> None:
     """Nothing is owed for an order: note why, and pay 0 for its number at once."""
     session.journal.step(entry.identifier, Phase.FAILED, failure=failure)
     session.journal.release(entry.identifier)

@@ -11,8 +11,8 @@ from collections import Counter
 
 from troth.client.errors import ModelUnavailable
 from troth.client.market_table import MarketTable
-from troth.client.orders.terms import Offer, groups_of
-from troth.protocol.market.draws import SPARE_OWNERS, Group, offers_checks, seasoned_seats
+from troth.client.orders.terms import CheckedOffer, groups_of
+from troth.protocol.market.draws import SPARE_OWNERS, GroupHistory, offers_checks, seasoned_seats
 from troth.protocol.market.prices import BASIS_POINTS
 from troth.protocol.market.state import State
 from troth.protocol.types import Segment
@@ -21,7 +21,9 @@ LARGEST = 2
 """Owners beside k that may hold the rest: k + 2."""
 
 
-def require_worth(offer: Offer, state: State, block: int, seasoning: int, table: MarketTable, *, named: bool) -> None:
+def require_worth(
+    offer: CheckedOffer, state: State, block: int, seasoning: int, table: MarketTable, *, named: bool
+) -> None:
     """ModelUnavailable where the class or one of its groups is below the policy."""
     if not named:
         _require_class(offer, table)
@@ -29,7 +31,7 @@ def require_worth(offer: Offer, state: State, block: int, seasoning: int, table:
         _require_group(offer, group, segment, block=block, seasoning=seasoning, table=table)
 
 
-def _require_class(offer: Offer, table: MarketTable) -> None:
+def _require_class(offer: CheckedOffer, table: MarketTable) -> None:
     rules = offer.rules
     minima = [("verifiers", rules.verifiers, table.verifiers), ("reviewers", rules.reviewers, table.reviewers)]
     if not rules.exact:
@@ -42,7 +44,7 @@ def _require_class(offer: Offer, table: MarketTable) -> None:
 
 
 def _require_group(
-    offer: Offer, group: Group, segment: Segment, *, block: int, seasoning: int, table: MarketTable
+    offer: CheckedOffer, group: GroupHistory, segment: Segment, *, block: int, seasoning: int, table: MarketTable
 ) -> None:
     where = f"layers [{segment.first}, {segment.end})"
     if not offers_checks(group, offer.rules, block):
@@ -63,7 +65,7 @@ def _require_group(
         raise ModelUnavailable(what, "0x" + offer.class_id.hex(), remedy)
 
 
-def _seats_by_owner(group: Group, block: int, seasoning: int) -> Counter[str]:
+def _seats_by_owner(group: GroupHistory, block: int, seasoning: int) -> Counter[str]:
     seats: Counter[str] = Counter()
     for entry in group.members_at(block):
         seats[group.owners[entry.operator]] += seasoned_seats(entry, block, seasoning)

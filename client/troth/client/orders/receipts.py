@@ -8,8 +8,8 @@ from typing import Any
 
 from troth.client.errors import AnswerUnavailable
 from troth.client.orders.evidence import served_of
-from troth.client.orders.following import Followed, cases_of, fell
-from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.following import FollowedCase, cases_of, fell
+from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.judging import case_command
 from troth.client.orders.own_check import MODE, own_verdict_of, spoken
 from troth.client.tabs.asset import Asset
@@ -38,13 +38,13 @@ _ANSWERED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OrderSummary:
     """One order as its user sees it: answered, drawn or not, checked, acknowledged, brought to court."""
 
-    entry: Entry
+    entry: OrderRecord
     drawn: bool | None
     case: str
-    cases: tuple[Followed, ...] = ()
+    cases: tuple[FollowedCase, ...] = ()
     fell: bool = False
 
     @property
@@ -118,7 +118,7 @@ class Shown:
         return lines
 
 
-def shown(entry: Entry, state: State) -> Shown:
+def shown(entry: OrderRecord, state: State) -> OrderSummary:
     """An order with what the chain says of it."""
     served = served_of(entry)
     drawn: bool | None = None
@@ -130,10 +130,10 @@ def shown(entry: Entry, state: State) -> Shown:
     doubted = verdict is not None and verdict.opinion is Opinion.REJECT
     if not own and (doubted or (entry.phase is Phase.REJECTED and entry.paid is None)):
         own = f"`{case_command(entry.identifier)}` brings it to the court"
-    return Shown(entry, drawn, ", ".join(said) or own, found, fell(state, entry))
+    return OrderSummary(entry, drawn, ", ".join(said) or own, found, fell(state, entry))
 
 
-def proof_of(entry: Entry, state: State, domain: Domain) -> Receipt:
+def proof_of(entry: OrderRecord, state: State, domain: Domain) -> Receipt:
     """The receipt of an answer, with nothing in it of prompt, answer or salt.
 
     Raises AnswerUnavailable before results and draw are here.

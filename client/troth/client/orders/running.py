@@ -15,11 +15,11 @@ from typing import Any
 from troth.chain.errors import KeystoreError
 from troth.chain.keystore import Key, load_account, read_password
 from troth.chain.market_follower import MarketFollower
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.errors import WalletError
 from troth.client.home import Home
-from troth.client.orders.court import Place, open_court
-from troth.client.orders.keeping import Keeper, Report, unheard
+from troth.client.orders.court import ClientDeployment, open_court
+from troth.client.orders.keeping import OrderKeeper, Report, unheard
 from troth.client.orders.own_check import own_model
 from troth.client.orders.session import PayerSession, market_session, table_of
 from troth.client.orders.summoning import AutomaticSummons
@@ -36,7 +36,7 @@ class Running:
 
     session: PayerSession
     asset: Asset
-    keeper: Keeper
+    keeper: OrderKeeper
 
     @property
     def follower(self) -> MarketFollower:
@@ -46,7 +46,7 @@ class Running:
 
 @asynccontextmanager
 async def running(
-    home: Home, configuration: Configuration, password_file: Path | None, report: Report = unheard
+    home: Home, configuration: ClientConfiguration, password_file: Path | None, report: Report = unheard
 ) -> AsyncIterator[Running]:
     """Connect, and keep what is due in the background."""
     table = table_of(configuration)
@@ -63,11 +63,11 @@ async def running(
         if wallet is not None and table.case:
             most = asset.parse(table.case)
             together = asset.parse(table.cases) if table.cases else CASES_TOGETHER * most
-            place = Place(session.market, session.follower, session.journal, home)
+            place = ClientDeployment(session.market, session.follower, session.journal, home)
             court = await stack.enter_async_context(open_court(place, wallet, asset, most, report, together))
             session.opener = court
             await stack.enter_async_context(in_background(court.run(), "cases of a client"))
-        async with Keeper(session, summons, report) as keeper:
+        async with OrderKeeper(session, summons, report) as keeper:
             yield Running(session, asset, keeper)
 
 

@@ -12,7 +12,7 @@ from troth.protocol.types import ModelDescriptor
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class OrderEvidence:
     """All that a client holds of one order, and over which ``segments`` it goes to court.
 
     ``tokens``: the answer; ``file`` holds everything else, and is what anybody acts on.
@@ -27,7 +27,7 @@ class Evidence:
 class CaseOpener(Protocol):
     """Opens a case, or says how."""
 
-    async def open(self, evidence: Evidence) -> str:
+    async def open(self, evidence: OrderEvidence) -> str:
         """What was done, or why not, in one line for the user."""
 
 

@@ -12,19 +12,19 @@ from typing import Protocol
 from troth.chain.errors import ChainError
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.direct.entrance import Entrance
 from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
 from troth.client.market_table import MarketTable
 from troth.client.orders.calls import PRICES_SECONDS, MarketCalls
-from troth.client.orders.journal import Journal
+from troth.client.orders.journal import OrderJournal
 from troth.client.orders.policy import require_worth
 from troth.client.orders.seams import CaseOpener, OwnModel
-from troth.client.orders.terms import Offer, offer_of, read_quotes, require_served
+from troth.client.orders.terms import CheckedOffer, offer_of, read_quotes, require_served
 from troth.client.reaching import Reach, reaching
-from troth.client.tabs.books import Books, TabRecord
+from troth.client.tabs.books import OwnTab, TabBooks
 from troth.client.tabs.errors import NoTab
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.recovery import recover
@@ -33,7 +33,7 @@ from troth.client.view import free_file
 from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import tabs
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Order, Parameters, Tab
 from troth.protocol.market.views import parameters_of, registered_scheduler, view_of
@@ -51,13 +51,13 @@ FAILURES = (ClientError, ChainError, OverlayError, ProtocolError, TimeoutError)
 
 
 @dataclass
-class Desk:
+class TabContext:
     """One scheduler with which there is a tab, as far as it was reached."""
 
     tab: Tab
     identifier: Hash32
     calls: MarketCalls | None = None
-    offer: Offer | None = None
+    offer: CheckedOffer | None = None
     offered: float = 0.0
     recovered: bool = False
     away_until: float = 0.0
@@ -90,8 +90,8 @@ class PayerSession:
 
     domain: Domain
     follower: MarketFollower
-    books: Books
-    journal: Journal
+    books: TabBooks
+    journal: OrderJournal
     keyring: Keyring
     connect: Connect
     table: MarketTable
@@ -106,7 +106,7 @@ class PayerSession:
     pool: CircuitPool | None = None
     mode: str = "scheduler"
     entrance: Entrance | None = None
-    desks: dict[Hash32, Desk] = field(default_factory=dict)
+    desks: dict[Hash32, TabContext] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -124,7 +124,7 @@ class PayerSession:
         """The deployment's."""
         return parameters_of(self.state)
 
-    def view(self, order: Order, tab: Tab) -> View:
+    def view(self, order: Order, tab: Tab) -> OrderView:
         """This client's view of the chain for an order; raises InvalidOrder where class or scheduler are unknown."""
         now = int(time.time())
         chain_id = self.domain.chain_id
@@ -141,16 +141,16 @@ class PayerSession:
 
     # ---- desks
 
-    def usable(self) -> list[Desk]:
+    def usable(self) -> list[TabContext]:
         """Desks of tabs on which may be ordered: those that answered last time first, then by age."""
         found = [self._desk(record) for record in self.books.all(self.domain) if self._is_usable(record)]
         return sorted(found, key=lambda desk: desk.away_until > time.monotonic())
 
-    def desk_of(self, identifier: Hash32) -> Desk:
+    def desk_of(self, identifier: Hash32) -> TabContext:
         """The desk of a tab, whether or not more may be ordered there."""
         return self._desk(self.books.record(identifier))
 
-    async def open_desk(self, desk: Desk) -> Offer:
+    async def open_desk(self, desk: TabContext) -> CheckedOffer:
         """Connect, read its prices, and go on from the newest word of its tab; what the chain does not bear out is
         refused."""
         async with desk.opening:
@@ -166,7 +166,7 @@ class PayerSession:
                 await self._load_language(calls, desk.offer)
             return desk.offer
 
-    async def calls(self, desk: Desk) -> MarketCalls:
+    async def calls(self, desk: TabContext) -> MarketCalls:
         """The calls to a desk's scheduler."""
         if desk.calls is None:
             party = registered_scheduler(self.state, desk.scheduler)
@@ -174,10 +174,10 @@ class PayerSession:
                 desk.calls = await self.connect(party)
         return desk.calls
 
-    def _desk(self, record: TabRecord) -> Desk:
-        return self.desks.setdefault(record.identifier, Desk(record.tab, record.identifier))
+    def _desk(self, record: OwnTab) -> TabContext:
+        return self.desks.setdefault(record.identifier, TabContext(record.tab, record.identifier))
 
-    def _is_usable(self, record: TabRecord) -> bool:
+    def _is_usable(self, record: OwnTab) -> bool:
         state = self.state.tab_state(record.identifier)
         party = self.state.parties.get(record.tab.payee)
         serves = party is not None and not party.exit_block
@@ -185,7 +185,7 @@ class PayerSession:
         takes = not record.doubt and tabs.blocking(record.book) is None
         return state.known and not state.closes_at and serves and wanted and takes
 
-    async def _offer(self, calls: MarketCalls) -> Offer:
+    async def _offer(self, calls: MarketCalls) -> CheckedOffer:
         patience = PRICES_SECONDS if len(self.usable()) > 1 else None
         async with asyncio.timeout(patience):
             quotes = read_quotes(await calls.prices())
@@ -204,7 +204,7 @@ class PayerSession:
         require_worth(offer, self.state, block, self.parameters.seasoning, self.table, named=self.named)
         return offer
 
-    async def _load_language(self, calls: MarketCalls, offer: Offer) -> None:
+    async def _load_language(self, calls: MarketCalls, offer: CheckedOffer) -> None:
         architecture = offer.model.architecture
         files = None if self.languages is None else self.languages.get(architecture)
         if files is None:
@@ -215,7 +215,7 @@ class PayerSession:
         self.language = Language.load(files)
         self.class_id = offer.class_id
 
-    async def ready(self) -> Offer:
+    async def ready(self) -> CheckedOffer:
         """The first offer that can be had, with the model's language; raises what the last desk was refused for."""
         failure: Exception | None = None
         for desk in self.usable():
@@ -252,7 +252,7 @@ class Connector:
         return MarketCalls(await self._reach.to(party))
 
 
-def _require_whole(offer: Offer) -> None:
+def _require_whole(offer: CheckedOffer) -> None:
     """ModelUnavailable where no one node serves the whole model: in direct mode there is no relay between."""
     if len(offer.segments) != 1:
         what = "The scheduler splits the model over several nodes, and direct mode needs one that hosts all of it"
@@ -260,7 +260,7 @@ def _require_whole(offer: Offer) -> None:
         raise ModelUnavailable(what, shown, "Go through the scheduler with --no-direct, or use another class.")
 
 
-def table_of(configuration: Configuration) -> MarketTable:
+def table_of(configuration: ClientConfiguration) -> MarketTable:
     """The table [market]; ConfigurationError where there is none."""
     if configuration.market is None:
         what = "The configuration names no deployment of tabs"
@@ -269,7 +269,7 @@ def table_of(configuration: Configuration) -> MarketTable:
 
 
 @asynccontextmanager
-async def following(home: Home, configuration: Configuration) -> AsyncIterator[tuple[Market, MarketFollower]]:
+async def following(home: Home, configuration: ClientConfiguration) -> AsyncIterator[tuple[Market, MarketFollower]]:
     """The deployment, and its state up to now and from then on."""
     table = table_of(configuration)
     home.create()
@@ -283,7 +283,7 @@ async def following(home: Home, configuration: Configuration) -> AsyncIterator[t
 
 
 @asynccontextmanager
-async def market_session(home: Home, configuration: Configuration, password: str) -> AsyncIterator[PayerSession]:
+async def market_session(home: Home, configuration: ClientConfiguration, password: str) -> AsyncIterator[PayerSession]:
     """Connect to the chain and, as they are needed, to the schedulers of all tabs."""
     async with following(home, configuration) as (market, follower), reaching(home, configuration) as reach:
         with opened(home.tabs) as store:
@@ -291,8 +291,8 @@ async def market_session(home: Home, configuration: Configuration, password: str
             yield PayerSession(
                 domain=market.domain,
                 follower=follower,
-                books=Books(store),
-                journal=Journal(store),
+                books=TabBooks(store),
+                journal=OrderJournal(store),
                 keyring=Keyring(home, password),
                 connect=Connector(reach),
                 table=table_of(configuration),
@@ -307,6 +307,6 @@ async def market_session(home: Home, configuration: Configuration, password: str
             )
 
 
-def _class_id(configuration: Configuration) -> Hash32 | None:
+def _class_id(configuration: ClientConfiguration) -> Hash32 | None:
     named = configuration.execution_class
     return Hash32(bytes.fromhex(named[2:])) if named else None

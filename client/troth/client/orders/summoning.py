@@ -16,7 +16,7 @@ from troth.chain.market import Market
 from troth.chain.tokens import approvals
 from troth.client.errors import AnswerUnavailable
 from troth.client.orders.evidence import served_of
-from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.tabs.asset import Asset
 from troth.protocol.market import lottery
 from troth.protocol.market.bodies import Admitted
@@ -32,7 +32,7 @@ BASE_FEE = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class SummonsDue:
     """What can be summoned of an order, in which segment, and in which blocks."""
 
     kind: SummonsKind
@@ -41,24 +41,24 @@ class Due:
     last: int
 
 
-def due_of(entry: Entry, parameters: Parameters, state: State) -> Due | None:
+def due_of(entry: OrderRecord, parameters: Parameters, state: State) -> SummonsDue | None:
     """What is owed and has not come; None where nothing is, or it was summoned already."""
     admitted, served = entry.read("admitted", Admitted), served_of(entry)
     if served is None:
         if admitted is None or entry.phase not in {Phase.ADMITTED, Phase.ANSWERED}:
             return None
         since = admitted.admission.message.block_number
-        due = Due(SummonsKind.RESULTS, 0, since + parameters.summons_window, since + parameters.lag)
+        due = SummonsDue(SummonsKind.RESULTS, 0, since + parameters.summons_window, since + parameters.lag)
     elif served.shown and entry.phase in {Phase.REVEALED, Phase.REFUSED_CHECK}:
         last = lottery.secret_due(served.draw, parameters)
         segment = _unsummoned(entry, len(served.given), state)
-        due = Due(SummonsKind.CHECK, segment, served.draw.block_number, last)
+        due = SummonsDue(SummonsKind.CHECK, segment, served.draw.block_number, last)
     else:
         return None
     return None if summons_id(entry.identifier, due.kind, due.segment) in state.summons else due
 
 
-def first_by_itself(entry: Entry, due: Due) -> int:
+def first_by_itself(entry: OrderRecord, due: SummonsDue) -> int:
     """From which block a program summons that nobody told to.
 
     Summoning pays the gas of the answer, so that a check that runs is given half of the time in which it can be
@@ -68,7 +68,7 @@ def first_by_itself(entry: Entry, due: Due) -> int:
     return (due.first + due.last) // 2 if runs else due.first
 
 
-def _unsummoned(entry: Entry, segments: int, state: State) -> int:
+def _unsummoned(entry: OrderRecord, segments: int, state: State) -> int:
     """The first segment whose check was not summoned yet."""
     ids = [summons_id(entry.identifier, SummonsKind.CHECK, segment) for segment in range(segments)]
     return next((segment for segment, one in enumerate(ids) if one not in state.summons), segments - 1)
@@ -84,7 +84,7 @@ async def deposit_of(market: Market, kind: SummonsKind) -> int:
 
 
 async def calls_of(  # noqa: PLR0917
-    market: Market, asset: Asset, entry: Entry, due: Due, deposit: int, sender: Address
+    market: Market, asset: Asset, entry: OrderRecord, due: SummonsDue, deposit: int, sender: Address
 ) -> tuple[PartCall, ...]:
     """The transactions of a summons; a token's deposit needs an approval before."""
     submission, admitted, served = entry.submission, entry.read("admitted", Admitted), served_of(entry)
@@ -115,7 +115,7 @@ class AutomaticSummons:
     key: Key
     most: int
 
-    async def summon(self, entry: Entry, due: Due) -> str:
+    async def summon(self, entry: OrderRecord, due: SummonsDue) -> str:
         """What was done, in one line."""
         deposit = await deposit_of(self.market, due.kind)
         if deposit * 3 // 2 > self.most:

@@ -7,20 +7,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from troth.client.choices import Choices
-from troth.client.configuration import Configuration
+from troth.client.choices import SamplingChoices
+from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.conversation import converse, print_json_answer
-from troth.client.orders.journal import Entry, Journal
+from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.receipts import proof_of, shown
 from troth.client.orders.running import running
 from troth.client.orders.session import following
 from troth.client.orders.summoning import calls_of, deposit_of, due_of
-from troth.client.orders.wishes import Check, PriceLimit, Wish
+from troth.client.orders.wishes import CheckWish, PriceLimit, Wish
 from troth.client.tabs.asset import Asset, read_asset
 from troth.client.tabs.managing import Purse
-from troth.client.tabs.opening import Plan, carry_out
+from troth.client.tabs.opening import OpeningCalls, carry_out
 from troth.client.tabs.store import opened
 from troth.protocol.market import receipt
 
@@ -30,9 +30,9 @@ PER_MILLION = 1000
 
 async def chat(  # noqa: PLR0917
     home: Home,
-    configuration: Configuration,
+    configuration: ClientConfiguration,
     password_file: Path | None,
-    choices: Choices,
+    choices: SamplingChoices,
     limits: tuple[str, str],
     check: str,
     system: str,
@@ -49,12 +49,14 @@ async def chat(  # noqa: PLR0917
             await converse(run, wish, system, question)
 
 
-def wish_of(choices: Choices, check: str, limits: tuple[str, str], asset: Asset) -> Wish:
+def wish_of(choices: SamplingChoices, check: str, limits: tuple[str, str], asset: Asset) -> Wish:
     """What is wanted of an answer, with amounts in the asset's units."""
     cost, price = limits
     most = asset.parse(cost) if cost else None
-    made = Choices(choices.max_tokens, choices.temperature_millionths, choices.top_p_millionths, most, choices.logprobs)
-    return Wish(made, Check.read(check), price_limit(price, asset))
+    made = SamplingChoices(
+        choices.max_tokens, choices.temperature_millionths, choices.top_p_millionths, most, choices.logprobs
+    )
+    return Wish(made, CheckWish.read(check), price_limit(price, asset))
 
 
 def price_limit(text: str, asset: Asset) -> PriceLimit:
@@ -66,18 +68,18 @@ def price_limit(text: str, asset: Asset) -> PriceLimit:
     return PriceLimit(most, asset.parse(written) * PER_MILLION if written else most)
 
 
-def _report(_entry: Entry | None, line: str) -> None:
+def _report(_entry: OrderRecord | None, line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 async def print_receipts(
-    home: Home, configuration: Configuration, order: str, *, as_json: bool, prove: Path | None = None
+    home: Home, configuration: ClientConfiguration, order: str, *, as_json: bool, prove: Path | None = None
 ) -> None:
     """Print one receipt, or all, with what the chain says of them; write the file that proves one."""
     async with following(home, configuration) as (market, follower):
         asset = await read_asset(market, follower.state.deployed.parameters.asset)  # type: ignore[union-attr]
         with opened(home.tabs) as store:
-            journal = Journal(store)
+            journal = OrderJournal(store)
             found = [journal.find(order)] if order else journal.all()
             if prove is not None:
                 if len(found) != 1:
@@ -95,14 +97,14 @@ async def print_receipts(
         print(f"written to {prove}; `troth audit receipt {prove}` verifies it", file=sys.stderr)
 
 
-async def summon(purse: Purse, configuration: Configuration, order: str, *, broadcast: bool) -> dict[str, Any]:
+async def summon(purse: Purse, configuration: ClientConfiguration, order: str, *, broadcast: bool) -> dict[str, Any]:
     """Ask on chain for what is owed of an order; a dry run prints the calls."""
     async with following(purse.home, configuration) as (market, follower):
         state = follower.state
         assert state.deployed is not None
         asset = await read_asset(market, state.deployed.parameters.asset)
         with opened(purse.home.tabs) as store:
-            journal = Journal(store)
+            journal = OrderJournal(store)
             entry = journal.find(order)
             due = due_of(entry, state.deployed.parameters, state)
             if due is None:
@@ -112,7 +114,7 @@ async def summon(purse: Purse, configuration: Configuration, order: str, *, broa
             sender = purse.payer("")
             wallet = purse.wallet(sender, broadcast=broadcast)
             calls = await calls_of(market, asset, entry, due, deposit, sender)
-            done = await carry_out(market, Plan(sender, calls), wallet, broadcast=broadcast)
+            done = await carry_out(market, OpeningCalls(sender, calls), wallet, broadcast=broadcast)
             if broadcast:
                 name = f"summons {due.kind} {due.segment}"
                 journal.step(entry.identifier, more={name: done["transactions"][-1].encode()})

@@ -16,7 +16,7 @@ from troth.client.untrusted import read_hex, read_list, read_text, read_whole
 from troth.protocol.errors import InvalidField, ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import prices
-from troth.protocol.market.draws import Group
+from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.prices import BASIS_POINTS, MILLION, rules_of
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_HASH, ExecutionClass, Order, Rules
@@ -47,7 +47,7 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class CheckedOffer:
     """A quote that the chain bears out, with class and model as they are registered."""
 
     quote: Quote
@@ -114,7 +114,7 @@ def _number(value: object, most: int) -> int:
     return read_whole(value, 0, most)
 
 
-def offer_of(state: State, quote: Quote) -> Offer:
+def offer_of(state: State, quote: Quote) -> CheckedOffer:
     """The offer; ModelUnavailable where the chain knows no such class, or says otherwise."""
     try:
         execution_class, model = class_of(state, quote.execution_class)
@@ -126,10 +126,10 @@ def offer_of(state: State, quote: Quote) -> Offer:
         said, known = (quote.check_price, quote.fee_cap), (rules.check_price, rules.fee_cap)
         what = f"The price list says another price of checks, or another cap, than the class: {known}"
         raise ModelUnavailable(what, said, _OTHER)
-    return Offer(quote, execution_class, model, rules, segments)
+    return CheckedOffer(quote, execution_class, model, rules, segments)
 
 
-def require_served(offer: Offer, state: State, block: int) -> None:
+def require_served(offer: CheckedOffer, state: State, block: int) -> None:
     """ModelUnavailable unless, in each group, most seats serve at these prices, and as many nodes as may be drawn."""
     terms = offer.terms(block)
     for segment in offer.segments:
@@ -147,7 +147,7 @@ def require_served(offer: Offer, state: State, block: int) -> None:
             raise ModelUnavailable(what, (offer.quote.prompt_price, offer.quote.written_price), _OTHER)
 
 
-def require_within(offer: Offer, limit: PriceLimit) -> None:
+def require_within(offer: CheckedOffer, limit: PriceLimit) -> None:
     """FeeTooHigh where a price is above what the user allows."""
     quote = offer.quote
     for name, price, most in (
@@ -159,6 +159,6 @@ def require_within(offer: Offer, limit: PriceLimit) -> None:
             raise FeeTooHigh(what, f"--max-price allows {most}", "Raise --max-price, or use another scheduler.")
 
 
-def groups_of(offer: Offer, state: State) -> tuple[Group, ...]:
+def groups_of(offer: CheckedOffer, state: State) -> tuple[GroupHistory, ...]:
     """The groups that serve and check the segments of an offer."""
     return tuple(state.group(group_id(offer.class_id, segment)) for segment in offer.segments)

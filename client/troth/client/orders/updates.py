@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from troth.client.orders.chosen import Chosen
+from troth.client.orders.chosen import AnswerToken
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import Address, Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextUpdate:
     """A piece of the answer, and the tokens that it completes.
 
     The piece is empty only at the end, where log probabilities were ordered and tokens without a text are left.
     """
 
     text: str
-    chosen: tuple[Chosen, ...] = ()
+    chosen: tuple[AnswerToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedUpdate:
     """The answer is whole ("end" or "length"); what follows is its verification.
 
     `served_by` is the candidate that signed it to the client, None where none did: the verification is the same.
@@ -34,7 +34,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SettledUpdate:
     """How the chain closed the task, and what the client paid in wei."""
 
     outcome: str
@@ -42,7 +42,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentUpdate:
     """An order was written down and is sent; ``again``: one before it failed midway."""
 
     order: Hash32
@@ -52,7 +52,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedUpdate:
     """The scheduler admitted the order; these nodes were drawn, and the client checked the proof."""
 
     order: Hash32
@@ -60,14 +60,14 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class TokenUpdate:
     """One token of one order."""
 
-    chosen: Chosen
+    chosen: AnswerToken
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedUpdate:
     """Every node signed its result, and they are what was received; ``cached`` of the prompt's tokens cost less."""
 
     order: Hash32
@@ -80,7 +80,7 @@ class Signed:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnUpdate:
     """The lottery hit: these verifiers check the answer now."""
 
     order: Hash32
@@ -88,7 +88,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Recomputed:
+class RecomputedUpdate:
     """The client computed the answer again with its own model; CANNOT_TELL: it could not, and ``words`` say why."""
 
     order: Hash32
@@ -96,7 +96,7 @@ class Recomputed:
     words: str
 
 
-class Outcome(StrEnum):
+class OrderOutcome(StrEnum):
     """How an order ended for its client."""
 
     UNDRAWN = "undrawn"
@@ -107,32 +107,41 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedUpdate:
     """The order is over; ``due``: the block from which its fee is paid. ``advice`` says what the user may do."""
 
     order: Hash32
-    outcome: Outcome
+    outcome: OrderOutcome
     fee: int
     due: int
     advice: str = ""
 
 
-Update = Sent | Served | Text | Finished | Signed | Drawn | Recomputed | Ended
+Update = (
+    SentUpdate
+    | ServedUpdate
+    | TextUpdate
+    | FinishedUpdate
+    | SignedUpdate
+    | DrawnUpdate
+    | RecomputedUpdate
+    | EndedUpdate
+)
 """What ``asking.ask`` yields."""
-Step = Served | Token | Signed | Drawn | Ended
+CourseStep = ServedUpdate | TokenUpdate | SignedUpdate | DrawnUpdate | EndedUpdate
 """What one order's course yields."""
 
 __all__ = [
-    "Drawn",
-    "Ended",
-    "Finished",
-    "Outcome",
-    "Recomputed",
-    "Sent",
-    "Served",
-    "Signed",
-    "Step",
-    "Text",
-    "Token",
+    "CourseStep",
+    "DrawnUpdate",
+    "EndedUpdate",
+    "FinishedUpdate",
+    "OrderOutcome",
+    "RecomputedUpdate",
+    "SentUpdate",
+    "ServedUpdate",
+    "SignedUpdate",
+    "TextUpdate",
+    "TokenUpdate",
     "Update",
 ]

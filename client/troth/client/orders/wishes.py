@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from troth.client.choices import Choices
+from troth.client.choices import SamplingChoices
 from troth.client.errors import ConfigurationError
 from troth.protocol.market.prices import MILLION
 
@@ -15,7 +15,7 @@ WORDS = {"always": MILLION, "self": 0, "court": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckWish:
     """How answers are checked: by lot at ``rate`` millionths, and "self" or "court" beside it.
 
     A rate below the class's smallest is raised to it: its penalty is made for it.
@@ -25,7 +25,7 @@ class Check:
     rate: int = 0
 
     @classmethod
-    def read(cls, text: str) -> Check:
+    def read(cls, text: str) -> CheckWish:
         """From "5%", "always", "self" or "court"; empty: at the class's own rate. ConfigurationError otherwise."""
         word = text.strip().lower()
         if word in WORDS:
@@ -49,6 +49,6 @@ class PriceLimit:
 class Wish:
     """One question's answer as it is wanted; ``choices.max_cost`` in the asset's smallest unit."""
 
-    choices: Choices
-    check: Check = Check()
+    choices: SamplingChoices
+    check: CheckWish = CheckWish()
     price: PriceLimit = PriceLimit()

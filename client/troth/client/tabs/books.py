@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from troth.chain.keystore import Key
 from troth.client.tabs.errors import NoTab, TabShort
-from troth.client.tabs.store import Store
+from troth.client.tabs.store import TabStore
 from troth.protocol.market import canonical, tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import Signed, market_domain, sign, tab_id
@@ -34,7 +34,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
-class TabRecord:
+class OwnTab:
     """A tab of this client, where its deployment is, and its book.
 
     ``voucher`` is the newest word, None before the first; ``delivered``: its scheduler has it. ``doubt`` says why no
@@ -64,15 +64,15 @@ class TabRecord:
         return market_domain(self.chain_id, self.bank)
 
 
-class Books:
+class TabBooks:
     """All tabs in a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: TabStore) -> None:
         self._store = store
 
     def add(
         self, tab: Tab, *, chain_id: int, bank: Address, factory: Address, start_block: int = 0, rpc: str = ""
-    ) -> TabRecord:
+    ) -> OwnTab:
         """Note a tab before it is opened; one that is here already keeps its book."""
         identifier = tab_id(tab)
         with self._store.writing():
@@ -93,13 +93,13 @@ class Books:
             )
         return self.record(identifier)
 
-    def all(self, domain: Domain | None = None) -> list[TabRecord]:
+    def all(self, domain: Domain | None = None) -> list[OwnTab]:
         """All tabs, or those of one deployment, oldest first."""
         rows = self._store.execute(f"SELECT {_COLUMNS} FROM tabs ORDER BY created, rowid")  # noqa: S608 - constants
         found = [_record(*row) for row in rows]
         return [one for one in found if domain in {None, one.domain}]
 
-    def record(self, identifier: Hash32) -> TabRecord:
+    def record(self, identifier: Hash32) -> OwnTab:
         """One tab; NoTab if it is none of this client's."""
         query = f"SELECT {_COLUMNS} FROM tabs WHERE id = ?"  # noqa: S608 - constants
         rows = self._store.execute(query, _name(identifier))
@@ -107,7 +107,7 @@ class Books:
             raise NoTab("This client has no such tab", _name(identifier), "`troth client tabs` lists them.")
         return _record(*rows[0])
 
-    def find(self, text: str) -> TabRecord:
+    def find(self, text: str) -> OwnTab:
         """The tab whose id, or whose scheduler's address, starts like this; NoTab if that is not exactly one."""
         wanted = text.strip().lower()
         fits = [
@@ -178,12 +178,12 @@ class Books:
         rows = self._store.execute("SELECT voucher FROM vouchers WHERE tab = ? ORDER BY number", _name(identifier))
         return [_voucher(text) for (text,) in rows]
 
-    def _put(self, record: TabRecord, book: PayerBook, key: Key) -> Signed[Voucher]:
+    def _put(self, record: OwnTab, book: PayerBook, key: Key) -> Signed[Voucher]:
         signed = sign(book.voucher, record.domain, key.secret)
         self._write(record, book, signed, delivered=False)
         return signed
 
-    def _write(self, record: TabRecord, book: PayerBook, voucher: Signed[Voucher], *, delivered: bool) -> None:
+    def _write(self, record: OwnTab, book: PayerBook, voucher: Signed[Voucher], *, delivered: bool) -> None:
         name, text = _name(record.identifier), canonical.encode(voucher).decode()
         self._store.execute("UPDATE tabs SET book = ?, voucher = ? WHERE id = ?", _book_text(book), text, name)
         if delivered:
@@ -259,8 +259,8 @@ def _record(  # noqa: PLR0917 - a row
     voucher: str | None,
     delivered: str,
     doubt: str,
-) -> TabRecord:
-    return TabRecord(
+) -> OwnTab:
+    return OwnTab(
         tab=Tab(to_address(payer), to_address(payee), to_address(key)),
         chain_id=int(chain_id),
         bank=to_address(bank),

@@ -9,17 +9,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from troth.client.options import (
-    DEFAULT_HOME,
-    BroadcastOption,
-    FactoryOption,
-    HomeOption,
-    JsonOption,
-    PasswordOption,
-    RpcOption,
-    SchedulerOption,
-    read_configuration,
-)
+from troth.client.options import DEFAULT_HOME, HomeOption, SchedulerOption, read_configuration
+from troth.transport.command_options import BroadcastOption, FactoryOption, JsonOption, PasswordOption, RpcOption
 
 Result = TypeVar("Result")
 TabArgument = Annotated[

@@ -11,17 +11,17 @@ from typing import Any
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key, read_password
 from troth.chain.market import Market, find_place
-from troth.client.configuration import Configuration
+from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ClientError, ConfigurationError, WalletError
 from troth.client.home import Home
-from troth.client.orders.journal import Entry, Journal
+from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.session import following, table_of
 from troth.client.tabs import opening
 from troth.client.tabs.asset import Asset, read_asset
-from troth.client.tabs.books import Books, TabRecord
+from troth.client.tabs.books import OwnTab, TabBooks
 from troth.client.tabs.keys import Keyring
-from troth.client.tabs.opening import Plan, carry_out
-from troth.client.tabs.store import Store, opened
+from troth.client.tabs.opening import OpeningCalls, carry_out
+from troth.client.tabs.store import TabStore, opened
 from troth.client.wallet import open_wallet, wallet_address
 from troth.protocol.market.calls import view
 from troth.protocol.market.parts import Part
@@ -58,7 +58,7 @@ class Purse:
 
 
 async def open_tab(
-    purse: Purse, configuration: Configuration, amount: str, *, payer: str = "", broadcast: bool = False
+    purse: Purse, configuration: ClientConfiguration, amount: str, *, payer: str = "", broadcast: bool = False
 ) -> dict[str, Any]:
     """Open a tab with the configured scheduler; a dry run prepares its key and prints the calls."""
     sender = purse.payer(payer)
@@ -68,7 +68,9 @@ async def open_tab(
             scheduler = _scheduler(follower.state, configuration)
             asset = await read_asset(market, _asset_of(follower.state))
             keyring = purse.keyring()
-            record = _prepared(purse, Books(store), keyring, follower.state, configuration, market, sender, scheduler)
+            record = _prepared(
+                purse, TabBooks(store), keyring, follower.state, configuration, market, sender, scheduler
+            )
             plan = await opening.plan_open(
                 market, asset, record, keyring.key(record.tab.key), asset.parse(amount), wallet
             )
@@ -78,14 +80,14 @@ async def open_tab(
 
 def _prepared(  # noqa: PLR0917
     purse: Purse,
-    books: Books,
+    books: TabBooks,
     keyring: Keyring,
     state: State,
-    configuration: Configuration,
+    configuration: ClientConfiguration,
     market: Market,
     payer: Address,
     scheduler: Address,
-) -> TabRecord:
+) -> OwnTab:
     """The tab that a dry run prepared and nobody opened yet, else a new one with a new key."""
     for record in books.all(market.domain):
         same = (record.tab.payer, record.tab.payee) == (payer, scheduler)
@@ -103,7 +105,7 @@ def _prepared(  # noqa: PLR0917
     )
 
 
-def _scheduler(state: State, configuration: Configuration) -> Address:
+def _scheduler(state: State, configuration: ClientConfiguration) -> Address:
     """The configured scheduler, or the only one; ConfigurationError where that is nobody or not clear."""
     found = [one for one in state.parties.values() if one.role is Role.SCHEDULER and not one.exit_block]
     if configuration.scheduler:
@@ -121,11 +123,11 @@ def _asset_of(state: State) -> Address:
 
 
 async def top_up(
-    purse: Purse, configuration: Configuration, tab: str, amount: str, *, broadcast: bool = False
+    purse: Purse, configuration: ClientConfiguration, tab: str, amount: str, *, broadcast: bool = False
 ) -> dict[str, Any]:
     """Add to a tab, named by the beginning of its id or of its scheduler's address; where none is, to the only one."""
     with opened(purse.home.tabs) as store:
-        record = _named(Books(store), tab)
+        record = _named(TabBooks(store), tab)
         sender = purse.payer("")
         wallet = purse.wallet(sender, broadcast=broadcast)
         async with deployment_of(record, configuration) as market:
@@ -134,13 +136,13 @@ async def top_up(
             return await carry_out(market, plan, wallet, broadcast=broadcast) | {"tab": _name(record)}
 
 
-def _named(books: Books, text: str) -> TabRecord:
+def _named(books: TabBooks, text: str) -> OwnTab:
     records = books.all()
     return records[0] if not text and len(records) == 1 else books.find(text)
 
 
 async def take_back(
-    purse: Purse, configuration: Configuration, tab: str = "", *, broadcast: bool = False
+    purse: Purse, configuration: ClientConfiguration, tab: str = "", *, broadcast: bool = False
 ) -> list[dict[str, Any]]:
     """Take the next step that brings money back, of one tab or of all, whatever deployment they are on.
 
@@ -148,7 +150,7 @@ async def take_back(
     """
     done = []
     with opened(purse.home.tabs) as store:
-        books = Books(store)
+        books = TabBooks(store)
         for record in [books.find(tab)] if tab else books.all():
             try:
                 done.append(await _taken_back(purse, configuration, record, broadcast=broadcast))
@@ -160,7 +162,7 @@ async def take_back(
 
 
 async def _taken_back(
-    purse: Purse, configuration: Configuration, record: TabRecord, *, broadcast: bool
+    purse: Purse, configuration: ClientConfiguration, record: OwnTab, *, broadcast: bool
 ) -> dict[str, Any]:
     async with deployment_of(record, configuration) as market:
         state, block = await tab_state(market, record), await market.chain.block_number()
@@ -168,18 +170,18 @@ async def _taken_back(
         told = {"tab": _name(record), "step": step, "balance_units": str(state.balance), "closes_at": state.closes_at}
         if step in {"nothing", "wait"}:
             return told | {"block": block}
-        plan: Plan = opening.plan_close(market, record)
+        plan: OpeningCalls = opening.plan_close(market, record)
         if step == "finish":
             plan = opening.plan_finish(market, record, record.tab.payer)
         wallet = purse.wallet(record.tab.payer, broadcast=broadcast)
         return told | await carry_out(market, plan, wallet, broadcast=broadcast)
 
 
-async def list_tabs(home: Home, configuration: Configuration) -> list[dict[str, Any]]:
+async def list_tabs(home: Home, configuration: ClientConfiguration) -> list[dict[str, Any]]:
     """What is in each tab, what is outstanding, and what must be known about it."""
     found = []
     with opened(home.tabs) as store:
-        books, journal = Books(store), Journal(store)
+        books, journal = TabBooks(store), OrderJournal(store)
         for record in books.all():
             told = _told(record, journal.unpaid(record.identifier))
             try:
@@ -195,14 +197,14 @@ async def list_tabs(home: Home, configuration: Configuration) -> list[dict[str, 
 def trust(home: Home, tab: str, *, yes: bool) -> dict[str, Any]:
     """Why no more is ordered on a tab; with ``yes`` it is ordered on again."""
     with opened(home.tabs) as store:
-        books, journal = Books(store), Journal(store)
+        books, journal = TabBooks(store), OrderJournal(store)
         record = books.find(tab)
         if yes and record.doubt:
             books.doubt(record.identifier, "")
         return _told(record, journal.unpaid(record.identifier)) | {"trusted": yes or not record.doubt}
 
 
-def _told(record: TabRecord, unpaid: list[Entry]) -> dict[str, Any]:
+def _told(record: OwnTab, unpaid: list[OrderRecord]) -> dict[str, Any]:
     book = record.book
     return {
         "tab": _name(record),
@@ -219,7 +221,7 @@ def _told(record: TabRecord, unpaid: list[Entry]) -> dict[str, Any]:
     }
 
 
-def _on_chain(record: TabRecord, state: TabState, asset: Asset) -> dict[str, Any]:
+def _on_chain(record: OwnTab, state: TabState, asset: Asset) -> dict[str, Any]:
     free = state.balance + state.redeemed - record.book.authorised
     return {
         "known": state.known,
@@ -232,7 +234,7 @@ def _on_chain(record: TabRecord, state: TabState, asset: Asset) -> dict[str, Any
     }
 
 
-async def tab_state(market: Market, record: TabRecord) -> TabState:
+async def tab_state(market: Market, record: OwnTab) -> TabState:
     """What the Bank holds of a tab now."""
     asked = view(market.contracts, Part.BANK, "tabOf", record.identifier, returns=TabState)
     return await market.read(asked)
@@ -243,7 +245,7 @@ async def _asset(market: Market) -> Address:
 
 
 @asynccontextmanager
-async def deployment_of(record: TabRecord, configuration: Configuration) -> AsyncIterator[Market]:
+async def deployment_of(record: OwnTab, configuration: ClientConfiguration) -> AsyncIterator[Market]:
     """The deployment of a tab: the configured one, or an older one where the tab was opened."""
     table = configuration.market
     ours = table is not None and to_address(table.factory) == record.factory
@@ -253,8 +255,8 @@ async def deployment_of(record: TabRecord, configuration: Configuration) -> Asyn
         yield market
 
 
-def _name(record: TabRecord) -> str:
+def _name(record: OwnTab) -> str:
     return "0x" + record.identifier.hex()
 
 
-__all__ = ["Purse", "Store", "list_tabs", "open_tab", "take_back", "top_up", "trust"]
+__all__ = ["Purse", "TabStore", "list_tabs", "open_tab", "take_back", "top_up", "trust"]

@@ -15,7 +15,7 @@ from troth.chain.market import Market
 from troth.chain.tokens import approvals
 from troth.client.errors import TransactionRefused
 from troth.client.tabs.asset import Asset, permit
-from troth.client.tabs.books import TabRecord
+from troth.client.tabs.books import OwnTab
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
@@ -26,7 +26,7 @@ PERMIT_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class OpeningCalls:
     """Calls in their order, for a sender that may be any account."""
 
     sender: Address
@@ -46,42 +46,42 @@ class Plan:
 
 
 async def plan_open(  # noqa: PLR0917
-    market: Market, asset: Asset, record: TabRecord, tab_key: Key, amount: int, wallet: Key | None
-) -> Plan:
+    market: Market, asset: Asset, record: OwnTab, tab_key: Key, amount: int, wallet: Key | None
+) -> OpeningCalls:
     """Open a tab. With a token: by permit in one call where ``wallet`` can sign one, else after an approval."""
     tab = record.tab
     consent = sign(TabConsent(tab.payer, tab.payee), record.domain, tab_key.secret).signature
     arguments: tuple[object, ...] = (tab.payee, tab.key, amount, consent)
     if asset.is_coin:
         call = build(market.contracts, Part.BANK, "openTab", *arguments, value=amount)
-        return Plan(tab.payer, (call,))
+        return OpeningCalls(tab.payer, (call,))
     if wallet is not None and wallet.address == tab.payer:
         deadline = int(time.time()) + PERMIT_SECONDS
         allowed = await permit(market, asset.token, wallet, amount, deadline)
         if allowed is not None:
             signed = (allowed.deadline, allowed.v, allowed.r, allowed.s)
             call = build(market.contracts, Part.BANK, "openTabWithPermit", *arguments, *signed)
-            return Plan(tab.payer, (call,))
+            return OpeningCalls(tab.payer, (call,))
     opening = build(market.contracts, Part.BANK, "openTab", *arguments)
-    return Plan(tab.payer, (*await approvals(market, asset.token, tab.payer, amount), opening))
+    return OpeningCalls(tab.payer, (*await approvals(market, asset.token, tab.payer, amount), opening))
 
 
-async def plan_top_up(market: Market, asset: Asset, record: TabRecord, amount: int, sender: Address) -> Plan:
+async def plan_top_up(market: Market, asset: Asset, record: OwnTab, amount: int, sender: Address) -> OpeningCalls:
     """Add to a tab; anybody may."""
     value = amount if asset.is_coin else 0
     call = build(market.contracts, Part.BANK, "topUp", record.identifier, amount, value=value)
     before = () if asset.is_coin else await approvals(market, asset.token, sender, amount)
-    return Plan(sender, (*before, call))
+    return OpeningCalls(sender, (*before, call))
 
 
-def plan_close(market: Market, record: TabRecord) -> Plan:
+def plan_close(market: Market, record: OwnTab) -> OpeningCalls:
     """No orders from now on; the rest is free after the closing delay."""
-    return Plan(record.tab.payer, (build(market.contracts, Part.BANK, "close", record.tab),))
+    return OpeningCalls(record.tab.payer, (build(market.contracts, Part.BANK, "close", record.tab),))
 
 
-def plan_finish(market: Market, record: TabRecord, sender: Address) -> Plan:
+def plan_finish(market: Market, record: OwnTab, sender: Address) -> OpeningCalls:
     """Take back what is left; anybody may, and it goes to the payer."""
-    return Plan(sender, (build(market.contracts, Part.BANK, "finishClosing", record.tab),))
+    return OpeningCalls(sender, (build(market.contracts, Part.BANK, "finishClosing", record.tab),))
 
 
 def next_step(state: TabState, block: int) -> str:
@@ -93,7 +93,7 @@ def next_step(state: TabState, block: int) -> str:
     return "finish" if block >= state.closes_at else "wait"
 
 
-async def carry_out(market: Market, plan: Plan, key: Key | None, *, broadcast: bool) -> dict[str, Any]:
+async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broadcast: bool) -> dict[str, Any]:
     """Simulate a plan and, if it is to be broadcast, send it call by call; what ``--json`` prints.
 
     A call after one that was only simulated is not: the chain would look at it without the first. Raises

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from troth.client.errors import ProofError, SchedulerRefused, SchedulerUnreachable, StreamError
-from troth.client.orders.journal import Entry, Phase
+from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.tabs.books import behind, is_newer
 from troth.client.tabs.errors import TabBehind
 from troth.protocol.errors import ProtocolError
@@ -22,10 +22,10 @@ from troth.protocol.market.messages import sign
 from troth.protocol.market.types import Order
 
 if TYPE_CHECKING:
-    from troth.client.orders.session import Desk, PayerSession
+    from troth.client.orders.session import PayerSession, TabContext
 
 
-async def recover(session: PayerSession, desk: Desk) -> bool:
+async def recover(session: PayerSession, desk: TabContext) -> bool:
     """Whether newer words than this machine's were taken over from a desk's scheduler.
 
     Raises TabBehind where the chain shows that there are newer words, and the scheduler shows none.
@@ -49,7 +49,7 @@ async def recover(session: PayerSession, desk: Desk) -> bool:
     return taken
 
 
-def take_over(session: PayerSession, desk: Desk, shown: Recovered) -> bool:
+def take_over(session: PayerSession, desk: TabContext, shown: Recovered) -> bool:
     """Take over what a scheduler shows, where it says more than this machine knows; ProofError for forged words."""
     record = session.books.record(desk.identifier)
     if shown.voucher is None or not is_newer(shown.voucher.message, record.book):
@@ -72,11 +72,11 @@ def take_over(session: PayerSession, desk: Desk, shown: Recovered) -> bool:
     return True
 
 
-def _own_orders(entries: Sequence[Entry]) -> list[Order]:
+def _own_orders(entries: Sequence[OrderRecord]) -> list[Order]:
     return [entry.submission.order.message for entry in entries if entry.submission is not None]
 
 
-def _forget(session: PayerSession, desk: Desk, sequence: int, left: set[int]) -> None:
+def _forget(session: PayerSession, desk: TabContext, sequence: int, left: set[int]) -> None:
     """Orders of the backup that newer words paid, or that were never admitted under their number."""
     for entry in session.journal.unpaid(desk.identifier):
         if entry.sequence <= sequence and entry.sequence not in left:
@@ -85,7 +85,7 @@ def _forget(session: PayerSession, desk: Desk, sequence: int, left: set[int]) ->
             session.journal.paid(entry.identifier, entry.fee or 0)
 
 
-def _note(session: PayerSession, desk: Desk, one: OpenOrder) -> None:
+def _note(session: PayerSession, desk: TabContext, one: OpenOrder) -> None:
     order = one.order.message
     identifier = messages.order_id(order, session.domain)
     mine = {entry.identifier for entry in session.journal.unpaid(desk.identifier)}
@@ -98,7 +98,7 @@ def _note(session: PayerSession, desk: Desk, one: OpenOrder) -> None:
     session.journal.release(identifier)
 
 
-def _behind(session: PayerSession, desk: Desk) -> TabBehind:
+def _behind(session: PayerSession, desk: TabContext) -> TabBehind:
     redeemed = session.state.tab_state(desk.identifier).redeemed
     spent = session.books.record(desk.identifier).book.spent
     what = f"The chain has paid {redeemed} of this tab, and this machine knows of {spent}"

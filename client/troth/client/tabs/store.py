@@ -47,7 +47,7 @@ _SCHEMA = (
 )
 
 
-class Store:
+class TabStore:
     """One process's connection to the file; StoreUnusable wherever the disk or another program is in the way."""
 
     def __init__(self, path: Path) -> None:
@@ -118,9 +118,9 @@ class Store:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Store]:
+def opened(path: Path) -> Iterator[TabStore]:
     """The store, closed at the end."""
-    store = Store(path)
+    store = TabStore(path)
     try:
         yield store
     finally:

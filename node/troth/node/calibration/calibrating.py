@@ -11,8 +11,8 @@ from itertools import pairwise
 import torch
 
 from troth.node.calibration.conditions import Condition, all_conditions
-from troth.node.calibration.generating import Claim, Plan, generate
-from troth.node.calibration.measurements import Measurements
+from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, generate
+from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.prompts import Bucket, buckets
 from troth.node.calibration.stack import Stack
 from troth.node.calibration.verifying import Verifier
@@ -22,7 +22,7 @@ from troth.protocol.types import Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CalibrationProgress:
     """A finished part: its condition, how many of all are done, and the seconds that the others will take."""
 
     condition: str
@@ -31,31 +31,38 @@ class Progress:
     seconds_left: float
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[CalibrationProgress], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CalibrationPart:
     """One condition on one bucket."""
 
     condition: Condition
     bucket: Bucket
 
 
-def plan_for(layers: int, dtype: int, tokens: int, segments: int) -> Plan:
+def plan_for(layers: int, dtype: int, tokens: int, segments: int) -> CalibrationPlan:
     """A plan with so many equally long segments."""
     bounds = [round(layers * index / segments) for index in range(segments + 1)]
-    return Plan(tuple(Segment(first, end) for first, end in pairwise(bounds)), tokens, dtype)
+    return CalibrationPlan(tuple(Segment(first, end) for first, end in pairwise(bounds)), tokens, dtype)
 
 
 def measure(
-    folder: ModelFolder, plan: Plan, kept: Measurements, *, prompts: int, threads: int, model: bytes, report: Report
+    folder: ModelFolder,
+    plan: CalibrationPlan,
+    kept: MeasurementFiles,
+    *,
+    prompts: int,
+    threads: int,
+    model: bytes,
+    report: Report,
 ) -> None:
     """Run every condition over every bucket; what `kept` holds already is not run again."""
     torch.set_num_threads(threads)
     layers = plan.segments[-1].end
     groups = buckets(folder, prompts)
-    parts = [Part(condition, bucket) for condition in all_conditions(layers) for bucket in groups]
+    parts = [CalibrationPart(condition, bucket) for condition in all_conditions(layers) for bucket in groups]
     missing = [part for part in parts if not kept.has(part.condition.name, part.bucket.index)]
     if missing:
         with torch.inference_mode():
@@ -64,9 +71,9 @@ def measure(
 
 def _run(
     folder: ModelFolder,
-    plan: Plan,
-    kept: Measurements,
-    missing: Sequence[Part],
+    plan: CalibrationPlan,
+    kept: MeasurementFiles,
+    missing: Sequence[CalibrationPart],
     *,
     done: int,
     model: bytes,
@@ -80,10 +87,10 @@ def _run(
         claim = _claim(folder, dtype, part, plan)
         kept.write(part.condition.name, part.bucket.index, verifier.measure(part.bucket, claim))
         left = (time.monotonic() - started) / (index + 1) * (len(missing) - index - 1)
-        report(Progress(part.condition.name, done + index + 1, done + len(missing), left))
+        report(CalibrationProgress(part.condition.name, done + index + 1, done + len(missing), left))
 
 
-def _claim(folder: ModelFolder, dtype: torch.dtype, part: Part, plan: Plan) -> Claim:
+def _claim(folder: ModelFolder, dtype: torch.dtype, part: CalibrationPart, plan: CalibrationPlan) -> ClaimedRun:
     before = torch.get_num_threads()
     torch.set_num_threads(part.condition.threads or before)
     try:

@@ -13,17 +13,18 @@ import torch
 import typer
 from rich.console import Console
 
-from troth.node.calibration.calibrating import Progress, measure, plan_for
+from troth.node.calibration.calibrating import CalibrationProgress, measure, plan_for
 from troth.node.calibration.conditions import all_conditions
 from troth.node.calibration.findings import find
-from troth.node.calibration.measurements import Measurements
-from troth.node.calibration.report import Subject, as_json, write
-from troth.node.home import DEFAULT_HOME, Home, Json, show
+from troth.node.calibration.measurements import MeasurementFiles
+from troth.node.calibration.report import CalibrationSubject, as_json, write
+from troth.node.home import DEFAULT_HOME, HomeOption, show
 from troth.node.models.descriptor import DTYPE_NAMES
 from troth.node.models.folder import find_model
 from troth.node.models.report import describe_with_progress
 from troth.protocol.identifiers import model_id
 from troth.protocol.types import Hash32
+from troth.transport.command_options import JsonOption
 
 
 def run(
@@ -44,13 +45,13 @@ def run(
     identifier = Hash32(model_id(descriptor))
     plan = plan_for(descriptor.layers, DTYPE_NAMES[dtype], tokens, segments)
     # Measurements of another plan would be mixed up with these.
-    kept = Measurements(folder / f"{dtype}-{prompts}-prompts-{tokens}-tokens-{segments}-segments")
+    kept = MeasurementFiles(folder / f"{dtype}-{prompts}-prompts-{tokens}-tokens-{segments}-segments")
     measure(
         found, plan, kept, prompts=prompts, threads=min(threads, os.cpu_count() or 1), model=identifier,
         report=lambda progress: console.print(_line(progress), highlight=False),
     )  # fmt: skip
     findings = find(kept, all_conditions(descriptor.layers), plan)
-    subject = Subject(identifier, dtype, f"torch {torch.__version__} on cpu", prompts, plan)
+    subject = CalibrationSubject(identifier, dtype, f"torch {torch.__version__} on cpu", prompts, plan)
     report = as_json(subject, findings, kept.digest())
     data, page = write(folder, report, findings)
     refused = findings.refused
@@ -64,7 +65,7 @@ def run(
     }
 
 
-def _line(progress: Progress) -> str:
+def _line(progress: CalibrationProgress) -> str:
     minutes, seconds = divmod(round(progress.seconds_left), 60)
     return f"{progress.done:3d} of {progress.total}  {minutes:3d}:{seconds:02d} left  {progress.condition}"
 
@@ -82,8 +83,8 @@ def calibrate(
     tokens: Annotated[int, typer.Option("--tokens", min=16, help="Length of each text.")] = 64,
     segments: Annotated[int, typer.Option("--segments", min=1, help="Equal slices to cut the model into.")] = 2,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Torch threads.")] = 2,
-    home: Home = DEFAULT_HOME,
-    as_json: Json = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
 ) -> None:
     """Run honest nodes and cheats over the prompts, and write report.json and report.html.
 

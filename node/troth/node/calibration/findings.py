@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.calibration.conditions import CHEAT, HONEST, TEXT, Condition
-from troth.node.calibration.generating import Plan
+from troth.node.calibration.generating import CalibrationPlan
 from troth.node.calibration.intervals import Share, share
 from troth.node.calibration.layouts import LayoutOutcome, compare_layouts, enough_tiles
-from troth.node.calibration.measurements import Measurements
+from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.thresholds import (
     LEAST_MARGIN,
     LENGTHS,
@@ -84,7 +84,7 @@ Parts = Mapping[str, list[Measured]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ConditionOutcome:
     """How one condition fares. ``states`` and ``margins`` are least cuts, one a run (its worst segment); the shares
     are of runs that the thresholds were not made from."""
 
@@ -104,7 +104,7 @@ class Findings:
     thresholds: Thresholds
     refused: Share
     refused_known: Share
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ConditionOutcome, ...]
     layouts: tuple[LayoutOutcome, ...]
     pools: tuple[PoolOutcome, ...]
 
@@ -127,7 +127,7 @@ class _Counts:
         )
 
 
-def find(kept: Measurements, conditions: Sequence[Condition], plan: Plan) -> Findings:
+def find(kept: MeasurementFiles, conditions: Sequence[Condition], plan: CalibrationPlan) -> Findings:
     """Thresholds and outcomes from what was measured."""
     measured = {condition.name: kept.read(condition.name) for condition in conditions}
     honest = [one for one in conditions if one.kind == HONEST]
@@ -154,7 +154,7 @@ def find(kept: Measurements, conditions: Sequence[Condition], plan: Plan) -> Fin
 _NONE = _Counts(0, 0, 0, 0)
 
 
-def thresholds_of(conditions: Sequence[Condition], measured: Parts, plan: Plan) -> Thresholds:
+def thresholds_of(conditions: Sequence[Condition], measured: Parts, plan: CalibrationPlan) -> Thresholds:
     """Cuts between honest runs and those cheats that the check at hand can tell."""
     honest = [part for one in conditions if one.kind == HONEST for part in measured[one.name]]
     states = np.array([cut for length in LENGTHS for cuts in state_cuts(honest, length) for cut in cuts])
@@ -211,13 +211,13 @@ def _share_of(counts: _Counts) -> Share:
 
 def _outcome(
     condition: Condition, parts: list[Measured], folds: Sequence[tuple[Thresholds, list[Measured]]]
-) -> Outcome:
+) -> ConditionOutcome:
     counts = sum((_judge(condition, half, cuts) for cuts, half in folds), _NONE)
     shares = (share(found, counts.total) for found in (counts.states, counts.tokens, counts.either))
-    return Outcome(condition, _run_cuts(condition, parts), _text_cuts(condition, parts), *shares)
+    return ConditionOutcome(condition, _run_cuts(condition, parts), _text_cuts(condition, parts), *shares)
 
 
-def _tile_rule(conditions: Sequence[Condition], measured: Parts, plan: Plan) -> TileRule:
+def _tile_rule(conditions: Sequence[Condition], measured: Parts, plan: CalibrationPlan) -> TileRule:
     dtype = Dtype(plan.dtype)
 
     def tiles(one: Condition) -> list[Numbers]:

@@ -25,7 +25,7 @@ StackFactory = Callable[[str], Stack]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CalibrationPlan:
     """What is run: ``segments`` of the model, ``tokens`` per text, ``dtype`` 0 float32 or 1 bfloat16."""
 
     segments: tuple[Segment, ...]
@@ -34,7 +34,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimedRun:
     """``text``: sequences x tokens. ``rows``: per segment, sequences x positions x hidden size, in a trace's words."""
 
     text: NDArray[np.int64]
@@ -46,7 +46,7 @@ def seed_of(prompt: int, kind: str = "seed") -> Hash32:
     return Hash32(hashlib.sha256(f"troth calibration {kind} {prompt}".encode()).digest())
 
 
-def generate(make: StackFactory, bucket: Bucket, condition: Condition, plan: Plan) -> Claim:
+def generate(make: StackFactory, bucket: Bucket, condition: Condition, plan: CalibrationPlan) -> ClaimedRun:
     """Run a condition's inferencer over a bucket; `make` loads the registered model with an attention backend."""
     stack = make(condition.attention)
     if condition.text == "forged":
@@ -54,17 +54,17 @@ def generate(make: StackFactory, bucket: Bucket, condition: Condition, plan: Pla
         tampering.quantise_weights(liar, 4)
         tampering.skip_layers(liar, frozenset({liar.total // 2}))
         text, _ = decode(liar, bucket.tokens, bucket, condition, plan)
-        return Claim(text, prefill(stack, bucket.tokens, text, plan))
+        return ClaimedRun(text, prefill(stack, bucket.tokens, text, plan))
     if condition.change is not None:
         condition.change(stack)
     text, rows = _in_batches(stack, bucket, condition, plan)
     if condition.noise:
         rows = tuple(_noisy(part, condition.noise, plan.dtype) for part in rows)
-    return Claim(text, rows)
+    return ClaimedRun(text, rows)
 
 
 def _in_batches(
-    stack: Stack, bucket: Bucket, condition: Condition, plan: Plan
+    stack: Stack, bucket: Bucket, condition: Condition, plan: CalibrationPlan
 ) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
     size = condition.batch or len(bucket.tokens)
     prompts = other_prompt(bucket.tokens) if condition.text == "other prompt" else bucket.tokens
@@ -87,7 +87,7 @@ def other_prompt(tokens: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def decode(
-    stack: Stack, prompts: NDArray[np.int64], bucket: Bucket, condition: Condition, plan: Plan
+    stack: Stack, prompts: NDArray[np.int64], bucket: Bucket, condition: Condition, plan: CalibrationPlan
 ) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
     """Prefill and decode `plan.tokens` tokens; end tokens do not end a text here, so that all have one length."""
     chooser = _Chooser(bucket, condition, len(prompts[0]))
@@ -116,7 +116,9 @@ def _steps(
         yield position, text[-1][:, None]
 
 
-def prefill(stack: Stack, prompts: NDArray[np.int64], text: NDArray[np.int64], plan: Plan) -> tuple[NDArray[Any], ...]:
+def prefill(
+    stack: Stack, prompts: NDArray[np.int64], text: NDArray[np.int64], plan: CalibrationPlan
+) -> tuple[NDArray[Any], ...]:
     """The states of prompt and text in one pass."""
     states = stack.embed(torch.from_numpy(np.concatenate([prompts, text[:, :-1]], axis=1)))
     rows = []

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from troth.node.calibration.generating import Plan
+from troth.node.calibration.generating import CalibrationPlan
 from troth.node.calibration.intervals import Share, share
 from troth.node.calibration.thresholds import tile_shares
 from troth.node.calibration.verifying import LAYOUTS, RULES, Measured
@@ -31,7 +31,7 @@ class LayoutOutcome:
 
 
 def compare_layouts(
-    measured: Mapping[str, list[Measured]], honest: Sequence[str], rule: TileRule, plan: Plan
+    measured: Mapping[str, list[Measured]], honest: Sequence[str], rule: TileRule, plan: CalibrationPlan
 ) -> Iterator[LayoutOutcome]:
     """Every layout with every number of tiles, under one rule; `honest` names the honest conditions."""
     for layout in LAYOUTS:
@@ -45,7 +45,9 @@ def compare_layouts(
             )
 
 
-def enough_tiles(measured: Mapping[str, list[Measured]], honest: Sequence[str], rule: TileRule, plan: Plan) -> int:
+def enough_tiles(
+    measured: Mapping[str, list[Measured]], honest: Sequence[str], rule: TileRule, plan: CalibrationPlan
+) -> int:
     """The fewest tiles at which no honest opening is refused and every opening of the hardest cheat is found; the most
     that were tried if there is no such number."""
     for tiles in TILES_TRIED:
@@ -56,7 +58,7 @@ def enough_tiles(measured: Mapping[str, list[Measured]], honest: Sequence[str], 
     return TILES_TRIED[-1]
 
 
-def _below(parts: list[Measured], layout: str, tiles: int, rule: TileRule, plan: Plan) -> tuple[int, int]:
+def _below(parts: list[Measured], layout: str, tiles: int, rule: TileRule, plan: CalibrationPlan) -> tuple[int, int]:
     """How many openings of so many tiles agree less than theta, of how many."""
     dtype = Dtype(plan.dtype)
     index = RULES[dtype].index((rule.bits, rule.steps))

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from troth.node.calibration.verifying import Measured
-from troth.node.errors import StorageError
+from troth.node.errors import NodeStorageError
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 
 
-class Measurements:
+class MeasurementFiles:
     """The files below one folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +42,7 @@ class Measurements:
         """All buckets of a condition, in order.
 
         Raises:
-            StorageError: a file is damaged.
+            NodeStorageError: a file is damaged.
         """
         parts = []
         for path in sorted(self.folder.glob(f"{_slug(condition)}.*.npz")):
@@ -50,7 +50,7 @@ class Measurements:
                 with np.load(path, allow_pickle=False) as file:
                     parts.append({name: file[name] for name in file.files})
             except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-                raise StorageError("a measurement cannot be read", str(path), "Delete it and run again.") from error
+                raise NodeStorageError("a measurement cannot be read", str(path), "Delete it and run again.") from error
         return parts
 
     def digest(self) -> Hash32:

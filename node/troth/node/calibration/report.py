@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from troth.node.calibration.findings import Findings, Outcome
-from troth.node.calibration.generating import Plan
+from troth.node.calibration.findings import ConditionOutcome, Findings
+from troth.node.calibration.generating import CalibrationPlan
 from troth.node.calibration.intervals import Share
 from troth.node.calibration.layouts import LayoutOutcome
 from troth.node.calibration.thresholds import LENGTHS, Numbers
@@ -71,17 +71,17 @@ QUANTILES = (0.0, 0.001, 0.01, 0.5, 0.99, 0.999, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class CalibrationSubject:
     """What was calibrated: a model by its id, in a dtype, by an engine, under a plan."""
 
     model: Hash32
     dtype: str
     engine: str
     prompts: int
-    plan: Plan
+    plan: CalibrationPlan
 
 
-def as_json(subject: Subject, findings: Findings, data: Hash32) -> dict[str, Any]:
+def as_json(subject: CalibrationSubject, findings: Findings, data: Hash32) -> dict[str, Any]:
     """Everything, as JSON values; `data` is the hash of the measurements."""
     return {
         "version": VERSION,
@@ -127,7 +127,7 @@ def _share(share: Share) -> dict[str, float]:
     return {"count": share.count, "of": share.total, "low": share.low, "high": share.high}
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: ConditionOutcome) -> dict[str, Any]:
     return {
         "name": outcome.condition.name,
         "kind": outcome.condition.kind,
@@ -199,7 +199,7 @@ made from other prompts; with 95 % confidence at most {refused.high:.2%} of them
 """
 
 
-def _strip(outcome: Outcome, values: Numbers) -> Strip:
+def _strip(outcome: ConditionOutcome, values: Numbers) -> Strip:
     return Strip(outcome.condition.name, outcome.condition.kind, values)
 
 

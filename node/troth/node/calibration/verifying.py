@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from troth.node.calibration.generating import Claim, Plan, seed_of, words
+from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, seed_of, words
 from troth.node.calibration.prompts import Bucket
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
@@ -38,14 +38,14 @@ class Verifier:
         high: the same weights in float32; needed for bfloat16.
     """
 
-    def __init__(self, low: Stack, high: Stack | None, model: bytes, plan: Plan) -> None:
+    def __init__(self, low: Stack, high: Stack | None, model: bytes, plan: CalibrationPlan) -> None:
         self._low = low
         self._high = high
         self._model = model
         self._plan = plan
         self._dtype = Dtype(plan.dtype)
 
-    def measure(self, bucket: Bucket, claim: Claim) -> Measured:
+    def measure(self, bucket: Bucket, claim: ClaimedRun) -> Measured:
         """Everything that thresholds are made from, as arrays over sequences (first axis)."""
         measured: Measured = {}
         inputs: NDArray[Any] = np.concatenate([bucket.tokens, claim.text[:, :-1]], axis=1)
@@ -123,7 +123,7 @@ class Verifier:
         width = self._dtype.element_bytes
         return np.ascontiguousarray(values).view(f"u{width}").astype(f">u{width}").tobytes()
 
-    def _margins(self, stack: Stack, bucket: Bucket, claim: Claim, own: NDArray[Any]) -> NDArray[np.float32]:
+    def _margins(self, stack: Stack, bucket: Bucket, claim: ClaimedRun, own: NDArray[Any]) -> NDArray[np.float32]:
         first = bucket.tokens.shape[1] - 1
         found = []
         for sequence, text in enumerate(claim.text):

@@ -11,10 +11,10 @@ from pathlib import Path
 from troth.cases.carrying import Carrier
 from troth.cases.courtroom import LiveCourtroom
 from troth.cases.defending import Defender
-from troth.cases.desk import Desk
+from troth.cases.desk import CaseContext
 from troth.cases.gathering import Gatherer
-from troth.cases.inbox import Inbox
-from troth.cases.journal import Journal
+from troth.cases.inbox import CaseInbox
+from troth.cases.journal import CaseJournal
 from troth.cases.materials import SALT_BYTES
 from troth.cases.office import Office
 from troth.cases.opening import Opener
@@ -29,7 +29,7 @@ from troth.node.court.holding import NodeHoldings
 from troth.node.court.inquiring import ChannelInquirer
 from troth.node.court.recomputing import EngineRecompute
 from troth.node.earning.supervision import Supervised
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.protocol.market.court_money import bond_of
 from troth.protocol.market.views import class_of, parameters_of, rules_in
 from troth.protocol.tensors import Dtype, row_size
@@ -39,7 +39,7 @@ from troth.protocol.tensors import Dtype, row_size
 class NodeCourt:
     """Close it after its tasks have ended."""
 
-    desk: Desk
+    desk: CaseContext
     office: Office
     reviewer: Reviewer
     defender: Defender
@@ -64,7 +64,7 @@ class NodeCourt:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class FollowedDeployment:
     """The deployment, as it is followed, and the account that sends."""
 
     market: Market
@@ -72,7 +72,9 @@ class Chain:
     key: Key
 
 
-def make_court(bench: Bench, chain: Chain, folder: Path, desk: Desk, *, most_bond: int | None) -> NodeCourt:
+def make_court(
+    bench: NodeContext, chain: FollowedDeployment, folder: Path, desk: CaseContext, *, most_bond: int | None
+) -> NodeCourt:
     """The court of a node whose engine is up; ``desk`` answers for all of it from now on.
 
     ``most_bond`` None: what the bond of the longest order costs that this node serves.
@@ -81,7 +83,7 @@ def make_court(bench: Bench, chain: Chain, folder: Path, desk: Desk, *, most_bon
     courtroom = LiveCourtroom(chain.market, chain.follower, chain.key)
     parties = ChannelParties(bench.operator, lambda: chain.follower.state)
     holdings = NodeHoldings(bench)
-    gatherer = Gatherer(bench.me, Inbox(folder / "inbox", bench.me, most_rows(bench)), parties)
+    gatherer = Gatherer(bench.me, CaseInbox(folder / "inbox", bench.me, most_rows(bench)), parties)
     record = Record(folder / "pledged")
     reviewer = Reviewer(courtroom, bench.operator, EngineRecompute(bench), gatherer, record)
     defender = Defender(courtroom, bench.me, holdings)
@@ -93,18 +95,18 @@ def make_court(bench: Bench, chain: Chain, folder: Path, desk: Desk, *, most_bon
 
 
 def _office(courtroom: LiveCourtroom, journal_path: Path, parties: ChannelParties, most_bond: int) -> Office:
-    journal = Journal(journal_path)
+    journal = CaseJournal(journal_path)
     opener = Opener(courtroom, journal)
     return Office(courtroom, journal, opener, Carrier(courtroom, parties, journal, opener=opener), most_bond)
 
 
-def most_rows(bench: Bench) -> int:
+def most_rows(bench: NodeContext) -> int:
     """Bytes of the longest trace that this node judges, with the salt before it."""
     definition, descriptor = class_of(bench.ground.state, bench.execution_class)
     return SALT_BYTES + bench.limits.positions * row_size(descriptor.hidden_size, Dtype(definition.dtype))
 
 
-def longest_bond(bench: Bench) -> int:
+def longest_bond(bench: NodeContext) -> int:
     """The bond of a case over the longest order that this node serves."""
     rules = rules_in(bench.ground.state, bench.execution_class)
     return bond_of(rules, bench.limits.positions, parameters_of(bench.ground.state).gas_price)

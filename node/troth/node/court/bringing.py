@@ -17,8 +17,8 @@ from troth.cases.evidence import Evidence
 from troth.cases.office import Office
 from troth.node.court.holding import evidence_of
 from troth.node.court.inquiring import Inquirer
-from troth.node.errors import Refusal
-from troth.node.orders.bench import Bench
+from troth.node.errors import PeerRefusal
+from troth.node.orders.bench import NodeContext
 from troth.node.orders.informed import keep, post_of, signer_in
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.seat import drawn_check
@@ -36,9 +36,9 @@ PAUSE = 15.0
 
 @dataclass(slots=True)
 class Bringer:
-    """See ``orders.rejections.CaseOpener``. ``most_bond`` is what the operator risks of its money for one case."""
+    """See ``orders.rejections.RejectionOpener``. ``most_bond`` is what the operator risks of its money for one case."""
 
-    bench: Bench
+    bench: NodeContext
     office: Office
     inquirer: Inquirer
     most_bond: int
@@ -58,7 +58,7 @@ class Bringer:
         self._looks[place] = now
         try:
             done = await self._look(rejection, asks=before is not None)
-        except (CaseError, ProtocolError, Refusal) as error:
+        except (CaseError, ProtocolError, PeerRefusal) as error:
             self._say(rejection, f"a rejection cannot be brought now: {error}")
             return False
         if done:

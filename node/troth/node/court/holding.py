@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from troth.cases.evidence import VERSION, Evidence
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import INFERS
 from troth.node.traces import StoredTrace
@@ -23,7 +23,7 @@ from troth.protocol.types import Hash32
 class NodeHoldings:
     """Traces of ``cases.defending`` and Holdings of ``cases.desk``, from the records of a node."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: NodeContext) -> None:
         self._bench = bench
 
     async def trace_of(self, order: Hash32, segment: int) -> tuple[CommittedTrace, Hash32] | None:

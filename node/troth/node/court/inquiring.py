@@ -10,11 +10,11 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import CHECKS_PATH, SPOKEN_LIMIT, Informed, Inquire
-from troth.transport.channel import Channel, Patience
+from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
 
-PATIENCE = Patience(connect=5.0, request=20.0, frame=2 * SPOKEN_LIMIT)
+PATIENCE = ChannelPatience(connect=5.0, request=20.0, frame=2 * SPOKEN_LIMIT)
 _log = logging.getLogger(__name__)
 
 

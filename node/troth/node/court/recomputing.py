@@ -15,7 +15,7 @@ from troth.cases.judging import Inputs, Recomputed
 from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
 from troth.node.judging import judge_text, reference_rows
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of
 from troth.protocol.request import Request
@@ -32,7 +32,7 @@ PIECE, OTHER_PIECE = 512, 192
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """See ``service.judging.Place``."""
+    """See ``judging.JudgedSegment``."""
 
     task_id: Hash32
     descriptor: ModelDescriptor
@@ -49,7 +49,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """See ``service.judging.Judged``: what is judged, and what was computed of it."""
+    """See ``judging.JudgedSession``: what is judged, and what was computed of it."""
 
     seat: _Place
     tokens: tuple[int, ...]
@@ -68,7 +68,7 @@ class _Run:
 class EngineRecompute:
     """See ``cases.judging.Recompute``; one at a time, which the reviewer sees to."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: NodeContext) -> None:
         self._bench = bench
 
     async def recompute(self, inputs: Inputs) -> Recomputed:

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from troth.node.configuration import Configuration
+from troth.node.configuration import NodeConfiguration
 from troth.node.direct.counters import Counters
 from troth.node.direct.dealing import Dealing
-from troth.node.direct.entry_app import Entry, entry_app
+from troth.node.direct.entry_app import EntryContext, entry_app
 from troth.node.direct.group_side import LIMITS, PATH, WHO, GroupAnswer, GroupSide, group_of
-from troth.node.direct.hearing import Hearing
-from troth.node.direct.listening import Listening
+from troth.node.direct.hearing import AnswerReader
+from troth.node.direct.listening import AnswerListening
 from troth.node.direct.scheduler_side import SchedulerSide
-from troth.node.direct.serving import Tools
+from troth.node.direct.serving import ServingContext
 from troth.node.engine.interface import WholeEngine
-from troth.node.errors import Busy, ConfigError
+from troth.node.errors import ConfigError, NodeBusy
 from troth.node.group.group import Group
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.node.orders.service import OrderService
-from troth.node.orders.session import Session
+from troth.node.orders.session import SegmentSession
 from troth.overlay.sessions.entry import EntryKeys, overlay_entry
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Segment
@@ -42,32 +42,32 @@ class DirectParts:
     """What answers the group, and what answers clients."""
 
     side: GroupSide
-    entry: Entry
+    entry: EntryContext
     schedulers: SchedulerSide
-    listening: Listening
+    listening: AnswerListening
 
 
-def direct_parts(group: Group, bench: Bench, counters: Counters, reasons: Callable[[], list[str]]) -> DirectParts:
+def direct_parts(group: Group, bench: NodeContext, counters: Counters, reasons: Callable[[], list[str]]) -> DirectParts:
     """The parts around a group and a node's bench."""
-    listening, ground = Listening(bench), bench.ground
+    listening, ground = AnswerListening(bench), bench.ground
     schedulers = SchedulerSide(lambda: ground.state)
-    hearing = Hearing(group, listening, bench.engine.vocabulary, bench.operator.domain)
-    entry = Entry(
+    hearing = AnswerReader(group, listening, bench.engine.vocabulary, bench.operator.domain)
+    entry = EntryContext(
         me=bench.me,
         execution_class=bench.execution_class,
         domain=bench.operator.domain,
         block=lambda: ground.block,
         schedulers=schedulers,
-        tools=Tools(Dealing(group, counters), hearing, counters, bench.engine.vocabulary),
+        tools=ServingContext(Dealing(group, counters), hearing, counters, bench.engine.vocabulary),
         reasons=reasons,
     )
     return DirectParts(GroupSide(group, listening), entry, schedulers, listening)
 
 
-def follow(service: OrderService, group: Group, listening: Listening) -> None:
+def follow(service: OrderService, group: Group, listening: AnswerListening) -> None:
     """Have a node's sessions counted in its group, and listened to."""
 
-    def began(session: Session) -> None:
+    def began(session: SegmentSession) -> None:
         if session.seat.infers:
             group.took()
         listening.began(session)
@@ -89,7 +89,7 @@ class Direct:
 
     def __init__(
         self,
-        configuration: Configuration,
+        configuration: NodeConfiguration,
         operator: Operator,
         registry: CollectorRegistry,
         why: Callable[[], list[str]],
@@ -116,7 +116,7 @@ class Direct:
         """Why the entry is not ready; empty when it is, or when there is none."""
         return [] if self._open else ["the overlay entry takes no requests yet"]
 
-    async def run(self, bench: Bench, service: OrderService, state: Callable[[], State]) -> None:
+    async def run(self, bench: NodeContext, service: OrderService, state: Callable[[], State]) -> None:
         """Be a member of the group, and an entry where that is configured, until cancelled.
 
         A node that is no entry, and whose engine cannot tell what it holds, only answers: to tell all others how loaded
@@ -151,5 +151,5 @@ class Direct:
 
     async def _handle(self, sender: Address, header: GroupRequest, payload: memoryview) -> GroupAnswer:
         if self._side is None:
-            raise Busy("the model is still loading", None, "Retry in a few seconds; /readyz tells when.")
+            raise NodeBusy("the model is still loading", None, "Retry in a few seconds; /readyz tells when.")
         return await self._side.handle(sender, header, payload)

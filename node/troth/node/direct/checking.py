@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Literal, TypeVar
 
-from troth.node.direct.hearing import WORD_LIMIT, Hearing
+from troth.node.direct.hearing import WORD_LIMIT, AnswerReader
 from troth.node.direct.lines import committed_line, read_line, verdicts_line, verifiers_of
 from troth.node.errors import NodeError, SchedulerAway
 from troth.protocol.errors import ProtocolError
@@ -34,7 +34,7 @@ CHECK_SECONDS = 300.0
 class ServingCheck:
     """One check of an order of one segment."""
 
-    def __init__(self, order: Hash32, hearing: Hearing) -> None:
+    def __init__(self, order: Hash32, hearing: AnswerReader) -> None:
         self._order, self._hearing = order, hearing
         self._out: asyncio.Queue[bytes | None] = asyncio.Queue(UNREAD_LINES)
         self._committed = False

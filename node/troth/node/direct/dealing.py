@@ -16,7 +16,7 @@ from typing import Protocol
 from troth.node.direct.counters import Counters
 from troth.node.direct.order import EnteredOrder
 from troth.protocol.types import Address
-from troth.routing.forwarding.passage import Passage, Way
+from troth.routing.forwarding.passage import Passage, PassageAction
 
 AVOIDED_SECONDS = 3600.0
 MOST_AVOIDED = 4096
@@ -24,7 +24,7 @@ MOST_PREFERRED = 50
 """A group has no more members."""
 
 
-class Group(Protocol):
+class DealingGroup(Protocol):
     """What dealing needs of a group; see ``group.group.Group``."""
 
     @property
@@ -53,7 +53,7 @@ class Ranked:
 class Dealing:
     """Orders that enter here and who serves them; time is that of the group."""
 
-    def __init__(self, group: Group, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, group: DealingGroup, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:
         self._group, self._counters, self._clock = group, counters, clock
         self._avoided: OrderedDict[tuple[Address, Address], float] = OrderedDict()
 
@@ -68,7 +68,7 @@ class Dealing:
         """The scheduler admitted this node."""
         path = ranked.path
         step = self._group.passage.enter(order.order_id, path, len(order.prompt_tokens), [node], self._clock())
-        known = step.way in {Way.SERVE, Way.FORWARD}
+        known = step.way in {PassageAction.SERVE, PassageAction.FORWARD}
         way = ("here" if node == self._group.own else "forwarded") if known else "stranger"
         self._counters.way.labels(way=way).inc()
         self._counters.matched.inc(step.tokens)

@@ -22,9 +22,9 @@ from starlette.types import Receive, Scope, Send
 
 from troth.node.direct.checking import ServingCheck
 from troth.node.direct.order import read_order
-from troth.node.direct.scheduler_side import SALT_HEADER, Refused, SchedulerSide, bounded, refusal
-from troth.node.direct.serving import ServingOrder, Tools
-from troth.node.errors import EntryRefused, SchedulerAway
+from troth.node.direct.scheduler_side import SALT_HEADER, RelayedRefusal, SchedulerSide, bounded, refusal
+from troth.node.direct.serving import ServingContext, ServingOrder
+from troth.node.errors import IntakeRefused, SchedulerAway
 from troth.protocol.market.bodies import BODY_LIMIT, SUBMISSION_LIMIT
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
@@ -65,7 +65,7 @@ NDJSON = "application/x-ndjson"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EntryContext:
     """What the application works with; `me` is the node's operator, `block` the newest that it followed.
 
     `reasons` say why the node is not ready.
@@ -76,7 +76,7 @@ class Entry:
     domain: Domain
     block: Callable[[], int]
     schedulers: SchedulerSide
-    tools: Tools
+    tools: ServingContext
     reasons: Callable[[], list[str]]
 
 
@@ -94,11 +94,11 @@ class Places:
 
     @contextmanager
     def one(self, scheduler: Address) -> Iterator[None]:
-        """A place; raises EntryRefused where all are taken, or this scheduler's part of them."""
+        """A place; raises IntakeRefused where all are taken, or this scheduler's part of them."""
         if self.taken >= self._most or self._taken[scheduler] >= self._most * ONE_SCHEDULER:
             what = f"The {self._most} places of this entry are taken"
             remedy = f"Try again in {RETRY_AFTER} s, or enter at another node."
-            raise EntryRefused("busy", 503, what, self.taken, remedy, retry_after=RETRY_AFTER)
+            raise IntakeRefused("busy", 503, what, self.taken, remedy, retry_after=RETRY_AFTER)
         self._taken[scheduler] += 1
         try:
             yield
@@ -108,14 +108,14 @@ class Places:
                 del self._taken[scheduler]
 
 
-def entry_app(entry: Entry) -> FastAPI:
+def entry_app(entry: EntryContext) -> FastAPI:
     """The application behind a node's overlay entry."""
     app = FastAPI(title="Troth entry", docs_url=None, redoc_url=None, openapi_url=None)
     orders, checks, fetches = Places(MOST_ORDERS), Places(MOST_CHECKS), Places(MOST_FETCHES)
     counters = entry.tools.counters
 
-    @app.exception_handler(EntryRefused)
-    async def refused(_request: Request, error: EntryRefused) -> Response:
+    @app.exception_handler(IntakeRefused)
+    async def refused(_request: Request, error: IntakeRefused) -> Response:
         counters.entered.labels(outcome=error.code).inc()
         headers = {"retry-after": str(error.retry_after)} if error.retry_after else None
         return _error(error.code, str(error), error.remedy, error.status, headers)
@@ -166,7 +166,7 @@ def entry_app(entry: Entry) -> FastAPI:
     return app
 
 
-async def _order(entry: Entry, places: Places, name: str, request: Request) -> Response:
+async def _order(entry: EntryContext, places: Places, name: str, request: Request) -> Response:
     scheduler, counters = entry.schedulers.bonded(name), entry.tools.counters
     async with AsyncExitStack() as stack:
         stack.enter_context(places.one(scheduler.operator))
@@ -178,10 +178,10 @@ async def _order(entry: Entry, places: Places, name: str, request: Request) -> R
             order = await asyncio.to_thread(read_order, body, entry.domain)
             if order.execution_class != entry.execution_class:
                 shown = "0x" + order.execution_class.hex()
-                raise EntryRefused("unknown_class", 404, "Another class is served here", shown, "Enter at its nodes.")
+                raise IntakeRefused("unknown_class", 404, "Another class is served here", shown, "Enter at its nodes.")
         ranked = entry.tools.dealing.ranked(order, scheduler.operator)
         upstream = await stack.enter_async_context(entry.schedulers.order(scheduler, body, ranked.nodes))
-        if isinstance(upstream, Refused):
+        if isinstance(upstream, RelayedRefusal):
             counters.entered.labels(outcome="refused").inc()
             return _passed_on(upstream)
         counters.entered.labels(outcome="taken").inc()
@@ -189,32 +189,32 @@ async def _order(entry: Entry, places: Places, name: str, request: Request) -> R
         return HeldResponse(stack.pop_all(), lines, NDJSON)
 
 
-async def _again(entry: Entry, places: Places, name: str, order_id: str, salt: str) -> Response:
+async def _again(entry: EntryContext, places: Places, name: str, order_id: str, salt: str) -> Response:
     scheduler = entry.schedulers.bonded(name)
     async with AsyncExitStack() as stack:
         stack.enter_context(places.one(scheduler.operator))
         path = f"/v1/orders/{order_id}"
         upstream = await stack.enter_async_context(entry.schedulers.again(scheduler, path, salt))
-        if isinstance(upstream, Refused):
+        if isinstance(upstream, RelayedRefusal):
             return _passed_on(upstream)
         return HeldResponse(stack.pop_all(), _ended(upstream), NDJSON)
 
 
-async def _check(entry: Entry, places: Places, name: str, order_id: str, request: Request) -> Response:
+async def _check(entry: EntryContext, places: Places, name: str, order_id: str, request: Request) -> Response:
     scheduler = entry.schedulers.bonded(name)
     async with AsyncExitStack() as stack:
         stack.enter_context(places.one(scheduler.operator))
         body = await _body(request, BODY_LIMIT)
         path = f"/v1/orders/{order_id}/secret"
         upstream = await stack.enter_async_context(entry.schedulers.check(scheduler, path, body))
-        if isinstance(upstream, Refused):
+        if isinstance(upstream, RelayedRefusal):
             return _passed_on(upstream)
         entry.tools.counters.checks.inc()
         lines = ServingCheck(Hash32(bytes.fromhex(order_id[2:])), entry.tools.hearing).lines(upstream)
         return HeldResponse(stack.pop_all(), lines, NDJSON)
 
 
-async def _fetch(entry: Entry, places: Places, name: str, path: str, body: bytes = b"") -> Response:
+async def _fetch(entry: EntryContext, places: Places, name: str, path: str, body: bytes = b"") -> Response:
     scheduler = entry.schedulers.bonded(name)
     async with AsyncExitStack() as stack:
         stack.enter_context(places.one(scheduler.operator))
@@ -246,20 +246,20 @@ async def _body(request: Request, limit: int) -> bytes:
                 body += part
                 if len(body) > limit:
                     what = f"This body has at most {limit} bytes"
-                    raise EntryRefused("bad_request", 413, what, len(body), "Send less.")
+                    raise IntakeRefused("bad_request", 413, what, len(body), "Send less.")
     except TimeoutError as error:
         what = f"The body did not come within {BODY_SECONDS:g} s"
-        raise EntryRefused("bad_request", 408, what, len(body), "Send it at once.") from error
+        raise IntakeRefused("bad_request", 408, what, len(body), "Send it at once.") from error
     return bytes(body)
 
 
 def _hex(text: str) -> str:
     if not _HEX32.fullmatch(text):
-        raise EntryRefused("bad_request", 400, "This is no id of 32 bytes", text[:80], "Send 0x and 64 digits.")
+        raise IntakeRefused("bad_request", 400, "This is no id of 32 bytes", text[:80], "Send 0x and 64 digits.")
     return text
 
 
-def _passed_on(refused: Refused) -> Response:
+def _passed_on(refused: RelayedRefusal) -> Response:
     headers = None if refused.retry_after is None else {"retry-after": refused.retry_after}
     return Response(refused.body, refused.status, headers, "application/json")
 
@@ -268,7 +268,7 @@ def _error(code: str, message: str, remedy: str, status: int, headers: dict[str,
     return JSONResponse({"error": {"code": code, "message": message, "remedy": remedy}}, status, headers)
 
 
-def _info(entry: Entry) -> dict[str, object]:
+def _info(entry: EntryContext) -> dict[str, object]:
     return {
         "operator": entry.me,
         "bank": entry.domain.contract,

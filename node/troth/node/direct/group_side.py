@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from troth.node.direct.listening import Listening
+from troth.node.direct.listening import AnswerListening
 from troth.node.engine.interface import WholeEngine
 from troth.node.errors import BadInput, NotAMember
 from troth.node.group.cache import Cache
 from troth.node.group.group import Group
 from troth.node.group.loads import Loads
-from troth.node.group.membership import Membership
+from troth.node.group.membership import GroupMembership
 from troth.node.group.sharing import UNRATED, Reputation
 from troth.node.group.telling import PATH
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire import GroupRequest
 from troth.protocol.wire_fields import HEADER_LIMIT
 from troth.protocol.wire_group import Heard, Listen, Recalled, Tell, Told
 from troth.routing.prefixes.update import LARGEST_UPDATE
-from troth.transport.channel_server import Limits
+from troth.transport.channel_server import ChannelLimits
 
 WHO = "nodes that host the same model"
 GroupAnswer = tuple[Told | Heard | Recalled, bytes]
 __all__ = ["LIMITS", "PATH", "WHO", "GroupSide"]
 
-LIMITS = Limits(
+LIMITS = ChannelLimits(
     frame=4 + HEADER_LIMIT + LARGEST_UPDATE,
     in_flight=4096,
     in_flight_per_connection=80,
@@ -42,7 +42,7 @@ at most, and 50 members together do not use up all."""
 class GroupSide:
     """Answers the messages of members: of the group, of answers, of checks."""
 
-    def __init__(self, group: Group, listening: Listening) -> None:
+    def __init__(self, group: Group, listening: AnswerListening) -> None:
         self._group, self._listening = group, listening
 
     async def handle(self, sender: Address, header: GroupRequest, payload: memoryview) -> GroupAnswer:
@@ -66,7 +66,7 @@ TURNS = 4
 
 
 def group_of(
-    bench: Bench,
+    bench: NodeContext,
     *,
     state: Callable[[], State],
     sessions: Callable[[], int],
@@ -85,7 +85,7 @@ def group_of(
     if engine.slice != Segment(0, engine.layers):
         return None
     loads = Loads(engine, sessions, bench.meter, capacity or (BATCH if tells else TURNS))
-    membership = Membership(bench.operator.address, bench.execution_class, state)
+    membership = GroupMembership(bench.operator.address, bench.execution_class, state)
     source = engine if isinstance(engine, WholeEngine) else None
     return Group(
         bench.operator, membership, loads, lambda naming, note: Cache(source, naming, note), reputation=reputation

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
 
-from troth.node.direct.listening import LISTEN_SECONDS, Listening
+from troth.node.direct.listening import LISTEN_SECONDS, AnswerListening
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
 from troth.protocol.market.bodies import Said
@@ -28,7 +28,7 @@ WORD_LIMIT = 1 << 13
 """Bytes of one signed word."""
 
 
-class Members(Protocol):
+class MemberChannels(Protocol):
     """The ways to the nodes of a group; see ``group.group.Group``."""
 
     @property
@@ -50,10 +50,10 @@ class Piece(NamedTuple):
     result: Signed[Result] | None
 
 
-class Hearing:
+class AnswerReader:
     """Asks nodes of the group, this one included."""
 
-    def __init__(self, members: Members, listening: Listening, vocabulary: int, domain: Domain) -> None:
+    def __init__(self, members: MemberChannels, listening: AnswerListening, vocabulary: int, domain: Domain) -> None:
         self._members, self._listening = members, listening
         self._vocabulary, self._domain = vocabulary, domain
 

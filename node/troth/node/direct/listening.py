@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from troth.node.errors import Busy, OutOfOrder
-from troth.node.orders.bench import Bench
-from troth.node.orders.session import Session
-from troth.node.orders.telling import Telling
+from troth.node.errors import NodeBusy, OutOfOrder
+from troth.node.orders.bench import NodeContext
+from troth.node.orders.session import SegmentSession
+from troth.node.orders.telling import GrowingAnswer
 from troth.node.orders.words import COMMITMENT, VERDICT
 from troth.protocol.market.bodies import Said
 from troth.protocol.request import output_hash
@@ -41,13 +41,13 @@ KINDS = {"commitment": COMMITMENT, "verdict": VERDICT}
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _HeardAnswer:
     order: Hash32
     salt: Hash32
-    telling: Telling
+    telling: GrowingAnswer
 
 
-class Listening:
+class AnswerListening:
     """Answers Listen and Recall. ``began`` is told every session of this node.
 
     Args:
@@ -55,19 +55,19 @@ class Listening:
         patience: seconds; see `LISTEN_SECONDS`.
     """
 
-    def __init__(self, bench: Bench, patience: float = LISTEN_SECONDS) -> None:
+    def __init__(self, bench: NodeContext, patience: float = LISTEN_SECONDS) -> None:
         self._bench = bench
         self._patience = patience
-        self._answers: OrderedDict[bytes, _Answer] = OrderedDict()
+        self._answers: OrderedDict[bytes, _HeardAnswer] = OrderedDict()
         self._listeners: Counter[bytes] = Counter()
         self._begun = asyncio.Event()
 
-    def began(self, session: Session) -> None:
+    def began(self, session: SegmentSession) -> None:
         """A session of this node; those that write a whole answer can be listened to."""
         seat = session.seat
         if not (seat.infers and seat.is_first and seat.is_last):
             return
-        self._answers[seat.order_id] = _Answer(seat.order_id, seat.salt, session.telling)
+        self._answers[seat.order_id] = _HeardAnswer(seat.order_id, seat.salt, session.telling)
         while len(self._answers) > MOST_KEPT:
             self._answers.popitem(last=False)
         begun, self._begun = self._begun, asyncio.Event()
@@ -77,7 +77,7 @@ class Listening:
         """What was chosen from `start` on, as soon as there is something; nothing after a while of silence.
 
         Raises:
-            Busy: too many listen.
+            NodeBusy: too many listen.
             OutOfOrder: the session is over, and its answer was never whole.
         """
         with self._place(message.order), suppress(TimeoutError):
@@ -100,7 +100,7 @@ class Listening:
     @contextmanager
     def _place(self, order: bytes) -> Iterator[None]:
         if self._listeners.total() >= MOST_LISTENERS or self._listeners[order] >= LISTENERS_PER_ORDER:
-            raise Busy("too many listen already", self._listeners.total(), "Wait for the scheduler's own stream.")
+            raise NodeBusy("too many listen already", self._listeners.total(), "Wait for the scheduler's own stream.")
         self._listeners[order] += 1
         try:
             yield
@@ -122,11 +122,11 @@ class Listening:
         heard = Heard(start, len(tokens), finished, signature, _told(telling, start, len(tokens)))
         return heard, tokens_to_bytes(tokens) + (telling.result if ended else b"")
 
-    def _signed(self, answer: _Answer, written: int) -> bytes:
+    def _signed(self, answer: _HeardAnswer, written: int) -> bytes:
         said = Said(answer.order, output_hash(answer.salt, answer.telling.tokens[:written]))
         return self._bench.operator.sign(said)
 
-    async def _answer(self, message: Listen) -> _Answer:
+    async def _answer(self, message: Listen) -> _HeardAnswer:
         """The answer that is meant; the scheduler may need a moment longer than the listener."""
         while True:
             begun, answer = self._begun, self._answers.get(message.order)
@@ -135,7 +135,7 @@ class Listening:
             await begun.wait()
 
 
-def _told(telling: Telling, start: int, count: int) -> tuple[bytes, ...]:
+def _told(telling: GrowingAnswer, start: int, count: int) -> tuple[bytes, ...]:
     """One packed entry a token, or none where some token has none."""
     found = telling.logprobs[start : start + count]
     told = tuple(one for one in found if not isinstance(one, msgspec.UnsetType))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from troth.node.errors import EntryRefused
+from troth.node.errors import IntakeRefused
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.market import canonical, messages
@@ -34,14 +34,14 @@ class EnteredOrder:
 
 
 def read_order(body: bytes, domain: Domain) -> EnteredOrder:
-    """The order in the body of POST /v1/orders; raises EntryRefused."""
+    """The order in the body of POST /v1/orders; raises IntakeRefused."""
     try:
         sent = canonical.decode(Submission, body, SUBMISSION_LIMIT)
         request = from_canonical_bytes(sent.request)
         order_id = messages.order_id(sent.order.message, domain)
     except ProtocolError as error:
         # Its value may be the prompt.
-        raise EntryRefused("bad_request", 400, "The order cannot be read", error.what, error.remedy) from error
+        raise IntakeRefused("bad_request", 400, "The order cannot be read", error.what, error.remedy) from error
     logprobs = NO_LOGPROBS if sent.logprobs is None else max(0, min(sent.logprobs, ALTERNATIVES_LIMIT))
     named = sent.order.message.execution_class
     return EnteredOrder(body, order_id, named, request.prompt_tokens, request.max_tokens, sent.salt, logprobs)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from troth.node.errors import EntryRefused, SchedulerAway
+from troth.node.errors import IntakeRefused, SchedulerAway
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.state import Party, State
@@ -37,7 +37,7 @@ _REMEDY = "Try again, or order from another scheduler."
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RelayedRefusal:
     """What a scheduler answers instead of serving: status, JSON body as it came, seconds to wait if it names them."""
 
     status: int
@@ -58,20 +58,20 @@ class SchedulerSide:
         self._former: list[httpx.AsyncClient] = []
 
     def bonded(self, name: str) -> Party:
-        """The scheduler with this address; raises EntryRefused unless it is bonded now."""
+        """The scheduler with this address; raises IntakeRefused unless it is bonded now."""
         try:
             return scheduler_of(self._state(), to_address(name))
         except InvalidOrder as error:
             what = "This scheduler is not bonded, by this node's view of the chain"
             remedy = "Order from another one, or wait for a block."
-            raise EntryRefused("unknown_scheduler", 404, what, name[:80], remedy) from error
+            raise IntakeRefused("unknown_scheduler", 404, what, name[:80], remedy) from error
         except ProtocolError as error:
-            raise EntryRefused("bad_request", 400, error.what, name[:80], error.remedy) from error
+            raise IntakeRefused("bad_request", 400, error.what, name[:80], error.remedy) from error
 
     @asynccontextmanager
     async def order(
         self, scheduler: Party, body: bytes, preferred: Sequence[Address]
-    ) -> AsyncIterator[AsyncIterator[bytes] | Refused]:
+    ) -> AsyncIterator[AsyncIterator[bytes] | RelayedRefusal]:
         """Give an order with the nodes that should serve it, the best first; the lines of its stream, or why it was not
         taken. Raises SchedulerAway."""
         headers = {PREFERRED_HEADER: ",".join(preferred)} if preferred else {}
@@ -79,13 +79,17 @@ class SchedulerSide:
             yield answer
 
     @asynccontextmanager
-    async def again(self, scheduler: Party, path: str, salt: str) -> AsyncIterator[AsyncIterator[bytes] | Refused]:
+    async def again(
+        self, scheduler: Party, path: str, salt: str
+    ) -> AsyncIterator[AsyncIterator[bytes] | RelayedRefusal]:
         """The lines of an order that was taken before; raises SchedulerAway."""
         async with self._streamed(scheduler, "GET", path, b"", {SALT_HEADER: salt}) as answer:
             yield answer
 
     @asynccontextmanager
-    async def check(self, scheduler: Party, path: str, body: bytes) -> AsyncIterator[AsyncIterator[bytes] | Refused]:
+    async def check(
+        self, scheduler: Party, path: str, body: bytes
+    ) -> AsyncIterator[AsyncIterator[bytes] | RelayedRefusal]:
         """Show a first secret; the lines of the check. Raises SchedulerAway."""
         async with self._streamed(scheduler, "POST", path, body, {}) as answer:
             yield answer
@@ -93,7 +97,7 @@ class SchedulerSide:
     @asynccontextmanager
     async def _streamed(
         self, scheduler: Party, method: str, path: str, body: bytes, more: dict[str, str]
-    ) -> AsyncIterator[AsyncIterator[bytes] | Refused]:
+    ) -> AsyncIterator[AsyncIterator[bytes] | RelayedRefusal]:
         timeout = httpx.Timeout(SEND_SECONDS, connect=CONNECT_SECONDS, read=LINE_SECONDS)
         headers = HEADERS | ({"content-type": "application/json"} if body else {}) | more
         with _away():
@@ -151,7 +155,7 @@ def _away() -> Iterator[None]:
         raise SchedulerAway(error.what, error.value, _REMEDY) from error
 
 
-async def refusal(response: httpx.Response) -> Refused:
+async def refusal(response: httpx.Response) -> RelayedRefusal:
     """Why the scheduler does not serve; raises SchedulerAway where what it says is no JSON object of some size."""
     body = b"".join([piece async for piece in bounded(response, LARGEST_REFUSAL)])
     try:
@@ -161,7 +165,7 @@ async def refusal(response: httpx.Response) -> Refused:
     if not 400 <= response.status_code < 600:
         raise SchedulerAway("The scheduler answers with another status", response.status_code, _REMEDY)
     wait = response.headers.get("retry-after", "")
-    return Refused(response.status_code, body, wait if re.fullmatch("[0-9]{1,4}", wait) else None)
+    return RelayedRefusal(response.status_code, body, wait if re.fullmatch("[0-9]{1,4}", wait) else None)
 
 
 async def bounded(response: httpx.Response, limit: int) -> AsyncIterator[bytes]:

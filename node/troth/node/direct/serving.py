@@ -17,7 +17,7 @@ from typing import Any
 
 from troth.node.direct.counters import Counters
 from troth.node.direct.dealing import Dealing, Ranked
-from troth.node.direct.hearing import Hearing, Piece
+from troth.node.direct.hearing import AnswerReader, Piece
 from troth.node.direct.lines import node_of, read_line, results_line, said_line, token_line
 from troth.node.direct.order import EnteredOrder
 from troth.node.errors import NodeError, SchedulerAway
@@ -39,11 +39,11 @@ RESULT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class ServingContext:
     """What every order that enters works with."""
 
     dealing: Dealing
-    hearing: Hearing
+    hearing: AnswerReader
     counters: Counters
     vocabulary: int
 
@@ -51,7 +51,7 @@ class Tools:
 class ServingOrder:
     """Reads the scheduler's lines, listens to the node that it admitted, and gives one stream of both."""
 
-    def __init__(self, order: EnteredOrder, scheduler: Address, ranked: Ranked, tools: Tools) -> None:
+    def __init__(self, order: EnteredOrder, scheduler: Address, ranked: Ranked, tools: ServingContext) -> None:
         self._order, self._scheduler, self._ranked, self._tools = order, scheduler, ranked, tools
         self._out: asyncio.Queue[bytes | None] = asyncio.Queue(UNREAD_LINES)
         self._passed: list[int] = []

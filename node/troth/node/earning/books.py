@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from troth.node.earning.database import Database
+from troth.node.earning.database import NodeDatabase
 from troth.node.earning.leaf import Leaf, Stage
-from troth.node.errors import Refusal
+from troth.node.errors import PeerRefusal
 from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account, tab_id
@@ -28,7 +28,7 @@ from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
 
 
-class NotPaid(Refusal):
+class NotPaid(PeerRefusal):
     """What pays for this work does not cover it, or too much of this scheduler's is unpaid already."""
 
     code = "not_paid"
@@ -59,7 +59,7 @@ NUMBER_LIMIT = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class NodeLedger:
     """What the chain says that books depend on: the folded state, and the domain of every signature."""
 
     state: State
@@ -70,7 +70,7 @@ class Ledger:
 
 
 @dataclass(slots=True)
-class _Held:
+class _OpenLeaves:
     """The open leaves of one tab, and what they are worth by the parts of the chain's state that were ``seen``."""
 
     leaves: dict[int, Leaf]
@@ -80,7 +80,7 @@ class _Held:
     seen: tuple[object, ...] = ()
 
     @classmethod
-    def of(cls, leaves: Iterable[Leaf]) -> _Held:
+    def of(cls, leaves: Iterable[Leaf]) -> _OpenLeaves:
         """Leaves as they are on disk."""
         found = {leaf.number: leaf for leaf in leaves}
         return cls(found, {number for number, leaf in found.items() if leaf.stage is Stage.RUNNING}, set(found))
@@ -98,7 +98,7 @@ class _Held:
         for numbers in (self.running, self.changed):
             numbers.discard(number)
 
-    def worths(self, ledger: Ledger) -> dict[int, int]:
+    def worths(self, ledger: NodeLedger) -> dict[int, int]:
         """Each number's worth now: that of all where the court or a summons has decided something, else of the new."""
         state = ledger.state
         seen = (state.convictions, state.voided, state.summons, ledger.me)
@@ -110,12 +110,12 @@ class _Held:
         return dict(self.worth)
 
 
-class Books:
+class NodeBooks:
     """See the module. Used from the thread that owns the database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: NodeDatabase) -> None:
         self._database = database
-        self._tabs: dict[Hash32, _Held] = {}
+        self._tabs: dict[Hash32, _OpenLeaves] = {}
         self._rollbacks = database.rollbacks
         database.create(SCHEMA)
 
@@ -147,26 +147,26 @@ class Books:
         leaves = self._held(tab).leaves
         return tuple(leaves[number] for number in sorted(leaves))
 
-    def _held(self, tab: Hash32) -> _Held:
+    def _held(self, tab: Hash32) -> _OpenLeaves:
         if self._rollbacks != self._database.rollbacks:
             self._rollbacks = self._database.rollbacks
             self._tabs.clear()
         held = self._tabs.get(tab)
         if held is None:
-            held = self._tabs[tab] = _Held.of(self._leaves("tab=? AND acknowledged=0", tab))
+            held = self._tabs[tab] = _OpenLeaves.of(self._leaves("tab=? AND acknowledged=0", tab))
         return held
 
     def done_since(self, moment: float) -> tuple[Leaf, ...]:
         """Work that was finished since a Unix time."""
         return self._leaves("done_at>=? AND stage=?", moment, int(Stage.DONE))
 
-    def book(self, tab: Hash32, ledger: Ledger) -> PayeeBook:
+    def book(self, tab: Hash32, ledger: NodeLedger) -> PayeeBook:
         """The book of a tab now."""
         signed = self.voucher(tab)
         best = tabs.first_voucher(tab) if signed is None else signed.message
         return PayeeBook(best, self._held(tab).worths(ledger))
 
-    def claimable(self, tab: Hash32, ledger: Ledger) -> dict[int, int]:
+    def claimable(self, tab: Hash32, ledger: NodeLedger) -> dict[int, int]:
         """Numbers that are done and worth something, and how much."""
         done = (leaf for leaf in self.open_leaves(tab) if leaf.stage is Stage.DONE and not leaf.given_up)
         values = {leaf.number: leaf.value(ledger.state, ledger.me) for leaf in done}
@@ -174,7 +174,7 @@ class Books:
 
     # ------------------------------------------------------------------------------------------------------- writing
 
-    def take_on(self, pay: Pay, subject: Address, ledger: Ledger, *, limit: int, now: float) -> tuple[Leaf, ...]:
+    def take_on(self, pay: Pay, subject: Address, ledger: NodeLedger, *, limit: int, now: float) -> tuple[Leaf, ...]:
         """Accept the voucher and admit the promise; both are on disk when this returns.
 
         The same promise again is taken on once; after a restart it goes on where nothing was signed yet. Returns
@@ -199,7 +199,7 @@ class Books:
                 self._insert(_begun(pay.promise, subject, ledger.block, now))
         return ended
 
-    def _require_room(self, pay: Pay, ledger: Ledger, limit: int) -> None:
+    def _require_room(self, pay: Pay, ledger: NodeLedger, limit: int) -> None:
         promise = pay.promise.message
         book = self.book(promise.tab, ledger)
         others = dict(book.worth)
@@ -210,7 +210,7 @@ class Books:
             what = f"of this scheduler's work {sum(others.values())} is unpaid; with this, more than {limit} would be"
             raise NotPaid(what, promise.price, "Acknowledge what was served, then ask again.")
 
-    def hear(self, tab: Tab, signed: Signed[Voucher], ledger: Ledger) -> tuple[Leaf, ...]:
+    def hear(self, tab: Tab, signed: Signed[Voucher], ledger: NodeLedger) -> tuple[Leaf, ...]:
         """Keep a newer word of the payer; an older one changes nothing. Returns running work that it ends unpaid.
 
         Raises InvalidVoucher where it pays less than what it acknowledges, goes backwards, or was not signed.
@@ -237,7 +237,7 @@ class Books:
             return False
         return not any(tabs.is_acknowledged(voucher, number) for number in self._held(best.tab).leaves)
 
-    def _require_tab(self, tab: Tab, signed: Signed[Voucher], ledger: Ledger) -> None:
+    def _require_tab(self, tab: Tab, signed: Signed[Voucher], ledger: NodeLedger) -> None:
         what = "The voucher is not for a tab of this scheduler with this node"
         if signed.message.tab != tab_id(tab) or tab.payee != ledger.me or tab.key != tab.payer:
             remedy = "Pay on the tab whose payer and key are the scheduler's operator and whose payee is the node."

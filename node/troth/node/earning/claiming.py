@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from troth.node.earning.books import Books, Ledger
+from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.claims_record import Filed
 from troth.node.earning.leaf import Leaf
 from troth.node.earning.policy import EarningPolicy
@@ -42,10 +42,10 @@ def together(amounts: Mapping[int, int], voucher: Voucher) -> dict[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ClaimContext:
     """What is known when a tab's claim is thought about."""
 
-    ledger: Ledger
+    ledger: NodeLedger
     parameters: Parameters
     contracts: Contracts
     policy: EarningPolicy
@@ -60,13 +60,13 @@ class Claiming:
     gain: int
 
 
-def is_pressing(record: TabRecord, ledger: Ledger) -> bool:
+def is_pressing(record: TabRecord, ledger: NodeLedger) -> bool:
     """Whether waiting may lose the money: the tab closes, or its payer leaves."""
     payer = ledger.state.parties.get(record.tab.payer)
     return bool(record.closes_at) or payer is None or bool(payer.exit_block)
 
 
-def claim_due(books: Books, tab: Hash32, record: TabRecord, due: Due) -> Claiming | None:
+def claim_due(books: NodeBooks, tab: Hash32, record: TabRecord, due: ClaimContext) -> Claiming | None:
     """The claim that a tab needs now: work was not acknowledged for too long, or cannot wait any longer.
 
     None while one is under way, and once the tab is closed or about to be.
@@ -84,7 +84,7 @@ def claim_due(books: Books, tab: Hash32, record: TabRecord, due: Due) -> Claimin
 
 
 def claim_of_all(
-    tab: Hash32, record: TabRecord, signed: Signed[Voucher], amounts: Mapping[int, int], due: Due
+    tab: Hash32, record: TabRecord, signed: Signed[Voucher], amounts: Mapping[int, int], due: ClaimContext
 ) -> Claiming | None:
     """The claim of what can be claimed together; None where it would bring nothing.
 
@@ -103,7 +103,7 @@ def claim_of_all(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClaimAnswer:
     """What is shown for one place of a claim's tree: its path, and the leaf where there is one."""
 
     number: int
@@ -113,17 +113,17 @@ class Answer:
     data: bytes
 
 
-def answer_to(claim: Claim, filed: Filed, number: int, leaf: Leaf | None) -> Answer:
+def answer_to(claim: Claim, filed: Filed, number: int, leaf: Leaf | None) -> ClaimAnswer:
     """The answer to an objection; an empty place has its path alone. Raises InvalidClaim outside of the tree."""
     path, amount = filed.tree(claim).path(number), filed.amounts.get(number, 0)
     claims.verify_path(claim, number, amount, path)
     if not amount or leaf is None:
-        return Answer(number, amount, path, LeafKind.PROMISE, b"")
+        return ClaimAnswer(number, amount, path, LeafKind.PROMISE, b"")
     shown = leaf.shown()
-    return Answer(number, amount, path, kind_of(shown), leaves.encode(shown))
+    return ClaimAnswer(number, amount, path, kind_of(shown), leaves.encode(shown))
 
 
-def answer_call(record: TabRecord, under_way: ClaimRecord, answer: Answer, contracts: Contracts) -> PartCall:
+def answer_call(record: TabRecord, under_way: ClaimRecord, answer: ClaimAnswer, contracts: Contracts) -> PartCall:
     """The call that shows it."""
     path = answer.path
     words = (answer.number, answer.kind, answer.amount, list(path.siblings), list(path.sums), answer.data)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from troth.node.earning.database import Database
+from troth.node.earning.database import NodeDatabase
 from troth.protocol.market import claims
 from troth.protocol.market.claims import SumTree
 from troth.protocol.market.types import Claim
@@ -43,7 +43,7 @@ class Filed:
 class ClaimsRecord:
     """See the module. Used from the thread that owns the database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: NodeDatabase) -> None:
         self._database = database
         database.create(SCHEMA)
 

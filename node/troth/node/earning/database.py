@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.formats import SIGNED, claim_format
-from troth.node.errors import StorageError
+from troth.node.errors import NodeStorageError
 
 FORMAT = 1
 """Of all tables that the node's stores make here."""
 
 
-class Database:
+class NodeDatabase:
     """An SQLite file in WAL mode with synchronous=FULL. Used from one thread at a time."""
 
     def __init__(self, path: Path) -> None:
@@ -32,21 +32,21 @@ class Database:
             claim_format(self._connection, FORMAT, SIGNED)
             self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
         except sqlite3.Error as error:
-            raise StorageError("the node's records cannot be opened", str(path), str(error)) from error
+            raise NodeStorageError("the node's records cannot be opened", str(path), str(error)) from error
 
     def create(self, schema: str) -> None:
         """Make a store's tables where they are missing."""
         try:
             self._connection.executescript(schema)
         except sqlite3.Error as error:
-            raise StorageError("the node's records cannot be opened", str(self._path), str(error)) from error
+            raise NodeStorageError("the node's records cannot be opened", str(self._path), str(error)) from error
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All that is written inside, or nothing; on stable storage when it is left. One inside another joins it.
 
         Raises:
-            StorageError: the disk did not take it, so nothing may leave.
+            NodeStorageError: the disk did not take it, so nothing may leave.
         """
         if self._connection.in_transaction:
             yield
@@ -56,7 +56,7 @@ class Database:
             yield
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise StorageError(
+            raise NodeStorageError(
                 "the node's records cannot be written", str(error), "Free the disk, then restart."
             ) from error
         finally:
@@ -71,11 +71,13 @@ class Database:
         return self._connection.execute(statement, values).rowcount
 
     def rows(self, query: str, *values: Any) -> Sequence[tuple[Any, ...]]:
-        """What a query finds; StorageError where the file cannot be read."""
+        """What a query finds; NodeStorageError where the file cannot be read."""
         try:
             return self._connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise StorageError("the node's records cannot be read", str(error), "Check the disk; restart.") from error
+            raise NodeStorageError(
+                "the node's records cannot be read", str(error), "Check the disk; restart."
+            ) from error
 
     def row(self, query: str, *values: Any) -> tuple[Any, ...] | None:
         """The first of them."""

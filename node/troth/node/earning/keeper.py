@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
-from troth.chain.records import Fees, Receipt
+from troth.chain.records import Fees, TransactionReceipt
 from troth.node.earning import claiming, redeeming
-from troth.node.earning.books import Books, Ledger
-from troth.node.earning.claiming import Due
+from troth.node.earning.books import NodeBooks, NodeLedger
+from troth.node.earning.claiming import ClaimContext
 from troth.node.earning.claims_record import ClaimsRecord, Filed
 from troth.node.earning.policy import EarningPolicy
 from troth.protocol.market.calls import PartCall, build
@@ -47,19 +47,19 @@ class Wallet(Protocol):
     async def fees(self) -> Fees:
         """Fees of one of the next blocks."""
 
-    async def execute(self, call: PartCall, key: Key) -> Receipt:
+    async def execute(self, call: PartCall, key: Key) -> TransactionReceipt:
         """Send and wait for the receipt; ChainRejected, unsent, where it would fail."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class EarningContext:
     """What the keeper works with. ``ledger`` gives the chain as it is now, ``write`` runs a job on the records' thread,
     ``reached`` waits until a block was followed."""
 
     wallet: Wallet
     key: Key
-    ledger: Callable[[], Ledger]
-    books: Books
+    ledger: Callable[[], NodeLedger]
+    books: NodeBooks
     claims: ClaimsRecord
     policy: EarningPolicy
     write: Write
@@ -70,7 +70,7 @@ class Tools:
 class EarningKeeper:
     """``step`` looks once; it is run again and again by ``supervision``."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: EarningContext) -> None:
         self._tools = tools
         self.sent: dict[str, int] = {}
         """How often each call was sent."""
@@ -86,16 +86,16 @@ class EarningKeeper:
             await self._claim(tab, record)
             await self._report_shortfall(record)
 
-    def _due(self) -> Due:
+    def _due(self) -> ClaimContext:
         tools, ledger = self._tools, self._tools.ledger()
-        return Due(ledger, parameters_of(ledger.state), tools.wallet.contracts, tools.policy)
+        return ClaimContext(ledger, parameters_of(ledger.state), tools.wallet.contracts, tools.policy)
 
-    def _own_tabs(self, ledger: Ledger) -> list[tuple[Hash32, TabRecord]]:
+    def _own_tabs(self, ledger: NodeLedger) -> list[tuple[Hash32, TabRecord]]:
         return [(tab, record) for tab, record in ledger.state.tabs.items() if record.tab.payee == ledger.me]
 
     # ------------------------------------------------------------------------------------------------ a claim under way
 
-    async def _look_after_claim(self, tab: Hash32, record: TabRecord, due: Due) -> None:
+    async def _look_after_claim(self, tab: Hash32, record: TabRecord, due: ClaimContext) -> None:
         tools = self._tools
         for filed in await tools.write(lambda: tools.claims.of(tab)):
             under_way = record.claim
@@ -104,7 +104,7 @@ class EarningKeeper:
             elif under_way is None and record.known:
                 await self._close(record, filed)
 
-    async def _defend(self, record: TabRecord, under_way: ClaimRecord, filed: Filed, due: Due) -> None:
+    async def _defend(self, record: TabRecord, under_way: ClaimRecord, filed: Filed, due: ClaimContext) -> None:
         """Answer every objection in time, and settle once the delay is over."""
         tools, objections = self._tools, under_way.objections
         unseen = set(objections) - set(filed.objected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from troth.chain.records import Fees
-from troth.node.earning.books import Books, Ledger
+from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.claiming import is_pressing
 from troth.node.earning.policy import EarningPolicy
 from troth.protocol.market.calls import PartCall, build
@@ -21,7 +21,7 @@ CLAIM_GAS = 61_000 + 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Redeemable:
+class RedeemableVoucher:
     """A voucher that pays ``amount`` now; ``pressing``: the tab closes or its payer leaves."""
 
     tab: Tab
@@ -30,7 +30,7 @@ class Redeemable:
     pressing: bool
 
 
-def redeemable(books: Books, ledger: Ledger) -> tuple[Redeemable, ...]:
+def redeemable(books: NodeBooks, ledger: NodeLedger) -> tuple[RedeemableVoucher, ...]:
     """All vouchers that would pay something, the dearest first."""
     found = []
     for tab in books.tabs():
@@ -40,11 +40,13 @@ def redeemable(books: Books, ledger: Ledger) -> tuple[Redeemable, ...]:
         state = ledger.state.tab_state(tab)
         amount = min(signed.message.spent - record.redeemed, state.balance)
         if amount > 0:
-            found.append(Redeemable(record.tab, signed, amount, is_pressing(record, ledger)))
+            found.append(RedeemableVoucher(record.tab, signed, amount, is_pressing(record, ledger)))
     return tuple(sorted(found, key=lambda one: -one.amount))
 
 
-def worthwhile(found: tuple[Redeemable, ...], price: int, policy: EarningPolicy) -> tuple[Redeemable, ...]:
+def worthwhile(
+    found: tuple[RedeemableVoucher, ...], price: int, policy: EarningPolicy
+) -> tuple[RedeemableVoucher, ...]:
     """Those to redeem now at a price per 10^9 gas: together they are worth their gas, and each one its own share.
 
     What presses is redeemed as soon as it brings more than its gas.
@@ -56,7 +58,7 @@ def worthwhile(found: tuple[Redeemable, ...], price: int, policy: EarningPolicy)
     return tuple(one for one in found if one.pressing and one.amount > gas_cost(FIRST_GAS, price))
 
 
-def redeem_call(chosen: tuple[Redeemable, ...], contracts: Contracts) -> PartCall:
+def redeem_call(chosen: tuple[RedeemableVoucher, ...], contracts: Contracts) -> PartCall:
     """One call for all of them."""
     if len(chosen) == 1:
         (one,) = chosen

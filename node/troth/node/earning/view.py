@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from troth.node.earning.books import Books, Ledger
+from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.leaf import Leaf
 from troth.protocol.market.draws import seasoned_seats
 from troth.protocol.market.state import State
@@ -52,7 +52,7 @@ class TabView:
         return {name: str(value) if isinstance(value, int) else value for name, value in words.items()}
 
 
-def earned(leaves: Iterable[Leaf], ledger: Ledger) -> Earned:
+def earned(leaves: Iterable[Leaf], ledger: NodeLedger) -> Earned:
     """The sum of some finished leaves."""
     amount = answers = checked = tokens = 0
     for leaf in leaves:
@@ -63,7 +63,7 @@ def earned(leaves: Iterable[Leaf], ledger: Ledger) -> Earned:
     return Earned(amount, answers, checked, tokens)
 
 
-def tabs_view(books: Books, ledger: Ledger) -> tuple[TabView, ...]:
+def tabs_view(books: NodeBooks, ledger: NodeLedger) -> tuple[TabView, ...]:
     """Every tab of which this node is the payee."""
     found = []
     for tab, record in ledger.state.tabs.items():
@@ -86,7 +86,7 @@ def tabs_view(books: Books, ledger: Ledger) -> tuple[TabView, ...]:
     return tuple(sorted(found, key=lambda one: -one.unpaid - one.payable))
 
 
-def earnings(books: Books, ledger: Ledger, now: float) -> dict[str, Any]:
+def earnings(books: NodeBooks, ledger: NodeLedger, now: float) -> dict[str, Any]:
     """All of it as JSON; amounts as text in asset units."""
     week = books.done_since(now - WEEK)
     today = [leaf for leaf in week if leaf.done_at >= now - DAY]
@@ -108,7 +108,7 @@ def earnings(books: Books, ledger: Ledger, now: float) -> dict[str, Any]:
     return told
 
 
-def why_no_work(books: Books, ledger: Ledger, now: float) -> list[str]:
+def why_no_work(books: NodeBooks, ledger: NodeLedger, now: float) -> list[str]:
     """What keeps work from coming, in words; the likely causes first."""
     state, me = ledger.state, ledger.me
     party = state.parties.get(me)

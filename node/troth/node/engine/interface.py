@@ -114,7 +114,7 @@ class Engine(Protocol):
         """Stop the worker; queued jobs are dropped."""
 
 
-class Step(NamedTuple):
+class TokenStep(NamedTuple):
     """One generated token, and the rows that were computed for it: those of the prompt with the first token, then one
     each. The last row is the one that chose the token, so that all steps' rows together are the trace."""
 
@@ -122,7 +122,7 @@ class Step(NamedTuple):
     rows: NDArray[Any]
 
 
-class Load(NamedTuple):
+class EngineLoad(NamedTuple):
     """How busy an engine is: requests `running` and `waiting`; of `blocks` cache blocks of `block` tokens, the share
     `cache_used` (0 to 1) is in use by requests; prompt tokens asked for and found in the cache since it started."""
 
@@ -168,10 +168,10 @@ class WholeEngine(Engine, Protocol):
         """Why the engine cannot compute now, for /readyz; None while it can."""
 
     @property
-    def load(self) -> Load:
+    def load(self) -> EngineLoad:
         """How busy it is."""
 
-    def generate(self, request: Request, seed: Hash32) -> AsyncGenerator[Step, None]:
+    def generate(self, request: Request, seed: Hash32) -> AsyncGenerator[TokenStep, None]:
         """The text that a request asks for, with the public noise of `seed`; ends as `tokens.finish_reason` says.
 
         Closing it (`aclose`) cancels the request.

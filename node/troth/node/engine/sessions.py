@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.interface import SessionKey
-from troth.node.errors import Busy
+from troth.node.errors import NodeBusy
 from troth.protocol.types import Segment
 
 
@@ -46,14 +46,14 @@ class CacheBudget:
         """Grow a session's cache to hold so many positions and remember it.
 
         Raises:
-            Busy: even without the idle sessions the budget would be exceeded; nothing changed for this session.
+            NodeBusy: even without the idle sessions the budget would be exceeded; nothing changed for this session.
         """
         capacity = cache.capacity_for(positions)
         others = self.used - (cache.bytes if key in self._sessions else 0)
         while others + cache.bytes_for(capacity) > self.limit:
             freed = self._evict_idle(key)
             if not freed:
-                raise Busy("the node's memory for attention caches is used up", None, "Retry later or elsewhere.")
+                raise NodeBusy("the node's memory for attention caches is used up", None, "Retry later or elsewhere.")
             others -= freed
         cache.grow(capacity)
         self._touch(key, cache)

@@ -91,7 +91,7 @@ LONGEST = DEEPEST * BLOCK
 _Wish = tuple[bytes, tuple[int, ...]]
 
 
-class Agreement:
+class NamingAgreement:
     """What the names should be. `now` in seconds, never falling."""
 
     def __init__(self, own: Address) -> None:

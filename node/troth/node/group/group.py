@@ -9,9 +9,9 @@ import asyncio
 import time
 from collections.abc import Collection, Sequence
 
-from troth.node.errors import Busy, NotAMember
+from troth.node.errors import NodeBusy, NotAMember
 from troth.node.group.loads import Loads, load_of, load_part
-from troth.node.group.membership import Membership
+from troth.node.group.membership import GroupMembership
 from troth.node.group.sharing import UNRATED, Follow, Reputation, Sharing
 from troth.protocol.types import Address
 from troth.protocol.wire_group import LoadPart, Tell, Told
@@ -19,7 +19,7 @@ from troth.routing.forwarding.decision import Policy
 from troth.routing.forwarding.gated import Gated
 from troth.routing.forwarding.passage import Passage
 from troth.routing.prefixes.naming import packed
-from troth.routing.prefixes.update import LARGEST_UPDATE, Load
+from troth.routing.prefixes.update import LARGEST_UPDATE, NodeLoad
 from troth.transport.channel import Channel
 from troth.transport.identity import Operator
 
@@ -38,11 +38,11 @@ class Allowance:
         self._left: dict[Address, tuple[float, float]] = {}
 
     def take(self, name: Address, payload: int, now: float) -> None:
-        """A message with so many bytes of payload came; raises Busy where it is too much."""
+        """A message with so many bytes of payload came; raises NodeBusy where it is too much."""
         left, at = self._left.get(name, (float(MOST), now))
         left = min(MOST, left + (now - at) * PER_SECOND) - EACH - payload
         if left < 0:
-            raise Busy("this member tells more than can be read", payload, "Tell once a second, all once in five.")
+            raise NodeBusy("this member tells more than can be read", payload, "Tell once a second, all once in five.")
         self._left[name] = left, now
 
     def keep(self, names: Collection[Address]) -> None:
@@ -62,7 +62,7 @@ class Group:
     def __init__(
         self,
         operator: Operator,
-        membership: Membership,
+        membership: GroupMembership,
         loads: Loads,
         follow: Follow,
         *,
@@ -101,7 +101,7 @@ class Group:
         names = [name for name, _ in self._sharing.view.members.rows()]
         return tuple(Address(name) for name in self._sharing.forwarder.ranked(path, names, time.monotonic()))
 
-    def load(self) -> Load:
+    def load(self) -> NodeLoad:
         """This node's own load, now."""
         return self._loads.now(self._took)
 
@@ -134,7 +134,7 @@ class Group:
 
         Raises:
             NotAMember: the sender is a stranger.
-            Busy: it tells more than it may.
+            NodeBusy: it tells more than it may.
             UpdateMalformed: the payload is nothing that a member says; nothing was changed.
         """
         peers = self._membership.peers

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from troth.node.engine.interface import Engine, WholeEngine
 from troth.node.pool.meter import Meter
 from troth.protocol.wire_group import LoadPart
-from troth.routing.prefixes.update import LatencyAverage, Load
+from troth.routing.prefixes.update import LatencyAverage, NodeLoad
 
 _COUNT = 0xFFFF
 _WORD = 0xFFFF_FFFF
@@ -40,10 +40,10 @@ class Loads:
         """A prompt of so many tokens was seen: about as long are those that wait."""
         self._prompt.add(tokens)
 
-    def now(self, taken: int) -> Load:
+    def now(self, taken: int) -> NodeLoad:
         """The load now; `taken` requests since the start."""
         queued, running, missed = self._requests()
-        return Load(
+        return NodeLoad(
             latency=self._latency.seconds,
             queued=queued,
             running=running,
@@ -64,7 +64,7 @@ class Loads:
         return max(0, sessions - self._capacity), min(sessions, self._capacity), 1.0
 
 
-def load_part(load: Load) -> LoadPart:
+def load_part(load: NodeLoad) -> LoadPart:
     """A load as it travels: rounded, and cut to what fits."""
     return LoadPart(
         latency=_bounded(load.latency * 1e6, LONGEST_LATENCY),
@@ -77,9 +77,9 @@ def load_part(load: Load) -> LoadPart:
     )
 
 
-def load_of(part: LoadPart) -> Load:
+def load_of(part: LoadPart) -> NodeLoad:
     """The load that travelled."""
-    return Load(
+    return NodeLoad(
         part.latency * 1e-6, part.queued, part.running, part.capacity, part.pace * 1e-9, part.pending, part.taken
     )
 

@@ -23,7 +23,7 @@ class Peer:
     tls_key_hash: Hash32
 
 
-class Membership:
+class GroupMembership:
     """Follows the folded chain. A node that is suspended, leaves, or hosts a part only, is alone.
 
     Args:

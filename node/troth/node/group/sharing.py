@@ -13,28 +13,28 @@ import random
 import time
 from collections.abc import Callable
 
-from troth.node.group.agreement import Agreement
+from troth.node.group.agreement import NamingAgreement
 from troth.node.group.cache import Cache
 from troth.node.group.loads import load_of
-from troth.node.group.membership import Membership
-from troth.node.group.telling import Telling
+from troth.node.group.membership import GroupMembership
+from troth.node.group.telling import GroupTelling
 from troth.protocol.types import Address
 from troth.protocol.wire_group import Tell, Told
 from troth.routing.forwarding.decision import Policy
 from troth.routing.forwarding.forwarder import Forwarder
 from troth.routing.prefixes.announcing import HEARTBEAT, INTERVAL, Announcer
 from troth.routing.prefixes.errors import PrefixError
-from troth.routing.prefixes.following import Verdict
+from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import Changes
 from troth.routing.prefixes.naming import Naming
 from troth.routing.prefixes.sentry import ROUND, SAMPLE, Sentry
-from troth.routing.prefixes.update import Load, encode_heartbeat, encode_update
+from troth.routing.prefixes.update import NodeLoad, encode_heartbeat, encode_update
 from troth.routing.prefixes.view import GroupView
 from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
 
 
-class Proposal:
+class LengthProposer:
     """Looks at the sample once it is full, and then after each round of requests."""
 
     def __init__(self, chance: random.Random) -> None:
@@ -73,17 +73,17 @@ class Saying:
         """Changes of this node's own cache."""
         self._announcer.note(changes)
 
-    def update(self, load: Load) -> bytes:
+    def update(self, load: NodeLoad) -> bytes:
         """What is new since the last one; after `rename` all."""
         self._whole = b""
         return encode_update(self._announcer.next_update(load))
 
-    def whole(self, load: Load) -> bytes:
+    def whole(self, load: NodeLoad) -> bytes:
         """All that was said, for who missed something; made once between two updates, whoever asks."""
         self._whole = self._whole or encode_update(self._announcer.snapshot(load))
         return self._whole
 
-    def heartbeat(self, load: Load) -> bytes:
+    def heartbeat(self, load: NodeLoad) -> bytes:
         """The load alone."""
         return encode_heartbeat(self._announcer.heartbeat(load))
 
@@ -110,20 +110,20 @@ class Sharing:
     def __init__(
         self,
         operator: Operator,
-        membership: Membership,
+        membership: GroupMembership,
         follow: Follow,
-        load: Callable[[], Load],
+        load: Callable[[], NodeLoad],
         *,
         reputation: Reputation,
         policy: Policy,
     ) -> None:
         self._own, self._membership, self._load, self._reputation = operator.address, membership, load, reputation
-        self._agreement = Agreement(self._own)
+        self._agreement = NamingAgreement(self._own)
         chance = random.SystemRandom()
-        self.proposal = Proposal(chance)
+        self.proposal = LengthProposer(chance)
         self.view = GroupView(self._agreement.naming)
         self.forwarder = Forwarder(self.view, policy, chance, self._own)
-        self.telling = Telling(operator, self)
+        self.telling = GroupTelling(operator, self)
         self._saying = Saying(self._agreement.naming)
         self._announced = float("-inf")
         self._list(time.monotonic())
@@ -156,12 +156,12 @@ class Sharing:
         if sender not in self.view.members:
             self._list(now)
         verdict = self.view.receive(sender, content, now)
-        if verdict is not Verdict.REPEATED:
-            foreign = verdict is Verdict.OTHER_CHUNKING
+        if verdict is not UpdateFate.REPEATED:
+            foreign = verdict is UpdateFate.OTHER_CHUNKING
             self._agreement.hear(sender, message.share, message.lengths, now, foreign=foreign)
             self.forwarder.reported(sender, self.view.members[sender].load, now)
             self.telling.wake(sender)
-        return verdict is Verdict.GAP and self.view.may_ask(sender, now)
+        return verdict is UpdateFate.GAP and self.view.may_ask(sender, now)
 
     def _list(self, now: float) -> None:
         """Members as the chain has them now."""

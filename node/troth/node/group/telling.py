@@ -19,7 +19,7 @@ from troth.protocol.types import Address
 from troth.protocol.wire_group import Tell, Told
 from troth.routing.prefixes.announcing import HEARTBEAT, INTERVAL
 from troth.routing.prefixes.errors import PrefixError
-from troth.transport.channel import Channel, Patience
+from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.errors import ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
 
@@ -27,7 +27,7 @@ LONGEST_PAUSE = 30.0
 """Seconds until a member that does not answer is tried again, unless it is heard before."""
 
 
-class Words(Protocol):
+class UpdateSource(Protocol):
     """What is to be said now."""
 
     def header(self) -> Tell:
@@ -44,7 +44,7 @@ class Words(Protocol):
 
 
 @dataclass(slots=True)
-class Line:
+class MemberLine:
     """One member's. `now` in seconds, never falling."""
 
     failures: int = 0
@@ -62,7 +62,7 @@ class Line:
         """The member misses something."""
         self._whole = True
 
-    def content(self, words: Words, now: float) -> tuple[bytes, bool]:
+    def content(self, words: UpdateSource, now: float) -> tuple[bytes, bool]:
         """What to say now, and whether names are in it. All at once goes out once an interval, whoever asks."""
         if self._whole and now - self._said_whole >= INTERVAL:
             self._whole, self._due, self._said_whole = False, b"", now
@@ -87,7 +87,7 @@ class Line:
 log = logging.getLogger(__name__)
 
 PATH = "/v1/group"
-PATIENCE = Patience(connect=5.0, request=5.0, frame=2**20, longest_pause=LONGEST_PAUSE / 4)
+PATIENCE = ChannelPatience(connect=5.0, request=5.0, frame=2**20, longest_pause=LONGEST_PAUSE / 4)
 CLOSING_SECONDS = 2.0
 
 
@@ -97,14 +97,14 @@ class _Ear:
 
     peer: Peer
     channel: Channel
-    line: Line = field(default_factory=Line)
+    line: MemberLine = field(default_factory=MemberLine)
     task: asyncio.Task[None] | None = None
 
 
-class Telling:
+class GroupTelling:
     """Keeps a channel to each member; one message at a time on each."""
 
-    def __init__(self, operator: Operator, words: Words) -> None:
+    def __init__(self, operator: Operator, words: UpdateSource) -> None:
         self._operator = operator
         self._words = words
         self._ears: dict[Address, _Ear] = {}

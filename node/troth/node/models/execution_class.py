@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.keystore import Key
-from troth.chain.market import Market, Place, find_deployed
+from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.node.engine.interface import Engine
 from troth.node.engine.probe import MARK, probe
 from troth.node.errors import ModelError
@@ -24,7 +24,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market import economy, shipped
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.prices import PER
-from troth.protocol.market.shipped import Money
+from troth.protocol.market.shipped import ClassMoney
 from troth.protocol.market.types import ExecutionClass, Parameters
 from troth.protocol.types import ZERO_HASH, Hash32, Segment, to_address
 
@@ -58,9 +58,9 @@ async def _probe(dtype: int, folder: ModelFolder, engine: str, device: str) -> s
 def _engine(dtype: int, folder: ModelFolder, engine: str, device: str) -> Engine:
     if engine == "vllm":
         from troth.node.engine.vllm.engine import VllmEngine
-        from troth.node.engine.vllm.settings import Settings
+        from troth.node.engine.vllm.settings import EngineSettings
 
-        return VllmEngine(folder, Settings(folder.path, dtype, device, positions=512, cache_bytes=1 << 29))
+        return VllmEngine(folder, EngineSettings(folder.path, dtype, device, positions=512, cache_bytes=1 << 29))
     from troth.node.engine.exact_layers import ExactSlice
     from troth.node.engine.torch_engine import TorchEngine
 
@@ -74,7 +74,7 @@ MONEY = ("check_price", "fee_cap", "penalty", "seat")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClassOptions:
     """What an operator asked for; 0 is what the class that ships for such a deployment has.
 
     Money in the asset's smallest unit, ``check_price`` per 10^9 positions, ``honest_share`` from 0 to 1.
@@ -89,7 +89,7 @@ class Wanted:
     reviewers: int = 0
     honest_share: float = 0
 
-    def money(self, parameters: Parameters, tiles: int = shipped.TILES) -> Money:
+    def money(self, parameters: Parameters, tiles: int = shipped.TILES) -> ClassMoney:
         """The money of a class that opens so many tiles.
 
         Raises ModelError where no penalty makes cheating lose under these numbers.
@@ -131,7 +131,7 @@ class Wanted:
 async def add_to_market(
     report: ModelReport,
     measured: ExecutionClass,
-    wanted: Wanted,
+    wanted: ClassOptions,
     key: Key,
     *,
     rpc: str,
@@ -142,7 +142,7 @@ async def add_to_market(
     """Register with the deployment, or say what would happen; JSON values."""
     deployed = await find_deployed(rpc, to_address(factory), to_address(bank) if bank else None)
     execution_class = wanted.money(deployed.parameters, measured.tiles).put_into(measured)
-    place = Place(to_address(factory), deployed.contracts, deployed.meta.block)
+    place = DeploymentPlace(to_address(factory), deployed.contracts, deployed.meta.block)
     async with await Market.connect(rpc, place) as market:
         sent = await register_at(market, report.descriptor, execution_class, key, broadcast=broadcast)
     warning = shipped.warning_of(deployed.parameters)

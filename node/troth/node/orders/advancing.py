@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Computed
 from troth.node.errors import BadInput, OutOfOrder
-from troth.node.orders.bench import Bench
-from troth.node.orders.choosing import Chosen, next_token, told_again
-from troth.node.orders.reading import Given, read_inputs, require_next, require_ordered, upstream_after
-from troth.node.orders.session import Session
+from troth.node.orders.bench import NodeContext
+from troth.node.orders.choosing import ChosenToken, next_token, told_again
+from troth.node.orders.reading import MessageInputs, read_inputs, require_next, require_ordered, upstream_after
+from troth.node.orders.session import SegmentSession
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Row
 from troth.protocol.tensors import rows_to_bytes
@@ -30,7 +30,7 @@ from troth.protocol.wire_market import Advance
 Reply = tuple[Rows | Received, bytes]
 
 
-async def advance(bench: Bench, session: Session, header: Advance, payload: memoryview) -> Reply:
+async def advance(bench: NodeContext, session: SegmentSession, header: Advance, payload: memoryview) -> Reply:
     """Answer an Advance, whose papers were read; the caller holds the session's lock.
 
     Raises Refusal or ProtocolError, see ``reading``; the session is as it was before.
@@ -61,13 +61,17 @@ async def advance(bench: Bench, session: Session, header: Advance, payload: memo
     return _reply(session, header, signed_row(bench, last), chosen, seconds), data
 
 
-def signed_row(bench: Bench, row: Row) -> RowSignature:
+def signed_row(bench: NodeContext, row: Row) -> RowSignature:
     """This node's signature over the last row of an answer, which covers every row before it."""
     return RowSignature(row.position, row.row_hash, row.previous, bench.operator.sign(row))
 
 
 def keep(
-    session: Session, given: Given, outputs: NDArray[Any], chain: RowHashes, upstream: RowHashes | None = None
+    session: SegmentSession,
+    given: MessageInputs,
+    outputs: NDArray[Any],
+    chain: RowHashes,
+    upstream: RowHashes | None = None,
 ) -> None:
     """Add computed positions to the session."""
     session.begun_with = session.begun_with or len(outputs)
@@ -79,7 +83,7 @@ def keep(
         session.upstream = upstream
 
 
-def _require_emitter(session: Session, header: Advance) -> None:
+def _require_emitter(session: SegmentSession, header: Advance) -> None:
     seat = session.seat
     if header.emit and not (seat.is_last and seat.infers):
         raise BadInput("only the last segment's inferencer chooses tokens", seat.index, "Do not ask to emit.")
@@ -89,7 +93,7 @@ def _require_emitter(session: Session, header: Advance) -> None:
         raise BadInput("log probabilities belong to a token", seat.index, "Ask for them where you ask to emit.")
 
 
-def _require_unfinished(session: Session) -> None:
+def _require_unfinished(session: SegmentSession) -> None:
     if not session.emitted:
         return
     last = max(session.emitted)
@@ -98,7 +102,7 @@ def _require_unfinished(session: Session) -> None:
 
 
 async def _compute_beside_check(
-    bench: Bench, session: Session, header: Advance, given: Given
+    bench: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs
 ) -> tuple[RowHashes | None, Computed]:
     seat = session.seat
     computing = asyncio.ensure_future(_compute(bench, session, header, given))
@@ -114,7 +118,7 @@ async def _compute_beside_check(
     return upstream, computed
 
 
-async def _compute(bench: Bench, session: Session, header: Advance, given: Given) -> Computed:
+async def _compute(bench: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs) -> Computed:
     """The states; of a verifier that has committed before a restart, those that it committed to."""
     if session.trace is not None:
         trace = session.trace
@@ -129,7 +133,7 @@ async def _compute(bench: Bench, session: Session, header: Advance, given: Given
     return computed
 
 
-async def _repeat(bench: Bench, session: Session, header: Advance, given: Given) -> Reply:
+async def _repeat(bench: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs) -> Reply:
     """The answer to a message that was answered before: same inputs, same rows, same signature."""
     if not session.seat.infers:
         return Received(session.positions), b""
@@ -148,7 +152,9 @@ async def _repeat(bench: Bench, session: Session, header: Advance, given: Given)
     return reply, data[header.start * session.row_size :]
 
 
-def _reply(session: Session, header: Advance, signature: RowSignature, chosen: Chosen | None, seconds: float) -> Rows:
+def _reply(
+    session: SegmentSession, header: Advance, signature: RowSignature, chosen: ChosenToken | None, seconds: float
+) -> Rows:
     microseconds = int(seconds * 1_000_000)
     if chosen is None:
         return Rows(header.start, header.count, signature, model_microseconds=microseconds)

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from troth.node.earning.books import Books, Ledger
-from troth.node.earning.database import Database
+from troth.node.earning.books import NodeBooks, NodeLedger
+from troth.node.earning.database import NodeDatabase
 from troth.node.engine.interface import Engine
 from troth.node.margin_pool import MarginPool
 from troth.node.orders.ground import Ground, ledger_of
 from troth.node.orders.rejections import Rejections
-from troth.node.orders.words import Words
+from troth.node.orders.words import SignedWords
 from troth.node.pool.meter import Meter
 from troth.node.traces import TraceStore
 from troth.protocol.types import Address, Hash32
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LendingLimits:
     """What a node lends to schedulers.
 
     Args:
@@ -47,9 +47,9 @@ class Limits:
 class Stores:
     """The node's records on disk."""
 
-    database: Database
-    words: Words
-    books: Books
+    database: NodeDatabase
+    words: SignedWords
+    books: NodeBooks
     rejections: Rejections
     traces: TraceStore
     margins: MarginPool
@@ -62,7 +62,7 @@ class Stores:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class NodeContext:
     """A node's tools. ``clock`` gives Unix seconds; ``locks``: a rejecting verdict locks L, which suspends the node."""
 
     engine: Engine
@@ -70,7 +70,7 @@ class Bench:
     operator: Operator
     execution_class: Hash32
     stores: Stores
-    limits: Limits = field(default_factory=Limits)
+    limits: LendingLimits = field(default_factory=LendingLimits)
     locks: bool = False
     meter: Meter = field(default_factory=Meter)
     clock: Callable[[], float] = time.time
@@ -81,7 +81,7 @@ class Bench:
         """This node's operator."""
         return self.operator.address
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> NodeLedger:
         """What books depend on, as it is now."""
         return ledger_of(self.ground, self.me)
 

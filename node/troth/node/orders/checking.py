@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from troth.node.earning.leaf import Stage
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.judging import Judgement, judge_rows, report
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.node.orders.concluding import committed_trace, keep_trace
 from troth.node.orders.rejections import Rejection
-from troth.node.orders.session import Session
+from troth.node.orders.session import SegmentSession
 from troth.node.orders.words import COMMITMENT, VERDICT
 from troth.protocol import typed_data
 from troth.protocol.market import canonical, checks, leaves, messages, prices
@@ -44,7 +44,9 @@ log = logging.getLogger(__name__)
 Reveals = tuple[NodeReveal, NodeReveal]
 
 
-async def recommit(bench: Bench, session: Session, header: Recommit, payload: memoryview) -> tuple[Hidden, bytes]:
+async def recommit(
+    bench: NodeContext, session: SegmentSession, header: Recommit, payload: memoryview
+) -> tuple[Hidden, bytes]:
     """Commit to the own trace; the caller holds the session's lock.
 
     Raises:
@@ -71,7 +73,7 @@ def _root(committed: CommittedTrace) -> Hash32:
     return Hash32(committed.root)
 
 
-def _require_answer(session: Session, tokens: tuple[int, ...]) -> None:
+def _require_answer(session: SegmentSession, tokens: tuple[int, ...]) -> None:
     """At the last segment: the tokens are those whose hash the result names, and those that were computed from."""
     seat, result = session.seat, session.seat.result
     if not seat.is_last:
@@ -87,7 +89,7 @@ def _require_answer(session: Session, tokens: tuple[int, ...]) -> None:
         raise BadInput("the text is not the one that was computed", len(tokens), "Send the same tokens again.")
 
 
-def _require_inputs(session: Session) -> None:
+def _require_inputs(session: SegmentSession) -> None:
     seat = session.seat
     if seat.is_first:
         return
@@ -96,7 +98,7 @@ def _require_inputs(session: Session) -> None:
         raise BadInput("these are not the rows that the node read", entered, "Send the rows of the segment before.")
 
 
-def _commitment(bench: Bench, session: Session) -> bytes:
+def _commitment(bench: NodeContext, session: SegmentSession) -> bytes:
     seat = session.seat
     judged = typed_data.struct_hash(seat.result)
     message = TraceCommitment(seat.order_id, seat.index, judged, own_commitment(bench, session))
@@ -104,7 +106,7 @@ def _commitment(bench: Bench, session: Session) -> bytes:
     return bench.stores.words.sign_once(place, COMMITMENT, message, lambda: bench.operator.sign(message))
 
 
-def own_commitment(bench: Bench, session: Session) -> Hash32:
+def own_commitment(bench: NodeContext, session: SegmentSession) -> Hash32:
     """What this verifier commits to."""
     seat, trace = session.seat, session.trace
     assert trace is not None
@@ -116,7 +118,9 @@ def own_commitment(bench: Bench, session: Session) -> Hash32:
 # ------------------------------------------------------------------------------------------------------------- verdicts
 
 
-async def judge(bench: Bench, session: Session, header: Judge, payload: memoryview) -> tuple[Received | Judged, bytes]:
+async def judge(
+    bench: NodeContext, session: SegmentSession, header: Judge, payload: memoryview
+) -> tuple[Received | Judged, bytes]:
     """Take rows of the inferencer, and decide with the last of them; the caller holds the session's lock.
 
     Raises:
@@ -144,7 +148,7 @@ async def judge(bench: Bench, session: Session, header: Judge, payload: memoryvi
     return Judged(), word
 
 
-def _require_signed(bench: Bench, session: Session, header: Judge, claimed: NDArray[Any]) -> None:
+def _require_signed(bench: NodeContext, session: SegmentSession, header: Judge, claimed: NDArray[Any]) -> None:
     """Raise unless these are the rows that the inferencer chained, signed and named in its result."""
     seat = session.seat
     if header.row is None:
@@ -163,7 +167,7 @@ def _require_signed(bench: Bench, session: Session, header: Judge, claimed: NDAr
         raise BadInput("the result names other rows", given, "Send the rows that its node signed.")
 
 
-async def _decide(bench: Bench, session: Session, claimed: NDArray[Any]) -> bytes:
+async def _decide(bench: NodeContext, session: SegmentSession, claimed: NDArray[Any]) -> bytes:
     seat = session.seat
     committed = await asyncio.to_thread(committed_trace, session, claimed)
     salt = trace_salt(seat.order_id, seat.index, seat.nodes[seat.index], seat.head_salt)
@@ -181,7 +185,7 @@ async def _decide(bench: Bench, session: Session, claimed: NDArray[Any]) -> byte
     return await bench.write(lambda: _sign(bench, session, opinion, shown, keeps=alone))
 
 
-async def _own_rows(bench: Bench, session: Session) -> CommittedTrace:
+async def _own_rows(bench: NodeContext, session: SegmentSession) -> CommittedTrace:
     """The own trace as it was committed to, which is also what is compared."""
     trace = session.trace
     assert trace is not None
@@ -190,7 +194,7 @@ async def _own_rows(bench: Bench, session: Session) -> CommittedTrace:
     return await asyncio.to_thread(committed_trace, session, rows)
 
 
-async def _pooled(bench: Bench, session: Session, judgement: Judgement) -> Judgement:
+async def _pooled(bench: NodeContext, session: SegmentSession, judgement: Judgement) -> Judgement:
     """The judgement with what was seen of this inferencer before. A text that is refused anyway is not pooled: it may
     be refused for another's states, or have been made to frame."""
     text, seat = judgement.text, session.seat
@@ -207,7 +211,7 @@ def _opinion(judgement: Judgement) -> Opinion:
     return Opinion.ACCEPT if judgement.root_matches else Opinion.CANNOT_TELL
 
 
-def _shown(session: Session, own: CommittedTrace, judged: CommittedTrace, salt: Hash32) -> Reveals:
+def _shown(session: SegmentSession, own: CommittedTrace, judged: CommittedTrace, salt: Hash32) -> Reveals:
     """Both traces as a claim shows them: who always says yes has no trace that agrees, and is paid nothing."""
     seat, trace = session.seat, session.trace
     assert trace is not None
@@ -218,7 +222,7 @@ def _shown(session: Session, own: CommittedTrace, judged: CommittedTrace, salt: 
     )
 
 
-def _sign(bench: Bench, session: Session, opinion: Opinion, shown: Reveals, *, keeps: bool) -> bytes:
+def _sign(bench: NodeContext, session: SegmentSession, opinion: Opinion, shown: Reveals, *, keeps: bool) -> bytes:
     """The verdict as it travels, written with the leaf that it is owed for; ``keeps``: also with what a case needs."""
     seat, stores = session.seat, bench.stores
     message = Verdict(
@@ -239,7 +243,7 @@ def _sign(bench: Bench, session: Session, opinion: Opinion, shown: Reveals, *, k
     return stores.words.sign_once(place, VERDICT, message, lambda: bench.operator.sign(message), beside=beside)
 
 
-def _settle(bench: Bench, session: Session, signed: Signed[Verdict], shown: Reveals) -> None:
+def _settle(bench: NodeContext, session: SegmentSession, signed: Signed[Verdict], shown: Reveals) -> None:
     seat, books = session.seat, bench.stores.books
     leaf, papers = books.leaf(seat.order_id, seat.index, Work.CHECK), seat.papers
     if leaf is None or papers is None:
@@ -258,7 +262,7 @@ def _settle(bench: Bench, session: Session, signed: Signed[Verdict], shown: Reve
     )
 
 
-def _rejection(bench: Bench, session: Session, signed: Signed[Verdict]) -> Rejection:
+def _rejection(bench: NodeContext, session: SegmentSession, signed: Signed[Verdict]) -> Rejection:
     seat, trace = session.seat, session.trace
     word = bench.stores.words.find(seat.order_id, seat.index, COMMITMENT)
     assert word is not None and trace is not None and seat.papers is not None  # noqa: PT018

@@ -18,7 +18,7 @@ Asked = int | msgspec.UnsetType
 Packed = bytes | msgspec.UnsetType
 
 
-class Text(Protocol):
+class SampledText(Protocol):
     """What is written, and with which noise."""
 
     @property
@@ -31,17 +31,17 @@ class Writing(Protocol):
     """A session that chooses tokens."""
 
     @property
-    def seat(self) -> Text: ...
+    def seat(self) -> SampledText: ...
 
 
-class Tools(Protocol):
+class LogitSource(Protocol):
     """Where logits come from."""
 
     @property
     def engine(self) -> Engine: ...
 
 
-class Chosen(NamedTuple):
+class ChosenToken(NamedTuple):
     """A token, and its packed log probabilities if they were asked for."""
 
     token: int
@@ -49,27 +49,27 @@ class Chosen(NamedTuple):
 
 
 async def next_token(
-    bench: Tools, work: Writing, rows: NDArray[Any], *, position: int, asked: Asked
-) -> tuple[Chosen, float]:
+    bench: LogitSource, work: Writing, rows: NDArray[Any], *, position: int, asked: Asked
+) -> tuple[ChosenToken, float]:
     """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
     logits, seconds, _ = await bench.engine.logits(rows)
     if not work.seat.request.temperature_millionths and asked is msgspec.UNSET:
         # Without noise it takes microseconds, less than waking a thread.
-        return Chosen(_choose(work, logits[0], position)), seconds
+        return ChosenToken(_choose(work, logits[0], position)), seconds
     return await asyncio.to_thread(_choose_and_tell, work, logits[0], position, asked), seconds
 
 
-async def told_again(bench: Tools, token: int, rows: NDArray[Any], asked: Asked) -> Chosen:
+async def told_again(bench: LogitSource, token: int, rows: NDArray[Any], asked: Asked) -> ChosenToken:
     """A token that was chosen before; how likely it was is computed anew from its row."""
     if asked is msgspec.UNSET:
-        return Chosen(token)
+        return ChosenToken(token)
     logits = (await bench.engine.logits(rows)).rows
-    return Chosen(token, await asyncio.to_thread(_tell, logits[0], token, asked))
+    return ChosenToken(token, await asyncio.to_thread(_tell, logits[0], token, asked))
 
 
-def _choose_and_tell(work: Writing, logits: NDArray[Any], position: int, asked: Asked) -> Chosen:
+def _choose_and_tell(work: Writing, logits: NDArray[Any], position: int, asked: Asked) -> ChosenToken:
     token = _choose(work, logits, position)
-    return Chosen(token, _tell(logits, token, asked))
+    return ChosenToken(token, _tell(logits, token, asked))
 
 
 def _choose(work: Writing, logits: NDArray[Any], position: int) -> int:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from troth.node.earning.leaf import Leaf, Stage
 from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
-from troth.node.orders.bench import Bench
-from troth.node.orders.session import Session
+from troth.node.orders.bench import NodeContext
+from troth.node.orders.session import SegmentSession
 from troth.node.orders.words import RESULT
 from troth.node.traces import StoredTrace
 from troth.protocol.market import canonical, checks, messages, prices
@@ -30,7 +30,9 @@ from troth.protocol.types import ZERO_HASH, Hash32
 from troth.protocol.wire_market import Conclude, Concluded
 
 
-async def conclude(bench: Bench, session: Session, header: Conclude, payload: memoryview) -> tuple[Concluded, bytes]:
+async def conclude(
+    bench: NodeContext, session: SegmentSession, header: Conclude, payload: memoryview
+) -> tuple[Concluded, bytes]:
     """Sign the segment's result; the caller holds the session's lock, and has looked whether it is signed already.
 
     Raises:
@@ -55,7 +57,7 @@ async def conclude(bench: Bench, session: Session, header: Conclude, payload: me
     return Concluded(), word
 
 
-def _written(session: Session, header: Conclude, tokens: tuple[int, ...]) -> int:
+def _written(session: SegmentSession, header: Conclude, tokens: tuple[int, ...]) -> int:
     """Tokens of the answer, once they fit the positions: a trace has P + T - 1 rows."""
     seat = session.seat
     if seat.ordered is None:
@@ -69,7 +71,7 @@ def _written(session: Session, header: Conclude, tokens: tuple[int, ...]) -> int
     return written
 
 
-def _require_text(session: Session, header: Conclude, tokens: tuple[int, ...], written: int) -> None:
+def _require_text(session: SegmentSession, header: Conclude, tokens: tuple[int, ...], written: int) -> None:
     first = len(session.seat.request.prompt_tokens) - 1
     own = tuple(session.emitted.get(position, -1) for position in range(first, header.positions))
     if len(tokens) != written or tokens != own:
@@ -79,7 +81,9 @@ def _require_text(session: Session, header: Conclude, tokens: tuple[int, ...], w
         raise OutOfOrder("the text has not ended", len(tokens), "Go on until Rows says finished.")
 
 
-def _result(session: Session, positions: int, written: int, tokens: tuple[int, ...], commitment: Hash32) -> Result:
+def _result(
+    session: SegmentSession, positions: int, written: int, tokens: tuple[int, ...], commitment: Hash32
+) -> Result:
     seat = session.seat
     entered, prompt = seat.order.request_hash, positions - written + 1
     cached = min(session.cached, prompt)
@@ -98,14 +102,16 @@ def _result(session: Session, positions: int, written: int, tokens: tuple[int, .
     )
 
 
-def committed_trace(session: Session, rows: NDArray[Any]) -> CommittedTrace:
+def committed_trace(session: SegmentSession, rows: NDArray[Any]) -> CommittedTrace:
     """The trace's tree; seconds of hashing for a long one."""
     seat = session.seat
     layout = TileLayout(seat.order_id, seat.execution_class.model, len(rows), rows.shape[1], seat.dtype)
     return layout.commit(rows)
 
 
-async def keep_trace(bench: Bench, session: Session, rows: NDArray[Any], *, root: Hash32, salt: Hash32) -> StoredTrace:
+async def keep_trace(
+    bench: NodeContext, session: SegmentSession, rows: NDArray[Any], *, root: Hash32, salt: Hash32
+) -> StoredTrace:
     """The trace on disk; the one that was kept before, if there is one, since it may have been committed to."""
     seat, traces = session.seat, bench.stores.traces
     known = await bench.write(lambda: traces.find(seat.order_id, seat.index, session.key.attempt))
@@ -132,7 +138,7 @@ def _root(committed: CommittedTrace) -> Hash32:
     return Hash32(committed.root)
 
 
-def _sign(bench: Bench, session: Session, result: Result) -> bytes:
+def _sign(bench: NodeContext, session: SegmentSession, result: Result) -> bytes:
     """The result as it travels, written with the leaf that it is owed for."""
     seat, books = session.seat, bench.stores.books
 

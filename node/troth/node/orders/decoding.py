@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import WholeEngine
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.orders.advancing import keep, signed_row
-from troth.node.orders.bench import Bench
-from troth.node.orders.choosing import Asked, Chosen, Packed, next_token
-from troth.node.orders.reading import Given
-from troth.node.orders.session import Session
+from troth.node.orders.bench import NodeContext
+from troth.node.orders.choosing import Asked, ChosenToken, Packed, next_token
+from troth.node.orders.reading import MessageInputs
+from troth.node.orders.session import SegmentSession
 from troth.protocol.market.types import Row
 from troth.protocol.tensors import rows_to_bytes, tokens_to_bytes
 from troth.protocol.wire import Decoded
@@ -35,7 +35,7 @@ AHEAD = DECODE_LIMIT
 """Positions computed beyond the last answer: what a scheduler that goes away has had for nothing."""
 
 
-async def proceed(bench: Bench, session: Session, header: Proceed) -> tuple[Decoded, bytes]:
+async def proceed(bench: NodeContext, session: SegmentSession, header: Proceed) -> tuple[Decoded, bytes]:
     """Answer a Proceed. The caller does not hold the session's lock: the loop takes it for each position.
 
     Raises:
@@ -70,7 +70,7 @@ class _Step:
 class Decoding:
     """The loop of one session, which was at position ``first`` when it began to go on alone."""
 
-    def __init__(self, bench: Bench, session: Session, asked: Asked) -> None:
+    def __init__(self, bench: NodeContext, session: SegmentSession, asked: Asked) -> None:
         self._bench = bench
         self._session = session
         self.asked = asked
@@ -195,7 +195,7 @@ class Decoding:
                     session.require_open()
                     inputs = np.array([session.emitted[session.positions - 1]], dtype=np.int64)
                     # The first step brings the rows of the text so far, too; they are known and signed.
-                    row, data = self._keep(inputs, rows[-1:], Chosen(token))
+                    row, data = self._keep(inputs, rows[-1:], ChosenToken(token))
                 yield _Step(row, data, token, msgspec.UNSET, seconds)
                 began = time.perf_counter()
 
@@ -203,11 +203,11 @@ class Decoding:
         layers = self._session.seat.layers
         self._bench.meter.note(layers.end - layers.first, 1, seconds)
 
-    def _keep(self, inputs: NDArray[Any], outputs: NDArray[Any], chosen: Chosen) -> tuple[Row, bytes]:
+    def _keep(self, inputs: NDArray[Any], outputs: NDArray[Any], chosen: ChosenToken) -> tuple[Row, bytes]:
         """Add one position to the session; the caller holds the lock."""
         session = self._session
         data = rows_to_bytes(outputs, session.seat.dtype)
         chain, row = session.own.extend(data, session.row_size, session.tokens_of(inputs))
-        keep(session, Given(inputs, memoryview(b""), None), outputs, chain)
+        keep(session, MessageInputs(inputs, memoryview(b""), None), outputs, chain)
         session.emit(row.position, chosen.token, chosen.logprobs)
         return row, data

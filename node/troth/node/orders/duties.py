@@ -22,10 +22,10 @@ from troth.cases.keeping import is_in_court, oldest_kept
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.node.earning.keeper import Wallet
-from troth.node.orders.bench import Bench
-from troth.node.orders.rejections import CaseOpener, Rejection
+from troth.node.orders.bench import NodeContext
+from troth.node.orders.rejections import Rejection, RejectionOpener
 from troth.node.orders.session import CHECKS, INFERS
-from troth.node.orders.words import RESULT, VERDICT, Begun, Words
+from troth.node.orders.words import RESULT, VERDICT, BegunSegment, SignedWords
 from troth.node.traces import TraceStore
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -43,7 +43,7 @@ def passed_to(state: State, me: Address, block: int) -> tuple[tuple[Hash32, Summ
     return tuple(sorted((one for one in mine if block < one[1].deadline), key=lambda one: one[1].deadline))
 
 
-def response(summons_id: Hash32, summons: SummonsState, words: Words, contracts: Contracts) -> PartCall:
+def response(summons_id: Hash32, summons: SummonsState, words: SignedWords, contracts: Contracts) -> PartCall:
     """The call that says that this node is there, with what it signed. On the records' thread.
 
     A summons for results names no segment: a node infers one segment of an order, and shows that one's.
@@ -55,12 +55,14 @@ def response(summons_id: Hash32, summons: SummonsState, words: Words, contracts:
     return build(contracts, Part.SUMMONS, "respond", summons_id, summons, word or b"")
 
 
-def forgettable(begun: Iterable[Begun], state: State, block: int, parameters: Parameters) -> tuple[Begun, ...]:
+def forgettable(
+    begun: Iterable[BegunSegment], state: State, block: int, parameters: Parameters
+) -> tuple[BegunSegment, ...]:
     """Of orders that are old enough, those that no case and no summons keeps."""
     return tuple(one for one in begun if not is_in_court(state, one.order, one.segment, block, parameters))
 
 
-def drop_traces(traces: TraceStore, begun: Begun) -> None:
+def drop_traces(traces: TraceStore, begun: BegunSegment) -> None:
     """Free what was kept of an order's segment."""
     for attempt in (INFERS, CHECKS):
         trace = traces.find(begun.order, begun.segment, attempt)
@@ -74,15 +76,15 @@ LEAVES_KEPT = 35 * 86_400.0
 """Seconds for which paid leaves are kept, for the view of what was earned."""
 
 
-class Duties:
+class NodeDuties:
     """Each method is one look; ``supervision`` repeats them. ``reached`` waits until a block was followed."""
 
     def __init__(
         self,
-        bench: Bench,
+        bench: NodeContext,
         wallet: Wallet,
         key: Key,
-        opener: CaseOpener,
+        opener: RejectionOpener,
         reached: Callable[[int], Awaitable[Any]],
     ) -> None:
         self._bench = bench
@@ -132,7 +134,7 @@ class Duties:
         await bench.write(lambda: stores.books.forget_before(bench.clock() - LEAVES_KEPT))
 
 
-def _drop(bench: Bench, begun: Begun) -> None:
+def _drop(bench: NodeContext, begun: BegunSegment) -> None:
     drop_traces(bench.stores.traces, begun)
     bench.stores.words.forget(begun)
     bench.stores.rejections.forget(begun.order, begun.segment)

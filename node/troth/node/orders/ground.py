@@ -7,7 +7,7 @@ from typing import Protocol
 
 from troth.chain.errors import FollowTimeout
 from troth.chain.market_follower import MarketFollower
-from troth.node.earning.books import Ledger
+from troth.node.earning.books import NodeLedger
 from troth.protocol.market.messages import KeyCheck, market_domain, signed_by_account
 from troth.protocol.market.state import State
 from troth.protocol.market.views import parameters_of
@@ -75,6 +75,6 @@ def domain_of(ground: Ground) -> Domain:
     return market_domain(ground.chain_id, ground.state.deployed.contracts.bank)
 
 
-def ledger_of(ground: Ground, me: Address) -> Ledger:
+def ledger_of(ground: Ground, me: Address) -> NodeLedger:
     """What books depend on, as it is now."""
-    return Ledger(ground.state, domain_of(ground), me, ground.block, ground.key_check)
+    return NodeLedger(ground.state, domain_of(ground), me, ground.block, ground.key_check)

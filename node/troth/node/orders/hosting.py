@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.node.orders.service import OrderService
 from troth.protocol.errors import InvalidField
 from troth.protocol.market.court import last_opening_block
@@ -36,13 +36,13 @@ class Holding:
     over: tuple[Segment, ...] = ()
 
 
-def hosted_slice(bench: Bench) -> Segment | None:
+def hosted_slice(bench: NodeContext) -> Segment | None:
     """What the chain says that this node hosts; None if it is not registered in its class."""
     party = _party(bench)
     return None if party is None else party.hosted
 
 
-def holding(bench: Bench, at_work: Collection[Segment]) -> Holding | None:
+def holding(bench: NodeContext, at_work: Collection[Segment]) -> Holding | None:
     """What the chain wants this node to hold, with sessions about the segments ``at_work``; None if it is no member."""
     party = _party(bench)
     if party is None or party.hosted is None:
@@ -61,10 +61,10 @@ def asked_for(parameters: Parameters) -> int:
     return last_opening_block(parameters.reference_age, parameters)
 
 
-class Hosting:
+class SliceHosting:
     """``step`` looks once; ``supervision`` repeats it."""
 
-    def __init__(self, bench: Bench, service: OrderService) -> None:
+    def __init__(self, bench: NodeContext, service: OrderService) -> None:
         self._bench = bench
         self._service = service
         self._held: tuple[Holding, Segment | None] | None = None
@@ -108,7 +108,7 @@ class Hosting:
             await self.step()
 
 
-def _party(bench: Bench) -> Party | None:
+def _party(bench: NodeContext) -> Party | None:
     party = bench.ground.state.parties.get(bench.me)
     return party if party is not None and party.execution_class == bench.execution_class else None
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 
 from troth.node.errors import BadInput, NotAssigned, OutOfOrder
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.node.orders.seat import Post, drawn_check
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidRequest, InvalidSignature
 from troth.protocol.market import canonical
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, CourtText, Spoken
 from troth.protocol.market.types import TraceCommitment, Verdict
@@ -27,7 +27,7 @@ ITEMS = 256
 """Signatures of one kind: more than any check draws seats."""
 
 
-async def told(bench: Bench, post: Post, header: Inform, payload: memoryview) -> tuple[Noted, bytes]:
+async def told(bench: NodeContext, post: Post, header: Inform, payload: memoryview) -> tuple[Noted, bytes]:
     """Answer an Inform.
 
     Raises:
@@ -47,7 +47,7 @@ async def told(bench: Bench, post: Post, header: Inform, payload: memoryview) ->
     return Noted(), b""
 
 
-async def keep(bench: Bench, post: Post, papers: CheckPapers, segment: int, data: bytes | memoryview) -> Spoken:
+async def keep(bench: NodeContext, post: Post, papers: CheckPapers, segment: int, data: bytes | memoryview) -> Spoken:
     """Check what was told of a segment, and keep it; raises BadInput or what papers raise."""
     spoken = canonical.decode(Spoken, data, SPOKEN_LIMIT)
     checked, order = await asyncio.to_thread(_checked, spoken, papers, segment, post)
@@ -73,7 +73,7 @@ def _checked(spoken: Spoken, papers: CheckPapers, segment: int, post: Post) -> t
     return Spoken(commitments, kept, spoken.text), drawn.order_id
 
 
-def signer_in(seats: Drawn, signed: Signed[TraceCommitment] | Signed[Verdict], domain: Domain) -> Address | None:
+def signer_in(seats: DrawnSeats, signed: Signed[TraceCommitment] | Signed[Verdict], domain: Domain) -> Address | None:
     """Which drawn verifier signed a word; None for anybody else's."""
     try:
         signer = typed_data.recover(signed.message, domain, signed.signature)
@@ -94,7 +94,7 @@ def _require_text(text: CourtText, papers: CheckPapers) -> None:
         raise BadInput("this is not the text that was ordered and answered", len(words), "Send the order's own text.")
 
 
-def post_of(bench: Bench, sender: Address) -> Post:
+def post_of(bench: NodeContext, sender: Address) -> Post:
     """What papers of a scheduler are checked against now."""
     ground = bench.ground
     return Post(

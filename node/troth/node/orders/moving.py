@@ -8,12 +8,12 @@ from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.node.asking import asks_for, asks_of
-from troth.node.configuration import Configuration
+from troth.node.configuration import NodeConfiguration
 from troth.node.engine.interface import WholeEngine
 from troth.node.errors import ModelError
 from troth.node.models.folder import find_model
-from troth.node.orders.bench import Bench
-from troth.node.orders.hosting import Hosting
+from troth.node.orders.bench import NodeContext
+from troth.node.orders.hosting import SliceHosting
 from troth.node.pool.agreement import MOST_GROUPS, agreement_of, device_kind, weight_bytes
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.resident import Lent, Resident
@@ -39,7 +39,9 @@ def change_slice(
 class Moving:
     """Moves one node; ``whole`` is what its operator asks for all layers, where that is configured."""
 
-    def __init__(self, bench: Bench, hosting: Hosting, market: Market, key: Key, whole: Ask | None = None) -> None:
+    def __init__(
+        self, bench: NodeContext, hosting: SliceHosting, market: Market, key: Key, whole: Ask | None = None
+    ) -> None:
         self._bench = bench
         self._hosting = hosting
         self._market = market
@@ -69,7 +71,7 @@ class Moving:
 
 
 def resident_of(
-    configuration: Configuration, bench: Bench, moving: Moving, sessions: Callable[[], int], *, auto: bool
+    configuration: NodeConfiguration, bench: NodeContext, moving: Moving, sessions: Callable[[], int], *, auto: bool
 ) -> Resident:
     """Reports for a node; moves only with ``auto``, and never where the engine holds whole models only.
 
@@ -90,7 +92,7 @@ def resident_of(
     )
 
 
-def _sizes(configuration: Configuration, bench: Bench) -> ModelSizes:
+def _sizes(configuration: NodeConfiguration, bench: NodeContext) -> ModelSizes:
     """Of the model's layers; an engine that needs no folder reports without them."""
     try:
         return sizes_of(find_model(configuration.folder, configuration.model).config, bench.engine.dtype)

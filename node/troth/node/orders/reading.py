@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.orders.seat import worth_of
-from troth.node.orders.session import Session
+from troth.node.orders.session import SegmentSession
 from troth.protocol.market import prices
 from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
@@ -18,7 +18,7 @@ from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Advance
 
 
-class Given(NamedTuple):
+class MessageInputs(NamedTuple):
     """What a message brings: inputs, the bytes of upstream rows, and the tokens that they bind (segment 1 alone)."""
 
     inputs: NDArray[Any]
@@ -26,7 +26,7 @@ class Given(NamedTuple):
     bound: tuple[int, ...] | None
 
 
-def read_inputs(session: Session, header: Advance, payload: memoryview, position_limit: int) -> Given:
+def read_inputs(session: SegmentSession, header: Advance, payload: memoryview, position_limit: int) -> MessageInputs:
     """Tokens (int64) or rows of a message.
 
     Raises:
@@ -41,17 +41,17 @@ def read_inputs(session: Session, header: Advance, payload: memoryview, position
     if seat.is_first:
         tokens = tokens_from_bytes(payload, header.count, seat.descriptor.vocabulary)
         _check_tokens(session, header.start, tokens)
-        return Given(np.array(tokens, dtype=np.int64), payload[:0], None)
+        return MessageInputs(np.array(tokens, dtype=np.int64), payload[:0], None)
     bound = None
     if seat.index == 1:
         size = 4 * header.count
         bound = tokens_from_bytes(payload[:size], header.count, seat.descriptor.vocabulary)
         payload = payload[size:]
     inputs = rows_from_bytes(payload, header.count, seat.descriptor.hidden_size, seat.dtype)
-    return Given(inputs, payload, bound)
+    return MessageInputs(inputs, payload, bound)
 
 
-def _longest(session: Session, position_limit: int) -> int:
+def _longest(session: SegmentSession, position_limit: int) -> int:
     seat = session.seat
     if not seat.infers:
         # A verifier computes the trace of a result that is signed: P + T - 1 rows.
@@ -59,7 +59,7 @@ def _longest(session: Session, position_limit: int) -> int:
     return position_limit if seat.ordered is None else min(position_limit, seat.ordered.position_limit)
 
 
-def _require_paid(session: Session, header: Advance, end: int) -> None:
+def _require_paid(session: SegmentSession, header: Advance, end: int) -> None:
     """A segment that is not shown the request knows only from its promise how long the answer may be."""
     seat = session.seat
     if not seat.infers or seat.ordered is not None:
@@ -70,7 +70,7 @@ def _require_paid(session: Session, header: Advance, end: int) -> None:
         raise BadInput(f"the promise pays {price}, and so many positions cost {worth}", end, "Promise more next time.")
 
 
-def _check_tokens(session: Session, start: int, tokens: tuple[int, ...]) -> None:
+def _check_tokens(session: SegmentSession, start: int, tokens: tuple[int, ...]) -> None:
     prompt = session.seat.request.prompt_tokens
     for position, token in enumerate(tokens, start):
         if position < len(prompt):
@@ -80,7 +80,7 @@ def _check_tokens(session: Session, start: int, tokens: tuple[int, ...]) -> None
             raise BadInput("this is not the token that this node chose", position, "Send back what it emitted.")
 
 
-def require_ordered(session: Session, header: Advance, bound: tuple[int, ...] | None) -> None:
+def require_ordered(session: SegmentSession, header: Advance, bound: tuple[int, ...] | None) -> None:
     """That segment 0 computed from the prompt and from what this node chose; BadInput otherwise.
 
     Without it a scheduler could have an answer continued that is not the answer: each token would still follow from
@@ -90,13 +90,15 @@ def require_ordered(session: Session, header: Advance, bound: tuple[int, ...] | 
         _check_tokens(session, header.start, bound)
 
 
-def require_next(session: Session, header: Advance) -> None:
+def require_next(session: SegmentSession, header: Advance) -> None:
     """Raise OutOfOrder unless the message starts where the session ends."""
     if header.start != session.positions:
         raise OutOfOrder(f"the next position is {session.positions}", header.start, "Send the missing positions first.")
 
 
-def upstream_after(session: Session, given: Given, signature: RowSignature | None, domain: Domain) -> RowHashes:
+def upstream_after(
+    session: SegmentSession, given: MessageInputs, signature: RowSignature | None, domain: Domain
+) -> RowHashes:
     """The chain of the segment before after these rows, which its admitted node signed.
 
     Raises BadInput without a signature; InvalidRows, InvalidSignature where the rows are not those that were signed.

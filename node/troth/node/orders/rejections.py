@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from troth.node.earning.database import Database
+from troth.node.earning.database import NodeDatabase
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CheckPapers, Spoken
@@ -46,7 +46,7 @@ class Rejection:
     tokens: tuple[int, ...]
 
 
-class CaseOpener(Protocol):
+class RejectionOpener(Protocol):
     """Who brings rejections to the court."""
 
     async def rejected(self, rejection: Rejection) -> bool:
@@ -56,7 +56,7 @@ class CaseOpener(Protocol):
 class Rejections:
     """See the module. Used from the thread that owns the database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: NodeDatabase) -> None:
         self._database = database
         self._offered: dict[tuple[bytes, int], Rejection] = {}
         database.create(SCHEMA)

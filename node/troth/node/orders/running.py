@@ -14,34 +14,34 @@ from typing import Protocol
 import numpy as np
 from fastapi import FastAPI
 
-from troth.cases.courtroom import Seen
-from troth.cases.desk import Desk
+from troth.cases.courtroom import ChainView
+from troth.cases.desk import CaseContext
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
-from troth.chain.records import Fees, Receipt
-from troth.node.configuration import Configuration
-from troth.node.court.assembly import Chain, NodeCourt, make_court
+from troth.chain.records import Fees, TransactionReceipt
+from troth.node.configuration import NodeConfiguration
+from troth.node.court.assembly import FollowedDeployment, NodeCourt, make_court
 from troth.node.direct.assembly import Direct
-from troth.node.earning.books import Books
+from troth.node.earning.books import NodeBooks
 from troth.node.earning.claims_record import ClaimsRecord
-from troth.node.earning.database import Database
-from troth.node.earning.keeper import EarningKeeper, Tools
+from troth.node.earning.database import NodeDatabase
+from troth.node.earning.keeper import EarningContext, EarningKeeper
 from troth.node.earning.supervision import Supervised
 from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
 from troth.node.engine.probe import require_class
-from troth.node.errors import Busy, ConfigError, ModelError
+from troth.node.errors import ConfigError, ModelError, NodeBusy
 from troth.node.loading import load_engine
 from troth.node.margin_pool import MarginPool
-from troth.node.metrics import MarketMetrics, Metrics
-from troth.node.orders.bench import Bench, Limits, Stores
-from troth.node.orders.duties import Duties
+from troth.node.metrics import NodeMarketMetrics, NodeMetrics
+from troth.node.orders.bench import LendingLimits, NodeContext, Stores
+from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
-from troth.node.orders.hosting import Hosting
+from troth.node.orders.hosting import SliceHosting
 from troth.node.orders.moving import Moving, resident_of
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import Answer, OrderService
-from troth.node.orders.words import Words
+from troth.node.orders.words import SignedWords
 from troth.node.pool.resident import Resident
 from troth.node.traces import TraceStore
 from troth.protocol.market.calls import PartCall
@@ -68,7 +68,12 @@ class MarketEngineLoader(Protocol):
     """Brings an engine up; see ``loading.load_engine``."""
 
     def __call__(
-        self, configuration: Configuration, execution_class: Arithmetic, descriptor: ModelDescriptor, *, verify: bool
+        self,
+        configuration: NodeConfiguration,
+        execution_class: Arithmetic,
+        descriptor: ModelDescriptor,
+        *,
+        verify: bool,
     ) -> Engine:
         """Seconds of work; called in a thread."""
 
@@ -96,12 +101,12 @@ class MarketWallet:
         """Fees of one of the next blocks."""
         return await self._market.fees()
 
-    async def execute(self, call: PartCall, key: Key) -> Receipt:
+    async def execute(self, call: PartCall, key: Key) -> TransactionReceipt:
         """Send and wait for the receipt."""
         return await self._market.execute(call, key)
 
 
-async def connect(configuration: Configuration) -> Market:
+async def connect(configuration: NodeConfiguration) -> Market:
     """The configured deployment; WrongChain where the factory made none, or several of which none is named."""
     place = configuration.market
     if place is None:
@@ -115,7 +120,7 @@ class RunningNode:
 
     def __init__(
         self,
-        configuration: Configuration,
+        configuration: NodeConfiguration,
         key: Key,
         *,
         verify_weights: bool,
@@ -127,11 +132,11 @@ class RunningNode:
         self._key = key
         self._verify_weights = verify_weights
         self._parts = parts or MarketParts()
-        self._metrics = Metrics()
-        self._money = MarketMetrics(self._metrics.registry)
+        self._metrics = NodeMetrics()
+        self._money = NodeMarketMetrics(self._metrics.registry)
         self._service: OrderService | None = None
-        self._bench: Bench | None = None
-        self._hosting: Hosting | None = None
+        self._bench: NodeContext | None = None
+        self._hosting: SliceHosting | None = None
         self._court: NodeCourt | None = None
         self._direct: Direct | None = None
         self._auto = auto
@@ -170,7 +175,7 @@ class RunningNode:
 
     def _server(self, market: Market, follower: MarketFollower) -> TlsServer:
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-        self._desk = Desk(lambda: Seen(follower.state, follower.block))
+        self._desk = CaseContext(lambda: ChainView(follower.state, follower.block))
 
         def authorise(sender: Address) -> bool:
             try:
@@ -204,7 +209,7 @@ class RunningNode:
 
     async def _handle(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
         if self._service is None:
-            raise Busy("the model is still loading", None, "Retry in a few seconds; /readyz tells when.")
+            raise NodeBusy("the model is still loading", None, "Retry in a few seconds; /readyz tells when.")
         return await self._service.handle(sender, header, payload)
 
     def _reasons(self, follower: MarketFollower) -> list[str]:
@@ -248,12 +253,12 @@ class RunningNode:
         await require_class(bench.engine, execution_class)
         service = self._parts.service(bench, self._metrics)
         await service.start()
-        self._hosting = Hosting(bench, service)
+        self._hosting = SliceHosting(bench, service)
         moving = Moving(bench, self._hosting, market, self._key, self._configuration.auto.ask)
         self._resident = resident_of(self._configuration, bench, moving, lambda: service.sessions, auto=self._auto)
         self._court = make_court(
             bench,
-            Chain(market, follower, self._key),
+            FollowedDeployment(market, follower, self._key),
             self._configuration.folder / "court",
             self._desk,
             most_bond=self._configuration.most_bond,
@@ -275,7 +280,7 @@ class RunningNode:
             for task in self._tasks:
                 jobs.create_task(task.run(), name=task.name)
 
-    def _supervised(self, market: Market, follower: MarketFollower, bench: Bench) -> tuple[Supervised, ...]:
+    def _supervised(self, market: Market, follower: MarketFollower, bench: NodeContext) -> tuple[Supervised, ...]:
         """Every long-lived task, each of which goes on after any error."""
         assert self._hosting is not None
         assert self._court is not None
@@ -291,7 +296,7 @@ class RunningNode:
 
         stores = bench.stores
         keeper = EarningKeeper(
-            Tools(
+            EarningContext(
                 wallet,
                 self._key,
                 bench.ledger,
@@ -312,7 +317,7 @@ class RunningNode:
                 await keeper.step()
                 seen = block
 
-        duties = Duties(bench, wallet, self._key, self._court.bringer, reached)
+        duties = NodeDuties(bench, wallet, self._key, self._court.bringer, reached)
         self._money.follow(bench, keeper, duties)
         return (
             Supervised("following the chain", follow, interval=5.0),
@@ -349,15 +354,15 @@ class RunningNode:
 
     def _bench_of(
         self, ground: FollowedGround, operator: Operator, engine: Engine, execution_class: ExecutionClass
-    ) -> Bench:
+    ) -> NodeContext:
         configuration = self._configuration
-        return Bench(
+        return NodeContext(
             engine=engine,
             ground=ground,
             operator=operator,
             execution_class=configuration.execution_class,
             stores=open_stores(configuration.folder),
-            limits=Limits(
+            limits=LendingLimits(
                 works=configuration.sessions,
                 positions=configuration.positions,
                 unpaid=configuration.earning.limit(execution_class.fee_cap),
@@ -375,11 +380,11 @@ class RunningNode:
 
 def open_stores(folder: Path) -> Stores:
     """The node's records in its folder; traces are freed by what the chain says, never by their age."""
-    database = Database(folder / RECORDS)
+    database = NodeDatabase(folder / RECORDS)
     return Stores(
         database=database,
-        words=Words(database),
-        books=Books(database),
+        words=SignedWords(database),
+        books=NodeBooks(database),
         rejections=Rejections(database),
         traces=TraceStore(folder / "market-traces"),
         margins=MarginPool(folder / "margins.sqlite"),
@@ -402,7 +407,7 @@ def _standing(operator: Address, party: Party | None) -> list[str]:
     return []
 
 
-async def _warm_up(bench: Bench) -> None:
+async def _warm_up(bench: NodeContext) -> None:
     """A few positions through every layer: the first call of a process is many times slower than the next ones."""
     engine = bench.engine
     tokens, dtype = np.zeros(1, np.int64), np.dtype(Dtype(engine.dtype).storage)

@@ -13,9 +13,9 @@ from troth.node.errors import NotAssigned
 from troth.protocol import vrf
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import checks, life, lottery, messages, prices
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.court import last_opening_block
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidCheck, InvalidPromise
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay
@@ -54,7 +54,7 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Assignment:
     """This node's part in one segment of one order. ``papers`` and ``results`` are there for who checks."""
 
     order: Order
@@ -131,7 +131,7 @@ class Seat:
         return self.ordered_salt
 
 
-def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) -> Seat:
+def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) -> Assignment:
     """The seat that papers give an inferencer.
 
     Raises a MarketError, NotAssigned or InvalidSignature naming the first thing that does not hold.
@@ -155,7 +155,7 @@ def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) 
     return seat
 
 
-def check_seat(papers: CheckPapers, index: int, request: bytes, post: Post) -> Seat:
+def check_seat(papers: CheckPapers, index: int, request: bytes, post: Post) -> Assignment:
     """The seat that papers give a verifier; raises as ``infer_seat``."""
     order, pay = papers.order.message, papers.pay
     _require(post.sender == papers.tab.payee, "another scheduler's order", papers.tab.payee, "Send your own orders.")
@@ -182,10 +182,10 @@ def check_seat(papers: CheckPapers, index: int, request: bytes, post: Post) -> S
 class DrawnCheck:
     """A check that the client's secret drew: who checks what."""
 
-    view: View
+    view: OrderView
     order_id: Hash32
     results: tuple[Result, ...]
-    seats: tuple[Drawn, ...]
+    seats: tuple[DrawnSeats, ...]
 
 
 def drawn_check(papers: CheckPapers, post: Post) -> DrawnCheck:
@@ -240,18 +240,18 @@ def _require_recent(papers: CheckPapers, post: Post) -> None:
 def _seat(
     papers: InferencePapers | CheckPapers,
     index: int,
-    view: View,
+    view: OrderView,
     post: Post,
     *,
     text: Request | None,
     promise: Signed[Promise],
     check: CheckPapers | None = None,
     results: tuple[Result, ...] = (),
-) -> Seat:
+) -> Assignment:
     order = papers.order.message
     execution_class, descriptor = class_of(post.state, order.execution_class)
     order_id = messages.order_id(order, view.domain)
-    return Seat(
+    return Assignment(
         order=order,
         order_id=order_id,
         tab=papers.tab,
@@ -304,7 +304,7 @@ def _request_of(order: Order, salt: Hash32 | None, data: bytes, shown: bool) -> 
     return request
 
 
-def _require_servable(seat: Seat, post: Post) -> None:
+def _require_servable(seat: Assignment, post: Post) -> None:
     """Raise NotAssigned unless this node can serve what was ordered, where it is shown the request."""
     if seat.ordered is None:
         return
@@ -314,7 +314,7 @@ def _require_servable(seat: Seat, post: Post) -> None:
     _require(highest < seat.descriptor.vocabulary, "a token is outside of the vocabulary", highest, "Fix the request.")
 
 
-def _require_promise(seat: Seat, view: View, post: Post) -> None:
+def _require_promise(seat: Assignment, view: OrderView, post: Post) -> None:
     """The promise pays what this node asks, for the longest answer that the request allows where that is known."""
     least = 1
     if seat.ordered is not None:
@@ -328,7 +328,7 @@ def _require_promise(seat: Seat, view: View, post: Post) -> None:
         raise InvalidPromise("The promise pays less than this node asks", own, "Promise the node's ask of that block.")
 
 
-def worth_of(seat: Seat, prompt: int, written: int) -> int:
+def worth_of(seat: Assignment, prompt: int, written: int) -> int:
     """What the promise's prices make of so many positions, whatever it promises at most."""
     blank = Hash32(bytes(32))
     counted = Result(seat.order_id, seat.index, blank, blank, prompt, 0, written, blank, blank)

@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from troth.node.earning.leaf import Leaf
-from troth.node.errors import AlreadySigned, BadInput, Busy, NotAssigned, OutOfOrder
-from troth.node.metrics import Metrics
+from troth.node.errors import AlreadySigned, BadInput, NodeBusy, NotAssigned, OutOfOrder
+from troth.node.metrics import NodeMetrics
 from troth.node.orders.advancing import advance
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.node.orders.checking import judge, recommit
 from troth.node.orders.concluding import conclude
 from troth.node.orders.decoding import proceed
 from troth.node.orders.informed import post_of, told
-from troth.node.orders.seat import Post, Seat, check_seat, infer_seat
-from troth.node.orders.session import CHECKS, Session
+from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
+from troth.node.orders.session import CHECKS, SegmentSession
 from troth.node.orders.unveiling import unveil
-from troth.node.orders.words import COMMITMENT, RESULT, VERDICT, Begun
+from troth.node.orders.words import COMMITMENT, RESULT, VERDICT, BegunSegment
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, InferencePapers
@@ -61,16 +61,16 @@ Papers = InferencePapers | CheckPapers
 class OrderService:
     """The handler that the channel server calls; see ``wire_market`` for what each message means."""
 
-    def __init__(self, bench: Bench, metrics: Metrics) -> None:
+    def __init__(self, bench: NodeContext, metrics: NodeMetrics) -> None:
         self._bench = bench
         self._metrics = metrics
-        self._sessions: dict[Name, Session] = {}
+        self._sessions: dict[Name, SegmentSession] = {}
         self._beginning: dict[Name, asyncio.Lock] = {}
         self._leaving = False
         metrics.follow_sessions(lambda: len(self._sessions), lambda: bench.engine.cache_bytes)
         self.answered: Callable[[float], None] = lambda _seconds: None
         """Told the seconds from an order's first message to its last token, of every answer given here."""
-        self.began: Callable[[Session], None] = lambda _session: None
+        self.began: Callable[[SegmentSession], None] = lambda _session: None
         """Told each session before its first position."""
 
     async def start(self) -> None:
@@ -158,7 +158,7 @@ class OrderService:
         self._note_answered(session, getattr(answer[0], "finished", None))
         return answer
 
-    def _note_answered(self, session: Session, finished: Finish | None) -> None:
+    def _note_answered(self, session: SegmentSession, finished: Finish | None) -> None:
         if finished is not None and not session.counted:
             session.counted = True
             self.answered(self._bench.clock() - session.began)
@@ -242,10 +242,10 @@ class OrderService:
             raise AlreadySigned(what, segment, "Ask for its result with Conclude; if there is none, order again.")
         raise OutOfOrder("this order was not shown here", segment, "Send its papers with the first message.")
 
-    async def _begin(self, sender: Address, header: Advance, papers: memoryview, request: memoryview) -> Session:
+    async def _begin(self, sender: Address, header: Advance, papers: memoryview, request: memoryview) -> SegmentSession:
         bench = self._bench
         if self._leaving:
-            raise Busy("this node is being stopped", None, "Choose another node.")
+            raise NodeBusy("this node is being stopped", None, "Choose another node.")
         await self._make_room()
         kind: type[Papers] = InferencePapers if header.role == "infer" else CheckPapers
         shown: Papers = canonical.decode(kind, papers, PAPERS_LIMIT)
@@ -255,9 +255,9 @@ class OrderService:
             raise NotAssigned("the papers are of another order", seat.order_id, "Send the order's own papers.")
         # Drawn for a slice that it has changed to a moment ago: the chain is faster than a disk.
         if not bench.engine.holds(seat.layers):
-            raise Busy("these layers are not loaded here yet", seat.layers, "Retry in a moment, or choose another.")
+            raise NodeBusy("these layers are not loaded here yet", seat.layers, "Retry in a moment, or choose another.")
         await self._record(seat, shown, papers)
-        session = Session.begin(seat, bench.clock())
+        session = SegmentSession.begin(seat, bench.clock())
         if not seat.infers:
             session.trace = await bench.write(lambda: bench.stores.traces.find(seat.order_id, seat.index, CHECKS))
         return session
@@ -270,14 +270,14 @@ class OrderService:
         if not await ground.until(lambda: ground.block >= wanted, PATIENCE):
             raise NotAssigned("this node has not seen the order's block", wanted, "Retry, or check its chain node.")
 
-    async def _record(self, seat: Seat, papers: Papers, sent: memoryview) -> None:
+    async def _record(self, seat: Assignment, papers: Papers, sent: memoryview) -> None:
         """The promise and the beginning on disk, before anything is computed."""
         bench, stores = self._bench, self._bench.stores
         pay, ledger = papers.pay, bench.ledger()
         assert pay is not None  # seats are given to who is paid
         subject = bench.me if seat.infers else seat.nodes[seat.index]
         kept = seat.head_salt if seat.infers else bytes(sent)
-        begun = Begun(seat.order_id, seat.index, seat.role, seat.scheduler, seat.order.reference_block, kept)
+        begun = BegunSegment(seat.order_id, seat.index, seat.role, seat.scheduler, seat.order.reference_block, kept)
 
         def record() -> tuple[Leaf, ...]:
             with stores.database.transaction():
@@ -292,10 +292,10 @@ class OrderService:
         for name in idle:
             await self._drop(name)
         if len(self._sessions) >= limits.works:
-            raise Busy("this node has no session left", len(self._sessions), "Retry later or choose another node.")
+            raise NodeBusy("this node has no session left", len(self._sessions), "Retry later or choose another node.")
         if bench.stores.traces.kept > limits.trace_bytes:
             kept = bench.stores.traces.kept
-            raise Busy("the disk is full of traces that may be asked for", kept, "Choose another node.")
+            raise NodeBusy("the disk is full of traces that may be asked for", kept, "Choose another node.")
 
     # ------------------------------------------------------------------------------------------------------- vouchers
 
@@ -344,7 +344,7 @@ class OrderService:
             await self._bench.write(lambda: self._bench.stores.books.broke_off(order, segment, work))
             await self._bench.engine.forget(session.key)
 
-    def _find(self, sender: Address, name: Name) -> Session:
+    def _find(self, sender: Address, name: Name) -> SegmentSession:
         session = self._sessions.get(name)
         if session is None:
             raise OutOfOrder("there is no such session here", name[1], "Send the order's papers with Advance.")
@@ -365,7 +365,7 @@ def _split(header: Advance, payload: memoryview) -> tuple[memoryview, memoryview
     return payload[: header.papers_size], payload[header.papers_size : end], payload[end:]
 
 
-def _seat_of(papers: Papers, index: int, request: bytes, post: Post) -> Seat:
+def _seat_of(papers: Papers, index: int, request: bytes, post: Post) -> Assignment:
     if isinstance(papers, InferencePapers):
         return infer_seat(papers, index, request, post)
     return check_seat(papers, index, request, post)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import SessionKey
 from troth.node.errors import OutOfOrder
-from troth.node.orders.seat import Seat
-from troth.node.orders.telling import Packed, Telling
+from troth.node.orders.seat import Assignment
+from troth.node.orders.telling import GrowingAnswer, Packed
 from troth.node.traces import StoredTrace
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.tensors import row_size, rows_to_bytes
@@ -27,7 +27,7 @@ INFERS, CHECKS = 0, 1
 
 
 @dataclass(slots=True)
-class Session:
+class SegmentSession:
     """Grows with each Advance; handlers hold ``lock`` while they change it.
 
     ``bound`` are the tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is
@@ -36,7 +36,7 @@ class Session:
     ``closed`` once nothing more is computed here.
     """
 
-    seat: Seat
+    seat: Assignment
     touched: float
     began: float
     own: RowHashes
@@ -54,11 +54,11 @@ class Session:
     decoding: Decoding | None = None
     closed: str = ""
     counted: bool = False
-    telling: Telling = field(default_factory=Telling)
+    telling: GrowingAnswer = field(default_factory=GrowingAnswer)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    def begin(cls, seat: Seat, now: float) -> Session:
+    def begin(cls, seat: Assignment, now: float) -> SegmentSession:
         """A session without any position."""
         own = RowHashes(seat.order_id, seat.index)
         return cls(seat, now, now, own, RowHashes(seat.order_id, max(seat.index - 1, 0)))

@@ -13,7 +13,7 @@ Packed = bytes | UnsetType
 
 
 @dataclass(slots=True)
-class Telling:
+class GrowingAnswer:
     """Tokens so far with their log probabilities; ``result`` once it is signed, ``over`` when nothing follows."""
 
     tokens: list[int] = field(default_factory=list)

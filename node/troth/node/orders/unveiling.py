@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 
 from troth.node.errors import BadInput, NotAssigned, OutOfOrder
-from troth.node.orders.bench import Bench
+from troth.node.orders.bench import NodeContext
 from troth.node.orders.seat import DrawnCheck, Post, drawn_check
 from troth.node.orders.session import CHECKS, INFERS
 from troth.node.orders.words import COMMITMENT, RESULT
@@ -20,7 +20,7 @@ from troth.protocol import typed_data
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import canonical, checks, lottery
 from troth.protocol.market.checks import Opened
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, Commitments
 from troth.protocol.market.types import Order, TraceCommitment
@@ -33,7 +33,7 @@ from troth.transport.sealing import seal
 CONTEXT = b"troth opening "
 
 
-async def unveil(bench: Bench, post: Post, header: Unveil, payload: memoryview) -> tuple[Unveiled, bytes]:
+async def unveil(bench: NodeContext, post: Post, header: Unveil, payload: memoryview) -> tuple[Unveiled, bytes]:
     """Answer an Unveil from what is on disk, so that a restarted node can do it.
 
     Raises:
@@ -63,7 +63,7 @@ async def unveil(bench: Bench, post: Post, header: Unveil, payload: memoryview) 
     return Unveiled(), sealed
 
 
-async def _papers(bench: Bench, header: Unveil, shown: Commitments) -> CheckPapers:
+async def _papers(bench: NodeContext, header: Unveil, shown: Commitments) -> CheckPapers:
     """The check's papers: sent to an inferencer, kept by a verifier."""
     if header.role == "infer":
         if shown.check is None:
@@ -75,7 +75,7 @@ async def _papers(bench: Bench, header: Unveil, shown: Commitments) -> CheckPape
     return canonical.decode(CheckPapers, begun.papers, PAPERS_LIMIT)
 
 
-async def _trace(bench: Bench, header: Unveil, papers: CheckPapers, drawn: DrawnCheck) -> StoredTrace:
+async def _trace(bench: NodeContext, header: Unveil, papers: CheckPapers, drawn: DrawnCheck) -> StoredTrace:
     """The own trace of the check, once its result or commitment was signed here."""
     order, segment, infers = header.order, header.segment, header.role == "infer"
     kind, attempt = (RESULT, INFERS) if infers else (COMMITMENT, CHECKS)
@@ -91,7 +91,7 @@ async def _trace(bench: Bench, header: Unveil, papers: CheckPapers, drawn: Drawn
 
 
 def _committed(
-    bench: Bench, header: Unveil, commitments: Sequence[Signed[TraceCommitment]], drawn: DrawnCheck
+    bench: NodeContext, header: Unveil, commitments: Sequence[Signed[TraceCommitment]], drawn: DrawnCheck
 ) -> tuple[Hash32, ...]:
     """What drawn verifiers committed to, in the order of their first seats; a silent one may be left out."""
     wanted = (header.order, header.segment, typed_data.struct_hash(drawn.results[header.segment]))
@@ -110,14 +110,14 @@ def _committed(
     return tuple(found.values())
 
 
-def _require_majority(found: dict[Address, Hash32], seats: Drawn) -> None:
+def _require_majority(found: dict[Address, Hash32], seats: DrawnSeats) -> None:
     """Fewer seats than decide would let a scheduler open before most verifiers have committed."""
     committed = sum(count for node, count in seats.seats.items() if node in found)
     if 2 * committed <= len(seats.operators):
         raise OutOfOrder("most seats have not committed yet", committed, "Open after the verifiers have committed.")
 
 
-def _is_by(signed: Signed[TraceCommitment], node: Address, bench: Bench) -> bool:
+def _is_by(signed: Signed[TraceCommitment], node: Address, bench: NodeContext) -> bool:
     from troth.protocol.errors import InvalidSignature
 
     try:
@@ -128,7 +128,7 @@ def _is_by(signed: Signed[TraceCommitment], node: Address, bench: Bench) -> bool
 
 
 async def _opened(
-    bench: Bench, trace: StoredTrace, drawn: DrawnCheck, picked: tuple[Hash32, tuple[Hash32, ...]]
+    bench: NodeContext, trace: StoredTrace, drawn: DrawnCheck, picked: tuple[Hash32, tuple[Hash32, ...]]
 ) -> Opened:
     root, salt, result = Hash32(trace.root), Hash32(trace.salt), drawn.results[trace.segment]
     if drawn.view.rules.exact:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from troth.node.earning.database import Database
+from troth.node.earning.database import NodeDatabase
 from troth.node.errors import AlreadySigned
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
@@ -39,7 +39,7 @@ Message = TypeVar("Message")
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunSegment:
     """A segment of an order that was begun here; ``papers`` are the check's; of an inference the salt of its heads."""
 
     order: Hash32
@@ -50,14 +50,14 @@ class Begun:
     papers: bytes = b""
 
 
-class Words:
+class SignedWords:
     """See the module. Used from the thread that owns the database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: NodeDatabase) -> None:
         self._database = database
         database.create(SCHEMA)
 
-    def begin(self, begun: Begun) -> None:
+    def begin(self, begun: BegunSegment) -> None:
         """Note that a segment is begun; a check may be begun again, an inference may not.
 
         Raises AlreadySigned where an inference was begun before.
@@ -72,12 +72,12 @@ class Words:
             values = (begun.order, begun.segment, begun.role, begun.scheduler, begun.reference_block, begun.papers)
             self._database.write("INSERT OR REPLACE INTO begun VALUES (?,?,?,?,?,?)", *values)
 
-    def begun(self, order: bytes, segment: int, role: str) -> Begun | None:
+    def begun(self, order: bytes, segment: int, role: str) -> BegunSegment | None:
         """A segment that was begun in a role."""
         names = "order_id, segment, role, scheduler, reference_block, papers"
         query = f"SELECT {names} FROM begun WHERE order_id=? AND segment=? AND role=?"  # noqa: S608
         found = self._database.row(query, order, segment, role)
-        return None if found is None else Begun(Hash32(found[0]), *found[1:])
+        return None if found is None else BegunSegment(Hash32(found[0]), *found[1:])
 
     def find(self, order: bytes, segment: int, kind: str) -> bytes | None:
         """What was signed, as the canonical JSON that travels; None if nothing was."""
@@ -135,13 +135,13 @@ class Words:
         with self._database.transaction():
             self._database.write("INSERT OR REPLACE INTO openings VALUES (?,?,?,?)", *place, subject, sealed)
 
-    def older_than(self, block: int) -> tuple[Begun, ...]:
+    def older_than(self, block: int) -> tuple[BegunSegment, ...]:
         """What was begun for orders with a reference block before ``block``."""
         names = "order_id, segment, role, scheduler, reference_block"
         found = self._database.rows(f"SELECT {names} FROM begun WHERE reference_block<?", block)  # noqa: S608
-        return tuple(Begun(Hash32(line[0]), *line[1:]) for line in found)
+        return tuple(BegunSegment(Hash32(line[0]), *line[1:]) for line in found)
 
-    def forget(self, begun: Begun) -> None:
+    def forget(self, begun: BegunSegment) -> None:
         """Drop all lines of an order's segment that nobody can ask about any more."""
         with self._database.transaction():
             for table in ("begun", "words", "openings"):

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from troth.node.configuration import Configuration
-from troth.node.errors import ConfigError, OrderRefused
+from troth.node.configuration import NodeConfiguration
+from troth.node.errors import ConfigError, HostingRefused
 from troth.node.pool.contacts import Contacts
 from troth.protocol.sizes import ModelSizes
 from troth.protocol.types import Address, Segment
@@ -48,7 +48,7 @@ MOST_GROUPS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class AutoLimits:
     """The limits of `troth node start --auto`.
 
     Args:
@@ -64,7 +64,9 @@ class Agreement:
     most_groups: int = SEGMENTS_HELD_LIMIT
 
 
-def agreement_of(configuration: Configuration, contacts: Contacts, most_groups: int = SEGMENTS_HELD_LIMIT) -> Agreement:
+def agreement_of(
+    configuration: NodeConfiguration, contacts: Contacts, most_groups: int = SEGMENTS_HELD_LIMIT
+) -> AutoLimits:
     """What [auto] says, with the only bonded scheduler where it names none; raises ConfigError where that is not clear.
 
     Whoever stakes can register as a scheduler: with several, a node obeys none that its operator has not named.
@@ -80,11 +82,11 @@ def agreement_of(configuration: Configuration, contacts: Contacts, most_groups: 
             )
         named = bonded[0]
     memory = weight_bytes(configuration.device, configuration.cache_bytes, auto.memory_bytes)
-    return Agreement(named, memory, auto.pause_seconds, most_groups)
+    return AutoLimits(named, memory, auto.pause_seconds, most_groups)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LastHostingOrder:
     """Where a node stands: the number of the last order that it carried out, and how long ago."""
 
     number: int = -1
@@ -92,27 +94,29 @@ class Place:
 
 
 def accepted(
-    order: HostingPart, agreement: Agreement, place: Place, sizes: ModelSizes, layers: int
+    order: HostingPart, agreement: AutoLimits, place: LastHostingOrder, sizes: ModelSizes, layers: int
 ) -> tuple[Segment, tuple[Segment, ...]]:
-    """Slice and segments of an order that may be carried out; raises OrderRefused naming the limit it breaks."""
+    """Slice and segments of an order that may be carried out; raises HostingRefused naming the limit it breaks."""
     if order.number <= place.number:
-        raise OrderRefused("the order is not newer than the last one", order.number, "Send a new number.")
+        raise HostingRefused("the order is not newer than the last one", order.number, "Send a new number.")
     if place.seconds_ago < agreement.pause_seconds:
         left = agreement.pause_seconds - place.seconds_ago
-        raise OrderRefused("this node has moved lately", f"{left:.0f} s to wait", "Order it again later.")
+        raise HostingRefused("this node has moved lately", f"{left:.0f} s to wait", "Order it again later.")
     spans = [(order.first, order.end), *((part.first, part.end) for part in order.segments)]
     if any(not order.first <= first < end <= min(order.end, layers) for first, end in spans):
-        raise OrderRefused("the order is no slice of the model with segments inside", spans, f"It has {layers} layers.")
+        raise HostingRefused(
+            "the order is no slice of the model with segments inside", spans, f"It has {layers} layers."
+        )
     if len(set(spans[1:])) != len(spans) - 1:
-        raise OrderRefused("the order names a segment twice", spans, "Name each once.")
+        raise HostingRefused("the order names a segment twice", spans, "Name each once.")
     if len(order.segments) > agreement.most_groups:
-        raise OrderRefused(
+        raise HostingRefused(
             "the order names more groups than a node may be in", len(order.segments), f"Name {agreement.most_groups}."
         )
     hosted, *segments = (Segment(first, end) for first, end in spans)
     needed = sizes.of_slice(hosted, layers)
     if needed > agreement.memory_bytes:
-        raise OrderRefused(
+        raise HostingRefused(
             "the slice does not fit", f"{needed} of {agreement.memory_bytes} bytes", "Order fewer layers."
         )
     return hosted, tuple(segments)

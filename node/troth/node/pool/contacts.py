@@ -13,7 +13,7 @@ from troth.protocol.types import Address, Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class Contact:
+class OperatorContact:
     """Where an operator is reached."""
 
     operator: Address
@@ -24,10 +24,10 @@ class Contact:
 class Contacts(Protocol):
     """One chain, as it is now."""
 
-    def schedulers(self) -> Sequence[Contact]:
+    def schedulers(self) -> Sequence[OperatorContact]:
         """Those that may be reported to, in the order of their registration."""
 
-    def nodes(self, names: Iterable[str]) -> Sequence[Contact]:
+    def nodes(self, names: Iterable[str]) -> Sequence[OperatorContact]:
         """The registered nodes among these operators."""
 
 
@@ -37,7 +37,7 @@ class MarketContacts:
     def __init__(self, state: Callable[[], State]) -> None:
         self._state = state
 
-    def schedulers(self) -> Sequence[Contact]:
+    def schedulers(self) -> Sequence[OperatorContact]:
         """Those whose stake is whole: who has lost it takes no orders."""
         state = self._state()
         if state.deployed is None:
@@ -53,12 +53,12 @@ class MarketContacts:
         found.sort(key=lambda party: (party.registered.block, party.operator))
         return [_contact(party) for party in found]
 
-    def nodes(self, names: Iterable[str]) -> Sequence[Contact]:
+    def nodes(self, names: Iterable[str]) -> Sequence[OperatorContact]:
         """The registered nodes among these operators."""
         parties = self._state().parties
         found = (parties.get(Address(name)) for name in sorted(set(names)))
         return [_contact(party) for party in found if party is not None and party.role is Role.NODE]
 
 
-def _contact(party: Party) -> Contact:
-    return Contact(party.operator, party.endpoint, party.tls_key_hash)
+def _contact(party: Party) -> OperatorContact:
+    return OperatorContact(party.operator, party.endpoint, party.tls_key_hash)

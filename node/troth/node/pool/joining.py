@@ -9,7 +9,7 @@ from typing import Any
 from troth.chain.keystore import Key
 from troth.chain.market_follower import MarketFollower
 from troth.node.asking import asks_for
-from troth.node.configuration import Configuration
+from troth.node.configuration import NodeConfiguration
 from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError
 from troth.node.membership import Joining, join
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 
 async def placed(
-    configuration: Configuration, operator: Key, owner: Key | None, stake: int, *, broadcast: bool
-) -> Configuration | dict[str, Any]:
+    configuration: NodeConfiguration, operator: Key, owner: Key | None, stake: int, *, broadcast: bool
+) -> NodeConfiguration | dict[str, Any]:
     """The configuration to run with, once registered; or, without ``broadcast``, what registering would do.
 
     Raises:
@@ -59,7 +59,7 @@ async def placed(
         return chosen
 
 
-def _known(state: State, configuration: Configuration, operator: Key) -> Configuration:
+def _known(state: State, configuration: NodeConfiguration, operator: Key) -> NodeConfiguration:
     """A node that is registered loads what the chain says, whatever its file does."""
     party = state.parties[operator.address]
     if party.role is not Role.NODE or party.execution_class != configuration.execution_class:
@@ -68,7 +68,7 @@ def _known(state: State, configuration: Configuration, operator: Key) -> Configu
     return configuration
 
 
-def _class(state: State, configuration: Configuration) -> tuple[ExecutionClass, ModelDescriptor]:
+def _class(state: State, configuration: NodeConfiguration) -> tuple[ExecutionClass, ModelDescriptor]:
     try:
         return class_of(state, configuration.execution_class)
     except InvalidOrder as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import httpx
 
-from troth.node.pool.contacts import Contact
+from troth.node.pool.contacts import OperatorContact
 from troth.protocol.types import Address
 from troth.protocol.wire_reports import LinkPart
 from troth.transport.errors import OverlayError
@@ -23,7 +23,7 @@ REMEMBERED_SECONDS = 60.0
 """For how long the way to a node, or that there is none, is not measured again."""
 
 
-class Ways:
+class ProbedLinks:
     """The ways from this node, each measured once a minute at most, whoever asks and however often.
 
     A scheduler that asks all nodes for the way to one in every report would else have them all knock at it.
@@ -33,7 +33,7 @@ class Ways:
         self._clock = clock
         self._known: dict[Address, tuple[float, LinkPart | None]] = {}
 
-    async def to(self, nodes: Iterable[Contact]) -> list[LinkPart]:
+    async def to(self, nodes: Iterable[OperatorContact]) -> list[LinkPart]:
         """The ways to those that answer, or did within the minute; those being measured for another are left out."""
         now = self._clock()
         self._known = {name: held for name, held in self._known.items() if now - held[0] < REMEMBERED_SECONDS}
@@ -46,11 +46,11 @@ class Ways:
         return [one[1] for one in held if one is not None and one[1] is not None]
 
 
-async def ways_to(nodes: Sequence[Contact]) -> list[LinkPart]:
+async def ways_to(nodes: Sequence[OperatorContact]) -> list[LinkPart]:
     """The one-way time to each node that answers. Endpoints and TLS keys are those on chain, never a scheduler's."""
     free = asyncio.Semaphore(AT_ONCE)
 
-    async def measured(node: Contact) -> LinkPart | None:
+    async def measured(node: OperatorContact) -> LinkPart | None:
         async with free:
             seconds = await _one_way(node)
         return None if seconds is None else LinkPart(Address(node.operator), int(seconds * 1e6))
@@ -59,7 +59,7 @@ async def ways_to(nodes: Sequence[Contact]) -> list[LinkPart]:
     return [link for link in found if link is not None]
 
 
-async def _one_way(node: Contact) -> float | None:
+async def _one_way(node: OperatorContact) -> float | None:
     try:
         with naming_errors(node.endpoint):
             async with pinned_client(node.endpoint, node.tls_key_hash, TIMEOUT) as client:

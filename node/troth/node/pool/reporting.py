@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import msgspec
 
 from troth.node.pool.contacts import Contacts
-from troth.node.pool.probing import Ways
+from troth.node.pool.probing import ProbedLinks
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address
 from troth.protocol.wire_reports import LINKS_LIMIT, HostingPart, LinkPart, Report, Reported
-from troth.transport.channel import Channel, Patience
+from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.errors import OverlayError, RemoteFailure
 from troth.transport.identity import Operator
 
@@ -27,7 +27,7 @@ AWAY_SECONDS = 30.0
 """Until a scheduler that does not serve this class is told again."""
 MOST_SCHEDULERS = 64
 LEAVING_SECONDS = 2.0
-PATIENCE = Patience(connect=5.0, request=5.0, frame=64 * 1024, longest_pause=30.0)
+PATIENCE = ChannelPatience(connect=5.0, request=5.0, frame=64 * 1024, longest_pause=30.0)
 
 Draft = Callable[[Address], Report]
 OnOrder = Callable[[Address, HostingPart], None]
@@ -61,7 +61,7 @@ class Reporting:
         self._on_order = on_order
         self._lines: dict[Address, _Line] = {}
         self._sequence = 0
-        self._ways = Ways()
+        self._ways = ProbedLinks()
 
     async def run(self) -> None:
         """Report until cancelled."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from troth.node.engine.interface import Engine
-from troth.node.errors import OrderRefused
-from troth.node.pool.agreement import Agreement, Kind, Place, accepted, cache_tokens
+from troth.node.errors import HostingRefused
+from troth.node.pool.agreement import AutoLimits, Kind, LastHostingOrder, accepted, cache_tokens
 from troth.node.pool.contacts import Contacts
 from troth.node.pool.meter import Meter
 from troth.node.pool.reporting import Reporting
@@ -29,7 +29,7 @@ Move = Callable[[Segment, Sequence[Segment]], Awaitable[None]]
 """Load a slice, register it with these segments, serve it; raises a NodeError or ChainError with nothing changed."""
 
 
-class Bench(Protocol):
+class ResidentContext(Protocol):
     """What a resident tells of a node."""
 
     @property
@@ -62,14 +62,14 @@ class Resident:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: ResidentContext,
         lent: Lent,
         device: Kind,
         sizes: ModelSizes,
         *,
         contacts: Contacts,
         sessions: Callable[[], int],
-        agreement: Agreement | None,
+        agreement: AutoLimits | None,
         move: Move,
     ) -> None:
         self._bench = bench
@@ -129,10 +129,10 @@ class Resident:
             return
         if time.monotonic() < self._not_before:
             return
-        place = Place(self._number, time.monotonic() - self._moved_at)
+        place = LastHostingOrder(self._number, time.monotonic() - self._moved_at)
         try:
             hosted, segments = accepted(order, self._agreement, place, self._sizes, self._bench.engine.layers)
-        except OrderRefused as refusal:
+        except HostingRefused as refusal:
             log.info("an order of %s is not carried out: %s", scheduler, refusal)
             return
         self._moving = asyncio.create_task(self._carry_out(order.number, hosted, segments))

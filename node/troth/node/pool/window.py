@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import httpx
 import msgspec
 
-from troth.node.configuration import Configuration
-from troth.node.errors import ConfigError, OrderRefused
+from troth.node.configuration import NodeConfiguration
+from troth.node.errors import ConfigError, HostingRefused
 from troth.node.models.folder import find_model
-from troth.node.pool.agreement import Agreement, Place, accepted
-from troth.node.pool.contacts import Contact, Contacts
+from troth.node.pool.agreement import AutoLimits, LastHostingOrder, accepted
+from troth.node.pool.contacts import Contacts, OperatorContact
 from troth.protocol.errors import ProtocolError
 from troth.protocol.sizes import ModelSizes, sizes_of
 from troth.protocol.types import Hash32, Segment
@@ -27,7 +27,7 @@ class _Window(msgspec.Struct, frozen=True):
 
 
 async def place_for(
-    configuration: Configuration, agreement: Agreement, contacts: Contacts, *, dtype: int, layers: int
+    configuration: NodeConfiguration, agreement: AutoLimits, contacts: Contacts, *, dtype: int, layers: int
 ) -> tuple[Segment, tuple[Segment, ...]]:
     """Slice and segments for a newcomer; raises ConfigError where there is no place that may be taken."""
     known = [one for one in contacts.schedulers() if one.operator == agreement.scheduler]
@@ -45,7 +45,7 @@ async def place_for(
 
 
 def taken(
-    hosted: tuple[int, int], segments: Sequence[tuple[int, int]], agreement: Agreement, sizes: ModelSizes, layers: int
+    hosted: tuple[int, int], segments: Sequence[tuple[int, int]], agreement: AutoLimits, sizes: ModelSizes, layers: int
 ) -> tuple[Segment, tuple[Segment, ...]]:
     """A newcomer's place, held to what its operator agreed to as later orders are; raises ConfigError.
 
@@ -56,12 +56,12 @@ def taken(
         what = f"a node joins 1 to {agreement.most_groups} groups"
         raise ConfigError(what, len(segments), "Name another scheduler.")
     try:
-        return accepted(order, agreement, Place(), sizes, layers)
-    except (OrderRefused, ProtocolError) as error:
+        return accepted(order, agreement, LastHostingOrder(), sizes, layers)
+    except (HostingRefused, ProtocolError) as error:
         raise ConfigError("the scheduler's place is not taken", error, "Name another one: auto.scheduler.") from error
 
 
-async def _ask(scheduler: Contact, execution_class: Hash32, memory_bytes: int) -> _Window:
+async def _ask(scheduler: OperatorContact, execution_class: Hash32, memory_bytes: int) -> _Window:
     path = f"/v1/placement/0x{execution_class.hex()}/window"
     with naming_errors(scheduler.endpoint):
         async with (

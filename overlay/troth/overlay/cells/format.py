@@ -36,7 +36,7 @@ class Command(IntEnum):
     DESTROY = 4
 
 
-class Reason(IntEnum):
+class EndReason(IntEnum):
     """Why a circuit ended; the first byte of a DESTROY cell's body and the content of BROKEN."""
 
     FINISHED = 0
@@ -54,7 +54,7 @@ class Reason(IntEnum):
 
 
 _COMMANDS = frozenset(int(command) for command in Command)
-_REASONS = frozenset(int(reason) for reason in Reason)
+_REASONS = frozenset(int(reason) for reason in EndReason)
 
 
 class Cell(NamedTuple):
@@ -90,14 +90,14 @@ def control_cell(command: Command, circuit_id: bytes, content: bytes) -> bytes:
     return header(command, circuit_id, SMALL) + content + os.urandom(SMALL - HEADER - len(content))
 
 
-def destroy_cell(circuit_id: bytes, reason: Reason) -> bytes:
+def destroy_cell(circuit_id: bytes, reason: EndReason) -> bytes:
     """The cell that ends a circuit on one link."""
     return control_cell(Command.DESTROY, circuit_id, bytes((reason,)))
 
 
-def reason_of(value: int) -> Reason:
+def reason_of(value: int) -> EndReason:
     """The reason behind a byte; a stranger's unknown one counts as PROTOCOL."""
-    return Reason(value) if value in _REASONS else Reason.PROTOCOL
+    return EndReason(value) if value in _REASONS else EndReason.PROTOCOL
 
 
 class CellReader:

@@ -38,7 +38,7 @@ CAPACITY = {size: size - BODY_OVERHEAD - _PARCEL_HEAD.size for size in (SMALL, L
 """Bytes of content in a parcel, by cell size: 932 and 4,004."""
 
 
-class Kind(IntEnum):
+class ParcelKind(IntEnum):
     """What a parcel is."""
 
     PADDING = 0
@@ -52,13 +52,13 @@ class Kind(IntEnum):
     FAILED = 8
 
 
-_KINDS = {int(kind): kind for kind in Kind}
+_KINDS = {int(kind): kind for kind in ParcelKind}
 
 
 class Parcel(NamedTuple):
     """One cell's content. A tuple, as one is made for every cell."""
 
-    kind: Kind
+    kind: ParcelKind
     content: bytes = b""
 
 
@@ -90,7 +90,7 @@ _SMALL_ROOM = CAPACITY[SMALL] - _HEAD.size
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CellMessage:
     """A whole message. `number` is the client's own count; answers carry the number of what they answer."""
 
     number: int
@@ -99,7 +99,7 @@ class Message:
     final: bool = False
 
 
-def fragments(message: Message) -> Iterator[tuple[int, bytes]]:
+def fragments(message: CellMessage) -> Iterator[tuple[int, bytes]]:
     """(cell size, content of a DATA parcel) for each cell of a message, in order.
 
     What fits one small cell gets one. Else large cells are filled, and a rest that fits three small ones goes there:
@@ -149,7 +149,7 @@ class Reassembly:
         """When the oldest incomplete message began; infinity if there is none."""
         return min((partial.since for partial in self._partial.values()), default=math.inf)
 
-    def add(self, content: bytes, now: float) -> Message | None:
+    def add(self, content: bytes, now: float) -> CellMessage | None:
         """The message that this DATA parcel completes, if it does.
 
         Raises MalformedCell or QuotaExceeded: end the circuit, for the other end does not keep to the format.
@@ -189,10 +189,10 @@ class Reassembly:
             raise MalformedCell("A fragment of a message that never began", number)
         return partial
 
-    def _finished(self, number: int, flags: int) -> Message:
+    def _finished(self, number: int, flags: int) -> CellMessage:
         partial = self._partial.pop(number)
         self.held -= len(partial.content)
-        return Message(number, bytes(partial.content), partial.destination, bool(flags & FINAL))
+        return CellMessage(number, bytes(partial.content), partial.destination, bool(flags & FINAL))
 
 
 WINDOW = 256

@@ -5,24 +5,24 @@ A relay can always lie about the next one, so a claim convicts a pair: the hop t
 
 from __future__ import annotations
 
-from troth.overlay.cells.format import Reason
+from troth.overlay.cells.format import EndReason
 from troth.transport.errors import CircuitFailed, CircuitSilent
 
 _WORDS = {
-    Reason.FINISHED: "it closed the circuit",
-    Reason.PROTOCOL: "it saw cells that are none",
-    Reason.TAMPERED: "cells were changed, repeated, swapped or left out before it",
-    Reason.UNKNOWN_RELAY: "its directory does not name the next relay",
-    Reason.UNREACHABLE: "the next relay cannot be reached",
-    Reason.BUSY: "it takes no more circuits now",
-    Reason.EVICTED: "its memory was full",
-    Reason.QUOTA: "the circuit used up its share",
-    Reason.IDLE: "the circuit was idle",
-    Reason.DRAINING: "it is about to stop",
-    Reason.HANDSHAKE: "it refused the handshake",
-    Reason.DESTROYED: "the next relay closed the circuit",
+    EndReason.FINISHED: "it closed the circuit",
+    EndReason.PROTOCOL: "it saw cells that are none",
+    EndReason.TAMPERED: "cells were changed, repeated, swapped or left out before it",
+    EndReason.UNKNOWN_RELAY: "its directory does not name the next relay",
+    EndReason.UNREACHABLE: "the next relay cannot be reached",
+    EndReason.BUSY: "it takes no more circuits now",
+    EndReason.EVICTED: "its memory was full",
+    EndReason.QUOTA: "the circuit used up its share",
+    EndReason.IDLE: "the circuit was idle",
+    EndReason.DRAINING: "it is about to stop",
+    EndReason.HANDSHAKE: "it refused the handshake",
+    EndReason.DESTROYED: "the next relay closed the circuit",
 }
-_NEXT_FAILED = frozenset({Reason.UNREACHABLE, Reason.DESTROYED})
+_NEXT_FAILED = frozenset({EndReason.UNREACHABLE, EndReason.DESTROYED})
 
 
 def hop_class(position: int, length: int) -> str:
@@ -34,18 +34,18 @@ def hop_class(position: int, length: int) -> str:
     return "guard" if position == 1 else "middle"
 
 
-def claimed(by: int, reason: Reason, length: int) -> CircuitFailed:
+def claimed(by: int, reason: EndReason, length: int) -> CircuitFailed:
     """Hop number `by` said BROKEN under its own layer."""
     failed = by
     if reason in _NEXT_FAILED:
         failed = min(by + 1, length)
-    elif reason is Reason.TAMPERED:
+    elif reason is EndReason.TAMPERED:
         failed = max(by - 1, 1)
     words = f"hop {by} says that {_WORDS[reason]}"
     return CircuitFailed(hop_class(failed, length), failed, words)
 
 
-def guard_ended(reason: Reason | None, length: int) -> CircuitFailed:
+def guard_ended(reason: EndReason | None, length: int) -> CircuitFailed:
     """The guard ended the circuit without a word under its layer, or its link broke (None)."""
     words = "its link broke" if reason is None else f"it ended the circuit: {_WORDS[reason]}"
     return CircuitFailed(hop_class(1, length), 1, words)

@@ -14,13 +14,21 @@ from troth.overlay.cells.format import (
     SMALL,
     Cell,
     Command,
-    Reason,
+    EndReason,
     control_cell,
     destroy_cell,
     onion_headers,
     reason_of,
 )
-from troth.overlay.cells.messages import Kind, Message, Parcel, Reassembly, ReceiveWindow, SendWindow, fragments
+from troth.overlay.cells.messages import (
+    CellMessage,
+    Parcel,
+    ParcelKind,
+    Reassembly,
+    ReceiveWindow,
+    SendWindow,
+    fragments,
+)
 from troth.overlay.cells.onion import Onion
 from troth.overlay.circuits import blame
 from troth.overlay.circuits.descriptors import RelayDescriptor
@@ -94,7 +102,7 @@ class Circuit:
             if not len(self._onion):
                 self.link.send(control_cell(Command.CREATE, self.circuit_id, share.request()))
             else:
-                self._say(Parcel(Kind.EXTEND, share.request()))
+                self._say(Parcel(ParcelKind.EXTEND, share.request()))
             self.link.flush()
             reply = await self._reply
             try:
@@ -117,12 +125,12 @@ class Circuit:
         self._number += 1
         number = self._number
         exchange = self._exchanges[number] = Exchange(number)
-        for size, fragment in fragments(Message(number, content, destination)):
+        for size, fragment in fragments(CellMessage(number, content, destination)):
             while not self._send.left or self.link.full:
                 await self._wait_for_room()
             self._require_open()
             self._send.take()
-            self._say(Parcel(Kind.DATA, fragment), size=size)
+            self._say(Parcel(ParcelKind.DATA, fragment), size=size)
         self.link.flush()
         return exchange
 
@@ -142,7 +150,7 @@ class Circuit:
         """Send cells that say nothing to a hop (0: the last one), as cover."""
         self._require_open()
         for _ in range(cells):
-            self._say(Parcel(Kind.PADDING), hop=hop)
+            self._say(Parcel(ParcelKind.PADDING), hop=hop)
         self.link.flush()
 
     async def ping(self, hop: int) -> None:
@@ -155,7 +163,7 @@ class Circuit:
         pong = self._pongs.get(hop)
         if pong is None:
             pong = self._pongs[hop] = self._loop.create_future()
-            self._say(Parcel(Kind.PING, hop.to_bytes(4, "big")), hop=hop)
+            self._say(Parcel(ParcelKind.PING, hop.to_bytes(4, "big")), hop=hop)
             self.link.flush()
         if await asyncio.shield(pong) != hop:
             raise self.fail(blame.false_layer(hop, len(self.path)))
@@ -222,26 +230,26 @@ class Circuit:
         elif cell.command is Command.DESTROY:
             self.fail(blame.guard_ended(reason_of(cell.body[0]), len(self.path)), tell=False)
         else:
-            self.fail(blame.guard_ended(Reason.PROTOCOL, len(self.path)))
+            self.fail(blame.guard_ended(EndReason.PROTOCOL, len(self.path)))
 
     def _heard(self, hop: int, parcel: Parcel) -> None:
         """A parcel that hop number `hop` said, as its layer proves."""
-        if parcel.kind is Kind.BROKEN:
+        if parcel.kind is ParcelKind.BROKEN:
             self.fail(blame.claimed(hop, reason_of(parcel.content[0] if parcel.content else 1), len(self.path)))
-        elif parcel.kind is Kind.PONG:
+        elif parcel.kind is ParcelKind.PONG:
             self._ponged(hop, parcel.content)
-        elif parcel.kind is Kind.PADDING:
+        elif parcel.kind is ParcelKind.PADDING:
             return
         elif hop != len(self._onion):
             raise CellTampered(hop)
-        elif parcel.kind is Kind.DATA:
+        elif parcel.kind is ParcelKind.DATA:
             self._data(parcel.content)
-        elif parcel.kind is Kind.CREDIT:
+        elif parcel.kind is ParcelKind.CREDIT:
             self._send.credited(parcel.content)
             self._room.set()
-        elif parcel.kind is Kind.EXTENDED:
+        elif parcel.kind is ParcelKind.EXTENDED:
             self._answer_setup(parcel.content)
-        elif parcel.kind is Kind.FAILED:
+        elif parcel.kind is ParcelKind.FAILED:
             self._message_failed(parcel.content)
         else:
             raise MalformedCell("A relay does not say this", parcel.kind.name)
@@ -261,7 +269,7 @@ class Circuit:
     def _data(self, content: bytes) -> None:
         credit = self._receive.received()
         if credit is not None:
-            self._say(Parcel(Kind.CREDIT, credit))
+            self._say(Parcel(ParcelKind.CREDIT, credit))
         message = self._reassembly.add(content, self._loop.time())
         if message is None:
             return
@@ -293,7 +301,7 @@ class Circuit:
         self.ended.set()
         self._onion.forget()
         if tell and self.link.open:
-            self.link.send(destroy_cell(self.circuit_id, Reason.FINISHED))
+            self.link.send(destroy_cell(self.circuit_id, EndReason.FINISHED))
             self.link.flush()
         waiting = [self._reply, *self._pongs.values()]
         for future in waiting:

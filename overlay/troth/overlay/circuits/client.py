@@ -16,7 +16,7 @@ from troth.transport.errors import CircuitFailed, CircuitSilent, MalformedCell, 
 BUILD_SECONDS = 15.0
 
 
-class Client:
+class CircuitClient:
     """Builds circuits. Several circuits through one guard share a link, as that guard sees one client anyway."""
 
     def __init__(self, rotation: Rotation | None = None) -> None:

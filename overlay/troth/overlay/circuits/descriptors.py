@@ -10,7 +10,7 @@ KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PinnedAddress:
     """Where somebody listens, and the SHA-256 of the TLS key that must answer there. That hash is the name."""
 
     host: str
@@ -31,7 +31,7 @@ class Place:
 class RelayDescriptor:
     """A relay as registered: its place, its long-term X25519 key, and who runs it (an address, or empty)."""
 
-    place: Place
+    place: PinnedAddress
     handshake_key: bytes
     operator: str = ""
 
@@ -50,9 +50,9 @@ class Directory:
     """Whom a relay may connect to, by name. Nothing outside of it can be reached through the overlay."""
 
     relays: dict[bytes, RelayDescriptor]
-    destinations: dict[bytes, Place]
+    destinations: dict[bytes, PinnedAddress]
 
     @classmethod
-    def of(cls, relays: tuple[RelayDescriptor, ...], destinations: tuple[Place, ...] = ()) -> Directory:
+    def of(cls, relays: tuple[RelayDescriptor, ...], destinations: tuple[PinnedAddress, ...] = ()) -> Directory:
         """A directory of these parties."""
         return cls({relay.name: relay for relay in relays}, {place.name: place for place in destinations})

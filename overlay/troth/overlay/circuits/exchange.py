@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-from troth.overlay.cells.messages import Message
+from troth.overlay.cells.messages import CellMessage
 from troth.transport.errors import CircuitFailed
 
 
@@ -16,12 +16,12 @@ class Exchange:
     def __init__(self, number: int) -> None:
         self.number = number
         self.failure: CircuitFailed | None = None
-        self._answers: deque[Message] = deque()
+        self._answers: deque[CellMessage] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self.done = False
         self.unread = 0
 
-    async def answer(self) -> Message:
+    async def answer(self) -> CellMessage:
         """The next answer; raises CircuitFailed if none will come."""
         while not self._answers:
             if self.failure is not None:
@@ -42,7 +42,7 @@ class Exchange:
             final = message.final
             yield message.content
 
-    def came(self, message: Message) -> None:
+    def came(self, message: CellMessage) -> None:
         """Called by the circuit."""
         self._answers.append(message)
         self.unread += len(message.content)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from troth.overlay.cells.format import Cell, CellReader
-from troth.overlay.circuits.descriptors import Place
+from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.transport.errors import CellRefused, ChannelUnavailable, Overloaded, WrongTlsKey
 from troth.transport.identity import TlsIdentity
 from troth.transport.tls import as_wrong_tls_key, pinned_context, server_context
@@ -138,7 +138,7 @@ def link_client_context(tls_key_hash: bytes, protocol: str = ALPN) -> ssl.SSLCon
     return context
 
 
-async def dial(place: Place, owner: LinkOwner, seconds: float, context: ssl.SSLContext | None = None) -> Link:
+async def dial(place: PinnedAddress, owner: LinkOwner, seconds: float, context: ssl.SSLContext | None = None) -> Link:
     """An open link to `place`; raises WrongTlsKey or ChannelUnavailable."""
     address = f"{place.host}:{place.port}"
     loop = asyncio.get_running_loop()
@@ -178,7 +178,7 @@ class LinkPool:
     def __len__(self) -> int:
         return len(self._links) + len(self._opening)
 
-    async def to(self, place: Place) -> Link:
+    async def to(self, place: PinnedAddress) -> Link:
         """The open link to `place`; raises WrongTlsKey, ChannelUnavailable or Overloaded."""
         link = self._links.get(place.name)
         if link is not None and link.open:
@@ -192,7 +192,7 @@ class LinkPool:
             opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(opening)
 
-    async def _open(self, place: Place) -> Link:
+    async def _open(self, place: PinnedAddress) -> Link:
         try:
             link = await dial(place, self._owner, self._seconds)
             self._links[place.name] = link

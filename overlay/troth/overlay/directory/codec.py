@@ -18,7 +18,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.errors import ListMalformed
 from troth.overlay.directory.listing import ListedDestination, ListedRelay, Listing
 from troth.protocol.errors import ProtocolError
@@ -46,7 +46,7 @@ class _Array(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """A row of fixed length."""
 
 
-class _Relay(_Array, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _RelayRow(_Array, frozen=True, array_like=True, forbid_unknown_fields=True):
     host: _Host
     port: _Port
     tls_key_hash: _Hash
@@ -72,7 +72,7 @@ class _Listing(_Array, frozen=True, array_like=True, forbid_unknown_fields=True)
     version: int
     valid_after: _Time
     valid_until: _Time
-    relays: Annotated[list[_Relay], Meta(max_length=MAXIMUM_RELAYS)]
+    relays: Annotated[list[_RelayRow], Meta(max_length=MAXIMUM_RELAYS)]
     destinations: Annotated[list[_Destination], Meta(max_length=MAXIMUM_DESTINATIONS)]
 
 
@@ -145,9 +145,9 @@ def _require_order(names: list[bytes]) -> None:
         raise ListMalformed("Entries stand in ascending order of their TLS key hashes, each once")
 
 
-def _relay(listed: ListedRelay) -> _Relay:
+def _relay(listed: ListedRelay) -> _RelayRow:
     place, operator = listed.relay.place, address_to_bytes(listed.relay.operator)
-    return _Relay(
+    return _RelayRow(
         place.host,
         place.port,
         place.tls_key_hash,
@@ -173,13 +173,13 @@ def _destination(listed: ListedDestination) -> _Destination:
     )
 
 
-def _listed_relay(wire: _Relay) -> ListedRelay:
-    place = Place(wire.host, wire.port, wire.tls_key_hash)
+def _listed_relay(wire: _RelayRow) -> ListedRelay:
+    place = PinnedAddress(wire.host, wire.port, wire.tls_key_hash)
     relay = RelayDescriptor(place, wire.handshake_key, address_from_bytes(wire.operator))
     return ListedRelay(relay, wire.region, wire.bandwidth, wire.since)
 
 
 def _listed_destination(wire: _Destination) -> ListedDestination:
-    place = Place(wire.host, wire.port, wire.tls_key_hash)
+    place = PinnedAddress(wire.host, wire.port, wire.tls_key_hash)
     operator = address_from_bytes(wire.operator)
     return ListedDestination(place, wire.seal_key, operator, wire.kind, wire.issued, wire.signature)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Meta
 
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.codec import KINDS, REGION, is_literal
 from troth.overlay.directory.errors import DescriptorRefused
 from troth.overlay.directory.listing import ListedDestination
@@ -63,11 +63,11 @@ class DestinationEntry:
     issued: Uint64
 
 
-class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _WireEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An entry with its operator's signature, the public TLS key (DER), and that key's signature."""
 
 
-class SignedRelay(_Wire, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SignedRelay(_WireEntry, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A relay's descriptor as it travels."""
 
     host: _Host
@@ -92,7 +92,7 @@ class SignedRelay(_Wire, frozen=True, array_like=True, forbid_unknown_fields=Tru
             raise DescriptorRefused("A region is up to 16 of a-z, 0-9 and -", self.region, "Set [directory] region.")
 
 
-class SignedDestination(_Wire, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SignedDestination(_WireEntry, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A destination's descriptor as it travels."""
 
     host: _Host
@@ -140,7 +140,7 @@ class Signer:
             *self._signatures(entry),
         )
 
-    def destination(self, place: Place, seal_key: bytes, kind: str, issued: int) -> SignedDestination:
+    def destination(self, place: PinnedAddress, seal_key: bytes, kind: str, issued: int) -> SignedDestination:
         """The descriptor of a destination at this time."""
         entry = DestinationEntry(place.host, place.port, Hash32(place.tls_key_hash), Hash32(seal_key), kind, issued)
         return SignedDestination(

@@ -13,10 +13,10 @@ from pathlib import Path
 import httpx
 
 from troth.overlay.directory.errors import CommitteeUnknown, DirectoryUnavailable, ListMalformed
-from troth.overlay.directory.keeping import Keeper
-from troth.overlay.directory.listing import Listing, Membership, read_membership
+from troth.overlay.directory.keeping import DirectoryKeeper
+from troth.overlay.directory.listing import CommitteeMembership, Listing, read_membership
 from troth.overlay.directory.signing import LARGEST_SIGNED
-from troth.protocol.committee import Member
+from troth.protocol.committee import CommitteeMember
 from troth.protocol.types import Address
 from troth.transport.errors import OverlayError
 from troth.transport.https import naming_errors, pinned_client
@@ -30,10 +30,10 @@ MEMBERSHIP_SECONDS = 300.0
 RETRY_SECONDS, LONGEST_RETRY = 5.0, 300.0
 _SHUFFLE = random.SystemRandom()
 
-ReadMembership = Callable[[], Awaitable[Membership]]
+ReadMembership = Callable[[], Awaitable[CommitteeMembership]]
 
 
-async def fetch_from(member: Member, known: str | None = None, seconds: float = FETCH_SECONDS) -> bytes | None:
+async def fetch_from(member: CommitteeMember, known: str | None = None, seconds: float = FETCH_SECONDS) -> bytes | None:
     """A member's signed list, unchecked; None if it is still the one of digest `known`. Raises an OverlayError."""
     headers = {} if known is None else {"if-none-match": f'"{known}"'}
     try:
@@ -62,7 +62,9 @@ async def _bounded(response: httpx.Response) -> bytes:
     return bytes(body)
 
 
-async def refresh(keeper: Keeper, now: Callable[[], float] = time.time, seconds: float = FETCH_SECONDS) -> Listing:
+async def refresh(
+    keeper: DirectoryKeeper, now: Callable[[], float] = time.time, seconds: float = FETCH_SECONDS
+) -> Listing:
     """The newest list that a member gives, members in random order; the next one after any failure.
 
     One who hands out an old list that still holds is not the last to be asked: beyond half of a list's time there is
@@ -123,7 +125,7 @@ class DirectoryClient:
         self._read_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
-        self.keeper = Keeper(path)
+        self.keeper = DirectoryKeeper(path)
         self.failure: OverlayError | None = None
 
     @classmethod
@@ -150,7 +152,7 @@ class DirectoryClient:
         """The list, while it holds."""
         return self.keeper.current(self._clock())
 
-    async def membership(self) -> Membership:
+    async def membership(self) -> CommitteeMembership:
         """The members, read again every five minutes; raises CommitteeUnknown if they were never read."""
         if self.keeper.membership is None or self._clock() - self._read_at >= MEMBERSHIP_SECONDS:
             try:

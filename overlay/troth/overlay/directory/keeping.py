@@ -18,9 +18,9 @@ from msgspec import Meta
 
 from troth.overlay.directory.descriptors import require_own_signature
 from troth.overlay.directory.errors import DescriptorRefused, ListRefused, ListRolledBack
-from troth.overlay.directory.listing import ListedDestination, Listing, Membership
+from troth.overlay.directory.listing import CommitteeMembership, ListedDestination, Listing
 from troth.overlay.directory.signing import LARGEST_SIGNED, SignedListing, decode_signed, encode_signed, verify
-from troth.protocol.committee import MAXIMUM_MEMBERS, Member
+from troth.protocol.committee import MAXIMUM_MEMBERS, CommitteeMember
 from troth.protocol.errors import ProtocolError
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32, to_address
@@ -36,7 +36,7 @@ class _Member(msgspec.Struct, frozen=True, array_like=True):
     endpoint: str
 
 
-class _File(msgspec.Struct, frozen=True, array_like=True):
+class _DirectoryFile(msgspec.Struct, frozen=True, array_like=True):
     version: int
     chain_id: int
     contract: str
@@ -44,7 +44,7 @@ class _File(msgspec.Struct, frozen=True, array_like=True):
     signed: Annotated[bytes, Meta(max_length=LARGEST_SIGNED)]
 
 
-class Keeper:
+class DirectoryKeeper:
     """What one client or relay believes.
 
     Args:
@@ -53,7 +53,7 @@ class Keeper:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self.membership: Membership | None = None
+        self.membership: CommitteeMembership | None = None
         self.signed: SignedListing | None = None
         self.listing: Listing | None = None
 
@@ -62,13 +62,14 @@ class Keeper:
         if self._path is None or not self._path.exists():
             return
         try:
-            file = msgspec.msgpack.decode(self._path.read_bytes(), type=_File)
+            file = msgspec.msgpack.decode(self._path.read_bytes(), type=_DirectoryFile)
             if file.version != VERSION or file.contract != contract:
                 return
             members = tuple(
-                Member(to_address(one.operator), Hash32(one.tls_key_hash), one.endpoint) for one in file.members
+                CommitteeMember(to_address(one.operator), Hash32(one.tls_key_hash), one.endpoint)
+                for one in file.members
             )
-            membership = Membership.of(Domain(file.chain_id, to_address(file.contract)), members)
+            membership = CommitteeMembership.of(Domain(file.chain_id, to_address(file.contract)), members)
             signed = decode_signed(file.signed)
             self.listing = _own_words(verify(signed, membership.operators, membership.domain, now), membership.domain)
             self.membership, self.signed = membership, signed
@@ -101,7 +102,7 @@ class Keeper:
             return
         domain = self.membership.domain
         members = [_Member(one.operator, one.tls_key_hash, one.endpoint) for one in self.membership.members]
-        file = _File(VERSION, domain.chain_id, domain.contract, members, encode_signed(self.signed))
+        file = _DirectoryFile(VERSION, domain.chain_id, domain.contract, members, encode_signed(self.signed))
         try:
             _replace(self._path, msgspec.msgpack.encode(file))
         except OSError as error:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError
-from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import Directory, PinnedAddress, RelayDescriptor
 from troth.overlay.directory.errors import CommitteeUnknown
 from troth.protocol import committee_calls
-from troth.protocol.committee import MAXIMUM_MEMBERS, Member
+from troth.protocol.committee import MAXIMUM_MEMBERS, CommitteeMember
 from troth.protocol.errors import ProtocolError
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
@@ -45,7 +45,7 @@ class ListedDestination:
         signature: 65 bytes of the operator over all of it (EIP-712), so that no member can swap the seal key.
     """
 
-    place: Place
+    place: PinnedAddress
     seal_key: bytes
     operator: str
     kind: str
@@ -70,14 +70,14 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class CommitteeMembership:
     """The members of one committee, in ascending order of operators."""
 
     domain: Domain
-    members: tuple[Member, ...]
+    members: tuple[CommitteeMember, ...]
 
     @classmethod
-    def of(cls, domain: Domain, members: tuple[Member, ...]) -> Membership:
+    def of(cls, domain: Domain, members: tuple[CommitteeMember, ...]) -> CommitteeMembership:
         """A committee of these; raises CommitteeUnknown if there are none or too many."""
         if not 0 < len(members) <= MAXIMUM_MEMBERS:
             raise CommitteeUnknown("The committee has no members", domain.contract, "Check the contract's address.")
@@ -88,12 +88,12 @@ class Membership:
         """Who may sign."""
         return frozenset(member.operator for member in self.members)
 
-    def member(self, operator: Address) -> Member | None:
+    def member(self, operator: Address) -> CommitteeMember | None:
         """The member of this operator, if it is one."""
         return next((member for member in self.members if member.operator == operator), None)
 
 
-async def read_membership(rpc: str, contract: Address) -> Membership:
+async def read_membership(rpc: str, contract: Address) -> CommitteeMembership:
     """Ask the chain; raises CommitteeUnknown."""
     try:
         async with await Chain.connect(rpc, contract) as chain:
@@ -102,9 +102,9 @@ async def read_membership(rpc: str, contract: Address) -> Membership:
         raise CommitteeUnknown(f"The committee cannot be read: {error.what}", error.value, error.remedy) from error
 
 
-async def membership_on(chain: Chain) -> Membership:
+async def membership_on(chain: Chain) -> CommitteeMembership:
     """The same over an open connection to the Committee contract."""
     try:
-        return Membership.of(chain.domain, await chain.read(committee_calls.members()))
+        return CommitteeMembership.of(chain.domain, await chain.read(committee_calls.members()))
     except (ChainError, ProtocolError) as error:
         raise CommitteeUnknown(f"The committee cannot be read: {error.what}", error.value, error.remedy) from error

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 
-from troth.overlay.circuits.descriptors import Place
+from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.directory.descriptors import SignedDestination, SignedRelay, Signer, encode_descriptor
 from troth.overlay.directory.errors import DescriptorRefused, DirectoryUnavailable
-from troth.overlay.directory.listing import Membership
-from troth.protocol.committee import Member, threshold
+from troth.overlay.directory.listing import CommitteeMembership
+from troth.protocol.committee import CommitteeMember, threshold
 from troth.transport.errors import OverlayError, decode_failure, remote_failure
 from troth.transport.https import naming_errors, pinned_client
 from troth.transport.identity import TlsIdentity
@@ -29,7 +29,7 @@ ANSWER_BYTES = 8192
 Descriptor = SignedRelay | SignedDestination
 
 
-async def publish(descriptor: Descriptor, membership: Membership) -> dict[str, OverlayError | None]:
+async def publish(descriptor: Descriptor, membership: CommitteeMembership) -> dict[str, OverlayError | None]:
     """Post to every member at once; by endpoint, why a member refused it, or None where it was taken."""
     path = RELAY_PATH if isinstance(descriptor, SignedRelay) else DESTINATION_PATH
     body = encode_descriptor(descriptor)
@@ -57,7 +57,13 @@ def require_enough(outcome: dict[str, OverlayError | None]) -> int:
 
 
 async def publish_destination(
-    secret: bytes, identity: TlsIdentity, place: Place, membership: Membership, *, seal_key: bytes, kind: str
+    secret: bytes,
+    identity: TlsIdentity,
+    place: PinnedAddress,
+    membership: CommitteeMembership,
+    *,
+    seal_key: bytes,
+    kind: str,
 ) -> int:
     """Publish a destination once; how many members took it. Raises an OverlayError if they are too few.
 
@@ -85,7 +91,7 @@ async def keep_publishing(
         await asyncio.sleep(pause)
 
 
-async def _post(member: Member, path: str, body: bytes) -> None:
+async def _post(member: CommitteeMember, path: str, body: bytes) -> None:
     try:
         with naming_errors(member.endpoint):
             async with (
@@ -109,7 +115,7 @@ async def _start_of(response: httpx.Response) -> bytes:
     return bytes(body[:ANSWER_BYTES])
 
 
-def _refusal(member: Member, status: int, body: bytes) -> OverlayError:
+def _refusal(member: CommitteeMember, status: int, body: bytes) -> OverlayError:
     failure = decode_failure(body)
     if failure is None:
         return DirectoryUnavailable(f"{member.endpoint} answered {status}")

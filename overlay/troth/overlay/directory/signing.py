@@ -57,7 +57,7 @@ class SignedListing:
         return Hash32(keccak256(self.content))
 
 
-class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _WireListing(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     version: int
     content: Annotated[bytes, Meta(max_length=LARGEST_LIST)]
     signatures: Annotated[list[Annotated[bytes, Meta(min_length=65, max_length=65)]], Meta(max_length=MAXIMUM_MEMBERS)]
@@ -65,7 +65,7 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 def encode_signed(signed: SignedListing) -> bytes:
     """What a member serves."""
-    return msgspec.msgpack.encode(_Wire(VERSION, signed.content, list(signed.signatures)))
+    return msgspec.msgpack.encode(_WireListing(VERSION, signed.content, list(signed.signatures)))
 
 
 def decode_signed(data: bytes) -> SignedListing:
@@ -73,7 +73,7 @@ def decode_signed(data: bytes) -> SignedListing:
     if len(data) > LARGEST_SIGNED:
         raise ListMalformed(f"A signed list has at most {LARGEST_SIGNED} bytes", len(data))
     try:
-        wire = msgspec.msgpack.decode(data, type=_Wire)
+        wire = msgspec.msgpack.decode(data, type=_WireListing)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ListMalformed("The bytes are no signed list", error) from error
     if wire.version != VERSION or msgspec.msgpack.encode(wire) != data:

@@ -144,7 +144,7 @@ _QUICK_DRAWS = 32
 _ATTEMPTS = 4
 
 
-class Taken:
+class RelaysInUse:
     """Relays in use, as names, operators and networks that nothing further may have.
 
     An empty operator is one operator like any other: who does not say who runs it gains nothing by that.
@@ -171,9 +171,9 @@ class Taken:
             and network_of(relay.place.host) not in self.networks
         )
 
-    def copy(self) -> Taken:
+    def copy(self) -> RelaysInUse:
         """The same, to be changed apart."""
-        other = Taken()
+        other = RelaysInUse()
         other.names, other.operators, other.networks = set(self.names), set(self.operators), set(self.networks)
         return other
 
@@ -208,7 +208,7 @@ class Crowd:
         """The relay of that name, of any region."""
         return self._by_name.get(name)
 
-    def draw(self, taken: Taken, avoid: frozenset[bytes], random: Random) -> RelayDescriptor | None:
+    def draw(self, taken: RelaysInUse, avoid: frozenset[bytes], random: Random) -> RelayDescriptor | None:
         """One free relay, by weight; None if there is none."""
         for _ in range(_QUICK_DRAWS if self.relays else 0):
             point = random.random() * self._cumulative[-1]
@@ -246,7 +246,7 @@ def choose(
         NoDisjointPaths: there is no such choice (found out exactly, for up to eight guards).
     """
     random = random or SystemRandom()
-    taken = Taken(relay for path in used for relay in path)
+    taken = RelaysInUse(relay for path in used for relay in path)
     reserved = avoid | {guard.name for guard in guards}
     # Guards are left to be guards where others can be the further hops.
     for shunned in (reserved,) * _ATTEMPTS + (avoid,) * _ATTEMPTS:
@@ -268,7 +268,7 @@ def _drawn(
     count: int,
     hops: int,
     *,
-    taken: Taken,
+    taken: RelaysInUse,
     shunned: frozenset[bytes],
     random: Random,
 ) -> list[Path] | None:

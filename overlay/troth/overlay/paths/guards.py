@@ -22,7 +22,7 @@ import msgspec
 
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.directory.listing import Listing
-from troth.overlay.paths.choice import Crowd, Taken, network_of, operator_of
+from troth.overlay.paths.choice import Crowd, RelaysInUse, network_of, operator_of
 from troth.overlay.paths.errors import GuardsUnusable
 
 VERSION = 1
@@ -273,7 +273,7 @@ class Guards:
     def _note_missing(self, crowd: Crowd, now: int) -> None:
         """Who moved into a place that another guard has counts as missing: no guard can push another one out."""
         self._listed = {}
-        taken = Taken()
+        taken = RelaysInUse()
         found = [(guard, crowd.named(bytes.fromhex(guard.name))) for guard in self._state.guards]
         for guard, relay in sorted(found, key=lambda pair: pair[1] is not None and _moved(pair[0], pair[1])):
             if relay is None or not taken.free(relay):
@@ -285,7 +285,7 @@ class Guards:
                 guard.operator, guard.network = operator_of(relay), network_of(relay.place.host)
 
     def _fill(self, crowd: Crowd, wanted: int, now: int) -> None:
-        taken = Taken(self._listed.values())
+        taken = RelaysInUse(self._listed.values())
         known = frozenset(bytes.fromhex(guard.name) for guard in self._state.guards)
         while len(self._state.guards) < max(self._sampled, wanted) or len(self._listed) < wanted:
             relay = crowd.draw(taken, known, self._random)

@@ -12,7 +12,7 @@ from troth.transport.errors import CircuitFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CircuitPace:
     """Times in seconds.
 
     Attributes:
@@ -40,7 +40,7 @@ class Pace:
 class Attempts:
     """When the next build may begin, and which relays are left out now."""
 
-    def __init__(self, pace: Pace, random: Random, clock: Callable[[], float]) -> None:
+    def __init__(self, pace: CircuitPace, random: Random, clock: Callable[[], float]) -> None:
         self._pace, self._random, self._clock = pace, random, clock
         self._bucket = TokenBucket(pace.rate, pace.burst, clock())
         self._row = 0

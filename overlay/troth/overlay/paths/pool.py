@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from random import Random, SystemRandom
 
 from troth.overlay.circuits.circuit import Circuit
-from troth.overlay.circuits.client import Client
+from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.directory.listing import Listing
 from troth.overlay.paths.choice import Crowd, Path, choose
 from troth.overlay.paths.errors import GuardsUnusable, NoCircuits, NoDisjointPaths
 from troth.overlay.paths.guards import Guards
-from troth.overlay.paths.pace import Attempts, Pace
-from troth.overlay.paths.slots import Member, Slot
+from troth.overlay.paths.pace import Attempts, CircuitPace
+from troth.overlay.paths.slots import PooledCircuit, Slot
 from troth.transport.errors import CircuitFailed, OverlayError
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class CircuitPool:
 
     def __init__(
         self,
-        client: Client,
+        client: CircuitClient,
         listing: Callable[[], Listing],
         guards: Guards,
         *,
@@ -58,7 +58,7 @@ class CircuitPool:
         spare: int = 2,
         hops: int = 3,
         region: str = "",
-        pace: Pace | None = None,
+        pace: CircuitPace | None = None,
         random: Random | None = None,
     ) -> None:
         self._client = client
@@ -66,7 +66,7 @@ class CircuitPool:
         self._guards = guards
         self._hops, self._region = hops, region
         self._paths = paths
-        self._pace = pace or Pace()
+        self._pace = pace or CircuitPace()
         self._random = random or SystemRandom()
         self._slots = [Slot() for _ in range(paths + spare)]
         self._known: Listing | None = None
@@ -274,12 +274,12 @@ class CircuitPool:
 
     # -- watching --------------------------------------------------------------------------------------------------
 
-    def _watch(self, slot: Slot, member: Member) -> None:
+    def _watch(self, slot: Slot, member: PooledCircuit) -> None:
         task = asyncio.create_task(self._until_its_end(slot, member))
         self._watchers.add(task)
         task.add_done_callback(self._watchers.discard)
 
-    async def _until_its_end(self, slot: Slot, member: Member) -> None:
+    async def _until_its_end(self, slot: Slot, member: PooledCircuit) -> None:
         circuit = member.circuit
         while circuit.failure is None:
             pause = self._pace.ping * self._random.uniform(0.5, 1.5)
@@ -331,7 +331,7 @@ class CircuitPool:
         member.held += 1
         return member.circuit
 
-    def _member(self, circuit: Circuit) -> Member | None:
+    def _member(self, circuit: Circuit) -> PooledCircuit | None:
         return next((one for slot in self._slots for one in slot.members if one.circuit is circuit), None)
 
     def _too_few(self, live: int, count: int, seconds: float) -> NoCircuits:

@@ -16,7 +16,7 @@ from troth.overlay.paths.choice import Path
 
 
 @dataclass(eq=False)
-class Member:
+class PooledCircuit:
     """A circuit in a pool.
 
     Attributes:
@@ -53,13 +53,13 @@ class Slot:
         not_before: loop time before which no path is looked for again.
     """
 
-    members: list[Member] = field(default_factory=list)
+    members: list[PooledCircuit] = field(default_factory=list)
     path: Path | None = None
     task: asyncio.Task[None] | None = None
     not_before: float = 0.0
 
     @property
-    def current(self) -> Member | None:
+    def current(self) -> PooledCircuit | None:
         """The circuit that is handed out from here."""
         return next((member for member in reversed(self.members) if member.live), None)
 
@@ -82,11 +82,11 @@ class Slot:
         if self.path is not None:
             yield self.path
 
-    def welcome(self, circuit: Circuit) -> Member:
+    def welcome(self, circuit: Circuit) -> PooledCircuit:
         """A new circuit takes the place over."""
         for member in self.members:
             member.retire()
-        member = Member(circuit)
+        member = PooledCircuit(circuit)
         self.members.append(member)
         self.sweep()
         return member

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from troth.transport.command_options import HostOption, JsonOption, LogLevelOption, PortOption
+
 app = typer.Typer(
     help="Run a relay of the anonymous overlay: it passes sealed cells on and cannot read them.",
     no_args_is_help=True,
@@ -17,7 +19,6 @@ app = typer.Typer(
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this relay's configuration and keys.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print one JSON object.")]
 DEFAULT_HOME = Path("~/.troth/relay")
 
 
@@ -25,8 +26,8 @@ DEFAULT_HOME = Path("~/.troth/relay")
 def init(
     *,
     home: HomeOption = DEFAULT_HOME,
-    host: Annotated[str, typer.Option(envvar="TROTH_HOST", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="TROTH_PORT", help="Port to listen on.")] = 9001,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 9001,
     address: Annotated[
         str, typer.Option(envvar="TROTH_ADDRESS", help="name:port as others reach it; default: host and port.")
     ] = "",
@@ -47,17 +48,17 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Write relay.toml, the keys of operator and handshake, and the TLS identity. Nothing is overwritten."""
-    from troth.overlay.relay.initialisation import Wishes, committee_of, initialise
+    from troth.overlay.relay.initialisation import RelayInitOptions, committee_of, initialise
 
     listed = committee_of(committee, rpc, region, bandwidth)
-    wishes = Wishes(host, port, address or f"{host}:{port}", metrics_port, proxy, listed)
+    wishes = RelayInitOptions(host, port, address or f"{host}:{port}", metrics_port, proxy, listed)
     _show(initialise(_folder(home), wishes), as_json)
 
 
 @app.command()
 def start(
     home: HomeOption = DEFAULT_HOME,
-    log_level: Annotated[str, typer.Option(envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")] = "info",
+    log_level: LogLevelOption = "info",
 ) -> None:
     """Relay until SIGINT or SIGTERM; then no new circuits are taken and those in use are waited for."""
     from troth.overlay.relay.configuration import load

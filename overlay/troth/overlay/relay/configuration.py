@@ -4,7 +4,7 @@ relay.toml      version = 1
                 [listen]  host, port; address = "name:port" as others reach it; optional metrics_port (loopback)
                 [relay]   optional proxy, directory (a file, where there is no committee)
                 [committee]  optional: contract, rpc; region, bandwidth (kB/s), publish_seconds, retry_seconds
-                [limits]  optional: the counts of `limits.Limits`, by the same names
+                [limits]  optional: the counts of `limits.RelayLimits`, by the same names
                 [waits]   optional drain (seconds)
 directory.toml  [[relay]]        host, port, tls_key_hash, handshake_key; optional operator
                 [[destination]]  host, port, tls_key_hash
@@ -14,54 +14,47 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
-from troth.overlay.circuits.descriptors import Directory, Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import Directory, PinnedAddress, RelayDescriptor
 from troth.overlay.directory.codec import is_literal
-from troth.overlay.relay.limits import Limits
-from troth.protocol.errors import ProtocolError
-from troth.protocol.types import Address, to_address
+from troth.overlay.relay.limits import RelayLimits
+from troth.protocol.types import Address
 from troth.transport.errors import RelayMisconfigured, UnknownDestination
+from troth.transport.strict_toml import Hex32, Port, Seconds, Section, address_of, quoted, read_toml, require_version
 
 FILE = "relay.toml"
 VERSION = 1
 PUBLISH_SECONDS, RETRY_SECONDS = 1800.0, 30.0
 
-_Kind = TypeVar("_Kind")
-_Hash = Annotated[str, msgspec.Meta(pattern="^0x[0-9a-fA-F]{64}$")]
-_Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 _Rate = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file; an unknown key is an error, since a misspelt limit would silently not hold."""
-
-
-class _Listen(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayListenTable(Section, frozen=True, forbid_unknown_fields=True):
     address: str
     host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
-    port: _Port = 9001
-    metrics_port: _Port | None = None
+    port: Port = 9001
+    metrics_port: Port | None = None
 
 
-class _Relay(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayTable(Section, frozen=True, forbid_unknown_fields=True):
     proxy: bool = True
     directory: str = "directory.toml"
 
 
-class _Committee(_Section, frozen=True, forbid_unknown_fields=True):
+class _Committee(Section, frozen=True, forbid_unknown_fields=True):
     contract: str
     rpc: str
     region: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{0,16}$")] = ""
     bandwidth: Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)] = 0
-    publish_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = PUBLISH_SECONDS
+    publish_seconds: Seconds = PUBLISH_SECONDS
     retry_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] = RETRY_SECONDS
 
 
-class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
     links: _Count | None = None
     links_per_host: _Count | None = None
     tls_handshakes: _Count | None = None
@@ -82,33 +75,33 @@ class _Limits(_Section, frozen=True, forbid_unknown_fields=True):
     reply_bytes: _Count | None = None
 
 
-class _Waits(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayWaitsTable(Section, frozen=True, forbid_unknown_fields=True):
     drain: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
 
 
-class _File(_Section, frozen=True, forbid_unknown_fields=True):
+class _RelayFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
-    listen: _Listen
-    relay: _Relay = _Relay()
+    listen: _RelayListenTable
+    relay: _RelayTable = _RelayTable()
     committee: _Committee | None = None
-    limits: _Limits = _Limits()
-    waits: _Waits = _Waits()
+    limits: _RelayLimitsTable = _RelayLimitsTable()
+    waits: _RelayWaitsTable = _RelayWaitsTable()
 
 
-class _Known(_Section, frozen=True, forbid_unknown_fields=True):
+class _KnownDestination(Section, frozen=True, forbid_unknown_fields=True):
     host: str
-    port: _Port
-    tls_key_hash: _Hash
+    port: Port
+    tls_key_hash: Hex32
 
 
-class _KnownRelay(_Known, frozen=True, forbid_unknown_fields=True):
-    handshake_key: _Hash
+class _KnownRelay(_KnownDestination, frozen=True, forbid_unknown_fields=True):
+    handshake_key: Hex32
     operator: str = ""
 
 
-class _Directory(_Section, frozen=True, forbid_unknown_fields=True):
+class _Directory(Section, frozen=True, forbid_unknown_fields=True):
     relay: tuple[_KnownRelay, ...] = ()
-    destination: tuple[_Known, ...] = ()
+    destination: tuple[_KnownDestination, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +123,7 @@ class Committee:
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class RelayConfiguration:
     """The checked file; every path is absolute."""
 
     folder: Path
@@ -141,7 +134,7 @@ class Configuration:
     proxy: bool
     directory: Path
     committee: Committee | None
-    limits: Limits
+    limits: RelayLimits
     drain_seconds: float
 
     @property
@@ -160,19 +153,18 @@ class Configuration:
         return self.folder / "keys" / "handshake.pem"
 
 
-def load(folder: Path) -> Configuration:
+def load(folder: Path) -> RelayConfiguration:
     """Read `relay.toml` in `folder`; raises RelayMisconfigured naming the key."""
     path = folder / FILE
-    file = _read(path, _File, "Run: troth relay init")
-    if file.version != VERSION:
-        raise RelayMisconfigured(f"{path} has version {file.version}, this is for {VERSION}", remedy="Upgrade one.")
+    file = read_toml(path, _RelayFile, RelayMisconfigured, "Run: troth relay init")
+    require_version(path, file.version, VERSION, RelayMisconfigured)
     set_limits = {name: value for name, value in msgspec.structs.asdict(file.limits).items() if value is not None}
     address = _address(file.listen.address)
     if file.committee is not None and not is_literal(address[0]):
         raise RelayMisconfigured(
             "A relay that is listed has an IP address", address[0], "Write listen.address with the address, not a name."
         )
-    return Configuration(
+    return RelayConfiguration(
         folder=folder,
         host=file.listen.host,
         port=file.listen.port,
@@ -181,7 +173,7 @@ def load(folder: Path) -> Configuration:
         proxy=file.relay.proxy,
         directory=folder / Path(file.relay.directory).expanduser(),
         committee=None if file.committee is None else _committee(file.committee),
-        limits=Limits(**set_limits),
+        limits=RelayLimits(**set_limits),
         drain_seconds=file.waits.drain,
     )
 
@@ -190,7 +182,7 @@ def load_directory(path: Path) -> Directory:
     """Read a directory; one that is not there is empty. Raises RelayMisconfigured."""
     if not path.exists():
         return Directory({}, {})
-    file = _read(path, _Directory, "Correct the entry that is named.")
+    file = read_toml(path, _Directory, RelayMisconfigured, "Write it, or name another.")
     try:
         return Directory.of(
             tuple(
@@ -208,11 +200,11 @@ def relay_entry(relay: RelayDescriptor) -> str:
     return (
         _entry("relay", relay.place)
         + f'handshake_key = "0x{relay.handshake_key.hex()}"\n'
-        + (f"operator = {_quoted(relay.operator)}\n" if relay.operator else "")
+        + (f"operator = {quoted(relay.operator)}\n" if relay.operator else "")
     )
 
 
-def destination_entry(place: Place) -> str:
+def destination_entry(place: PinnedAddress) -> str:
     """A destination's [[destination]] table in a directory."""
     return _entry("destination", place)
 
@@ -224,7 +216,7 @@ def template(
     host, port = listen
     metrics = "" if metrics_port is None else f"metrics_port = {metrics_port}\n"
     return (
-        f"version = {VERSION}\n\n[listen]\nhost = {_quoted(host)}\nport = {port}\naddress = {_quoted(address)}\n"
+        f"version = {VERSION}\n\n[listen]\nhost = {quoted(host)}\nport = {port}\naddress = {quoted(address)}\n"
         f"{metrics}\n[relay]\nproxy = {str(proxy).lower()}\n"
         + ("" if committee is None else _committee_table(committee))
     )
@@ -232,10 +224,7 @@ def template(
 
 def read_address(text: str) -> Address:
     """The Committee contract from user input; raises RelayMisconfigured."""
-    try:
-        return to_address(text)
-    except ProtocolError as error:
-        raise RelayMisconfigured("The committee is no address", text, error.remedy) from error
+    return address_of("committee.contract", text, RelayMisconfigured)
 
 
 def _committee(section: _Committee) -> Committee:
@@ -251,30 +240,21 @@ def _committee(section: _Committee) -> Committee:
 
 def _committee_table(committee: Committee) -> str:
     return (
-        f"\n[committee]\ncontract = {_quoted(committee.contract)}\nrpc = {_quoted(committee.rpc)}\n"
-        f"region = {_quoted(committee.region)}\nbandwidth = {committee.bandwidth}\n"
+        f"\n[committee]\ncontract = {quoted(committee.contract)}\nrpc = {quoted(committee.rpc)}\n"
+        f"region = {quoted(committee.region)}\nbandwidth = {committee.bandwidth}\n"
         f"publish_seconds = {committee.publish_seconds}\nretry_seconds = {committee.retry_seconds}\n"
     )
 
 
-def _entry(table: str, place: Place) -> str:
+def _entry(table: str, place: PinnedAddress) -> str:
     return (
-        f"[[{table}]]\nhost = {_quoted(place.host)}\nport = {place.port}\n"
+        f"[[{table}]]\nhost = {quoted(place.host)}\nport = {place.port}\n"
         f'tls_key_hash = "0x{place.tls_key_hash.hex()}"\n'
     )
 
 
-def _read(path: Path, kind: type[_Kind], remedy: str) -> _Kind:
-    try:
-        return msgspec.toml.decode(path.read_bytes(), type=kind)
-    except OSError as error:
-        raise RelayMisconfigured("There is no such file", path, remedy) from error
-    except msgspec.MsgspecError as error:
-        raise RelayMisconfigured(f"{path} cannot be used", error, "Correct the key that is named.") from error
-
-
-def _place(entry: _Known) -> Place:
-    return Place(entry.host, entry.port, bytes.fromhex(entry.tls_key_hash[2:]))
+def _place(entry: _KnownDestination) -> PinnedAddress:
+    return PinnedAddress(entry.host, entry.port, bytes.fromhex(entry.tls_key_hash[2:]))
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -282,7 +262,3 @@ def _address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise RelayMisconfigured("listen.address is name:port", text, "Write it as others reach this relay.")
     return host.strip("[]"), int(port)
-
-
-def _quoted(text: str) -> str:
-    return msgspec.json.encode(text).decode()

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from troth.overlay.cells.format import Reason
-from troth.overlay.cells.messages import Message
-from troth.overlay.circuits.descriptors import Place
+from troth.overlay.cells.format import EndReason
+from troth.overlay.cells.messages import CellMessage
+from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.circuits.link import link_client_context
-from troth.overlay.relay.delivery import ALPN, EXCHANGE, DeliveryFrame, FrameKind, FrameReader, encode_frame
-from troth.overlay.relay.limits import Limits
+from troth.overlay.relay.delivery import ALPN, EXCHANGE, DeliveryFrame, DeliveryKind, FrameReader, encode_frame
+from troth.overlay.relay.limits import RelayLimits
 from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ WRITE_LIMIT = 8 * 2**20
 """Bytes that wait for one destination; more are refused, so that a slow one cannot fill this relay's memory."""
 
 
-class Sender(Protocol):
+class AnswerReceiver(Protocol):
     """A circuit's end that waits for answers."""
 
     def begun(self, number: int, exchange: bytes) -> None:
@@ -33,32 +33,32 @@ class Sender(Protocol):
     def answered(self, number: int, content: bytes, *, final: bool) -> None:
         """An answer."""
 
-    def failed(self, number: int, reason: Reason) -> None:
+    def failed(self, number: int, reason: EndReason) -> None:
         """No further answer will come."""
 
 
 @dataclass(slots=True)
 class _Exchange:
-    sender: Sender
+    sender: AnswerReceiver
     number: int
-    connection: _Connection
+    connection: _DestinationConnection
     since: float
 
 
 class Deliveries:
     """Hands messages to destinations. Which ones there are, the caller's directory says."""
 
-    def __init__(self, limits: Limits, batch_ended: Callable[[], None]) -> None:
+    def __init__(self, limits: RelayLimits, batch_ended: Callable[[], None]) -> None:
         self._limits = limits
         self.batch_ended = batch_ended
-        self._connections: dict[bytes, _Connection] = {}
-        self._opening: dict[bytes, asyncio.Task[_Connection]] = {}
+        self._connections: dict[bytes, _DestinationConnection] = {}
+        self._opening: dict[bytes, asyncio.Task[_DestinationConnection]] = {}
         self._exchanges: dict[bytes, _Exchange] = {}
 
     def __len__(self) -> int:
         return len(self._exchanges)
 
-    def begin_now(self, place: Place, message: Message, sender: Sender) -> bool:
+    def begin_now(self, place: PinnedAddress, message: CellMessage, sender: AnswerReceiver) -> bool:
         """Hand a message over if there is a connection; else False, and `begin` makes one."""
         connection = self._connections.get(place.name)
         if connection is None:
@@ -66,7 +66,7 @@ class Deliveries:
         self._hand_over(connection, message, sender)
         return True
 
-    async def begin(self, place: Place, message: Message, sender: Sender) -> None:
+    async def begin(self, place: PinnedAddress, message: CellMessage, sender: AnswerReceiver) -> None:
         """Connect and hand a message over; the sender hears of a failure."""
         opening = self._opening.get(place.name)
         if opening is None:
@@ -77,7 +77,7 @@ class Deliveries:
             connection = await asyncio.shield(opening)
         except (OSError, TimeoutError, ValueError, OverlayError) as error:
             log.info("destination %s:%d cannot be reached: %s", place.host, place.port, error)
-            sender.failed(message.number, Reason.UNREACHABLE)
+            sender.failed(message.number, EndReason.UNREACHABLE)
         else:
             self._hand_over(connection, message, sender)
         self.batch_ended()
@@ -86,14 +86,14 @@ class Deliveries:
         """Nobody waits for these answers any more."""
         known = self._exchanges.pop(exchange, None)
         if known is not None:
-            known.connection.write(DeliveryFrame(FrameKind.CANCEL, exchange))
+            known.connection.write(DeliveryFrame(DeliveryKind.CANCEL, exchange))
 
     def expire(self, now: float) -> None:
         """End exchanges that got no answer in time."""
         for exchange, known in list(self._exchanges.items()):
             if now - known.since > self._limits.exchange_seconds:
                 self.cancel(exchange)
-                known.sender.failed(known.number, Reason.IDLE)
+                known.sender.failed(known.number, EndReason.IDLE)
 
     def close(self) -> None:
         """Close every connection."""
@@ -102,23 +102,23 @@ class Deliveries:
         for connection in list(self._connections.values()):
             connection.close()
 
-    def _hand_over(self, connection: _Connection, message: Message, sender: Sender) -> None:
+    def _hand_over(self, connection: _DestinationConnection, message: CellMessage, sender: AnswerReceiver) -> None:
         if connection.congested:
-            sender.failed(message.number, Reason.BUSY)
+            sender.failed(message.number, EndReason.BUSY)
             return
         exchange = secrets.token_bytes(EXCHANGE)
         now = asyncio.get_running_loop().time()
         self._exchanges[exchange] = _Exchange(sender, message.number, connection, now)
         sender.begun(message.number, exchange)
-        connection.write(DeliveryFrame(FrameKind.MESSAGE, exchange, message.content))
+        connection.write(DeliveryFrame(DeliveryKind.MESSAGE, exchange, message.content))
 
-    async def _open(self, place: Place) -> _Connection:
+    async def _open(self, place: PinnedAddress) -> _DestinationConnection:
         context = link_client_context(place.tls_key_hash, ALPN)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(self, self._limits.reply_bytes),
+                    lambda: _DestinationConnection(self, self._limits.reply_bytes),
                     place.host,
                     place.port,
                     ssl=context,
@@ -129,33 +129,33 @@ class Deliveries:
         finally:
             self._opening.pop(place.name, None)
 
-    def came(self, frame: DeliveryFrame, connection: _Connection) -> None:
+    def came(self, frame: DeliveryFrame, connection: _DestinationConnection) -> None:
         """A frame of a destination; what nobody waits for on this connection is ignored."""
         known = self._exchanges.get(frame.exchange)
         if known is None or known.connection is not connection:
             return
         known.since = asyncio.get_running_loop().time()
-        if frame.kind is FrameKind.ANSWER:
+        if frame.kind is DeliveryKind.ANSWER:
             known.sender.answered(known.number, frame.content, final=False)
             return
         del self._exchanges[frame.exchange]
-        if frame.kind is FrameKind.FINAL:
+        if frame.kind is DeliveryKind.FINAL:
             known.sender.answered(known.number, frame.content, final=True)
         else:
-            known.sender.failed(known.number, Reason.BUSY)
+            known.sender.failed(known.number, EndReason.BUSY)
 
-    def lost(self, connection: _Connection) -> None:
+    def lost(self, connection: _DestinationConnection) -> None:
         """A destination is gone, and with it every exchange."""
         for name in [name for name, known in self._connections.items() if known is connection]:
             del self._connections[name]
         for exchange, known in list(self._exchanges.items()):
             if known.connection is connection:
                 del self._exchanges[exchange]
-                known.sender.failed(known.number, Reason.UNREACHABLE)
+                known.sender.failed(known.number, EndReason.UNREACHABLE)
         self.batch_ended()
 
 
-class _Connection(asyncio.Protocol):
+class _DestinationConnection(asyncio.Protocol):
     """One connection to a destination."""
 
     def __init__(self, deliveries: Deliveries, largest: int) -> None:

@@ -20,7 +20,7 @@ EXCHANGE = 16
 _HEAD = struct.Struct(f">B{EXCHANGE}sI")
 
 
-class FrameKind(IntEnum):
+class DeliveryKind(IntEnum):
     """What a frame is; MESSAGE and CANCEL go to the destination, the others come from it."""
 
     MESSAGE = 0
@@ -30,14 +30,14 @@ class FrameKind(IntEnum):
     CANCEL = 4
 
 
-_KINDS = {int(kind): kind for kind in FrameKind}
+_KINDS = {int(kind): kind for kind in DeliveryKind}
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFrame:
     """One frame."""
 
-    kind: FrameKind
+    kind: DeliveryKind
     exchange: bytes
     content: bytes = b""
 

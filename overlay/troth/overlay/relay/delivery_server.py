@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import cast
 
-from troth.overlay.relay.delivery import ALPN, DeliveryFrame, FrameKind, FrameReader, encode_frame
+from troth.overlay.relay.delivery import ALPN, DeliveryFrame, DeliveryKind, FrameReader, encode_frame
 from troth.transport.errors import OverlayError
 from troth.transport.identity import TlsIdentity
 from troth.transport.tls import server_context
@@ -103,12 +103,12 @@ class _Proxy(asyncio.Protocol):
             self.close()
 
     def _came(self, frame: DeliveryFrame) -> None:
-        if frame.kind is FrameKind.CANCEL:
+        if frame.kind is DeliveryKind.CANCEL:
             task = self._tasks.pop(frame.exchange, None)
             if task is not None:
                 task.cancel()
-        elif frame.kind is not FrameKind.MESSAGE or frame.exchange in self._tasks or len(self._tasks) >= IN_FLIGHT:
-            self._write(FrameKind.REFUSED, frame.exchange)
+        elif frame.kind is not DeliveryKind.MESSAGE or frame.exchange in self._tasks or len(self._tasks) >= IN_FLIGHT:
+            self._write(DeliveryKind.REFUSED, frame.exchange)
         else:
             task = asyncio.create_task(self._answer(frame))
             self._tasks[frame.exchange] = task
@@ -117,17 +117,17 @@ class _Proxy(asyncio.Protocol):
         final = False
         try:
             async for answer, final in self._server.answers(frame.content):
-                self._write(FrameKind.FINAL if final else FrameKind.ANSWER, frame.exchange, answer)
+                self._write(DeliveryKind.FINAL if final else DeliveryKind.ANSWER, frame.exchange, answer)
                 await self._writable.wait()
             if not final:
-                self._write(FrameKind.FINAL, frame.exchange)
+                self._write(DeliveryKind.FINAL, frame.exchange)
         except Exception:
             log.exception("a delivered message was not answered")
-            self._write(FrameKind.REFUSED, frame.exchange)
+            self._write(DeliveryKind.REFUSED, frame.exchange)
         finally:
             self._tasks.pop(frame.exchange, None)
 
-    def _write(self, kind: FrameKind, exchange: bytes, content: bytes = b"") -> None:
+    def _write(self, kind: DeliveryKind, exchange: bytes, content: bytes = b"") -> None:
         if self._transport is not None:
             self._transport.write(encode_frame(DeliveryFrame(kind, exchange, content)))
 

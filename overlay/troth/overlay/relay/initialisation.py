@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.overlay.circuits.descriptors import Place, RelayDescriptor
+from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.relay.configuration import (
     FILE,
     PUBLISH_SECONDS,
@@ -23,7 +23,7 @@ from troth.transport.identity import load_identity, load_or_create_identity
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RelayInitOptions:
     """The command line of `init`."""
 
     host: str
@@ -45,7 +45,7 @@ def committee_of(contract: str, rpc: str, region: str, bandwidth: int) -> Commit
     return Committee(read_address(contract), rpc, region, bandwidth, PUBLISH_SECONDS, RETRY_SECONDS)
 
 
-def initialise(folder: Path, wishes: Wishes) -> dict[str, object]:
+def initialise(folder: Path, wishes: RelayInitOptions) -> dict[str, object]:
     """Write the configuration and, where there are none, keys; returns what there is now."""
     file = folder / FILE
     if file.exists():
@@ -83,7 +83,7 @@ def own_descriptor(folder: Path) -> RelayDescriptor:
     """This relay as a directory should name it."""
     configuration = load(folder)
     host, port = configuration.address
-    place = Place(host, port, load_identity(configuration.tls_folder).spki_sha256)
+    place = PinnedAddress(host, port, load_identity(configuration.tls_folder).spki_sha256)
     public = load_handshake_key(configuration.handshake_key).public_key().public_bytes_raw()
     return RelayDescriptor(place, public, address_of(load_operator_key(configuration.operator_key)))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RelayLimits:
     """Counts, bytes and seconds (docs/overlay.md, "Denial of service", says what each one is for).
 
     Args:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _ACCEPT_PAUSE = 0.1
 
 
-class Listener:
+class LinkListener:
     """Accepts links for a Switch."""
 
     def __init__(self, switch: Switch, identity: TlsIdentity) -> None:
@@ -120,7 +120,7 @@ class Listener:
 class _Accepted:
     """Tells the listener when an accepted link ends, and the switch everything."""
 
-    def __init__(self, listener: Listener, switch: Switch) -> None:
+    def __init__(self, listener: LinkListener, switch: Switch) -> None:
         self._listener = listener
         self.cell_came = switch.cell_came
         self.batch_ended = switch.batch_ended

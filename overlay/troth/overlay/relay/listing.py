@@ -11,7 +11,7 @@ from troth.overlay.directory.descriptors import Signer
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import Listing
 from troth.overlay.directory.publishing import keep_publishing, publish, require_enough
-from troth.overlay.relay.configuration import Committee, Configuration
+from troth.overlay.relay.configuration import Committee, RelayConfiguration
 from troth.overlay.relay.initialisation import own_descriptor
 from troth.overlay.relay.keys import load_operator_key
 from troth.overlay.relay.switch import Switch
@@ -25,7 +25,7 @@ FILE = "directory.list"
 class Listed:
     """Runs between `start` and `stop`, beside a listening switch."""
 
-    def __init__(self, configuration: Configuration, committee: Committee, switch: Switch) -> None:
+    def __init__(self, configuration: RelayConfiguration, committee: Committee, switch: Switch) -> None:
         self._configuration = configuration
         self._committee = committee
         self._switch = switch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from troth.overlay.cells.format import Reason
+from troth.overlay.cells.format import EndReason
 
 
-class Metrics:
+class RelayMetrics:
     """One registry per relay, so that several in one process do not collide."""
 
     def __init__(self) -> None:
@@ -40,6 +40,6 @@ class Metrics:
                 self.bytes.labels(direction).inc(counts[1])
                 counts[0] = counts[1] = 0
 
-    def ended(self, reason: Reason) -> None:
+    def ended(self, reason: EndReason) -> None:
         """Count one closed circuit."""
         self.closed.labels(reason.name.lower()).inc()

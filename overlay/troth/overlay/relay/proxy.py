@@ -7,8 +7,16 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from troth.overlay.cells.format import Reason
-from troth.overlay.cells.messages import Kind, Message, Parcel, Reassembly, ReceiveWindow, SendWindow, fragments
+from troth.overlay.cells.format import EndReason
+from troth.overlay.cells.messages import (
+    CellMessage,
+    Parcel,
+    ParcelKind,
+    Reassembly,
+    ReceiveWindow,
+    SendWindow,
+    fragments,
+)
 
 if TYPE_CHECKING:
     from troth.overlay.relay.circuit import RelayCircuit
@@ -37,13 +45,13 @@ class ProxySide:
 
     def heard(self, parcel: Parcel) -> None:
         """DATA or CREDIT; raises CellRefused: end the circuit."""
-        if parcel.kind is Kind.CREDIT:
+        if parcel.kind is ParcelKind.CREDIT:
             self._send.credited(parcel.content)
             self._pump()
             return
         credit = self._receive.received()
         if credit is not None:
-            self._switch.tell(self._circuit, Parcel(Kind.CREDIT, credit))
+            self._switch.tell(self._circuit, Parcel(ParcelKind.CREDIT, credit))
             if self._circuit.layer is None:
                 return
         before = self.reassembly.held
@@ -52,7 +60,7 @@ class ProxySide:
         if message is not None:
             self._begin(message)
         elif self._switch.message_bytes > self._switch.limits.messages_bytes:
-            self._switch.close(self._oldest_message(), Reason.EVICTED)
+            self._switch.close(self._oldest_message(), EndReason.EVICTED)
 
     def _oldest_message(self) -> RelayCircuit:
         begun = {
@@ -62,17 +70,17 @@ class ProxySide:
         }
         return min(begun, key=begun.__getitem__)
 
-    def _begin(self, message: Message) -> None:
+    def _begin(self, message: CellMessage) -> None:
         place = self._switch.directory.destinations.get(message.destination)
         waiting = len(self._exchanges) + len(self._starting)
         if place is None or not self._switch.delivers:
-            self._failed(message.number, Reason.UNKNOWN_RELAY)
+            self._failed(message.number, EndReason.UNKNOWN_RELAY)
         elif (
             waiting >= self._switch.limits.exchanges_per_circuit
             or message.number in self._exchanges
             or message.number in self._starting
         ):
-            self._failed(message.number, Reason.BUSY)
+            self._failed(message.number, EndReason.BUSY)
         elif not self._switch.deliveries.begin_now(place, message, self):
             task = asyncio.create_task(self._switch.deliveries.begin(place, message, self))
             self._starting[message.number] = task
@@ -91,20 +99,20 @@ class ProxySide:
             self._exchanges.pop(number, None)
         self._answer_bytes += len(content)
         if self._answer_bytes > self._switch.limits.reply_bytes:
-            self._switch.close(self._circuit, Reason.QUOTA)
+            self._switch.close(self._circuit, EndReason.QUOTA)
             return
-        self._answers.append((len(content), fragments(Message(number, content, final=final))))
+        self._answers.append((len(content), fragments(CellMessage(number, content, final=final))))
         self._pump()
 
-    def failed(self, number: int, reason: Reason) -> None:
+    def failed(self, number: int, reason: EndReason) -> None:
         """The destination cannot be reached, or broke off."""
         self._exchanges.pop(number, None)
         self._failed(number, reason)
 
-    def _failed(self, number: int, reason: Reason) -> None:
+    def _failed(self, number: int, reason: EndReason) -> None:
         self._switch.metrics.messages.labels(reason.name.lower()).inc()
         if self._circuit.layer is not None:
-            self._switch.tell(self._circuit, Parcel(Kind.FAILED, number.to_bytes(4, "big") + bytes((reason,))))
+            self._switch.tell(self._circuit, Parcel(ParcelKind.FAILED, number.to_bytes(4, "big") + bytes((reason,))))
 
     def _pump(self) -> None:
         """Send as many cells of waiting answers as the window allows, in the order the answers came."""
@@ -117,7 +125,7 @@ class ProxySide:
                 continue
             size, content = following
             self._send.take()
-            self._switch.tell(self._circuit, Parcel(Kind.DATA, content), size)
+            self._switch.tell(self._circuit, Parcel(ParcelKind.DATA, content), size)
 
     def close(self) -> None:
         """The circuit is over: nothing is delivered or awaited any more."""

@@ -14,16 +14,16 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from troth.overlay.cells.format import Reason
+from troth.overlay.cells.format import EndReason
 from troth.overlay.circuits.descriptors import Directory
 from troth.overlay.circuits.handshake import RelayIdentity
 from troth.overlay.circuits.link import Link
 from troth.overlay.relay.circuit import RelayCircuit
-from troth.overlay.relay.configuration import Configuration, load_directory
+from troth.overlay.relay.configuration import RelayConfiguration, load_directory
 from troth.overlay.relay.keys import load_handshake_key
-from troth.overlay.relay.limits import Limits
-from troth.overlay.relay.listener import Listener
-from troth.overlay.relay.metrics import Metrics
+from troth.overlay.relay.limits import RelayLimits
+from troth.overlay.relay.listener import LinkListener
+from troth.overlay.relay.metrics import RelayMetrics
 from troth.overlay.relay.switch import Switch
 from troth.transport.identity import TlsIdentity, load_identity
 
@@ -41,7 +41,7 @@ def sweep(switch: Switch, links: tuple[Link, ...], now: float) -> None:
     for circuit in list(switch.circuits):
         reason = overdue(circuit, switch.limits, now)
         if reason is None and switch.draining and _quiet(circuit, now):
-            reason = Reason.DRAINING
+            reason = EndReason.DRAINING
         if reason is not None:
             switch.close(circuit, reason)
     switch.deliveries.expire(now)
@@ -51,16 +51,16 @@ def sweep(switch: Switch, links: tuple[Link, ...], now: float) -> None:
     switch.batch_ended()
 
 
-def overdue(circuit: RelayCircuit, limits: Limits, now: float) -> Reason | None:
+def overdue(circuit: RelayCircuit, limits: RelayLimits, now: float) -> EndReason | None:
     """Why this circuit has to end now, or None."""
     if not circuit.proven and now - circuit.began > limits.half_open_seconds:
-        return Reason.IDLE
+        return EndReason.IDLE
     if now - circuit.last_used > limits.idle_seconds:
-        return Reason.IDLE
+        return EndReason.IDLE
     if now - circuit.began > limits.circuit_seconds:
-        return Reason.QUOTA
+        return EndReason.QUOTA
     if circuit.proxy is not None and now - circuit.proxy.reassembly.oldest() > limits.message_seconds:
-        return Reason.IDLE
+        return EndReason.IDLE
     return None
 
 
@@ -77,11 +77,11 @@ SWEEP_SECONDS = 1.0
 class RunningRelay:
     """One relay of one configuration."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: RelayConfiguration) -> None:
         self._configuration = configuration
         self._tls: TlsIdentity = load_identity(configuration.tls_folder)
         secret = load_handshake_key(configuration.handshake_key)
-        self.metrics = Metrics()
+        self.metrics = RelayMetrics()
         self.switch = Switch(
             RelayIdentity(self._tls.spki_sha256, secret),
             load_directory(configuration.directory) if configuration.committee is None else Directory({}, {}),
@@ -89,7 +89,7 @@ class RunningRelay:
             self.metrics,
             proxy=configuration.proxy,
         )
-        self.listener = Listener(self.switch, self._tls)
+        self.listener = LinkListener(self.switch, self._tls)
         self.listed = _listed(configuration, self.switch)
         self._hurry = asyncio.Event()
 
@@ -162,14 +162,14 @@ class RunningRelay:
     async def _close(self) -> None:
         await self.listener.stop_listening()
         for circuit in list(self.switch.circuits):
-            self.switch.close(circuit, Reason.DRAINING)
+            self.switch.close(circuit, EndReason.DRAINING)
         self.switch.batch_ended()
         self.switch.deliveries.close()
         await self.switch.pool.close()
         self.listener.close()
 
 
-def _listed(configuration: Configuration, switch: Switch) -> Listed | None:
+def _listed(configuration: RelayConfiguration, switch: Switch) -> Listed | None:
     if configuration.committee is None:
         return None
     # It brings an Ethereum client along, which a relay with a file of its own has no use for.
@@ -178,7 +178,7 @@ def _listed(configuration: Configuration, switch: Switch) -> Listed | None:
     return Listed(configuration, configuration.committee, switch)
 
 
-async def run_until_stopped(configuration: Configuration) -> None:
+async def run_until_stopped(configuration: RelayConfiguration) -> None:
     """Serve until SIGINT or SIGTERM, then drain; a second signal ends draining. SIGHUP reads the directory again."""
     relay = RunningRelay(configuration)
     stop = asyncio.Event()

@@ -10,8 +10,8 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from troth.overlay.cells.format import Cell, Command, Reason, control_cell, destroy_cell, new_circuit_id
-from troth.overlay.cells.messages import Kind, Parcel
+from troth.overlay.cells.format import Cell, Command, EndReason, control_cell, destroy_cell, new_circuit_id
+from troth.overlay.cells.messages import Parcel, ParcelKind
 from troth.overlay.cells.onion import RelayLayer
 from troth.overlay.circuits.handshake import REPLY_BYTES, REQUEST_BYTES, RelayIdentity
 from troth.overlay.circuits.link import Link
@@ -48,7 +48,7 @@ class Setup:
         if refusal is not None:
             self._switch._now(link, destroy_cell(cell.circuit_id, refusal))
 
-    def _refusal(self, link: Link) -> Reason | None:
+    def _refusal(self, link: Link) -> EndReason | None:
         switch, limits = self._switch, self._switch.limits
         now = asyncio.get_running_loop().time()
         link.last_used = now
@@ -57,18 +57,18 @@ class Setup:
             bucket = TokenBucket(limits.link_setups_per_second, limits.link_setup_burst, now)
             self._by_link[link] = bucket
         if switch.draining:
-            return Reason.DRAINING
+            return EndReason.DRAINING
         if len(switch.circuits) >= limits.circuits or not bucket.take(now) or not self._all_links.take(now):
-            return Reason.BUSY
+            return EndReason.BUSY
         return None
 
-    def _answer(self, link: Link, cell: Cell) -> Reason | None:
+    def _answer(self, link: Link, cell: Cell) -> EndReason | None:
         try:
             if not self._seen.first_time(self._identity.share_in(cell.body)):
-                return Reason.PROTOCOL
+                return EndReason.PROTOCOL
             reply, keys = self._identity.answer(cell.body)
         except HandshakeRefused:
-            return Reason.HANDSHAKE
+            return EndReason.HANDSHAKE
         now = asyncio.get_running_loop().time()
         circuit = RelayCircuit(RelayLayer(keys), began=now, last_used=now)
         circuit.up = Leg(circuit, link, cell.circuit_id)
@@ -76,7 +76,7 @@ class Setup:
         self._switch.routes(link)[cell.circuit_id] = circuit
         self._half_open[circuit] = None
         if len(self._half_open) > self._switch.limits.half_open:
-            self._switch.close(next(iter(self._half_open)), Reason.BUSY)
+            self._switch.close(next(iter(self._half_open)), EndReason.BUSY)
         self._switch._now(link, control_cell(Command.CREATED, cell.circuit_id, reply))
         return None
 
@@ -103,9 +103,9 @@ class Setup:
         if request[_NAME] == self._identity.name:
             raise MalformedCell("A circuit leads back to this relay")
         if request[_NAME] not in switch.directory.relays:
-            switch.close(circuit, Reason.UNKNOWN_RELAY)
+            switch.close(circuit, EndReason.UNKNOWN_RELAY)
         elif len(self._extending) >= switch.limits.extending:
-            switch.close(circuit, Reason.BUSY)
+            switch.close(circuit, EndReason.BUSY)
         else:
             self._extending.add(circuit)
             circuit.extending = asyncio.create_task(self._extend(circuit, request))
@@ -117,10 +117,10 @@ class Setup:
                 link = await switch.pool.to(switch.directory.relays[request[_NAME]].place)
                 reply = await self._ask(circuit, link, request)
         except (OverlayError, TimeoutError):
-            switch.close(circuit, Reason.UNREACHABLE)
+            switch.close(circuit, EndReason.UNREACHABLE)
         else:
             circuit.created = None
-            switch.tell(circuit, Parcel(Kind.EXTENDED, reply))
+            switch.tell(circuit, Parcel(ParcelKind.EXTENDED, reply))
         finally:
             self._extending.discard(circuit)
             circuit.extending = None
@@ -141,6 +141,6 @@ class Setup:
     def created(self, link: Link, circuit: RelayCircuit, cell: Cell) -> None:
         """CREATED came from the next relay; what nobody waits for ends the circuit."""
         if not link.dialed or circuit.created is None or circuit.created.done():
-            self._switch.close(circuit, Reason.PROTOCOL)
+            self._switch.close(circuit, EndReason.PROTOCOL)
             return
         circuit.created.set_result(cell.body[:REPLY_BYTES])

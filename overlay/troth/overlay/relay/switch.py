@@ -10,8 +10,8 @@ import asyncio
 import logging
 
 from troth.overlay.cells import messages
-from troth.overlay.cells.format import HEADER, SMALL, Cell, Command, Reason, destroy_cell, reason_of
-from troth.overlay.cells.messages import Kind, Parcel
+from troth.overlay.cells.format import HEADER, SMALL, Cell, Command, EndReason, destroy_cell, reason_of
+from troth.overlay.cells.messages import Parcel, ParcelKind
 from troth.overlay.cells.onion import NO_TAG
 from troth.overlay.circuits.descriptors import Directory
 from troth.overlay.circuits.handshake import RelayIdentity
@@ -19,8 +19,8 @@ from troth.overlay.circuits.link import Link, LinkPool
 from troth.overlay.relay.backlog import Backlog
 from troth.overlay.relay.circuit import Leg, RelayCircuit
 from troth.overlay.relay.deliveries import Deliveries
-from troth.overlay.relay.limits import Limits
-from troth.overlay.relay.metrics import Metrics
+from troth.overlay.relay.limits import RelayLimits
+from troth.overlay.relay.metrics import RelayMetrics
 from troth.overlay.relay.proxy import ProxySide
 from troth.overlay.relay.setup import Setup
 from troth.transport.errors import CellRefused, CellTampered, MalformedCell, QuotaExceeded
@@ -38,7 +38,13 @@ class Switch:
     """
 
     def __init__(
-        self, identity: RelayIdentity, directory: Directory, limits: Limits, metrics: Metrics, *, proxy: bool = True
+        self,
+        identity: RelayIdentity,
+        directory: Directory,
+        limits: RelayLimits,
+        metrics: RelayMetrics,
+        *,
+        proxy: bool = True,
     ) -> None:
         self.directory = directory
         self.limits = limits
@@ -100,7 +106,7 @@ class Switch:
     def link_lost(self, link: Link) -> None:
         """End every circuit on a link."""
         for circuit in list(self._routes.pop(link, {}).values()):
-            self.close(circuit, Reason.UNREACHABLE if link.dialed else Reason.DESTROYED, told_by=link)
+            self.close(circuit, EndReason.UNREACHABLE if link.dialed else EndReason.DESTROYED, told_by=link)
         self._dirty.pop(link, None)
         self._setup.forget(link)
         self.pool.forget(link)
@@ -119,11 +125,11 @@ class Switch:
             else:
                 self._forward(circuit, body)
         except CellTampered:
-            self.close(circuit, Reason.TAMPERED)
+            self.close(circuit, EndReason.TAMPERED)
         except QuotaExceeded:
-            self.close(circuit, Reason.QUOTA)
+            self.close(circuit, EndReason.QUOTA)
         except CellRefused:
-            self.close(circuit, Reason.PROTOCOL)
+            self.close(circuit, EndReason.PROTOCOL)
 
     def _forward(self, circuit: RelayCircuit, body: bytes) -> None:
         assert circuit.layer is not None
@@ -144,17 +150,17 @@ class Switch:
 
     def _heard(self, circuit: RelayCircuit, parcel: Parcel) -> None:
         """A parcel for this relay."""
-        if parcel.kind is Kind.PING:
-            self.tell(circuit, Parcel(Kind.PONG, parcel.content))
-        elif parcel.kind is Kind.EXTEND:
+        if parcel.kind is ParcelKind.PING:
+            self.tell(circuit, Parcel(ParcelKind.PONG, parcel.content))
+        elif parcel.kind is ParcelKind.EXTEND:
             self._setup.extend(circuit, parcel.content)
-        elif parcel.kind is Kind.DATA or parcel.kind is Kind.CREDIT:
+        elif parcel.kind is ParcelKind.DATA or parcel.kind is ParcelKind.CREDIT:
             if circuit.down is not None:
                 raise MalformedCell("A message for a relay that is not the last one")
             if circuit.proxy is None:
                 circuit.proxy = ProxySide(self, circuit)
             circuit.proxy.heard(parcel)
-        elif parcel.kind is not Kind.PADDING:
+        elif parcel.kind is not ParcelKind.PADDING:
             raise MalformedCell("A client does not say this", parcel.kind.name)
 
     def tell(self, circuit: RelayCircuit, parcel: Parcel, size: int = SMALL) -> None:
@@ -172,7 +178,7 @@ class Switch:
 
     # -- the end of a circuit --------------------------------------------------------------------------------------
 
-    def close(self, circuit: RelayCircuit, reason: Reason, *, told_by: Link | None = None) -> None:
+    def close(self, circuit: RelayCircuit, reason: EndReason, *, told_by: Link | None = None) -> None:
         """End a circuit on both sides, except where the end came from, and forget its keys.
 
         The client gets BROKEN under this relay's layer, so that it knows who says so; the bare DESTROY after it
@@ -190,10 +196,10 @@ class Switch:
         if told_by is not up.link:
             # After dropped cells the client's count is off: nothing that we say would fit.
             if circuit.layer is not None and not waited:
-                self._now(up.link, circuit.own_cell(messages.encode(Parcel(Kind.BROKEN, bytes((reason,))))))
+                self._now(up.link, circuit.own_cell(messages.encode(Parcel(ParcelKind.BROKEN, bytes((reason,))))))
             self._now(up.link, destroy_cell(up.circuit_id, reason))
         if down is not None and told_by is not down.link:
-            self._now(down.link, destroy_cell(down.circuit_id, Reason.FINISHED))
+            self._now(down.link, destroy_cell(down.circuit_id, EndReason.FINISHED))
         self._release(circuit)
         self.metrics.ended(reason)
 
@@ -205,17 +211,17 @@ class Switch:
         if circuit.proxy is not None:
             circuit.proxy.close()
 
-    def _destroyed(self, link: Link, circuit: RelayCircuit, reason: Reason) -> None:
+    def _destroyed(self, link: Link, circuit: RelayCircuit, reason: EndReason) -> None:
         if not link.dialed:
-            self.close(circuit, Reason.FINISHED, told_by=link)
-        elif circuit.created is not None and reason in (Reason.BUSY, Reason.DRAINING):
+            self.close(circuit, EndReason.FINISHED, told_by=link)
+        elif circuit.created is not None and reason in (EndReason.BUSY, EndReason.DRAINING):
             self.close(circuit, reason, told_by=link)
         else:
-            self.close(circuit, Reason.DESTROYED, told_by=link)
+            self.close(circuit, EndReason.DESTROYED, told_by=link)
 
     def _evict(self, leg: Leg) -> None:
         log.info("a circuit was closed: %d bytes waited for full links", self._backlog.bytes)
-        self.close(leg.circuit, Reason.EVICTED)
+        self.close(leg.circuit, EndReason.EVICTED)
 
     def _now(self, link: Link, cell: bytes) -> None:
         """Past the backlog: at most two cells for each circuit that ends."""

@@ -8,16 +8,16 @@ from enum import StrEnum
 
 from troth.overlay.sessions.errors import TooMuch
 from troth.overlay.sessions.frames import AnswerKind
-from troth.overlay.sessions.messages import Request, ResponseHead, decode_request, encode_head
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead, decode_request, encode_head
 from troth.overlay.sessions.reply import Abandoned, Reply
 from troth.overlay.sessions.serving import Serve
-from troth.overlay.sida import Part
+from troth.overlay.sida import SegmentContent
 from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """How a request ended."""
 
     ANSWERED = "answered"
@@ -38,7 +38,7 @@ class Answering:
     def __init__(self, reply: Reply, largest: int, began: float) -> None:
         self.reply = reply
         self.began = began
-        self.outcome: Outcome | None = None
+        self.outcome: RequestOutcome | None = None
         self._largest = largest
         self._body = bytearray()
         self._task: asyncio.Task[None] | None = None
@@ -58,7 +58,7 @@ class Answering:
         """Whether the client has read all of the answer, and nobody works on it."""
         return self.reply.abandoned or (self.reply.read_whole and not self.running)
 
-    def add(self, part: Part, serve: Serve) -> None:
+    def add(self, part: SegmentContent, serve: Serve) -> None:
         """The next part of the request; the last one starts it. Raises TooMuch."""
         self._body += part.content
         if len(self._body) > self._largest:
@@ -71,16 +71,16 @@ class Answering:
     def stop(self, kind: AnswerKind = AnswerKind.DONE) -> None:
         """Nobody waits for the answer, or it is refused."""
         self.reply.abandon(kind)
-        self.outcome = self.outcome or Outcome.ABANDONED
+        self.outcome = self.outcome or RequestOutcome.ABANDONED
         if self._task is not None:
             self._task.cancel()
 
     async def _serve(self, body: bytes, serve: Serve) -> None:
         try:
-            request: Request = decode_request(body)
+            request: HttpRequest = decode_request(body)
         except OverlayError as error:
             log.info("a session's request is refused: %s", error.what)
-            self._end(Outcome.MALFORMED)
+            self._end(RequestOutcome.MALFORMED)
             return
         responder = _Responder(self.reply)
         try:
@@ -89,15 +89,15 @@ class Answering:
                 await responder.head(ResponseHead(204, ()))
             await self.reply.end()
         except Abandoned:
-            self.outcome = Outcome.ABANDONED
+            self.outcome = RequestOutcome.ABANDONED
         except Exception:
             # What served it is other people's code; its failure must not take the destination along.
             log.exception("a request over the overlay was not answered whole")
-            self._end(Outcome.FAILED)
+            self._end(RequestOutcome.FAILED)
         else:
-            self.outcome = Outcome.ANSWERED
+            self.outcome = RequestOutcome.ANSWERED
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: RequestOutcome) -> None:
         self.outcome = outcome
         self.reply.abandon(AnswerKind.REFUSED)
 

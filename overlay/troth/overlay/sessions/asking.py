@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from troth.overlay.sessions.carrying import QUIET_SECONDS, Carrying
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import AcknowledgeFrame, acknowledge_frame, cancel_frame
-from troth.overlay.sessions.messages import Request, encode_request, reply_id
+from troth.overlay.sessions.messages import HttpRequest, encode_request, reply_id
 from troth.overlay.sessions.path import Unsealed
 from troth.overlay.sessions.reply import WINDOW_SEGMENTS
 from troth.overlay.sida import Clove, Sender
@@ -30,7 +30,7 @@ ACKNOWLEDGE_EVERY = 12
 class Asking:
     """Use `Session.request`. `parts` gives the answer's segments; it must be read, or closed."""
 
-    def __init__(self, session: Session, request: Request) -> None:
+    def __init__(self, session: Session, request: HttpRequest) -> None:
         self._session = session
         sender = Sender(session.threshold, session.secret)
         self.id = sender.message_id

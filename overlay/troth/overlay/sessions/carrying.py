@@ -27,7 +27,7 @@ _ENDINGS = {
 }
 
 
-class Gathering(Protocol):
+class CarriedRequest(Protocol):
     """The request that paths work for."""
 
     id: bytes
@@ -54,7 +54,7 @@ class Gathering(Protocol):
 class Carrying:
     """Clove `index` of request and answer over one path."""
 
-    def __init__(self, gathering: Gathering, path: SessionPath, index: int) -> None:
+    def __init__(self, gathering: CarriedRequest, path: SessionPath, index: int) -> None:
         self._gathering = gathering
         self._path = path
         self._index = index

@@ -27,7 +27,7 @@ from troth.overlay.sessions.frames import (
     split_frame,
 )
 from troth.overlay.sessions.handle import Handle
-from troth.overlay.sessions.limits import Limits, Metrics
+from troth.overlay.sessions.limits import SessionLimits, SessionMetrics
 from troth.overlay.sessions.opening import open_sealed
 from troth.overlay.sessions.reply import Reply
 from troth.overlay.sessions.serving import Serve
@@ -56,15 +56,15 @@ class Destination:
         name: bytes,
         secret: X25519PrivateKey,
         serve: Serve,
-        limits: Limits | None = None,
-        metrics: Metrics | None = None,
+        limits: SessionLimits | None = None,
+        metrics: SessionMetrics | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._name = name
         self._secret = secret
         self._serve = serve
-        self._limits = limits or Limits()
-        self.metrics = metrics or Metrics()
+        self._limits = limits or SessionLimits()
+        self.metrics = metrics or SessionMetrics()
         self._clock = clock
         self.table = SessionTable(self._limits)
         self._inbox = Inbox(self._limits.inbox)

@@ -15,15 +15,15 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from troth.overlay.circuits.descriptors import Place
+from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.directory.listing import read_membership
 from troth.overlay.directory.publishing import keep_publishing, publish_destination
 from troth.overlay.relay.delivery_server import DeliveryServer
 from troth.overlay.relay.keys import create_handshake_key, load_handshake_key
 from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.entry_section import OverlayEntry
-from troth.overlay.sessions.limits import Metrics
-from troth.overlay.sessions.messages import Request, ResponseHead
+from troth.overlay.sessions.limits import SessionMetrics
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead
 from troth.overlay.sessions.serving import Responder, Serve
 from troth.transport.identity import TlsIdentity
 
@@ -37,7 +37,7 @@ _SCHEME = "troth"
 def serve_application(application: Application) -> Serve:
     """A `Serve` that hands each request to the application (ASGI 3.0, HTTP)."""
 
-    async def serve(request: Request, responder: Responder) -> None:
+    async def serve(request: HttpRequest, responder: Responder) -> None:
         gone = asyncio.Event()
         asked = False
 
@@ -64,7 +64,7 @@ def serve_application(application: Application) -> Serve:
     return serve
 
 
-def _scope(request: Request) -> _Message:
+def _scope(request: HttpRequest) -> _Message:
     path, _, query = request.target.partition("?")
     return {
         "type": "http",
@@ -115,7 +115,7 @@ async def overlay_entry(
         return
     secret = _seal_secret(keys.seal_key)
     name = keys.identity.spki_sha256
-    destination = Destination(name, secret, serve_application(app), metrics=Metrics(registry))
+    destination = Destination(name, secret, serve_application(app), metrics=SessionMetrics(registry))
     server = DeliveryServer(keys.identity, destination.answers)
     async with AsyncExitStack() as stack:
         port = await server.start(entry.host, entry.port)
@@ -133,7 +133,7 @@ def _seal_secret(path: Path) -> X25519PrivateKey:
 
 
 async def _publishing(rpc: str, entry: OverlayEntry, keys: EntryKeys, secret: X25519PrivateKey) -> None:
-    place = Place(*entry.address, keys.identity.spki_sha256)
+    place = PinnedAddress(*entry.address, keys.identity.spki_sha256)
     seal_key = secret.public_key().public_bytes_raw()
 
     async def once() -> int:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Annotated
 
-import msgspec
-
-from troth.protocol.errors import ProtocolError
-from troth.protocol.types import Address, to_address
-from troth.transport.errors import EntryMisconfigured
+from troth.protocol.types import Address
+from troth.transport.strict_toml import Port, Refuse, Seconds, Section, address_of, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +25,24 @@ class OverlayEntry:
     publish_seconds: float
 
 
-class OverlaySection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OverlaySection(Section, frozen=True, forbid_unknown_fields=True):
     """``address`` as proxies reach it, name:port; the rest as in `entry.OverlayEntry`."""
 
     address: str
     committee: str
     host: str = "0.0.0.0"  # noqa: S104 - proxies are elsewhere
-    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 8444
-    publish_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 1800.0
+    port: Port = 8444
+    publish_seconds: Seconds = 1800.0
 
 
-def entry_of(section: OverlaySection | None) -> OverlayEntry | None:
-    """The entry that a table describes, None without one; raises EntryMisconfigured naming the key."""
+def entry_of(section: OverlaySection | None, refuse: Refuse) -> OverlayEntry | None:
+    """The entry that a table describes, None without one; what is wrong is refused, naming the key."""
     if section is None:
         return None
     host, _, port = section.address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise EntryMisconfigured("overlay.address is name:port", section.address, "Write it as proxies reach it.")
-    try:
-        committee = to_address(section.committee)
-    except ProtocolError as error:
-        raise EntryMisconfigured("overlay.committee is no address", section.committee, error.remedy) from error
+        raise refuse("overlay.address is name:port", section.address, "Write it as proxies reach it.")
+    committee = address_of("overlay.committee", section.committee, refuse)
     return OverlayEntry(section.host, section.port, (host.strip("[]"), int(port)), committee, section.publish_seconds)
 
 
@@ -58,11 +50,7 @@ def overlay_table(committee: str, host: str, port: int, address: str = "") -> st
     """The table as text for a new file; empty without a committee. ``address`` is host and port unless given."""
     if not committee:
         return ""
-
-    def text(value: str) -> str:
-        return json.dumps(value, ensure_ascii=False)
-
     return (
-        f"\n[overlay]\nhost = {text(host)}\nport = {port}\n"
-        f"address = {text(address or f'{host}:{port}')}\ncommittee = {text(committee)}\n"
+        f"\n[overlay]\nhost = {quoted(host)}\nport = {port}\n"
+        f"address = {quoted(address or f'{host}:{port}')}\ncommittee = {quoted(committee)}\n"
     )

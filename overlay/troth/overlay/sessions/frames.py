@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from troth.overlay.sessions.errors import MalformedFrame, ReplayedFrame
-from troth.overlay.sessions.opening import PATH_ID_BYTES, SEALED_BYTES, Opening
+from troth.overlay.sessions.opening import PATH_ID_BYTES, SEALED_BYTES, PathHandshake
 from troth.overlay.sida.clove import MESSAGE_ID_BYTES, MOST_PATHS
 
 _SALT = b"troth session 1"
@@ -47,7 +47,7 @@ class PathKeys:
 
     __slots__ = ("_backward", "_forward")
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: PathHandshake) -> None:
         derived = HKDF(SHA256(), 64, _SALT, opening.path_id).derive(opening.path_secret + opening.session_secret)
         self._forward, self._backward = AESGCM(derived[:32]), derived[32:]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from troth.overlay.sessions.messages import LARGEST_REQUEST
-from troth.overlay.sida import Limits as InboxLimits
+from troth.overlay.sida import InboxLimits
 from troth.overlay.sida.sending import SEGMENT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SessionLimits:
     """Counts, bytes and seconds.
 
     Args:
@@ -45,7 +45,7 @@ class Limits:
     inbox: InboxLimits = field(default_factory=lambda: InboxLimits(segment_bytes=SEGMENT_BYTES, seconds=30.0))
 
 
-class Metrics:
+class SessionMetrics:
     """Registered in `registry`, or in one of its own."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:

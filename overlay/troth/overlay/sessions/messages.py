@@ -20,7 +20,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=8192)]
 _Header = tuple[_Text, _Text]
 
 
-class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class HttpRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One HTTP request; `target` is path and query."""
 
     method: Annotated[str, msgspec.Meta(pattern="^[A-Z]{1,10}$")]
@@ -37,11 +37,11 @@ class ResponseHead(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_REQUEST = msgspec.msgpack.Decoder(Request)
+_REQUEST = msgspec.msgpack.Decoder(HttpRequest)
 _HEAD = msgspec.msgpack.Decoder(ResponseHead)
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: HttpRequest) -> bytes:
     """Raises RequestTooLarge."""
     encoded = _ENCODER.encode(request)
     if len(encoded) > LARGEST_REQUEST:
@@ -49,7 +49,7 @@ def encode_request(request: Request) -> bytes:
     return encoded
 
 
-def decode_request(content: bytes) -> Request:
+def decode_request(content: bytes) -> HttpRequest:
     """Raises MalformedFrame."""
     try:
         return _REQUEST.decode(content)

@@ -29,7 +29,7 @@ SEALED_BYTES = 32 + _PLAIN.size + 16
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class PathHandshake:
     """What a client tells its destination when a path begins.
 
     Args:
@@ -47,7 +47,7 @@ class Opening:
     threshold: Threshold
 
     @classmethod
-    def new(cls, session_secret: bytes, issued: int, threshold: Threshold) -> Opening:
+    def new(cls, session_secret: bytes, issued: int, threshold: Threshold) -> PathHandshake:
         """A path with fresh secrets."""
         return cls(session_secret, os.urandom(SECRET_BYTES), os.urandom(PATH_ID_BYTES), issued, threshold)
 
@@ -64,7 +64,7 @@ class Opening:
             ) from error
 
 
-def open_sealed(sealed: bytes, secret: X25519PrivateKey, destination: bytes) -> Opening:
+def open_sealed(sealed: bytes, secret: X25519PrivateKey, destination: bytes) -> PathHandshake:
     """What was sealed; raises OpeningRefused for another key or changed bytes, MalformedFrame for a wrong threshold."""
     if len(sealed) != SEALED_BYTES:
         raise MalformedFrame(f"An opening has {SEALED_BYTES} bytes", len(sealed))
@@ -76,6 +76,6 @@ def open_sealed(sealed: bytes, secret: X25519PrivateKey, destination: bytes) -> 
         ) from error
     session_secret, path_secret, path_id, issued, n, k = _PLAIN.unpack(plain)
     try:
-        return Opening(session_secret, path_secret, path_id, issued, Threshold(n, k))
+        return PathHandshake(session_secret, path_secret, path_id, issued, Threshold(n, k))
     except WrongThreshold as error:
         raise MalformedFrame("An opening names an impossible threshold", f"n = {n}, k = {k}") from error

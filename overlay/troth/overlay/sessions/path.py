@@ -10,7 +10,7 @@ from troth.overlay.circuits.exchange import Exchange
 from troth.overlay.directory.listing import ListedDestination
 from troth.overlay.sessions.errors import MalformedFrame
 from troth.overlay.sessions.frames import AnswerKind, PathKeys, encode_known, encode_opening, split_answer
-from troth.overlay.sessions.opening import Opening
+from troth.overlay.sessions.opening import PathHandshake
 from troth.overlay.sida import Threshold
 from troth.transport.errors import CircuitFailed
 
@@ -40,7 +40,7 @@ class SessionPath:
 
     def begin(self, now: int) -> None:
         """Fresh secrets and a fresh id: for a new circuit, or for a destination that has forgotten the old ones."""
-        self._opening = Opening.new(self._trust.session_secret, now, self._trust.threshold)
+        self._opening = PathHandshake.new(self._trust.session_secret, now, self._trust.threshold)
         self._sealed = self._opening.seal(self._trust.destination.seal_key, self._trust.destination.place.name)
         self._keys = PathKeys(self._opening)
         self._counter = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from troth.overlay.sessions.messages import Request, ResponseHead
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead
 
 
 class Responder(Protocol):
@@ -18,5 +18,5 @@ class Responder(Protocol):
         """More of the body."""
 
 
-Serve = Callable[[Request, Responder], Awaitable[None]]
+Serve = Callable[[HttpRequest, Responder], Awaitable[None]]
 """Answers one request; the body ends when it returns."""

@@ -18,7 +18,7 @@ from troth.overlay.directory.listing import ListedDestination
 from troth.overlay.sessions.asking import Asking
 from troth.overlay.sessions.errors import Delivered, MalformedFrame, RequestFailed
 from troth.overlay.sessions.frames import FrameKind
-from troth.overlay.sessions.messages import Request, ResponseHead, decode_head
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead, decode_head
 from troth.overlay.sessions.opening import SECRET_BYTES
 from troth.overlay.sessions.path import SessionPath, Trust
 from troth.overlay.sida import Threshold
@@ -88,7 +88,7 @@ class Session:
         """Whether a request is under way."""
         return bool(self._askings)
 
-    async def request(self, request: Request) -> Response:
+    async def request(self, request: HttpRequest) -> Response:
         """Send a request and wait for the head of its answer; raises RequestFailed or RequestTooLarge."""
         if len(self._askings) >= MOST_REQUESTS:
             raise RequestFailed(CircuitFailed("client", 0, f"{MOST_REQUESTS} requests are under way"), Delivered.NO)

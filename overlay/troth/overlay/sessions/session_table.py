@@ -7,8 +7,8 @@ from collections import OrderedDict
 from troth.overlay.sessions.answering import Answering
 from troth.overlay.sessions.errors import OpeningRefused, TooMuch
 from troth.overlay.sessions.frames import AnswerKind, CounterWindow, PathKeys
-from troth.overlay.sessions.limits import Limits
-from troth.overlay.sessions.opening import Opening
+from troth.overlay.sessions.limits import SessionLimits
+from troth.overlay.sessions.opening import PathHandshake
 from troth.overlay.sida import Threshold
 
 REMEMBERED_REQUESTS = 64
@@ -21,7 +21,7 @@ class KnownPath:
 
     __slots__ = ("id", "keys", "secret", "session", "window")
 
-    def __init__(self, opening: Opening, session: KnownSession) -> None:
+    def __init__(self, opening: PathHandshake, session: KnownSession) -> None:
         self.id = opening.path_id
         self.secret = opening.path_secret
         self.session = session
@@ -71,7 +71,7 @@ class KnownSession:
 class SessionTable:
     """All sessions of one destination."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SessionLimits) -> None:
         self._limits = limits
         self._paths: dict[bytes, KnownPath] = {}
         self._incomplete: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
@@ -82,7 +82,7 @@ class SessionTable:
         """The path of this id, if it is known."""
         return self._paths.get(path_id)
 
-    def open(self, opening: Opening) -> KnownPath:
+    def open(self, opening: PathHandshake) -> KnownPath:
         """The path that an opening begins, or has begun before; raises OpeningRefused, TooMuch."""
         known = self._paths.get(opening.path_id)
         if known is not None:
@@ -144,7 +144,7 @@ class SessionTable:
         for request in list(session.requests):
             self._drop(session, request, AnswerKind.DONE)
 
-    def _begin(self, opening: Opening) -> KnownSession:
+    def _begin(self, opening: PathHandshake) -> KnownSession:
         if len(self.sessions) >= self._limits.sessions:
             self._make_room()
         session = self.sessions[opening.session_secret] = KnownSession(opening.session_secret, opening.threshold)

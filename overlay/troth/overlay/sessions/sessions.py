@@ -17,7 +17,7 @@ REFRESH_SECONDS = 30.0
 """Between two looks for a newer directory because a session failed."""
 
 
-class Sessions:
+class SessionRotation:
     """Gives the current session; an old one is replaced by one with other secrets, and closed once it is idle.
 
     Args:

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 import httpx
 
 from troth.overlay.sessions.errors import Delivered, RequestFailed
-from troth.overlay.sessions.messages import Request, ResponseHead
+from troth.overlay.sessions.messages import HttpRequest, ResponseHead
 from troth.overlay.sessions.session import Response, Session
-from troth.overlay.sessions.sessions import Sessions
+from troth.overlay.sessions.sessions import SessionRotation
 from troth.transport.errors import CircuitFailed
 
 _DROPPED = {"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding", "cookie"}
@@ -20,13 +20,13 @@ _DROPPED = {"host", "connection", "content-length", "transfer-encoding", "user-a
 class OverlayTransport(httpx.AsyncBaseTransport):
     """Sends each request over the current session. CircuitFailed and its kin are raised as they are."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: SessionRotation) -> None:
         self._sessions = sessions
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """httpx's seam; its read timeout bounds the wait for the head and for each piece of the body."""
         headers = tuple((name, value) for name, value in request.headers.items() if name.lower() not in _DROPPED)
-        asked = Request(request.method, request.url.raw_path.decode("ascii"), headers, await request.aread())
+        asked = HttpRequest(request.method, request.url.raw_path.decode("ascii"), headers, await request.aread())
         seconds = request.extensions.get("timeout", {}).get("read")
         session = await self._sessions.current()
         try:

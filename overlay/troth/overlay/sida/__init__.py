@@ -1,21 +1,21 @@
 """S-IDA: a message as n cloves, any k of which give it back, fewer nothing (PlanetServe section 3.2; docs/sida.md)."""
 
-from troth.overlay.sida.assembly import Part
-from troth.overlay.sida.clove import Clove, Segment, Threshold, parse
-from troth.overlay.sida.gathering import BadClove, Gathering, Recovered, recover
-from troth.overlay.sida.inbox import Inbox, Limits, Lost
+from troth.overlay.sida.assembly import SegmentContent
+from troth.overlay.sida.clove import Clove, CloveSegment, Threshold, parse
+from troth.overlay.sida.gathering import BadClove, Gathering, RecoveredSegment, recover
+from troth.overlay.sida.inbox import Inbox, InboxLimits, Lost
 from troth.overlay.sida.sending import Sender, prepare
 
 __all__ = [
     "BadClove",
     "Clove",
+    "CloveSegment",
     "Gathering",
     "Inbox",
-    "Limits",
+    "InboxLimits",
     "Lost",
-    "Part",
-    "Recovered",
-    "Segment",
+    "RecoveredSegment",
+    "SegmentContent",
     "Sender",
     "Threshold",
     "parse",

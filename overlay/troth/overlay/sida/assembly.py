@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from troth.overlay.sida.clove import Clove, Segment
+from troth.overlay.sida.clove import Clove, CloveSegment
 from troth.overlay.sida.errors import LateClove, OutOfWindow
 from troth.overlay.sida.gathering import BadClove, Gathering
 
@@ -16,7 +16,7 @@ BEHIND = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentContent:
     """One segment's content, given out in order."""
 
     message_id: bytes
@@ -31,7 +31,7 @@ class Assembly:
     def __init__(self, secret: bytes = b"") -> None:
         self._secret = secret
         self._gatherings: dict[int, Gathering] = {}
-        self._ready: dict[int, tuple[Segment, bytes]] = {}
+        self._ready: dict[int, tuple[CloveSegment, bytes]] = {}
         self._end: int | None = None
         self.next_number = 0
         self.ended = False
@@ -43,7 +43,7 @@ class Assembly:
         """Bad cloves of the segments that are still remembered."""
         return [bad for gathering in self._gatherings.values() for bad in gathering.bad]
 
-    def add(self, clove: Clove, source: Hashable = None) -> list[Part]:
+    def add(self, clove: Clove, source: Hashable = None) -> list[SegmentContent]:
         """Take a clove of this message; gives the parts that can be given out now.
 
         Raises:
@@ -73,7 +73,7 @@ class Assembly:
         self.held_bytes += gathering.held_bytes
         return gathering
 
-    def _note(self, segment: Segment, content: bytes) -> None:
+    def _note(self, segment: CloveSegment, content: bytes) -> None:
         self._ready[segment.number] = segment, content
         self.held_bytes += len(content)
         if segment.last:
@@ -81,12 +81,12 @@ class Assembly:
             for number in [number for number in self._gatherings if number > segment.number]:
                 self._drop(number)
 
-    def _give_out(self) -> list[Part]:
+    def _give_out(self) -> list[SegmentContent]:
         parts = []
         while not self.ended and self.next_number in self._ready:
             segment, content = self._ready.pop(self.next_number)
             self.held_bytes -= len(content)
-            parts.append(Part(segment.message_id, segment.number, content, segment.last))
+            parts.append(SegmentContent(segment.message_id, segment.number, content, segment.last))
             self._drop(self.next_number - BEHIND)
             self.next_number += 1
             self.ended = segment.last

@@ -62,7 +62,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class CloveSegment:
     """What all cloves of one segment say alike: threshold, message, place in it, bytes of content."""
 
     threshold: Threshold
@@ -85,7 +85,7 @@ class Clove:
     `announced` is what all cloves of a segment have alike: the header with index 0, and the commitments.
     """
 
-    segment: Segment
+    segment: CloveSegment
     index: int
     announced: bytes
     share: bytes
@@ -140,7 +140,7 @@ def parse(wire: bytes, most_bytes: int = MOST_SEGMENT_BYTES) -> Clove:
 
 
 @lru_cache(maxsize=1024)
-def _announced(header: bytes) -> tuple[Segment, int]:
+def _announced(header: bytes) -> tuple[CloveSegment, int]:
     """What a header with index 0 says, and the length of its cloves; the cloves of a segment share the object."""
     version, n, k, _, message_id, number, last, length = _HEADER.unpack(header)
     if version != VERSION:
@@ -149,7 +149,7 @@ def _announced(header: bytes) -> tuple[Segment, int]:
         raise MalformedClove("Threshold or mark out of bounds", header.hex())
     if length > MOST_SEGMENT_BYTES:
         raise MalformedClove(f"More than {MOST_SEGMENT_BYTES} bytes announced", length)
-    segment = Segment(Threshold(n, k), message_id, number, bool(last), length)
+    segment = CloveSegment(Threshold(n, k), message_id, number, bool(last), length)
     return segment, segment.threshold.clove_bytes(length)
 
 

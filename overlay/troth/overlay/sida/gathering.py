@@ -11,7 +11,7 @@ whatever was sent: with n cloves there are at most n / k decodings, and no subse
 
 What a group says is the sender's only if nobody else can make a group that opens. The session's secret sees to that.
 Without one, k sources together can put a message of their own in its place; that it takes k, the receiver sees to: a
-source has one clove, k = 1 is refused, and who knows the sender's threshold should say so (`Limits.threshold`).
+source has one clove, k = 1 is refused, and who knows the sender's threshold should say so (`InboxLimits.threshold`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
 from troth.overlay.sida import shamir
-from troth.overlay.sida.clove import MOST_PATHS, TAG_BYTES, Clove, Segment, parse
+from troth.overlay.sida.clove import MOST_PATHS, TAG_BYTES, Clove, CloveSegment, parse
 from troth.overlay.sida.erasure import code_for
 from troth.overlay.sida.errors import MalformedClove, TooManyCloves
 from troth.overlay.sida.sending import SegmentKey
@@ -46,7 +46,7 @@ class _Group:
 
     __slots__ = ("cloves", "dead", "good", "key", "members", "segment", "shares")
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: CloveSegment) -> None:
         self.segment = segment
         self.shares: dict[int, bytes] = {}
         self.cloves: list[tuple[Clove, Hashable]] = []
@@ -74,7 +74,7 @@ class Gathering:
         """Whether the content was given out."""
         return self._winner is not None
 
-    def add(self, clove: Clove, source: Hashable = None) -> tuple[Segment, bytes] | None:
+    def add(self, clove: Clove, source: Hashable = None) -> tuple[CloveSegment, bytes] | None:
         """Take one clove; gives the segment with its content when this one completes it, once.
 
         Args:
@@ -103,7 +103,7 @@ class Gathering:
             group = self._groups[clove.announced] = _Group(clove.segment)
         return self._join(group, clove, source)
 
-    def _join(self, group: _Group, clove: Clove, source: Hashable) -> tuple[Segment, bytes] | None:
+    def _join(self, group: _Group, clove: Clove, source: Hashable) -> tuple[CloveSegment, bytes] | None:
         group.members.append((clove.index, source))
         if group.dead:
             self._blame(clove.index, source, "its group does not decode")
@@ -130,7 +130,7 @@ class Gathering:
             self.held_bytes -= len(clove.fragment)
         group.cloves.clear()
 
-    def _open(self, group: _Group, key: SegmentKey) -> tuple[Segment, bytes] | None:
+    def _open(self, group: _Group, key: SegmentKey) -> tuple[CloveSegment, bytes] | None:
         segment = group.segment
         padded = code_for(segment.threshold.n, segment.threshold.k).decode(group.good)
         content = key.open(memoryview(padded)[: segment.length + TAG_BYTES], segment.associated)
@@ -169,14 +169,14 @@ class Gathering:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredSegment:
     """The content, or None where fewer than k cloves were good; the bad ones, their place in the list as source."""
 
     content: bytes | None
     bad: list[BadClove]
 
 
-def recover(cloves: Iterable[bytes], secret: bytes = b"") -> Recovered:
+def recover(cloves: Iterable[bytes], secret: bytes = b"") -> RecoveredSegment:
     """The content of one segment from its cloves as they travelled, in any order and condition."""
     gathering, content, malformed = Gathering(secret), None, []
     for place, wire in enumerate(cloves):
@@ -186,4 +186,4 @@ def recover(cloves: Iterable[bytes], secret: bytes = b"") -> Recovered:
             malformed.append(BadClove(-1, place, error.what))
         else:
             content = done[1] if done else content
-    return Recovered(content, malformed + gathering.bad)
+    return RecoveredSegment(content, malformed + gathering.bad)

@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from troth.overlay.sida.assembly import Assembly, Part
+from troth.overlay.sida.assembly import Assembly, SegmentContent
 from troth.overlay.sida.clove import MOST_SEGMENT_BYTES, Clove, Threshold, parse
 from troth.overlay.sida.errors import LateClove, MalformedClove
 from troth.overlay.sida.gathering import BadClove
@@ -23,7 +23,7 @@ _Name = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class InboxLimits:
     """Bounds of an inbox.
 
     Args:
@@ -57,7 +57,7 @@ class Lost:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _OpenMessage:
     assembly: Assembly
     opener: Hashable
     since: float
@@ -83,9 +83,9 @@ class _Account:
 class Inbox:
     """Reassembles messages. `lost` holds the last 1,024 that were given up, for the caller to take and report."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
-        self._open: OrderedDict[_Name, _Entry] = OrderedDict()
+    def __init__(self, limits: InboxLimits | None = None) -> None:
+        self._limits = limits or InboxLimits()
+        self._open: OrderedDict[_Name, _OpenMessage] = OrderedDict()
         self._accounts: dict[Hashable, _Account] = {}
         self._over: OrderedDict[_Name, None] = OrderedDict()
         self._judged: OrderedDict[_Name, Assembly] = OrderedDict()
@@ -95,7 +95,7 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._open)
 
-    def accept(self, wire: bytes, source: Hashable, now: float, secret: bytes = b"") -> list[Part]:
+    def accept(self, wire: bytes, source: Hashable, now: float, secret: bytes = b"") -> list[SegmentContent]:
         """Take one clove as it arrived; gives the parts that are complete and next in order.
 
         Args:
@@ -136,17 +136,17 @@ class Inbox:
         return assembly.bad if assembly else []
 
     def expire(self, now: float) -> None:
-        """Give up messages that have had no new part for `Limits.seconds`."""
+        """Give up messages that have had no new part for `InboxLimits.seconds`."""
         while self._open:
             name, entry = next(iter(self._open.items()))
             if now - entry.since < self._limits.seconds:
                 return
             self._give_up(name, "no part in time")
 
-    def _begin(self, name: _Name, clove: Clove, source: Hashable, now: float) -> _Entry:
+    def _begin(self, name: _Name, clove: Clove, source: Hashable, now: float) -> _OpenMessage:
         if name in self._over:
             raise LateClove("This message is over", clove.segment.message_id.hex())
-        entry = self._open[name] = _Entry(Assembly(name[0]), source, now)
+        entry = self._open[name] = _OpenMessage(Assembly(name[0]), source, now)
         self._accounts.setdefault(source, _Account()).alone[name] = None
         return entry
 
@@ -156,7 +156,7 @@ class Inbox:
             del account.alone[name]
             account.shared[name] = None
 
-    def _charge(self, entry: _Entry) -> None:
+    def _charge(self, entry: _OpenMessage) -> None:
         more = entry.assembly.held_bytes - entry.charged
         entry.charged += more
         self._accounts[entry.opener].held_bytes += more
@@ -171,7 +171,7 @@ class Inbox:
         assembly = self._close(name).assembly
         self.lost.append(Lost(name[1], assembly.next_number, why, tuple(assembly.bad)))
 
-    def _close(self, name: _Name) -> _Entry:
+    def _close(self, name: _Name) -> _OpenMessage:
         entry = self._open.pop(name)
         account = self._accounts[entry.opener]
         account.alone.pop(name, None)

@@ -21,7 +21,7 @@ from troth.overlay.sida import shamir
 from troth.overlay.sida.clove import (
     MESSAGE_ID_BYTES,
     SHARE_BYTES,
-    Segment,
+    CloveSegment,
     Threshold,
     check_length,
     commitment,
@@ -107,7 +107,7 @@ def prepare(
     """
     check_length(content)
     check_secret(threshold, secret)
-    segment = Segment(threshold, message_id, number, last, len(content))
+    segment = CloveSegment(threshold, message_id, number, last, len(content))
     associated = segment.associated
     randomness = random_bytes(threshold.k * SHARE_BYTES)
     shared_key, coefficients = randomness[:SHARE_BYTES], randomness[SHARE_BYTES:]

@@ -27,7 +27,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AbiEntry:
     """A function, event, error or constructor of the contract."""
 
     kind: str
@@ -59,8 +59,8 @@ def _parameter(item: Mapping[str, Any]) -> Parameter:
     return Parameter(str(item.get("name", "")), written, bool(item.get("indexed", False)), components)
 
 
-def _entry(item: Mapping[str, Any]) -> Entry:
-    return Entry(
+def _entry(item: Mapping[str, Any]) -> AbiEntry:
+    return AbiEntry(
         kind=str(item["type"]),
         name=str(item.get("name", item["type"])),
         inputs=tuple(_parameter(parameter) for parameter in item.get("inputs", ())),
@@ -85,24 +85,24 @@ MARKET = tuple(f"market/{part}" for part in (*MARKET_PARTS, "deployment"))
 
 
 @lru_cache(maxsize=16)
-def entries(contract: str) -> tuple[Entry, ...]:
+def entries(contract: str) -> tuple[AbiEntry, ...]:
     """Everything in a contract's ABI."""
     return tuple(_entry(item) for item in read_resource(f"{contract}.json")["abi"])
 
 
 @lru_cache(maxsize=64)
-def named(kind: str, contract: str) -> Mapping[str, Entry]:
+def named(kind: str, contract: str) -> Mapping[str, AbiEntry]:
     """Entries of one kind ("function", "event", "error", "constructor") by name; no contract overloads a name."""
     return {entry.name: entry for entry in entries(contract) if entry.kind == kind}
 
 
 @lru_cache(maxsize=16)
-def functions_by_selector(contract: str) -> Mapping[bytes, Entry]:
+def functions_by_selector(contract: str) -> Mapping[bytes, AbiEntry]:
     """Functions by the first four bytes of their calldata."""
     return {entry.selector: entry for entry in named("function", contract).values()}
 
 
 @lru_cache(maxsize=2)
-def errors_by_selector(contracts: tuple[str, ...]) -> Mapping[bytes, Entry]:
+def errors_by_selector(contracts: tuple[str, ...]) -> Mapping[bytes, AbiEntry]:
     """Custom errors of these contracts by the first four bytes of revert data."""
     return {entry.selector: entry for contract in contracts for entry in entries(contract) if entry.kind == "error"}

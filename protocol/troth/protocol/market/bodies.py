@@ -63,7 +63,7 @@ class Acknowledgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownSecret:
     """A secret of an order: the first one ends its lottery, the second one picks the tiles of its check."""
 
     secret: Hash32

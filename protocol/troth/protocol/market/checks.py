@@ -18,7 +18,7 @@ from troth.protocol.agreement import AgreementRule
 from troth.protocol.errors import InvalidOpening, InvalidProof
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import draws, messages, prices
-from troth.protocol.market.draws import Drawn, Group
+from troth.protocol.market.draws import DrawnSeats, GroupHistory
 from troth.protocol.market.errors import InvalidAdmission, InvalidCheck, InvalidPromise, InvalidResults
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.types import (
@@ -52,7 +52,7 @@ which a false answer is not paid yet, by naming an old block."""
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class OrderView:
     """One party's own view of the chain for one order: what it read, at the order's reference block and now."""
 
     domain: typed_data.Domain
@@ -60,7 +60,7 @@ class View:
     rules: Rules
     vrf_key: tuple[int, int]
     tab: Tab
-    groups: tuple[Group, ...]
+    groups: tuple[GroupHistory, ...]
     block: int
     time: int
     lag: int
@@ -94,13 +94,13 @@ def rows_of(result: Result, rules: Rules) -> int:
 # ------------------------------------------------------------------------------------------------------- who serves
 
 
-def candidates(order: Order, proof: bytes, view: View) -> tuple[tuple[Address, ...], ...]:
+def candidates(order: Order, proof: bytes, view: OrderView) -> tuple[tuple[Address, ...], ...]:
     """The nodes that may infer each segment, by the scheduler's proof; raises InvalidAdmission if it does not hold."""
     alpha = messages.infer_alpha(messages.order_id(order, view.domain))
     return drawn_candidates(order, _beta(view.vrf_key, alpha, proof, "The proof of who infers does not hold"), view)
 
 
-def drawn_candidates(order: Order, beta: Hash32, view: View) -> tuple[tuple[Address, ...], ...]:
+def drawn_candidates(order: Order, beta: Hash32, view: OrderView) -> tuple[tuple[Address, ...], ...]:
     """The same by the output of a proof that was made here, or verified before."""
     return tuple(
         _draw(
@@ -111,7 +111,7 @@ def drawn_candidates(order: Order, beta: Hash32, view: View) -> tuple[tuple[Addr
 
 
 def require_admission(
-    order: Order, admission: Signed[Admission], nodes: Sequence[Address], proof: bytes, view: View
+    order: Order, admission: Signed[Admission], nodes: Sequence[Address], proof: bytes, view: OrderView
 ) -> tuple[tuple[Address, ...], ...]:
     """The candidates, once the scheduler's admission names one of them for each segment; raises InvalidAdmission.
 
@@ -137,7 +137,7 @@ def require_admission(
 
 
 def require_promise(
-    order: Order, promised: Signed[Promise], *, segment: int, work: Work, least: int, view: View
+    order: Order, promised: Signed[Promise], *, segment: int, work: Work, least: int, view: OrderView
 ) -> Promise:
     """A promise that pays a node at least ``least`` for its part of an order, before it begins.
 
@@ -173,7 +173,7 @@ class Answer:
 
 
 def require_results(
-    order: Order, results: Sequence[Signed[Result]], nodes: Sequence[Address], view: View
+    order: Order, results: Sequence[Signed[Result]], nodes: Sequence[Address], view: OrderView
 ) -> tuple[Result, ...]:
     """The results, once each admitted node signed its own and they meet; raises InvalidResults.
 
@@ -227,7 +227,7 @@ def require_meeting(results: Sequence[Result]) -> None:
 
 
 def require_draw(
-    order: Order, draw: Signed[Draw], results: Sequence[Result], proof: bytes, *, seen_at: int, view: View
+    order: Order, draw: Signed[Draw], results: Sequence[Result], proof: bytes, *, seen_at: int, view: OrderView
 ) -> Hash32:
     """The lottery's beta, once the scheduler signed it over these results; raises InvalidResults or InvalidCheck.
 
@@ -267,9 +267,9 @@ def verifiers(
     beta: Hash32,
     *,
     nodes: Sequence[Address],
-    view: View,
+    view: OrderView,
     silent: Mapping[int, Sequence[Address]] = NOBODY,
-) -> tuple[Drawn, ...]:
+) -> tuple[DrawnSeats, ...]:
     """The seats that check each segment; ``beta`` is the lottery's, whose proof was checked (``require_draw``).
 
     Without the owners of all inferencers: a friend's word about one's own work is worth nothing. ``silent`` are the
@@ -279,7 +279,7 @@ def verifiers(
     seed = messages.check_seed(digest, secret, beta, messages.results_hash(results))
     served = [group.owners[node] for group, node in zip(view.groups, nodes, strict=True)]
 
-    def drawn(segment: int, span: Segment) -> Drawn:
+    def drawn(segment: int, span: Segment) -> DrawnSeats:
         owners = view.groups[segment].owners
         excluded = dict.fromkeys((*served, *(owners[node] for node in silent.get(segment, ()))))
         own_seed = messages.segment_seed(seed, segment)
@@ -292,8 +292,8 @@ def require_verdicts(
     result: Result,
     verdicts: Mapping[Address, Signed[Verdict]],
     commitments: Mapping[Address, Signed[TraceCommitment]],
-    drawn: Drawn,
-    view: View,
+    drawn: DrawnSeats,
+    view: OrderView,
 ) -> dict[Address, Opinion]:
     """Each drawn verifier's opinion over a result; raises InvalidCheck for a verdict that makes no check.
 
@@ -325,7 +325,7 @@ def require_verdicts(
     return opinions
 
 
-def majority(drawn: Drawn, opinions: Mapping[Address, Opinion]) -> Opinion:
+def majority(drawn: DrawnSeats, opinions: Mapping[Address, Opinion]) -> Opinion:
     """What more than half of the k drawn seats say, else CANNOT_TELL; who is silent counts as nothing."""
     total = len(drawn.operators)
     for opinion in (Opinion.REJECT, Opinion.ACCEPT):
@@ -420,6 +420,6 @@ def _beta(key: tuple[int, int], alpha: Hash32, proof: bytes, what: str) -> Hash3
         raise InvalidAdmission(what, proof, "Compare both views of the chain, then leave this scheduler.") from error
 
 
-def _draw(request: DrawRequest, segment: int, view: View) -> Drawn:
+def _draw(request: DrawRequest, segment: int, view: OrderView) -> DrawnSeats:
     group = view.groups[segment]
     return draws.draw(request, group, seat_cap=view.rules.seat_cap, seasoning=view.seasoning)

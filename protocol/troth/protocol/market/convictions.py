@@ -28,7 +28,7 @@ from typing import Any
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidProof
 from troth.protocol.market import checks, messages
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.court_money import BURNT, pot_of
 from troth.protocol.market.economy import REWARD_SHARE
 from troth.protocol.market.errors import InvalidAdmission, InvalidResults, NotEvidence
@@ -94,14 +94,14 @@ def other_commitment(before: Signed[TraceCommitment], verdict: Signed[Verdict], 
     return Conviction(Fault.TWO_VERDICTS, _one_signer(before, verdict, domain), before.message.order)
 
 
-def two_admissions(order: Order, one: Signed[Admission], other: Signed[Admission], view: View) -> Conviction:
+def two_admissions(order: Order, one: Signed[Admission], other: Signed[Admission], view: OrderView) -> Conviction:
     """Two admissions of one order with other nodes: parties are not shopped for."""
     _require_order(order, one.message.order, other.message.order, view)
     _require_differing(one.message, other.message, ("nodes",))
     return _of_scheduler(Fault.TWO_ADMISSIONS, (one, other), view)
 
 
-def two_draws(order: Order, one: Signed[Draw], other: Signed[Draw], view: View) -> Conviction:
+def two_draws(order: Order, one: Signed[Draw], other: Signed[Draw], view: OrderView) -> Conviction:
     """Two draws over one order that differ in results or output; a newer block alone is no fault."""
     _require_order(order, one.message.order, other.message.order, view)
     _require_differing(one.message, other.message, ("results", "beta"))
@@ -109,7 +109,7 @@ def two_draws(order: Order, one: Signed[Draw], other: Signed[Draw], view: View) 
 
 
 def wrong_nodes(
-    order: Order, admission: Signed[Admission], nodes: Sequence[Address], *, segment: int, proof: bytes, view: View
+    order: Order, admission: Signed[Admission], nodes: Sequence[Address], *, segment: int, proof: bytes, view: OrderView
 ) -> Conviction:
     """An admission that names a node for ``segment`` which the scheduler's own proof did not draw."""
     _require_order(order, admission.message.order, admission.message.order, view)
@@ -124,7 +124,7 @@ def wrong_nodes(
     return _of_scheduler(Fault.WRONG_NODES, (admission,), view)
 
 
-def wrong_beta(order: Order, draw: Signed[Draw], proof: bytes, view: View) -> Conviction:
+def wrong_beta(order: Order, draw: Signed[Draw], proof: bytes, view: OrderView) -> Conviction:
     """A draw with another output than that of the scheduler's VRF over the order: a lottery of its own choice."""
     _require_order(order, draw.message.order, draw.message.order, view)
     try:
@@ -136,7 +136,7 @@ def wrong_beta(order: Order, draw: Signed[Draw], proof: bytes, view: View) -> Co
     return _of_scheduler(Fault.WRONG_BETA, (draw,), view)
 
 
-def heads_apart(order: Order, draw: Signed[Draw], results: Sequence[Result], view: View) -> Conviction:
+def heads_apart(order: Order, draw: Signed[Draw], results: Sequence[Result], view: OrderView) -> Conviction:
     """A draw over results that do not meet, or that read another request.
 
     The scheduler gave a node other rows than the one before had made, or the first other tokens than the client's.
@@ -235,13 +235,13 @@ def _one_signer(one: Signed[Any], other: Signed[Any], domain: Domain) -> Address
     return first
 
 
-def _require_order(order: Order, one: Hash32, other: Hash32, view: View) -> None:
+def _require_order(order: Order, one: Hash32, other: Hash32, view: OrderView) -> None:
     digest = messages.order_id(order, view.domain)
     if not one == other == digest or order.tab != messages.tab_id(view.tab):
         raise NotEvidence("The words are not about this order of this tab", (one, other), "Pass the order they name.")
 
 
-def _of_scheduler(fault: Fault, signed: Sequence[Signed[Any]], view: View) -> Conviction:
+def _of_scheduler(fault: Fault, signed: Sequence[Signed[Any]], view: OrderView) -> Conviction:
     for one in signed:
         signer = typed_data.recover(one.message, view.domain, one.signature)
         if signer != view.tab.payee:

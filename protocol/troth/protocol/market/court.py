@@ -23,8 +23,8 @@ from itertools import combinations
 from troth.protocol.agreement import AgreementRule
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import draws, messages
-from troth.protocol.market.checks import View
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.checks import OrderView
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.economy import supermajority
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.types import (
@@ -112,7 +112,7 @@ def kind_of(majority: Opinion | None) -> CaseKind:
     return CaseKind.REJECTION if majority is Opinion.REJECT else CaseKind.ACCEPTANCE
 
 
-def require_opener(kind: CaseKind, opener: Address, view: View) -> None:
+def require_opener(kind: CaseKind, opener: Address, view: OrderView) -> None:
     """Raise InvalidCase unless ``opener`` may open such a case: a rejection anyone, what is private only its client."""
     if kind is not CaseKind.REJECTION and opener not in {view.tab.payer, view.tab.key}:
         raise InvalidCase(
@@ -126,7 +126,7 @@ def case_of(state: CaseState) -> Hash32:
     return messages.case_id(state.order, doubts + state.segment)
 
 
-def reviewers(order: Order, state: CaseState, randao: Hash32, view: View) -> Drawn:
+def reviewers(order: Order, state: CaseState, randao: Hash32, view: OrderView) -> DrawnSeats:
     """The reviewers of a case's round, as seats; nobody with a part in it is drawn (``state.excluded``)."""
     case = case_of(state)
     span = view.segments(order)[state.segment]
@@ -192,7 +192,7 @@ class Hearing:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CaseFinding:
     """What the openings of a case say; sets hold indices of reviewers. Outcome NONE: there is no proper cluster.
 
     ``node``: it shows its trace. ``paid``: the cluster told something and earned its reward. ``telling``: said yes or
@@ -212,7 +212,7 @@ class Finding:
     node: bool = False
 
 
-def judge(hearing: Hearing, rules: Rules) -> Finding:
+def judge(hearing: Hearing, rules: Rules) -> CaseFinding:
     """Clusters the reviewers and decides; raises InvalidCase for a hearing of another committee.
 
     (1) Who accepts a trace that its own contradicts is in no cluster. (2) Same opinion and agreeing traces make a
@@ -233,7 +233,7 @@ def judge(hearing: Hearing, rules: Rules) -> Finding:
     opinion = shown[min(cluster)].opinion if cluster else Opinion.NONE
     told = opinion in TOLD
     compared = [(shown[index], hearing.seats[index]) for index in cluster] if told and not rules.exact else []
-    finding = Finding(
+    finding = CaseFinding(
         outcome=Outcome.NONE,
         cluster=cluster,
         paid=opinion not in {Opinion.NONE, Opinion.CANNOT_TELL},
@@ -249,8 +249,8 @@ def judge(hearing: Hearing, rules: Rules) -> Finding:
 
 
 def _conclude(
-    finding: Finding, hearing: Hearing, shown: Mapping[int, Showing], rules: Rules, opinion: Opinion
-) -> Finding:
+    finding: CaseFinding, hearing: Hearing, shown: Mapping[int, Showing], rules: Rules, opinion: Opinion
+) -> CaseFinding:
     doubt = hearing.kind is CaseKind.DOUBT
     # Within twice the reviewers' own noise nothing is held against anybody: prompts can be noisy.
     apart = rules.exact or finding.score > 2 * finding.spread

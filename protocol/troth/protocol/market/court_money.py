@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import prices
-from troth.protocol.market.court import Finding, case_of
+from troth.protocol.market.court import CaseFinding, case_of
 from troth.protocol.market.economy import REWARD_SHARE
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.prices import PER
@@ -94,7 +94,7 @@ _TILE, _LEVEL = 7_000, 700
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DecisionEffects:
     """What a decision is paid back by beside what was shown.
 
     ``convicts``: somebody is convicted; ``evicts``: and loses its last seat. ``restores``: the case had suspended the
@@ -146,7 +146,7 @@ class CaseGas:
         """Proving the beacon that picks the tiles."""
         return self._worth(_SEED + _SEED_REVIEWER * reviewers)
 
-    def deciding(self, reviewers: int, finding: Finding, done: Decision) -> int:
+    def deciding(self, reviewers: int, finding: CaseFinding, done: DecisionEffects) -> int:
         """Comparing all openings, and paying whom they pay."""
         sample = Sample.of(self.rules, self.rows)
         tiles = sample.tiles * (len(finding.telling) + finding.node)
@@ -171,16 +171,16 @@ def bond_of(rules: Rules, rows: int, gas_price: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class OutcomePool:
     """Outcomes between the cuts that were counted against an owner in a class, since a block."""
 
     count: int = 0
     since: int = 0
 
-    def counted(self, block: int, rules: Rules) -> Pool:
+    def counted(self, block: int, rules: Rules) -> OutcomePool:
         """The pool with one more; counting begins anew after the class's window."""
         if self.count == 0 or block > self.since + rules.pool_window:
-            return Pool(1, block)
+            return OutcomePool(1, block)
         return replace(self, count=self.count + 1)
 
     def convicts(self, rules: Rules) -> bool:
@@ -188,7 +188,7 @@ class Pool:
         return self.count > rules.pool_limit
 
 
-def convict_of(state: CaseState, finding: Finding, pool: Pool, rules: Rules) -> tuple[Address, Fault] | None:
+def convict_of(state: CaseState, finding: CaseFinding, pool: OutcomePool, rules: Rules) -> tuple[Address, Fault] | None:
     """Whom an outcome convicts of what, if anybody; ``pool`` counts this outcome already."""
     if finding.outcome is Outcome.SCHEDULER_MISSING:
         return state.scheduler, Fault.NOTHING_SHOWN
@@ -252,14 +252,14 @@ class Circumstances:
     balances: Mapping[Pot, int]
     gas_price: int
     decider: Address
-    pool: Pool = Pool()
+    pool: OutcomePool = OutcomePool()
     block: int = 0
     voided: bool = False
     posted: frozenset[int] = frozenset()
     proves: bool = False
 
 
-def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstances) -> tuple[Movement, ...]:
+def settle(state: CaseState, finding: CaseFinding, rules: Rules, around: Circumstances) -> tuple[Movement, ...]:
     """The movements of a case that was decided, or of a round that left it undecided.
 
     After a conviction the client's fee comes first, out of L alone, so that no opener pays for a convict without
@@ -274,7 +274,7 @@ def settle(state: CaseState, finding: Finding, rules: Rules, around: Circumstanc
     convicted = convict_of(state, finding, pool, rules)
     taken = 0 if convicted is None else _take_penalty(draft, state, convicted, rules, around.voided)
     evicts = convicted is not None and convicted[0] == state.node and _evicts(draft, state.node, taken, rules)
-    done = Decision(convicted is not None, evicts, state.suspends, around.proves)
+    done = DecisionEffects(convicted is not None, evicts, state.suspends, around.proves)
     if convicted is not None and convicted[0] == state.node:
         # Its own lock is used up; what else is locked is another case's.
         state = replace(state, locked=0)
@@ -306,10 +306,10 @@ def lapse(state: CaseState, rules: Rules, balances: Mapping[Pot, int]) -> tuple[
 
 
 def _leave_undecided(
-    draft: _Draft, state: CaseState, finding: Finding, gas: CaseGas, around: Circumstances
+    draft: _Draft, state: CaseState, finding: CaseFinding, gas: CaseGas, around: Circumstances
 ) -> tuple[Movement, ...]:
     """No proper cluster: the round's gas is paid, and silence fined. After the second round the leaf falls."""
-    spent = gas.deciding(len(state.reviewers), finding, Decision(proves=around.proves))
+    spent = gas.deciding(len(state.reviewers), finding, DecisionEffects(proves=around.proves))
     _pay_gas(draft, _steps(state, gas, around, spent), 0)
     _fine_reviewers(draft, state, finding.silent)
     if state.round % 2:

@@ -36,7 +36,7 @@ _HALF = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupHistory:
     """A group and its history, oldest first: what the registry's events fold to.
 
     ``sizes`` are (block, size); ``places`` hold each place's entries, ``asks`` each member's (block, ask); of one
@@ -72,7 +72,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnSeats:
     """The seats drawn, as operators in the order they were drawn, and the hints with which a contract repeats it."""
 
     operators: tuple[Address, ...]
@@ -89,7 +89,7 @@ def seasoned_seats(entry: Entry, block: int, seasoning: int) -> int:
     return entry.seats if block >= entry.since + seasoning else min(entry.settled, entry.seats)
 
 
-def draw(request: DrawRequest, group: Group, *, seat_cap: int, seasoning: int) -> Drawn:
+def draw(request: DrawRequest, group: GroupHistory, *, seat_cap: int, seasoning: int) -> DrawnSeats:
     """The seats that a request draws; raises InvalidDrawRequest where they are not found in 256 + 128 × count tries."""
     block = request.block_number
     size = group.size_at(block)
@@ -118,7 +118,7 @@ def draw(request: DrawRequest, group: Group, *, seat_cap: int, seasoning: int) -
     if len(drawn) < request.count:
         what = f"Only {len(drawn)} of {request.count} seats were found in {tries} tries"
         raise InvalidDrawRequest(what, size, "Wait for more stake in this group, or pay what its nodes ask.")
-    return Drawn(tuple(drawn), b"".join(hints))
+    return DrawnSeats(tuple(drawn), b"".join(hints))
 
 
 def _try(seed: Hash32, number: int, size: int) -> tuple[int, int]:
@@ -184,6 +184,6 @@ def _request(
     )
 
 
-def offers_checks(group: Group, rules: Rules, block: int) -> bool:
+def offers_checks(group: GroupHistory, rules: Rules, block: int) -> bool:
     """Whether a group has k + 6 owners; with fewer, all k verifiers may be friends, and a class must say so."""
     return len(group.owners_at(block)) >= rules.verifiers + SPARE_OWNERS

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from troth.protocol.bindings import named
 from troth.protocol.errors import InvalidField
-from troth.protocol.logs import Decoder, Log, LogMeta, decoder
+from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
 from troth.protocol.market.parts import FACTORY, Part, parts_by_address
 from troth.protocol.market.types import (
     Ask,
@@ -685,6 +685,6 @@ def parse_log(log: Log, contracts: Contracts, factory: Address | None = None) ->
 
 
 @lru_cache(maxsize=16)
-def _decoders(binding: str) -> dict[bytes, Decoder[Any]]:
+def _decoders(binding: str) -> dict[bytes, EventDecoder[Any]]:
     entries = named("event", binding)
     return {entries[kind.__name__].topic: decoder(kind, entries[kind.__name__]) for kind in EVENTS_OF[binding]}

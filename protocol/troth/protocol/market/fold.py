@@ -12,17 +12,16 @@ from typing import Any, NoReturn, assert_never
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import events as on
-from troth.protocol.market.court_money import unpack_movements
+from troth.protocol.market.court_money import OutcomePool, unpack_movements
 from troth.protocol.market.events import BankEvent, CourtEvent, Event, RegistryEvent, SummonsEvent
 from troth.protocol.market.state import (
     NOTHING,
     CaseRecord,
     ClaimRecord,
-    Conviction,
+    ConvictionRecord,
     LoggedEntry,
     Objection,
     Party,
-    Pool,
     State,
     SummonsRecord,
     Suspension,
@@ -339,7 +338,7 @@ def _convicted(event: on.Convicted, state: State) -> State:
     before = state.convictions.get(event.operator, NOTHING)
     if event.index != len(before):
         _refuse("Convictions of a party are numbered in order", event)
-    conviction = Conviction(event.fault, event.subject, event.void_from, event.void_until, event.meta)
+    conviction = ConvictionRecord(event.fault, event.subject, event.void_from, event.void_until, event.meta)
     return replace(state, convictions=state.convictions.with_item(event.operator, (*before, conviction)))
 
 
@@ -420,7 +419,7 @@ def _pooled(event: on.Pooled, state: State) -> State:
     key = (event.owner, event.execution_class)
     pool = state.pools.get(key)
     since = event.meta.block if pool is None or event.count == 1 else pool.since
-    return replace(state, pools=state.pools.with_item(key, Pool(event.count, since)))
+    return replace(state, pools=state.pools.with_item(key, OutcomePool(event.count, since)))
 
 
 # ------------------------------------------------------------------------------------------------- summons and log

@@ -23,7 +23,7 @@ ANSWERED, UNANSWERED = Hash32((1).to_bytes(32)), Hash32((2).to_bytes(32))
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class GetterQuestion:
     """A getter, and what it must answer at the block up to which was folded."""
 
     part: Part
@@ -33,26 +33,26 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class GetterQuestions:
     """Makes the words of one deployment's state; ``blocks`` are the past blocks at which groups are compared."""
 
     contracts: Contracts
     state: State
     blocks: Collection[int]
 
-    def words(self) -> Iterator[Word]:
+    def words(self) -> Iterator[GetterQuestion]:
         """All of them."""
         yield from self._money()
         yield from self._parties()
         yield from self._groups()
         yield from self._court()
 
-    def _word(self, part: Part, function: str, *arguments: object, returns: Any, expected: Any) -> Word:
+    def _word(self, part: Part, function: str, *arguments: object, returns: Any, expected: Any) -> GetterQuestion:
         shown = ", ".join("0x" + one.hex() if isinstance(one, bytes) else str(one) for one in arguments)
         found = view(self.contracts, part, function, *arguments, returns=returns)
-        return Word(part, found, expected, f"{function}({shown})")
+        return GetterQuestion(part, found, expected, f"{function}({shown})")
 
-    def _money(self) -> Iterator[Word]:
+    def _money(self) -> Iterator[GetterQuestion]:
         for (kind, pot), balance in self.state.pots.items():
             if kind is not PotKind.BURNT:
                 yield self._word(Part.BANK, "balanceOf", kind, pot, returns=int, expected=balance)
@@ -62,7 +62,7 @@ class Asking:
             yield self._word(Part.BANK, "tabOf", tab, returns=TabState, expected=self.state.tab_state(tab))
             yield from self._claim(tab, record)
 
-    def _claim(self, tab: Hash32, record: TabRecord) -> Iterator[Word]:
+    def _claim(self, tab: Hash32, record: TabRecord) -> Iterator[GetterQuestion]:
         claim = record.claim
         expected = (NO_HASH, 0) if claim is None else (claim.claim_id, len(claim.objections))
         yield self._word(Part.BANK, "claimOf", tab, returns=(Hash32, int), expected=expected)
@@ -73,7 +73,7 @@ class Asking:
             asked = (one.deposit, one.deadline)
             yield self._word(Part.BANK, "objectionOf", *arguments, returns=(int, int), expected=asked)
 
-    def _parties(self) -> Iterator[Word]:
+    def _parties(self) -> Iterator[GetterQuestion]:
         ask, registry = self._word, Part.REGISTRY
         for operator, party in self.state.parties.items():
             standing = (party.role, party.owner, party.exit_block)
@@ -97,7 +97,7 @@ class Asking:
             rules = rules_of(definition, hidden_size=model.hidden_size, layers=model.layers)
             yield ask(registry, "rulesOf", known, returns=Rules, expected=rules)
 
-    def _groups(self) -> Iterator[Word]:
+    def _groups(self) -> Iterator[GetterQuestion]:
         state, registry = self.state, Part.REGISTRY
         for group in state.sizes:
             for block in self.blocks:
@@ -110,7 +110,7 @@ class Asking:
                 ask = state.ask_at(group, operator, block)
                 yield self._word(registry, "askAt", group, operator, block, returns=Ask, expected=ask)
 
-    def _court(self) -> Iterator[Word]:
+    def _court(self) -> Iterator[GetterQuestion]:
         state, court = self.state, Part.COURT
         for case_id, record in state.cases.items():
             yield self._word(court, "caseOf", case_id, returns=Hash32, expected=case_word(record))

@@ -97,7 +97,7 @@ Leaf = OrderLeaf | InferenceLeaf | CheckLeaf
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LeafContext:
     """What the chain says in the block of an answer: about the deployment, the class and who is part of a leaf.
 
     ``window`` is a summons', and ``answer_age`` the blocks from an order's reference block to the last draw over its
@@ -195,7 +195,7 @@ def tile_of(roots: tuple[Hash32, Hash32], result: Result, rules: Rules) -> int:
 # --------------------------------------------------------------------------------------------------- what it is worth
 
 
-def worth(leaf: Leaf, tab: Tab, number: int, standing: Standing) -> int:
+def worth(leaf: Leaf, tab: Tab, number: int, standing: LeafContext) -> int:
     """What a leaf of a tab is worth at most; raises a ProtocolError where it is worth nothing."""
     message = leaf.order.order if isinstance(leaf, OrderLeaf) else leaf.promise
     if message.tab != messages.tab_id(tab):
@@ -222,7 +222,7 @@ def _is_check(message: Order | Promise) -> bool:
     return isinstance(message, Promise) and message.work == Work.CHECK
 
 
-def _order_worth(leaf: OrderLeaf, tab: Tab, standing: Standing) -> int:
+def _order_worth(leaf: OrderLeaf, tab: Tab, standing: LeafContext) -> int:
     """The fee, once everything that makes it owed is shown."""
     order, domain = leaf.order.order, standing.domain
     _require_key(tab, order, leaf.order.signature, standing)
@@ -255,7 +255,7 @@ def _signers(leaf: OrderLeaf, digest: Hash32, domain: Domain) -> list[Address]:
     return [typed_data.recover(result, domain, signature) for result, signature in pairs]
 
 
-def _require_fresh(leaf: OrderLeaf, scheduler: Address, digest: Hash32, standing: Standing) -> None:
+def _require_fresh(leaf: OrderLeaf, scheduler: Address, digest: Hash32, standing: LeafContext) -> None:
     named = leaf.draw
     if (named.order, named.results) != (digest, messages.results_hash(leaf.results)):
         raise InvalidClaim("The draw is over other results", named.results, "Draw over the results that are shown.")
@@ -268,7 +268,7 @@ def _require_fresh(leaf: OrderLeaf, scheduler: Address, digest: Hash32, standing
     typed_data.require_signer(named, standing.domain, leaf.draw_signature, scheduler)
 
 
-def _require_checked(leaf: CheckLeaf, tab: Tab, standing: Standing) -> None:
+def _require_checked(leaf: CheckLeaf, tab: Tab, standing: LeafContext) -> None:
     """The verifier signed an opinion for the place that was promised, over the result that the scheduler drew."""
     check, domain = leaf.check, standing.domain
     verdict = check.verdict
@@ -335,7 +335,7 @@ def _opened(one: NodeReveal) -> Opened:
     return Opened(one.root, one.salt, TileOpening(one.tiles, one.siblings))
 
 
-def _require_key(tab: Tab, message: Order | Promise, signature: bytes, standing: Standing) -> None:
+def _require_key(tab: Tab, message: Order | Promise, signature: bytes, standing: LeafContext) -> None:
     if not standing.key_check(tab.key, messages.signing_digest(message, standing.domain), signature):
         raise InvalidClaim("The tab key did not sign this", signature, "Show what it signed.")
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from troth.protocol.errors import InvalidField, InvalidSignature
 from troth.protocol.market import checks, court, court_money, lottery, messages, prices, tabs
-from troth.protocol.market.checks import Answer, Opened, View
-from troth.protocol.market.court import Finding, Hearing
+from troth.protocol.market.checks import Answer, Opened, OrderView
+from troth.protocol.market.court import CaseFinding, Hearing
 from troth.protocol.market.court_money import Circumstances
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidCase, InvalidOrder, InvalidVoucher
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.prices import BASIS_POINTS, MILLION
@@ -103,7 +103,7 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class Summoned:
+class SummonsNeeded:
     """Something is owed and has not come: whoever waits for it asks on chain, and silence convicts."""
 
     kind: SummonsKind
@@ -124,17 +124,17 @@ class Decided:
     """
 
     segment: int
-    finding: Finding
+    finding: CaseFinding
     movements: tuple[Movement, ...]
 
 
-Ending = Acknowledged | Summoned | Rejected | Decided
+Ending = Acknowledged | SummonsNeeded | Rejected | Decided
 
 
 # ------------------------------------------------------------------------------------------------------- the statement
 
 
-def live(journey: Journey, view: View) -> Ending:
+def live(journey: Journey, view: OrderView) -> Ending:
     """The life of a request. Raises a MarketError or InvalidSignature naming the first rule that does not hold."""
     # (1) A request, 1: the client orders. Class, prices, bound, time, two secrets, one signature by the tab key.
     order = validate_order(journey.order, view)
@@ -147,7 +147,7 @@ def live(journey: Journey, view: View) -> Ending:
         checks.require_promise(order, promised, segment=segment, work=Work.INFERENCE, least=1, view=view)
     # (5) A request, 4: the answer streams; each node signs its result. An admitted order without results is summoned.
     if journey.results is None or journey.answer is None or journey.draw is None:
-        return Summoned(SummonsKind.RESULTS)
+        return SummonsNeeded(SummonsKind.RESULTS)
     results = checks.require_results(order, journey.results, journey.nodes, view)
     checks.require_answer(results, journey.answer)
     # (6) A request, 5: the scheduler signs beta over exactly these results, and a fresh block from which the lag runs.
@@ -162,7 +162,7 @@ def live(journey: Journey, view: View) -> Ending:
         return Acknowledged(fee, due, checked=False)
     # (8) A request, 6 and 7: verifiers follow from secret, beta and results. A check that does not come is summoned.
     if journey.checks is None or journey.second_secret is None:
-        return Summoned(SummonsKind.CHECK)
+        return SummonsNeeded(SummonsKind.CHECK)
     lottery.require_tiles_secret(order, journey.second_secret)
     drawn = checks.verifiers(
         order, results, journey.secret, beta, nodes=journey.nodes, view=view, silent=journey.silent
@@ -187,7 +187,7 @@ def live(journey: Journey, view: View) -> Ending:
 # ------------------------------------------------------------------------------------------------------------ its steps
 
 
-def validate_order(signed: Signed[Order], view: View) -> Order:
+def validate_order(signed: Signed[Order], view: OrderView) -> Order:
     """The order, if its class, its terms, the time and its tab key support it; else raises InvalidOrder."""
     order = signed.message
     if order.tab != messages.tab_id(view.tab) or order.execution_class != view.execution_class:
@@ -205,7 +205,7 @@ def validate_order(signed: Signed[Order], view: View) -> Order:
     return order
 
 
-def _validate_terms(order: Order, view: View) -> None:
+def _validate_terms(order: Order, view: OrderView) -> None:
     if not view.rules.least_check_rate <= order.check_rate <= MILLION:
         what = f"The check rate is {view.rules.least_check_rate} to {MILLION} millionths in this class"
         raise InvalidOrder(what, order.check_rate, "Order at least the class's rate: its penalty is made for it.")
@@ -222,7 +222,7 @@ def _validate_terms(order: Order, view: View) -> None:
         raise InvalidOrder("Orders are numbered from 1", order.sequence, "Number the order after its tab's last one.")
 
 
-def _validate_time(order: Order, view: View) -> None:
+def _validate_time(order: Order, view: OrderView) -> None:
     if view.time > order.deadline:
         raise InvalidOrder(f"It is {view.time}, after the order's deadline", order.deadline, "Order again.")
     oldest = view.block - view.reference_age
@@ -231,7 +231,7 @@ def _validate_time(order: Order, view: View) -> None:
         raise InvalidOrder(what, order.reference_block, "Order again with a recent block.")
 
 
-def take_on(book: PayeeBook, order: Order, voucher: Signed[Voucher], view: View) -> PayeeBook:
+def take_on(book: PayeeBook, order: Order, voucher: Signed[Voucher], view: OrderView) -> PayeeBook:
     """The scheduler's book with the order and the voucher beside it; raises InvalidVoucher where they do not pay it."""
     digest = messages.signing_digest(voucher.message, view.domain)
     if not view.key_check(view.tab.key, digest, voucher.signature):
@@ -242,7 +242,7 @@ def take_on(book: PayeeBook, order: Order, voucher: Signed[Voucher], view: View)
 
 
 def verify_check(
-    order: Order, result: Result, check: Check, *, drawn: Drawn, second_secret: Hash32, view: View
+    order: Order, result: Result, check: Check, *, drawn: DrawnSeats, second_secret: Hash32, view: OrderView
 ) -> Opinion:
     """What a majority of drawn seats says of one segment, once openings bear it out; raises InvalidCheck."""
     reward = prices.check_reward(view.rules, prices.positions(result))
@@ -269,7 +269,7 @@ def may_withhold(case: CaseState, order: Hash32, node: Address, segment: int) ->
     return judged or (case.suspends and node == case.node)
 
 
-def decide_case(order: Order, case: CaseFile, said: Opinion | None, view: View) -> Decided:
+def decide_case(order: Order, case: CaseFile, said: Opinion | None, view: OrderView) -> Decided:
     """The outcome of a case over one segment and the money that moves, for reviewers that the beacon drew."""
     state = case.state
     court.require_opener(state.kind, state.opener, view)

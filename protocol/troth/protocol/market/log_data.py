@@ -30,7 +30,7 @@ BLOCK_BUCKET = 64
 """Blocks in one bucket of time: about a quarter of an hour, so that nobody sees who asked when."""
 
 
-class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoggedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A node's result: its struct hash, which hides lengths, and its signature."""
 
     node: str
@@ -38,7 +38,7 @@ class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str
 
 
-class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoggedVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One drawn verifier's verdict over a segment."""
 
     segment: int
@@ -49,7 +49,7 @@ class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str
 
 
-class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LogLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One order. ``secret`` is empty where the client revealed nothing; ``verdicts`` are where it did not hit, too."""
 
     order: str
@@ -63,13 +63,13 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     written_price: str
     node_share: int
     infer_proof: str
-    results: tuple[Seen, ...]
+    results: tuple[LoggedResult, ...]
     beta: str
     draw_proof: str
     block_bucket: int
     positions_bucket: int
     secret: str
-    verdicts: tuple[Said, ...]
+    verdicts: tuple[LoggedVerdict, ...]
 
 
 def bucket_of(positions: int) -> int:
@@ -79,17 +79,17 @@ def bucket_of(positions: int) -> int:
     return (positions - 1).bit_length()
 
 
-def encode_line(line: Line) -> bytes:
+def encode_line(line: LogLine) -> bytes:
     """The line as it is served and hashed, without its newline."""
     return msgspec.json.encode(line)
 
 
-def decode_line(data: bytes) -> Line:
+def decode_line(data: bytes) -> LogLine:
     """A served line; raises InvalidField if it is malformed or not in canonical form."""
     if len(data) > LINE_LIMIT:
         raise InvalidField(f"A line has at most {LINE_LIMIT} bytes", len(data), "Ask for the entry's data again.")
     try:
-        line = msgspec.json.decode(data, type=Line)
+        line = msgspec.json.decode(data, type=LogLine)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidField(f"The line is malformed ({error})", data[:80], "Ask for the entry's data again.") from error
     if encode_line(line) != data:
@@ -97,13 +97,13 @@ def decode_line(data: bytes) -> Line:
     return line
 
 
-def encode_data(lines: Iterable[Line]) -> bytes:
+def encode_data(lines: Iterable[LogLine]) -> bytes:
     """An entry's data, sorted by order."""
     ordered = sorted(lines, key=lambda line: line.order)
     return b"".join(encode_line(line) + b"\n" for line in ordered)
 
 
-def decode_data(data: bytes) -> tuple[Line, ...]:
+def decode_data(data: bytes) -> tuple[LogLine, ...]:
     """The lines of an entry; raises InvalidField for anything that ``encode_data`` does not make."""
     if len(data) > DATA_LIMIT or (data and not data.endswith(b"\n")):
         raise InvalidField("An entry's data is whole lines, 64 MiB at most", len(data), "Ask for it again.")
@@ -122,7 +122,7 @@ def leaf_of(line: bytes) -> Hash32:
     return Hash32(keccak256(b"\x00" + line))
 
 
-def promised_leaf(line: Line) -> Hash32:
+def promised_leaf(line: LogLine) -> Hash32:
     """What a promise of inclusion names: the line as it stood when the answer ended, before any secret was shown.
 
     The promise comes with the answer, and the secret and the verdicts after it; a promise of the finished line would
@@ -199,7 +199,7 @@ def written(raw: bytes) -> str:
     return "0x" + raw.hex()
 
 
-def opinion_of(said: Said) -> Opinion:
+def opinion_of(said: LoggedVerdict) -> Opinion:
     """A verdict's opinion; raises InvalidField for a number that is none."""
     try:
         return Opinion(said.opinion)

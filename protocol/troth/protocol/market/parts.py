@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
 from troth.protocol.market.types import Contracts
 from troth.protocol.types import Address
+
+
+@dataclass(frozen=True, slots=True)
+class MarketPlace:
+    """Which deployment: its factory, its Bank where the factory made several, and a block not after it."""
+
+    factory: Address
+    bank: Address | None = None
+    start_block: int = 0
 
 
 class Part(StrEnum):

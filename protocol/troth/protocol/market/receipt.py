@@ -18,8 +18,8 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import canonical, checks, lottery, messages, prices
-from troth.protocol.market.checks import View
-from troth.protocol.market.draws import Drawn, Group
+from troth.protocol.market.checks import OrderView
+from troth.protocol.market.draws import DrawnSeats, GroupHistory
 from troth.protocol.market.errors import InvalidReceipt
 from troth.protocol.market.messages import Signed, market_domain
 from troth.protocol.market.prices import rules_of
@@ -96,7 +96,7 @@ class Proven:
         return bool(self.opinions) and all(opinion is Opinion.ACCEPT for opinion in self.opinions)
 
 
-def verify(receipt: Receipt, groups: Sequence[Group] = (), seasoning: int = 0) -> Proven:
+def verify(receipt: Receipt, groups: Sequence[GroupHistory] = (), seasoning: int = 0) -> Proven:
     """What a receipt proves; raises InvalidReceipt, or the error of the rule that it breaks.
 
     (1) Class and model are those that the order names. (2) The tab key signed the order, the scheduler its words,
@@ -121,14 +121,14 @@ def verify(receipt: Receipt, groups: Sequence[Group] = (), seasoning: int = 0) -
     return Proven(fee, drawn, opinions, tuple(unproven if groups else [*unproven, "nodes and verifiers were drawn"]))
 
 
-def _view(receipt: Receipt, groups: Sequence[Group], seasoning: int) -> View:
+def _view(receipt: Receipt, groups: Sequence[GroupHistory], seasoning: int) -> OrderView:
     if receipt.version != VERSION:
         raise InvalidReceipt(f"Only version {VERSION} is known", receipt.version, "Verify it with a newer program.")
     model, execution_class = messages.state_hash(receipt.model), messages.state_hash(receipt.execution_class)
     if receipt.execution_class.model != model:
         raise InvalidReceipt("The class is of another model", model, "Ask for a receipt of this order.")
     hidden_size, layers = receipt.model.hidden_size, receipt.model.layers
-    return View(
+    return OrderView(
         domain=market_domain(receipt.chain_id, receipt.bank),
         seasoning=seasoning,
         lag=0,
@@ -143,7 +143,7 @@ def _view(receipt: Receipt, groups: Sequence[Group], seasoning: int) -> View:
     )
 
 
-def _require_order(receipt: Receipt, view: View) -> Order:
+def _require_order(receipt: Receipt, view: OrderView) -> Order:
     order, digest = receipt.order.message, messages.order_id(receipt.order.message, view.domain)
     if order.execution_class != view.execution_class or order.tab != messages.tab_id(view.tab):
         raise InvalidReceipt("The order is for another class or tab", order.tab, "Ask for a receipt of this order.")
@@ -157,18 +157,18 @@ def _require_order(receipt: Receipt, view: View) -> Order:
     return order
 
 
-def _require_proof(view: View, alpha: Hash32, proof: bytes) -> Hash32:
+def _require_proof(view: OrderView, alpha: Hash32, proof: bytes) -> Hash32:
     return Hash32(vrf.verify(view.vrf_key, alpha, proof))
 
 
 def _opinions(
-    receipt: Receipt, order: Order, results: Sequence[Result], beta: Hash32, view: View
+    receipt: Receipt, order: Order, results: Sequence[Result], beta: Hash32, view: OrderView
 ) -> tuple[Opinion, ...]:
     if receipt.secret is None or len(receipt.checks) != len(results):
         raise InvalidReceipt(
             "Each segment of a checked answer has a check", len(receipt.checks), "Add what is missing."
         )
-    named = tuple(Drawn(check.drawn, b"") for check in receipt.checks)
+    named = tuple(DrawnSeats(check.drawn, b"") for check in receipt.checks)
     if view.groups:
         silent = {segment: check.silent for segment, check in enumerate(receipt.checks)}
         expected = checks.verifiers(order, results, receipt.secret, beta, nodes=receipt.nodes, view=view, silent=silent)
@@ -180,7 +180,7 @@ def _opinions(
     )
 
 
-def _opinion(check: CheckedSegment, drawn: Drawn, result: Result, view: View) -> Opinion:
+def _opinion(check: CheckedSegment, drawn: DrawnSeats, result: Result, view: OrderView) -> Opinion:
     if len(drawn.operators) != view.rules.verifiers:
         what = f"{view.rules.verifiers} seats check a segment of this class"
         raise InvalidReceipt(what, len(drawn.operators), "Name every seat that was drawn.")

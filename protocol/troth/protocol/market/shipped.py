@@ -75,7 +75,7 @@ DEMO = Parameters(
 
 
 @dataclass(frozen=True, slots=True)
-class Money:
+class ClassMoney:
     """The fields of an execution class that are money or decide about it, under the names that they have there."""
 
     verifiers: int
@@ -115,7 +115,7 @@ def money(
     reviewers: int = MAIN_REVIEWERS,
     honest_share: int = MAIN_HONEST_SHARE,
     tiles: int = TILES,
-) -> Money:
+) -> ClassMoney:
     """The money of a class whose orders cost at most ``fee_cap`` (g) and have at most ``positions``.
 
     ``check_price`` is what a seat earns for checking 10^9 positions, ``check_rate`` the smallest q in millionths,
@@ -124,7 +124,7 @@ def money(
     committees = Committees(check_rate, verifiers, reviewers, honest_share, tiles)
     reward = -(-check_price * positions // PER)
     taken = penalty(parameters, committees, fee_cap=fee_cap, reward=reward)
-    return Money(
+    return ClassMoney(
         verifiers=verifiers,
         reviewers=reviewers,
         check_price=check_price,
@@ -249,7 +249,7 @@ def broken_windows(parameters: Parameters) -> tuple[str, ...]:
     return tuple(rule for rule, holds in rules.items() if not holds)
 
 
-def main_money() -> Money:
+def main_money() -> ClassMoney:
     """The class that ships: an order of 65,536 positions costs at most a thousandth of a coin.
 
     A seat checks for a seventh of that, so that three of them can check every order at four sevenths for the work.
@@ -257,7 +257,7 @@ def main_money() -> Money:
     return money(MAIN, fee_cap=10**15, positions=MAIN_POSITIONS, check_price=10**15 * PER // (7 * MAIN_POSITIONS))
 
 
-def demo_money() -> Money:
+def demo_money() -> ClassMoney:
     """A class for demos: q is a quarter, a court has five seats, an order costs at most a hundred-thousandth coin."""
     return money(
         DEMO,

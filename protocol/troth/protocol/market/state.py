@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
-from troth.protocol.market.draws import Group
+from troth.protocol.market.court_money import OutcomePool
+from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.events import Deployed, FaultProven
 from troth.protocol.market.messages import summons_id
 from troth.protocol.market.types import (
@@ -176,7 +177,7 @@ class Suspension:
 
 
 @dataclass(frozen=True, slots=True)
-class Conviction:
+class ConvictionRecord:
     """Leaves with a reference block in [void_from, void_until] are void."""
 
     fault: Fault
@@ -215,14 +216,6 @@ class SummonsRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """Outcomes between the cuts, of one owner in one class, since the block in which their window began."""
-
-    count: int
-    since: int
-
-
-@dataclass(frozen=True, slots=True)
 class LoggedEntry:
     """One entry of a scheduler's log, as posted."""
 
@@ -250,11 +243,11 @@ class State:
     sizes: PersistentMap[Hash32, tuple[tuple[int, int], ...]] = field(default_factory=PersistentMap)
     asks: PersistentMap[tuple[Hash32, Address], tuple[tuple[int, Ask], ...]] = field(default_factory=PersistentMap)
     suspensions: PersistentMap[Address, Suspension] = field(default_factory=PersistentMap)
-    convictions: PersistentMap[Address, tuple[Conviction, ...]] = field(default_factory=PersistentMap)
+    convictions: PersistentMap[Address, tuple[ConvictionRecord, ...]] = field(default_factory=PersistentMap)
     cases: PersistentMap[Hash32, CaseRecord] = field(default_factory=PersistentMap)
     earlier_cases: tuple[CaseRecord, ...] = ()
     voided: PersistentMap[tuple[Hash32, int], Hash32] = field(default_factory=PersistentMap)
-    pools: PersistentMap[tuple[Address, Hash32], Pool] = field(default_factory=PersistentMap)
+    pools: PersistentMap[tuple[Address, Hash32], OutcomePool] = field(default_factory=PersistentMap)
     summons: PersistentMap[Hash32, SummonsRecord] = field(default_factory=PersistentMap)
     proven: PersistentMap[Hash32, FaultProven] = field(default_factory=PersistentMap)
     logs: PersistentMap[Address, tuple[LoggedEntry, ...]] = field(default_factory=PersistentMap)
@@ -327,12 +320,12 @@ class State:
         """All entries of a group at a block, in the order of their places."""
         return tuple(self.entry_at(group, place, block) for place in range(self.size_at(group, block)))
 
-    def group(self, group: Hash32) -> Group:
+    def group(self, group: Hash32) -> GroupHistory:
         """A group with its whole history, as draws take it."""
         length = max((size for _, size in self.sizes.get(group, NOTHING)), default=0)
         places = tuple(self.entries.get((group, place), NOTHING) for place in range(length))
         operators = {entry.operator for history in places for entry in history}
-        return Group(
+        return GroupHistory(
             sizes=self.sizes.get(group, NOTHING),
             places=places,
             owners={operator: self.owner_of(operator) for operator in operators},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from troth.protocol.identifiers import group_id
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.messages import KeyCheck, market_domain, segments_of, signed_by_account, tab_id
 from troth.protocol.market.prices import rules_of
@@ -74,7 +74,7 @@ def view_of(
     time: int,
     key_check: KeyCheck = signed_by_account,
     leaving: bool = False,
-) -> View:
+) -> OrderView:
     """The view of an order on ``tab`` at ``block``, Unix ``time``.
 
     ``leaving``: the order was taken before, so that its scheduler may be leaving by now.
@@ -84,7 +84,7 @@ def view_of(
     assert state.deployed is not None
     segments = segments_of(order, rules.layers)
     scheduler = (registered_scheduler if leaving else scheduler_of)(state, tab.payee)
-    return View(
+    return OrderView(
         domain=market_domain(chain_id, state.deployed.contracts.bank),
         execution_class=order.execution_class,
         rules=rules,

@@ -14,7 +14,7 @@ from troth.routing.prefixes.update import LatencyAverage
 _MODULUS: Final = 2**32
 
 
-class Taken:
+class TakenCounter:
     """One node's counter as it was heard. `lately` is the caller's to let decay, with what it dealt itself.
 
     Only rises count. Words arrive out of order, so that a lower value is an older word, unless none as high as before
@@ -50,7 +50,7 @@ class _Dealing:
     unreported_tokens: int = 0
     dealt: float = 0.0
     at: float = 0.0
-    taken: Taken = field(default_factory=Taken)
+    taken: TakenCounter = field(default_factory=TakenCounter)
     latency: LatencyAverage = field(default_factory=LatencyAverage)
     distance: LatencyAverage = field(default_factory=LatencyAverage)
 

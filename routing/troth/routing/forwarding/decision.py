@@ -9,11 +9,11 @@ from enum import Enum
 from typing import Protocol
 
 from troth.routing.prefixes.tree import Matches
-from troth.routing.prefixes.update import Load
+from troth.routing.prefixes.update import NodeLoad
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Candidate:
     """One candidate.
 
     Args:
@@ -32,7 +32,7 @@ class Standing:
 
     name: str
     slot: int
-    load: Load
+    load: NodeLoad
     unreported: int = 0
     unreported_tokens: int = 0
     in_flight: int = 0
@@ -68,7 +68,7 @@ class Standing:
         return self.distance + self.load.pace * self.pending
 
 
-class Reason(Enum):
+class ChoiceReason(Enum):
     """Why a node was chosen: a label of the metrics."""
 
     MATCH = "match"
@@ -80,17 +80,17 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ServingChoice:
     """`name` shall serve; `tokens` of the prompt are believed to be there."""
 
     name: str
     tokens: int
-    reason: Reason
+    reason: ChoiceReason
 
 
 class Policy(Protocol):
     """Chooses among candidates. None: all are full, so that the request is refused."""
 
-    def choose(self, matches: Matches, candidates: Sequence[Standing], chance: random.Random) -> Choice | None:
+    def choose(self, matches: Matches, candidates: Sequence[Candidate], chance: random.Random) -> ServingChoice | None:
         """One of `candidates`, who are alive and allowed; `chance` breaks ties."""
         ...

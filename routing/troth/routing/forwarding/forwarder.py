@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable
 
 from troth.routing.forwarding.dealings import Dealings
-from troth.routing.forwarding.decision import Choice, Policy, Standing
-from troth.routing.prefixes.update import Load
+from troth.routing.forwarding.decision import Candidate, Policy, ServingChoice
+from troth.routing.prefixes.update import NodeLoad
 from troth.routing.prefixes.view import GroupView
 
 LEAST_REPUTATION = 0.4
@@ -32,7 +32,7 @@ class Forwarder:
 
     def choose(
         self, path: Iterable[tuple[int, int]], tokens: int, candidates: Iterable[str], now: float
-    ) -> Choice | None:
+    ) -> ServingChoice | None:
         """Who of `candidates` shall serve a prompt of so many tokens; None: all are full or gone.
 
         `candidates` are those that the request's draw allows.
@@ -67,7 +67,7 @@ class Forwarder:
             left = [standing for standing in left if standing.name != choice.name]
         return (*found, *(standing.name for standing in sorted(left, key=lambda one: one.wait)))
 
-    def standings(self, candidates: Iterable[str], now: float) -> list[Standing]:
+    def standings(self, candidates: Iterable[str], now: float) -> list[Candidate]:
         """Those of these names that are in the group, alive and trusted, each once."""
         members, found = self._view.members, []
         for name in dict.fromkeys(candidates):
@@ -76,15 +76,15 @@ class Forwarder:
             row = members[name]
             if row.alive and row.reputation >= LEAST_REPUTATION:
                 seen, taken = self.dealings.of(name, now), self.dealings.taken(name, now)
-                found.append(Standing(name, row.slot, row.load, *seen, own=name == self._own, taken=taken))
+                found.append(Candidate(name, row.slot, row.load, *seen, own=name == self._own, taken=taken))
         return found
 
-    def reported(self, name: str, load: Load, now: float) -> None:
+    def reported(self, name: str, load: NodeLoad, now: float) -> None:
         """A node told its load, in an answer or in an update or heartbeat that the view took."""
         self._view.hear(name, load, now)
         self.dealings.reported(name, load.taken, now)
 
-    def acknowledged(self, name: str, load: Load, round_trip: float, now: float) -> None:
+    def acknowledged(self, name: str, load: NodeLoad, round_trip: float, now: float) -> None:
         """A node has the request that we sent it, and says how loaded it is."""
         self.dealings.travelled(name, round_trip, now)
         self.reported(name, load, now)

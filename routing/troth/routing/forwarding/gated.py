@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
 
-from troth.routing.forwarding.decision import Choice, Reason, Standing
+from troth.routing.forwarding.decision import Candidate, ChoiceReason, ServingChoice
 from troth.routing.prefixes.tree import Matches
 
 
@@ -53,7 +53,7 @@ class Gated:
     taken_slack: float = 1.0
     most_pressure: float = 8.0
 
-    def choose(self, matches: Matches, candidates: Sequence[Standing], chance: random.Random) -> Choice | None:
+    def choose(self, matches: Matches, candidates: Sequence[Candidate], chance: random.Random) -> ServingChoice | None:
         """See the module. Where the gate leaves nobody, the lowest load factor of all that are not full."""
         serving = [standing for standing in candidates if standing.pressure < self.most_pressure]
         if not serving:
@@ -69,14 +69,14 @@ class Gated:
                 chance.random(),
             ),
         )
-        reason = Reason.MATCH if self._worth(best, matches) else Reason.LOAD
-        return Choice(best.name, matches.held_by(best.slot), reason if open_to else Reason.FALLBACK)
+        reason = ChoiceReason.MATCH if self._worth(best, matches) else ChoiceReason.LOAD
+        return ServingChoice(best.name, matches.held_by(best.slot), reason if open_to else ChoiceReason.FALLBACK)
 
-    def _worth(self, standing: Standing, matches: Matches) -> int:
+    def _worth(self, standing: Candidate, matches: Matches) -> int:
         held = matches.held_by(standing.slot)
         return held if held >= self.least_tokens else 0
 
-    def _open(self, serving: Sequence[Standing], matches: Matches) -> list[Standing]:
+    def _open(self, serving: Sequence[Candidate], matches: Matches) -> list[Candidate]:
         """Those that pass all four parts of the gate."""
         capacity = sum(standing.load.capacity for standing in serving)
         active = (1 + self.excess) * sum(standing.active for standing in serving) / capacity
@@ -94,8 +94,8 @@ class Gated:
             and standing.taken <= self._share(standing) * taken * standing.load.capacity + self.taken_slack
         ]
 
-    def _share(self, standing: Standing) -> float:
+    def _share(self, standing: Candidate) -> float:
         return 1 + (self.own_excess if standing.own else self.taken_excess)
 
-    def _saved(self, standing: Standing, matches: Matches) -> int:
+    def _saved(self, standing: Candidate, matches: Matches) -> int:
         return max(self.least_saved, matches.held_by(standing.slot))

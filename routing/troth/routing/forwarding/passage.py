@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from troth.routing.forwarding.forwarder import Forwarder
-from troth.routing.prefixes.update import Load
+from troth.routing.prefixes.update import NodeLoad
 
 MOST_PRESSURE: Final = 8.0
 """Requests over capacity at which a node is full, by its own exact count."""
@@ -27,7 +27,7 @@ MEMORY: Final = 600.0
 LONGEST_RETRY: Final = 60.0
 
 
-class Way(Enum):
+class PassageAction(Enum):
     """What happens next with a request."""
 
     SERVE = "serve"
@@ -39,17 +39,17 @@ class Way(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PassageStep:
     """`to`: where to forward; `tokens` of the prompt believed to be there; `retry_after` in seconds where refused."""
 
-    way: Way
+    way: PassageAction
     to: str = ""
     tokens: int = 0
     retry_after: float = 0.0
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenRequest:
     path: tuple[tuple[int, int], ...]
     tokens: int
     candidates: tuple[str, ...]
@@ -67,37 +67,37 @@ class Passage:
     def __init__(self, own: str, forwarder: Forwarder) -> None:
         self._own, self._forwarder = own, forwarder
         self._seen: OrderedDict[bytes, float] = OrderedDict()
-        self._open: OrderedDict[bytes, _Open] = OrderedDict()
+        self._open: OrderedDict[bytes, _OpenRequest] = OrderedDict()
         self.taken = 0
         """Requests that this node took to serve, from users and from nodes, modulo 2³²: what its load says."""
 
     def enter(
         self, request: bytes, path: Iterable[tuple[int, int]], tokens: int, candidates: Iterable[str], now: float
-    ) -> Step:
+    ) -> PassageStep:
         """A user's request enters here. `request` names it; `candidates` are those that its draw allows."""
         if not self._first(request, now):
-            return Step(Way.CIRCLE)
-        self._open[request] = _Open(tuple(path), tokens, tuple(dict.fromkeys(candidates)), ())
+            return PassageStep(PassageAction.CIRCLE)
+        self._open[request] = _OpenRequest(tuple(path), tokens, tuple(dict.fromkeys(candidates)), ())
         if len(self._open) > MOST_REMEMBERED:
             self._open.popitem(last=False)
         return self._next(request, now)
 
-    def take(self, request: bytes, load: Load, now: float) -> Step:
+    def take(self, request: bytes, load: NodeLoad, now: float) -> PassageStep:
         """A node forwarded this request to us. `load` is our own, exact; the request is not in it."""
         if not self._first(request, now):
-            return Step(Way.CIRCLE)
+            return PassageStep(PassageAction.CIRCLE)
         if load.queued + load.running >= MOST_PRESSURE * load.capacity:
             self._seen.pop(request)  # Not taken: the user may find the way here later.
-            return Step(Way.OVERLOADED, retry_after=retry_after(load))
+            return PassageStep(PassageAction.OVERLOADED, retry_after=retry_after(load))
         return self._serve()
 
-    def busy(self, request: bytes, name: str, load: Load | None, now: float) -> Step:
+    def busy(self, request: bytes, name: str, load: NodeLoad | None, now: float) -> PassageStep:
         """The node that we forwarded to did not take it: it is full (`load` its word), or did not answer (None)."""
         self._forwarder.ended(name, now)
         if load is not None:
             self._forwarder.reported(name, load, now)
         if request not in self._open or self._open[request].asked[-1:] != (name,):
-            return Step(Way.CIRCLE)
+            return PassageStep(PassageAction.CIRCLE)
         return self._next(request, now)
 
     def ended(self, request: bytes, now: float, seconds: float | None = None) -> None:
@@ -106,7 +106,7 @@ class Passage:
         if opened is not None and opened.asked:
             self._forwarder.ended(opened.asked[-1], now, seconds)
 
-    def _next(self, request: bytes, now: float) -> Step:
+    def _next(self, request: bytes, now: float) -> PassageStep:
         opened = self._open[request]
         left = [name for name in opened.candidates if name not in opened.asked]
         choice = None
@@ -116,15 +116,17 @@ class Passage:
             self._open.pop(request)
             self._seen.pop(request, None)
             loads = [standing.load for standing in self._forwarder.standings(opened.candidates, now)]
-            return Step(Way.OVERLOADED, retry_after=min(map(retry_after, loads), default=LONGEST_RETRY))
+            return PassageStep(
+                PassageAction.OVERLOADED, retry_after=min(map(retry_after, loads), default=LONGEST_RETRY)
+            )
         opened.asked = (*opened.asked, choice.name)
         if choice.name == self._own:
             return self._serve(self._own, choice.tokens)
-        return Step(Way.FORWARD, choice.name, choice.tokens)
+        return PassageStep(PassageAction.FORWARD, choice.name, choice.tokens)
 
-    def _serve(self, to: str = "", tokens: int = 0) -> Step:
+    def _serve(self, to: str = "", tokens: int = 0) -> PassageStep:
         self.taken = (self.taken + 1) % 2**32
-        return Step(Way.SERVE, to, tokens)
+        return PassageStep(PassageAction.SERVE, to, tokens)
 
     def _first(self, request: bytes, now: float) -> bool:
         """Whether this request was not here within `MEMORY`."""
@@ -136,6 +138,6 @@ class Passage:
         return True
 
 
-def retry_after(load: Load) -> float:
+def retry_after(load: NodeLoad) -> float:
     """Seconds until a node with this load is likely to take one more: between 1 and `LONGEST_RETRY`."""
     return min(LONGEST_RETRY, max(1.0, load.factor))

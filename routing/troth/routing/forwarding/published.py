@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from troth.routing.forwarding.decision import Choice, Reason, Standing
+from troth.routing.forwarding.decision import Candidate, ChoiceReason, ServingChoice
 from troth.routing.prefixes.tree import Matches
 
 
@@ -22,7 +22,7 @@ class Published:
     chunks: int = 1
     threshold: float | None = None
 
-    def choose(self, matches: Matches, candidates: Sequence[Standing], chance: random.Random) -> Choice | None:
+    def choose(self, matches: Matches, candidates: Sequence[Candidate], chance: random.Random) -> ServingChoice | None:
         """Of those that hold the deepest match the one with the lowest load factor; on a miss of all."""
         if not candidates:
             return None
@@ -31,12 +31,12 @@ class Published:
             holding = [standing for standing in candidates if holders >> standing.slot & 1]
             best = _lowest(holding, chance)
             if self.threshold is None or best.pressure < self.threshold:
-                return Choice(best.name, tokens, Reason.MATCH)
+                return ServingChoice(best.name, tokens, ChoiceReason.MATCH)
             fallback = _lowest(candidates, chance)
-            return Choice(fallback.name, matches.held_by(fallback.slot), Reason.FALLBACK)
-        return Choice(_lowest(candidates, chance).name, 0, Reason.LOAD)
+            return ServingChoice(fallback.name, matches.held_by(fallback.slot), ChoiceReason.FALLBACK)
+        return ServingChoice(_lowest(candidates, chance).name, 0, ChoiceReason.LOAD)
 
 
-def _lowest(candidates: Sequence[Standing], chance: random.Random) -> Standing:
+def _lowest(candidates: Sequence[Candidate], chance: random.Random) -> Candidate:
     """The lowest load factor as its node reported it."""
     return min(candidates, key=lambda standing: (standing.load.factor, chance.random()))

@@ -10,7 +10,7 @@ from troth.routing.pipelines.graph import Floats, Graph
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class SegmentDraw:
     """A segment `[first, end)` and the names that may compute it, in the order drawn."""
 
     first: int
@@ -18,7 +18,7 @@ class Draw:
     candidates: tuple[str, ...]
 
 
-def fastest_drawn(graph: Graph, seconds: Floats, draws: Sequence[Draw]) -> tuple[float, list[str]] | None:
+def fastest_drawn(graph: Graph, seconds: Floats, draws: Sequence[SegmentDraw]) -> tuple[float, list[str]] | None:
     """Seconds and a name for each segment; None where some segment has no candidate that can serve and be reached.
 
     The segments must follow each other from layer 0 to the last. Of equally fast chains the one drawn first wins.
@@ -42,7 +42,7 @@ def fastest_drawn(graph: Graph, seconds: Floats, draws: Sequence[Draw]) -> tuple
     return None if math.isinf(total) else (total, [graph.hosts[place].name for place in path])
 
 
-def _able(graph: Graph, draw: Draw) -> list[int]:
+def _able(graph: Graph, draw: SegmentDraw) -> list[int]:
     places = [graph.place[name] for name in draw.candidates if name in graph.place]
     return [place for place in places if graph.hosts[place].first <= draw.first < draw.end <= graph.hosts[place].end]
 

@@ -24,7 +24,7 @@ REMEMBERED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MachineReport:
     """One machine's word about itself. `sequence` rises with each, so that an old one cannot be played again."""
 
     sequence: int
@@ -49,7 +49,7 @@ class LiveMap:
         self._link_expiry = expiry_seconds if link_expiry_seconds is None else link_expiry_seconds
         self._most = most_nodes
         self._rows: dict[str, int] = {}
-        self._reports: dict[str, tuple[float, Report]] = {}
+        self._reports: dict[str, tuple[float, MachineReport]] = {}
         self._sequences: dict[str, int] = {}
         self._seconds = np.full((0, 0), math.inf)
         self._stamps = np.full((0, 0), -math.inf)
@@ -59,7 +59,7 @@ class LiveMap:
         """Machines in the table, expired ones included."""
         return len(self._reports)
 
-    def report(self, report: Report, now: float) -> bool:
+    def report(self, report: MachineReport, now: float) -> bool:
         """Store a machine's report. Refused: replayed or overtaken ones, times that are none, one machine too many."""
         host = report.host
         numbers = (host.layer_seconds, host.entry_seconds, host.exit_seconds)

@@ -8,14 +8,14 @@ from itertools import groupby
 
 import numpy as np
 
-from troth.routing.pipelines.drawn import Draw, fastest_drawn
+from troth.routing.pipelines.drawn import SegmentDraw, fastest_drawn
 from troth.routing.pipelines.graph import Floats, Graph
 from troth.routing.pipelines.sweep import fastest
 from troth.routing.placement.plan import Slice
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Route:
     """Segments in order, and the seconds that a token takes through them. No segments: `reason` says why in words."""
 
     segments: tuple[Slice, ...]
@@ -39,13 +39,13 @@ def merged(names: Sequence[str]) -> tuple[Slice, ...]:
     return tuple(segments)
 
 
-def fastest_whole(graph: Graph, seconds: Floats, pipelines: Iterable[Sequence[Slice]]) -> Chain | None:
+def fastest_whole(graph: Graph, seconds: Floats, pipelines: Iterable[Sequence[Slice]]) -> Route | None:
     """The pipeline whose stages take the least, links included; None where each has a stage that may not serve."""
-    best: Chain | None = None
+    best: Route | None = None
     for stages in pipelines:
-        found = fastest_drawn(graph, seconds, [Draw(stage.first, stage.end, (stage.name,)) for stage in stages])
+        found = fastest_drawn(graph, seconds, [SegmentDraw(stage.first, stage.end, (stage.name,)) for stage in stages])
         if found is not None and (best is None or found[0] < best.seconds):
-            best = Chain(tuple(stages), found[0])
+            best = Route(tuple(stages), found[0])
     return best
 
 
@@ -86,7 +86,7 @@ class Router:
         for held in self._running.values():
             self._take(held.names, held.tokens, 1)
 
-    def choose(self, request: str, tokens: int, draws: Sequence[Draw] | None = None) -> Chain:
+    def choose(self, request: str, tokens: int, draws: Sequence[SegmentDraw] | None = None) -> Route:
         """The fastest chain with room for `tokens` at each machine, reserved for `request` until `release`.
 
         Among the candidates of `draws` if given, else free over all slices. A request that already runs keeps what it
@@ -94,10 +94,10 @@ class Router:
         """
         refusal = self._refusal(request, tokens)
         if refusal:
-            return Chain((), 0.0, refusal)
+            return Route((), 0.0, refusal)
         return self._reserved(request, tokens, self._fastest(self._able_seconds(tokens), draws))
 
-    def choose_whole(self, request: str, tokens: int, pipelines: Iterable[Sequence[Slice]]) -> Chain:
+    def choose_whole(self, request: str, tokens: int, pipelines: Iterable[Sequence[Slice]]) -> Route:
         """The fastest of phase 1's pipelines as it is, with room and reserved as by `choose`; a free chain if none has.
 
         Requests that share their whole chain share batches from the first stage to the last. Free chains that differ in
@@ -105,7 +105,7 @@ class Router:
         """
         refusal = self._refusal(request, tokens)
         if refusal:
-            return Chain((), 0.0, refusal)
+            return Route((), 0.0, refusal)
         seconds = self._able_seconds(tokens)
         whole = fastest_whole(self._graph, seconds, pipelines)
         return self._reserved(request, tokens, whole or self._fastest(seconds, None))
@@ -113,7 +113,7 @@ class Router:
     def _able_seconds(self, tokens: int) -> Floats:
         return np.where(self._free >= tokens, self.layer_seconds(), np.inf)
 
-    def _reserved(self, request: str, tokens: int, chain: Chain) -> Chain:
+    def _reserved(self, request: str, tokens: int, chain: Route) -> Route:
         if chain.segments:
             self._running[request] = Reservation(chain.names, tokens)
             self._take(chain.names, tokens, 1)
@@ -153,16 +153,16 @@ class Router:
             return f"Nobody hosts layer {self._graph.uncovered}: place the slices again."
         return ""
 
-    def _fastest(self, seconds: Floats, draws: Sequence[Draw] | None) -> Chain:
+    def _fastest(self, seconds: Floats, draws: Sequence[SegmentDraw] | None) -> Route:
         if draws is not None:
             among = fastest_drawn(self._graph, seconds, draws)
             if among is None:
-                return Chain((), 0.0, "Some segment has no drawn candidate with room that the one before can reach.")
+                return Route((), 0.0, "Some segment has no drawn candidate with room that the one before can reach.")
             parts = tuple(Slice(name, draw.first, draw.end) for name, draw in zip(among[1], draws, strict=True))
-            return Chain(parts, among[0])
+            return Route(parts, among[0])
         path = fastest(self._graph, seconds)
         if path is None:
-            return Chain(
+            return Route(
                 (), 0.0, "No chain of machines with room for the request connects the first layer to the last."
             )
-        return Chain(merged([self._graph.hosts[place].name for place in path[1]]), path[0])
+        return Route(merged([self._graph.hosts[place].name for place in path[1]]), path[0])

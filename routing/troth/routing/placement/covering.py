@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from troth.routing.placement.pool import Pool, holds
+from troth.routing.placement.pool import MachinePool, holds
 
 TRIED = 24
 """Sums tried for one pipeline before it is given up: more only help where few machines can be ends."""
 
 Group = tuple[int, ...]
-"""Places in `Pool.kinds`, in rising order."""
+"""Places in `MachinePool.kinds`, in rising order."""
 
 
 class Sums:
@@ -22,7 +22,7 @@ class Sums:
 
     __slots__ = ("_after", "_pool", "_stride", "rows")
 
-    def __init__(self, pool: Pool, counts: Sequence[int]) -> None:
+    def __init__(self, pool: MachinePool, counts: Sequence[int]) -> None:
         kinds = pool.kinds
         self._pool = pool
         self._stride = pool.most + kinds[0].inner + 1

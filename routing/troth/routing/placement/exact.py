@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from troth.routing.placement.covering import Group
-from troth.routing.placement.pool import NO_END, Pool, losses
+from troth.routing.placement.pool import NO_END, MachinePool, losses
 
 Open = tuple[int, int, int, int, int]
 """An open pipeline: layers without charges, the least losses at start and end, that of the best pair, its stages."""
@@ -19,7 +19,7 @@ State = tuple[int, tuple[Open, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SearchStep:
     """How a state was reached: from which, and which open pipeline took the machine (None: skipped or new)."""
 
     before: State
@@ -32,20 +32,20 @@ class Frontier:
     """What the programme found: the fewest stages for each number of pipelines, and how to rebuild them."""
 
     stages: dict[int, int]
-    steps: list[dict[State, Step]]
+    steps: list[dict[State, SearchStep]]
     machines: list[int]
 
 
-def explore(pool: Pool, fewest: int, most: int, affordable: int) -> Frontier | None:
+def explore(pool: MachinePool, fewest: int, most: int, affordable: int) -> Frontier | None:
     """The fewest stages for `fewest` ... `most` pipelines; None once more than `affordable` states were seen."""
     machines = [place for place, count in enumerate(pool.counts) for _ in range(count)]
     left = sum(pool.kinds[place].inner for place in machines)
     reached: dict[State, int] = {(0, ()): 0}
-    steps: list[dict[State, Step]] = []
+    steps: list[dict[State, SearchStep]] = []
     for place in machines:
         left -= pool.kinds[place].inner
         following: dict[State, int] = {}
-        how: dict[State, Step] = {}
+        how: dict[State, SearchStep] = {}
         for state, stages in reached.items():
             for after, step in _moves(pool, place, state, most):
                 cost = stages + step.used
@@ -60,7 +60,7 @@ def explore(pool: Pool, fewest: int, most: int, affordable: int) -> Frontier | N
     return Frontier(done, steps, machines)
 
 
-def rebuild(frontier: Frontier, pool: Pool, pipelines: int) -> list[Group]:
+def rebuild(frontier: Frontier, pool: MachinePool, pipelines: int) -> list[Group]:
     """Walk back from `pipelines` full ones; `pipelines` must be in `frontier.stages`."""
     state: State = (pipelines, ())
     full: list[list[int]] = []
@@ -82,24 +82,24 @@ def rebuild(frontier: Frontier, pool: Pool, pipelines: int) -> list[Group]:
     return [tuple(sorted(members)) for members in full]
 
 
-def _moves(pool: Pool, place: int, state: State, most: int) -> Iterator[tuple[State, Step]]:
+def _moves(pool: MachinePool, place: int, state: State, most: int) -> Iterator[tuple[State, SearchStep]]:
     full, still_open = state
-    yield state, Step(state, None, False)
+    yield state, SearchStep(state, None, False)
     if full + len(still_open) < most:
         grown = _grow(pool, place, None)
-        yield (full, tuple(sorted((*still_open, grown)))), Step(state, None, True)
+        yield (full, tuple(sorted((*still_open, grown)))), SearchStep(state, None, True)
     for spot, pipeline in enumerate(still_open):
         if spot and pipeline == still_open[spot - 1]:
             continue
         others = still_open[:spot] + still_open[spot + 1 :]
         grown = _grow(pool, place, pipeline)
         if grown[0] - grown[3] >= pool.layers >= grown[4]:
-            yield (full + 1, others), Step(state, pipeline, True)
+            yield (full + 1, others), SearchStep(state, pipeline, True)
         elif grown[4] < pool.layers:
-            yield (full, tuple(sorted((*others, grown)))), Step(state, pipeline, True)
+            yield (full, tuple(sorted((*others, grown)))), SearchStep(state, pipeline, True)
 
 
-def _grow(pool: Pool, place: int, pipeline: Open | None) -> Open:
+def _grow(pool: MachinePool, place: int, pipeline: Open | None) -> Open:
     at_start, at_end = losses(pool.kinds[place])
     inner = pool.kinds[place].inner
     if pipeline is None:
@@ -109,7 +109,7 @@ def _grow(pool: Pool, place: int, pipeline: Open | None) -> Open:
     return held + inner, min(start, at_start), min(end, at_end), best, stages + 1
 
 
-def _promising(pool: Pool, state: State, left: int, fewest: int) -> bool:
+def _promising(pool: MachinePool, state: State, left: int, fewest: int) -> bool:
     full, still_open = state
     spare = left - sum(max(1, pool.least - pipeline[0]) for pipeline in still_open)
     return spare >= 0 and full + len(still_open) + spare // pool.least >= fewest

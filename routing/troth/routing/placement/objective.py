@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 
-from troth.routing.placement.pool import Pool
+from troth.routing.placement.pool import MachinePool
 
 SANE_SECONDS = 1e6
 SANE_EXPONENT = 16.0
@@ -39,19 +39,19 @@ def objective(exponent: float, compute_seconds: float, hop_seconds: float) -> Ob
     return Objective(usable, sane_seconds(compute_seconds), sane_seconds(hop_seconds))
 
 
-def most_pipelines(pool: Pool) -> int:
+def most_pipelines(pool: MachinePool) -> int:
     """No placement of the pool has more: what they take grows with their number. Sum c / L is looser."""
     if not pool.kinds:
         return 0
     return min(bisect_right(pool.demands, pool.total) - 1, sum(pool.counts) // fewest_stages(pool))
 
 
-def fewest_stages(pool: Pool) -> int:
+def fewest_stages(pool: MachinePool) -> int:
     """No pipeline of the pool has fewer stages: even its largest machines need so many, and one is never enough."""
     return max(2, -(-pool.least // pool.kinds[0].inner))
 
 
-def stage_bounds(pool: Pool, pipelines: int) -> list[int]:
+def stage_bounds(pool: MachinePool, pipelines: int) -> list[int]:
     """For k = 0 ... `pipelines`: no k pipelines of the pool have fewer stages together, as the largest machines say."""
     each = fewest_stages(pool) if pool.kinds else 1
     sizes = [kind.inner for kind, count in zip(pool.kinds, pool.counts, strict=True) for _ in range(count)]

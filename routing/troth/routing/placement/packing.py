@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from troth.routing.placement.covering import Group, Sums
-from troth.routing.placement.pool import Pool, holds
+from troth.routing.placement.pool import MachinePool, holds
 
 
 class Packer:
     """Packs one pool for several numbers of pipelines; the tables of sums are shared among them."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: MachinePool) -> None:
         self._pool = pool
         self._useful = [-(-pool.most // kind.inner) for kind in pool.kinds]
         self._tables: dict[tuple[int, ...], Sums] = {}
@@ -53,7 +53,7 @@ class Packer:
         return group
 
 
-def next_fit(pool: Pool) -> list[Group]:
+def next_fit(pool: MachinePool) -> list[Group]:
     """The fallback: fill a pipeline with the largest machines left until it holds the model, then the next.
 
     Each is closed by its last machine, so it takes less than `most` plus the largest capacity; hence at least
@@ -73,7 +73,7 @@ def next_fit(pool: Pool) -> list[Group]:
     return groups
 
 
-def trimmed(pool: Pool, group: Sequence[int]) -> Group:
+def trimmed(pool: MachinePool, group: Sequence[int]) -> Group:
     """The group without machines that it does not need, smallest first."""
     kept = list(group)
     for place in sorted(set(group), reverse=True):

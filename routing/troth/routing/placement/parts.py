@@ -15,7 +15,7 @@ from troth.routing.placement.staging import Placed, stages_of
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PlacementPart:
     """The pipelines of one search, the machines it left, and what it was to maximise."""
 
     chains: tuple[tuple[Slice, ...], ...]
@@ -24,7 +24,7 @@ class Part:
     aim: Objective
 
 
-def parts_of(known: Sequence[Placed], layers: int, terms: Terms, atlas: Atlas) -> list[Part]:
+def parts_of(known: Sequence[Placed], layers: int, terms: Terms, atlas: Atlas) -> list[PlacementPart]:
     """One part per region; the last may cross regions: its machines would serve nobody otherwise."""
     regions: dict[int, list[Placed]] = {}
     for placed in known:
@@ -40,7 +40,7 @@ def parts_of(known: Sequence[Placed], layers: int, terms: Terms, atlas: Atlas) -
     return parts
 
 
-def rescored(parts: Sequence[Part], asked: Sequence[Part]) -> list[Part]:
+def rescored(parts: Sequence[PlacementPart], asked: Sequence[PlacementPart]) -> list[PlacementPart]:
     """The parts with scores by the objectives that were asked for; a part that those lack keeps its own."""
     scored = []
     for number, part in enumerate(parts):
@@ -52,14 +52,14 @@ def rescored(parts: Sequence[Part], asked: Sequence[Part]) -> list[Part]:
     return scored
 
 
-def _part(members: Sequence[Placed], layers: int, exponent: float, hop_seconds: float) -> Part:
+def _part(members: Sequence[Placed], layers: int, exponent: float, hop_seconds: float) -> PlacementPart:
     mean = sum(1 / placed.speed for placed in members) / len(members)
     aim = objective(exponent, layers * mean, hop_seconds)
     found = search([placed.capacity for placed in members], layers, aim)
     groups = _named(members, layers, found)
     used = {placed.name for group in groups for placed in group}
     left = tuple(placed for placed in members if placed.name not in used)
-    return Part(tuple(stages_of(group, layers) for group in groups), left, found, aim)
+    return PlacementPart(tuple(stages_of(group, layers) for group in groups), left, found, aim)
 
 
 def _named(members: Sequence[Placed], layers: int, found: Found) -> list[list[Placed]]:

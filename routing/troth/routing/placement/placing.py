@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from troth.routing.placement.hardware import Capacity, Machine, ModelShape, Terms, capacity_of
 from troth.routing.placement.objective import SANE_EXPONENT, most_pipelines, sane_seconds
-from troth.routing.placement.parts import Part, parts_of, rescored
+from troth.routing.placement.parts import PlacementPart, parts_of, rescored
 from troth.routing.placement.plan import Pipeline, Placement, Slice, Verifiers, reason_for
 from troth.routing.placement.pool import pool_of
 from troth.routing.placement.regions import Atlas
@@ -59,7 +59,7 @@ def _placed(machines: Iterable[Machine], shape: ModelShape, terms: Terms, atlas:
     return placed
 
 
-def _hosted(known: Sequence[Placed], parts: Sequence[Part], layers: int, terms: Terms) -> list[Slice]:
+def _hosted(known: Sequence[Placed], parts: Sequence[PlacementPart], layers: int, terms: Terms) -> list[Slice]:
     stages = [stage for part in parts for chain in part.chains for stage in chain]
     used = {stage.name for stage in stages}
     capacities = {placed.name: placed.capacity for placed in known}
@@ -80,7 +80,9 @@ def _most(known: Sequence[Placed], layers: int) -> int:
     return sum(held.whole >= layers for held in capacities) + most_pipelines(pool_of(capacities, layers))
 
 
-def _answer(known: Sequence[Placed], parts: Sequence[Part], hosted: Sequence[Slice], terms: Terms) -> Placement:
+def _answer(
+    known: Sequence[Placed], parts: Sequence[PlacementPart], hosted: Sequence[Slice], terms: Terms
+) -> Placement:
     layers = parts[0].found.pool.layers
     verifiers = _verifiers(known, hosted, layers, terms)
     region = {placed.name: placed.region for placed in known}

@@ -39,7 +39,7 @@ def holds(group: Sequence[Capacity], layers: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class MachinePool:
     """Kinds in falling order of capacity, and how many there are of each. None can host the whole model alone.
 
     `least` bounds from below the layers, counted without charges, that any pipeline of them takes; `most` is enough
@@ -60,7 +60,7 @@ class Pool:
         return sum(kind.inner * count for kind, count in zip(self.kinds, self.counts, strict=True))
 
 
-def pool_of(capacities: Iterable[Capacity], layers: int) -> Pool:
+def pool_of(capacities: Iterable[Capacity], layers: int) -> MachinePool:
     """Group capacities; those that hold nothing, or everything alone, are left out: they need no search."""
     counted: dict[Capacity, int] = {}
     for capacity in capacities:
@@ -72,7 +72,7 @@ def pool_of(capacities: Iterable[Capacity], layers: int) -> Pool:
     floor = layers + min(starts, default=0) + min(ends, default=0)
     ceiling = layers + sum(max((loss for loss in side if loss < NO_END), default=0) for side in (starts, ends))
     least = _reachable(kinds, counts, floor)
-    return Pool(layers, kinds, counts, least, ceiling, _demands(layers, least, starts, ends, counts))
+    return MachinePool(layers, kinds, counts, least, ceiling, _demands(layers, least, starts, ends, counts))
 
 
 def _demands(

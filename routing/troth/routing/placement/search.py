@@ -11,7 +11,7 @@ from troth.routing.placement.exact import explore, rebuild
 from troth.routing.placement.hardware import Capacity
 from troth.routing.placement.objective import Objective, most_pipelines, stage_bounds
 from troth.routing.placement.packing import Packer, next_fit, trimmed
-from troth.routing.placement.pool import Pool, pool_of
+from troth.routing.placement.pool import MachinePool, pool_of
 
 PACKINGS = 4
 """Numbers of pipelines that are packed before the search is content: the first is nearly always the best."""
@@ -28,7 +28,7 @@ class Found:
     answer is the best there is.
     """
 
-    pool: Pool
+    pool: MachinePool
     alone: int
     groups: tuple[Group, ...]
     score: float
@@ -54,7 +54,7 @@ def search(capacities: Sequence[Capacity], layers: int, aim: Objective) -> Found
     return Found(pool, alone, tuple(best.groups), best.score, alone + len(hopes) - 1, max(hopes))
 
 
-def _hopes(pool: Pool, alone: int, aim: Objective) -> list[float]:
+def _hopes(pool: MachinePool, alone: int, aim: Objective) -> list[float]:
     """A bound on Z for 0 ... most pipelines beside those alone."""
     bounds = stage_bounds(pool, most_pipelines(pool))
     return [aim.score(alone + count, alone + stages) for count, stages in enumerate(bounds)]
@@ -63,7 +63,7 @@ def _hopes(pool: Pool, alone: int, aim: Objective) -> list[float]:
 class _Best:
     """The best groups so far."""
 
-    def __init__(self, pool: Pool, alone: int, aim: Objective) -> None:
+    def __init__(self, pool: MachinePool, alone: int, aim: Objective) -> None:
         self.pool, self._alone, self._aim = pool, alone, aim
         self.groups: list[Group] = []
         self.score = aim.score(alone, alone)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from troth.routing.prefixes.local_blocks import Changes
-from troth.routing.prefixes.update import LONGEST_RUN, MOST_NAMES, Heartbeat, Load, Update, runs_of
+from troth.routing.prefixes.update import LONGEST_RUN, MOST_NAMES, Heartbeat, NodeLoad, Update, runs_of
 
 INTERVAL = 5.0
 """Seconds between updates (section 5.1)."""
@@ -51,7 +51,7 @@ class Announcer:
             else:
                 self._stored[name] = parent
 
-    def next_update(self, load: Load) -> Update:
+    def next_update(self, load: NodeLoad) -> Update:
         """The delta since the last one; a snapshot where that is shorter, and as the first word."""
         stored, removed = self._due()
         if self._sequence == 0 or len(stored) + len(removed) > max(len(self._held), 1):
@@ -67,15 +67,15 @@ class Announcer:
         self._removed.clear()
         return self._numbered(False, load, stored, tuple(removed))
 
-    def snapshot(self, load: Load) -> Update:
+    def snapshot(self, load: NodeLoad) -> Update:
         """All that was said so far, under the number of the last update: for who missed one."""
         return Update(True, self._chunking, self._epoch, max(1, self._sequence), load, runs_of(self._said, LONGEST_RUN))
 
     def heartbeat_due(self, taken: int, since: float) -> bool:
-        """Whether to send a heartbeat now, `since` seconds after the last one; `taken` as in `Load`."""
+        """Whether to send a heartbeat now, `since` seconds after the last one; `taken` as in `NodeLoad`."""
         return since >= HEARTBEAT or (since >= SOONEST and (taken - self._taken) % 2**32 >= BURST)
 
-    def heartbeat(self, load: Load) -> Heartbeat:
+    def heartbeat(self, load: NodeLoad) -> Heartbeat:
         """The load alone, under the number of the last update, so that who missed that one notices."""
         self._heartbeats += 1
         self._taken = load.taken
@@ -90,6 +90,6 @@ class Announcer:
         removed = sorted(self._removed)[:MOST_NAMES]
         return dict(islice(free, max(0, min(room, MOST_NAMES - len(removed))))), removed
 
-    def _numbered(self, whole: bool, load: Load, stored: dict[int, int], removed: tuple[int, ...]) -> Update:
+    def _numbered(self, whole: bool, load: NodeLoad, stored: dict[int, int], removed: tuple[int, ...]) -> Update:
         self._sequence += 1
         return Update(whole, self._chunking, self._epoch, self._sequence, load, runs_of(stored, LONGEST_RUN), removed)

@@ -7,7 +7,7 @@ from enum import Enum
 from troth.routing.prefixes.update import Heartbeat, Update
 
 
-class Verdict(Enum):
+class UpdateFate(Enum):
     """What becomes of an update."""
 
     APPLY = "apply"
@@ -19,7 +19,7 @@ class Verdict(Enum):
     """Its names are under another key, or of another chunk-length array."""
 
 
-class Followed:
+class UpdateFollower:
     """How far one member's updates were followed. What was seen stays so when it leaves and comes back."""
 
     def __init__(self) -> None:
@@ -32,28 +32,28 @@ class Followed:
         """What the member said is held no more: only a snapshot brings it back, the last one's number included."""
         self._forgotten = True
 
-    def judge(self, update: Update, chunking: bytes) -> Verdict:
+    def judge(self, update: Update, chunking: bytes) -> UpdateFate:
         """Whether to apply this update now; notes it where the answer is APPLY, or where its names cannot be used."""
         place, seen = (update.epoch, update.sequence), (self.epoch, self.sequence)
         ours = update.chunking == chunking
         if place < seen or (place == seen and not (ours and update.whole and self._forgotten)):
-            return Verdict.REPEATED
+            return UpdateFate.REPEATED
         if not ours:
             self.epoch, self.sequence, self._forgotten = *place, True
-            return Verdict.OTHER_CHUNKING
+            return UpdateFate.OTHER_CHUNKING
         if not update.whole and (self._forgotten or place != (self.epoch, self.sequence + 1)):
-            return Verdict.GAP
+            return UpdateFate.GAP
         self.epoch, self.sequence = place
         self._forgotten = False
-        return Verdict.APPLY
+        return UpdateFate.APPLY
 
-    def judge_heartbeat(self, heartbeat: Heartbeat, chunking: bytes) -> Verdict:
+    def judge_heartbeat(self, heartbeat: Heartbeat, chunking: bytes) -> UpdateFate:
         """What a heartbeat says beside its load. It is noted, and moves no sequence: what was missed stays missed."""
         said = (heartbeat.epoch, heartbeat.sequence, heartbeat.number)
         if said <= self._heartbeat or said[:2] < (self.epoch, self.sequence):
-            return Verdict.REPEATED
+            return UpdateFate.REPEATED
         self._heartbeat = said
         if heartbeat.chunking != chunking:
-            return Verdict.OTHER_CHUNKING
+            return UpdateFate.OTHER_CHUNKING
         missed = heartbeat.sequence and (self._forgotten or said[:2] != (self.epoch, self.sequence))
-        return Verdict.GAP if missed else Verdict.APPLY
+        return UpdateFate.GAP if missed else UpdateFate.APPLY

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from troth.routing.prefixes.announcing import INTERVAL
 from troth.routing.prefixes.errors import GroupFull
-from troth.routing.prefixes.following import Followed
-from troth.routing.prefixes.update import Load
+from troth.routing.prefixes.following import UpdateFollower
+from troth.routing.prefixes.update import NodeLoad
 
 LARGEST_GROUP = 50
 
@@ -62,18 +62,18 @@ REMEMBERED = 8
 
 
 @dataclass(slots=True)
-class Member:
+class GroupMember:
     """One row. `heard`: our clock at its last update, or when it was listed; `asked`: when we last asked for all."""
 
     slot: int
     reputation: float
     heard: float
-    load: Load = field(default_factory=Load)
+    load: NodeLoad = field(default_factory=NodeLoad)
     alive: bool = False
     asked: float = -math.inf
 
 
-class Members:
+class GroupMembers:
     """Who is in the group. Only `admit` brings somebody in: the caller takes names from the signed directory.
 
     Args:
@@ -82,8 +82,8 @@ class Members:
 
     def __init__(self, most: int = LARGEST_GROUP) -> None:
         self._most = most
-        self._rows: dict[str, Member] = {}
-        self._followed: dict[str, Followed] = {}
+        self._rows: dict[str, GroupMember] = {}
+        self._followed: dict[str, UpdateFollower] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -91,14 +91,14 @@ class Members:
     def __contains__(self, name: str) -> bool:
         return name in self._rows
 
-    def __getitem__(self, name: str) -> Member:
+    def __getitem__(self, name: str) -> GroupMember:
         return self._rows[name]
 
-    def rows(self) -> Iterator[tuple[str, Member]]:
+    def rows(self) -> Iterator[tuple[str, GroupMember]]:
         """Name and row of each member."""
         yield from self._rows.items()
 
-    def admit(self, name: str, reputation: float, now: float) -> Member:
+    def admit(self, name: str, reputation: float, now: float) -> GroupMember:
         """A row for a listed node; of one that has a row, the committee's latest reputation."""
         row = self._rows.get(name)
         if row is None:
@@ -106,7 +106,7 @@ class Members:
             slot = next((slot for slot in range(self._most) if slot not in taken), None)
             if slot is None:
                 raise GroupFull(f"A group has at most {self._most} members", name, "Split it by region.")
-            row = self._rows[name] = Member(slot, reputation, now)
+            row = self._rows[name] = GroupMember(slot, reputation, now)
         row.reputation = reputation
         return row
 
@@ -115,9 +115,9 @@ class Members:
         row = self._rows.pop(name, None)
         return None if row is None else row.slot
 
-    def followed(self, name: str) -> Followed:
+    def followed(self, name: str) -> UpdateFollower:
         """How far its updates were followed; outlives the row, so that nobody is brought back by an old update."""
-        known = self._followed.pop(name, None) or Followed()
+        known = self._followed.pop(name, None) or UpdateFollower()
         self._followed[name] = known
         if len(self._followed) > REMEMBERED * self._most:
             oldest = next(name for name in self._followed if name not in self._rows)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from troth.routing.prefixes.claims import Claims, edge_of
 from troth.routing.prefixes.naming import ROOT
-from troth.routing.prefixes.update import Run
+from troth.routing.prefixes.update import ChunkRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class HashRadixTree:
             chunks.append(len(names))
         return Matches(tuple(levels[::-1]), tuple(chunks[::-1]), tuple(names))
 
-    def store(self, slot: int, runs: Iterable[Run]) -> None:
+    def store(self, slot: int, runs: Iterable[ChunkRun]) -> None:
         """A member says that it holds these."""
         claims, bit = self._claims[slot], 1 << slot
         for parent, name in leaves_first(runs):
@@ -100,7 +100,7 @@ class HashRadixTree:
             for edge in claims.remove(name):
                 self._lose(edge, bit)
 
-    def replace(self, slot: int, runs: Iterable[Run]) -> None:
+    def replace(self, slot: int, runs: Iterable[ChunkRun]) -> None:
         """A member's snapshot."""
         gained, lost = self._claims[slot].replace(leaves_first(runs))
         for edge in gained:
@@ -142,7 +142,7 @@ class HashRadixTree:
             self._edges.pop(edge, None)
 
 
-def leaves_first(runs: Iterable[Run]) -> Iterator[tuple[int, int]]:
+def leaves_first(runs: Iterable[ChunkRun]) -> Iterator[tuple[int, int]]:
     """(parent's name, name) of each chunk in these runs, from the last: what is stored last is evicted last."""
     for run in reversed(tuple(runs)):
         yield from reversed(tuple(zip((run.parent, *run.names), run.names, strict=False)))

@@ -29,7 +29,7 @@ ALPHA: Final = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class NodeLoad:
     """One node's word about its load.
 
     Args:
@@ -72,7 +72,7 @@ class LatencyAverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ChunkRun:
     """Chunks of one prefix, each the next one's parent; `parent` before the first (`ROOT` at a prompt's start)."""
 
     parent: int
@@ -97,8 +97,8 @@ class Update:
     chunking: bytes
     epoch: int
     sequence: int
-    load: Load
-    stored: tuple[Run, ...] = ()
+    load: NodeLoad
+    stored: tuple[ChunkRun, ...] = ()
     removed: tuple[int, ...] = ()
 
 
@@ -118,10 +118,10 @@ class Heartbeat:
     epoch: int
     sequence: int
     number: int
-    load: Load
+    load: NodeLoad
 
 
-def runs_of(parents: dict[int, int], longest: int) -> tuple[Run, ...]:
+def runs_of(parents: dict[int, int], longest: int) -> tuple[ChunkRun, ...]:
     """The fewest runs in which name to parent can be said, at most `longest` names each; the same for equal input."""
     children: dict[int, list[int]] = {}
     for name, parent in parents.items():
@@ -133,7 +133,7 @@ def runs_of(parents: dict[int, int], longest: int) -> tuple[Run, ...]:
         while names[-1] in children:
             names.append(children[names[-1]][0])
         for start in range(0, len(names), longest):
-            runs.append(Run(names[start - 1] if start else parent, tuple(names[start : start + longest])))
+            runs.append(ChunkRun(names[start - 1] if start else parent, tuple(names[start : start + longest])))
     return tuple(runs)
 
 
@@ -228,7 +228,7 @@ def _packed_head(kind: int, said: Update | Heartbeat) -> bytes:
     )
 
 
-def _head(content: bytes) -> tuple[int, bytes, int, int, Load]:
+def _head(content: bytes) -> tuple[int, bytes, int, int, NodeLoad]:
     """(kind, chunking, epoch, sequence, load)."""
     version, kind, chunking, epoch, sequence, latency, queued, running, capacity, pace, pending, taken = (
         _HEAD.unpack_from(content)
@@ -237,11 +237,11 @@ def _head(content: bytes) -> tuple[int, bytes, int, int, Load]:
         raise UpdateMalformed("No update of this version", (version, kind), "Upgrade the older of both nodes.")
     if capacity == 0:
         raise UpdateMalformed("A node's capacity is at least 1", capacity)
-    load = Load(latency * _LATENCY_UNIT, queued, running, capacity, pace * _PACE_UNIT, pending, taken)
+    load = NodeLoad(latency * _LATENCY_UNIT, queued, running, capacity, pace * _PACE_UNIT, pending, taken)
     return kind, chunking, epoch, sequence, load
 
 
-def _runs(content: bytes, count: int, end: int) -> Iterator[Run]:
+def _runs(content: bytes, count: int, end: int) -> Iterator[ChunkRun]:
     place = _BODY
     for _ in range(count):
         if place + _RUN.size > end:
@@ -250,13 +250,13 @@ def _runs(content: bytes, count: int, end: int) -> Iterator[Run]:
         place += _RUN.size
         if names == 0 or place + 4 * names > end:
             raise UpdateMalformed("A run is empty or cut off", names)
-        yield Run(parent, struct.unpack_from(f"<{names}I", content, place))
+        yield ChunkRun(parent, struct.unpack_from(f"<{names}I", content, place))
         place += 4 * names
     if place != end:
         raise UpdateMalformed("Bytes between the runs and what is removed", end - place)
 
 
-def _require_rules(stored: tuple[Run, ...], removed: tuple[int, ...]) -> None:
+def _require_rules(stored: tuple[ChunkRun, ...], removed: tuple[int, ...]) -> None:
     names = [name for run in stored for name in run.names]
     if len(names) + len(removed) > MOST_NAMES:
         raise UpdateMalformed(f"An update has at most {MOST_NAMES} names", len(names) + len(removed))

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from troth.routing.prefixes.announcing import INTERVAL
 from troth.routing.prefixes.claims import Claims
-from troth.routing.prefixes.following import Verdict
+from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import Changes
-from troth.routing.prefixes.members import LARGEST_GROUP, Member, Members
+from troth.routing.prefixes.members import LARGEST_GROUP, GroupMember, GroupMembers
 from troth.routing.prefixes.naming import Naming
 from troth.routing.prefixes.tree import HashRadixTree, Matches
-from troth.routing.prefixes.update import Load, Run, Update, decode
+from troth.routing.prefixes.update import ChunkRun, NodeLoad, Update, decode
 
 PATIENCE = 4 * INTERVAL
 """Seconds that a prompt sent to a member counts as held without its word: it may queue, and its update be lost."""
@@ -28,7 +28,7 @@ class GroupView:
 
     def __init__(self, naming: Naming, most: int = LARGEST_GROUP, claims: Callable[[], Claims] = Claims) -> None:
         self.naming = naming
-        self.members = Members(most)
+        self.members = GroupMembers(most)
         self.tree = HashRadixTree()
         self._claims = claims
 
@@ -50,19 +50,19 @@ class GroupView:
             self.members.followed(name).forget()
             self.tree.add(row.slot, self._claims())
 
-    def receive(self, sender: str, content: bytes, now: float) -> Verdict:
+    def receive(self, sender: str, content: bytes, now: float) -> UpdateFate:
         """Apply an update or a heartbeat of `sender`; but for REPEATED its load is in the node table then.
 
         Raises UpdateMalformed; a stranger's is REPEATED, whatever is in it.
         """
         if sender not in self.members:
-            return Verdict.REPEATED
+            return UpdateFate.REPEATED
         said, followed, ours = decode(content), self.members.followed(sender), self.naming.identity
         verdict = followed.judge(said, ours) if isinstance(said, Update) else followed.judge_heartbeat(said, ours)
         row = self.members[sender]
-        if verdict is not Verdict.REPEATED:
+        if verdict is not UpdateFate.REPEATED:
             row.heard, row.load, row.alive = now, said.load, True
-        if verdict is Verdict.APPLY and isinstance(said, Update):
+        if verdict is UpdateFate.APPLY and isinstance(said, Update):
             self._apply(row.slot, said)
         return verdict
 
@@ -74,7 +74,7 @@ class GroupView:
         row.asked = now
         return True
 
-    def hear(self, name: str, load: Load, now: float) -> None:
+    def hear(self, name: str, load: NodeLoad, now: float) -> None:
         """A member's load as an answer of its own brought it, between two updates."""
         if name in self.members:
             row = self.members[name]
@@ -86,7 +86,7 @@ class GroupView:
         if changes.cleared:
             self.tree.replace(slot, ())
         self.tree.remove(slot, changes.removed)
-        self.tree.store(slot, (Run(parent, (child,)) for parent, child in changes.stored))
+        self.tree.store(slot, (ChunkRun(parent, (child,)) for parent, child in changes.stored))
 
     def search(self, path: Iterable[tuple[int, int]], among: int) -> Matches:
         """Who holds how much of a prompt, of the members `among` (bits)."""
@@ -104,7 +104,7 @@ class GroupView:
         self.tree.expire(now)
         dead = self.members.silent(now)
         for name in dead:
-            row: Member = self.members[name]
+            row: GroupMember = self.members[name]
             row.alive = False
             self.members.followed(name).forget()
             self.tree.add(row.slot, self._claims())

@@ -12,9 +12,9 @@ from troth.protocol.market.papers import Commitments
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Unveil, Unveiled
 from troth.scheduler.errors import NotYet, SecretRefused
-from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import check_papers
-from troth.scheduler.orders.steps import Frozen, UnveiledTiles
+from troth.scheduler.orders.steps import FrozenStep, UnveiledTilesStep
 from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ SEALED_LIMIT = 1 << 22
 """Bytes of one sealed opening; six tiles with their siblings have ten thousand."""
 
 
-async def open_tiles(desk: Desk, work: Work, second_secret: Hash32) -> None:
+async def open_tiles(desk: SchedulerContext, work: OrderSession, second_secret: Hash32) -> None:
     """Ask everybody who has not opened yet; whoever is silent is asked again the next time.
 
     Raises SecretRefused, and NotYet before a segment's verifiers have committed.
@@ -43,7 +43,7 @@ async def open_tiles(desk: Desk, work: Work, second_secret: Hash32) -> None:
         segments = {one.message.segment for one in shown}
         if len(segments) != story.segments:
             raise NotYet("The check's verifiers have not committed yet", None, "Follow the check's lines first.")
-        await desk.store.note(story, Frozen(second_secret, shown))
+        await desk.store.note(story, FrozenStep(second_secret, shown))
     asked = [
         _opened(desk, work, segment, role, operator)
         for segment, node in enumerate(story.admitted.nodes)
@@ -53,12 +53,12 @@ async def open_tiles(desk: Desk, work: Work, second_secret: Hash32) -> None:
     await asyncio.gather(*asked)
 
 
-def _operators(work: Work, segment: int) -> tuple[Address, ...]:
+def _operators(work: OrderSession, segment: int) -> tuple[Address, ...]:
     check = work.story.check_of(segment)
     return () if check is None else check.operators
 
 
-async def _opened(desk: Desk, work: Work, segment: int, role: str, operator: Address) -> None:
+async def _opened(desk: SchedulerContext, work: OrderSession, segment: int, role: str, operator: Address) -> None:
     """One party's opening, written down; nothing where it is silent, which is what the client then sees."""
     story = work.story
     assert story.frozen is not None
@@ -73,4 +73,4 @@ async def _opened(desk: Desk, work: Work, segment: int, role: str, operator: Add
         log.warning("%s of segment %d opened nothing: %s", operator, segment, error)
         return
     if isinstance(frame.header, Unveiled) and 0 < len(frame.payload) <= SEALED_LIMIT:
-        await desk.store.note(story, UnveiledTiles(segment, role, operator, bytes(frame.payload)))
+        await desk.store.note(story, UnveiledTilesStep(segment, role, operator, bytes(frame.payload)))

@@ -16,17 +16,17 @@ from troth.chain.errors import ChainError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks, prices
 from troth.protocol.market.canonical import to_json
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed, tab_id
 from troth.protocol.market.types import Opinion, Promise, TraceCommitment
 from troth.protocol.market.types import Work as WorkKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.checks.lottery import drawn_verifiers
-from troth.scheduler.checks.seat import Seat
+from troth.scheduler.checks.seat import DrawnVerifier
 from troth.scheduler.court.informing import inform
 from troth.scheduler.errors import TaskFailed
-from troth.scheduler.orders.desk import Desk, Work
-from troth.scheduler.orders.steps import HiddenTrace, Judged, PromisedCheck
+from troth.scheduler.orders.desk import OrderSession, SchedulerContext
+from troth.scheduler.orders.steps import HiddenTraceStep, JudgedStep, PromisedCheckStep
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import Statement
 from troth.scheduler.tabs.due import inference_fees
@@ -40,7 +40,7 @@ _SILENT = (OverlayError, ProtocolError, TaskFailed, ChainError, TimeoutError, EO
 class CheckRun:
     """Checks one drawn order; ``lines`` may be followed by anybody who shows its secret."""
 
-    def __init__(self, desk: Desk, work: Work) -> None:
+    def __init__(self, desk: SchedulerContext, work: OrderSession) -> None:
         self._desk = desk
         self._work = work
         self._kept = desk.rows.open(work.order_id, work.offer.row_bytes)
@@ -62,11 +62,11 @@ class CheckRun:
         finally:
             self.lines.end()
 
-    async def _segment(self, segment: int, drawn: Drawn) -> None:
+    async def _segment(self, segment: int, drawn: DrawnSeats) -> None:
         story = self._work.story
         check = await self._promised(segment, drawn)
         seats = [
-            Seat(self._desk, self._work, segment, self._kept, verifier=verifier, promised=promised)
+            DrawnVerifier(self._desk, self._work, segment, self._kept, verifier=verifier, promised=promised)
             for verifier, promised in zip(check.operators, check.promises, strict=True)
         ]
         if check.round or not self._is_closed(segment, drawn):
@@ -78,7 +78,7 @@ class CheckRun:
         self.lines.send("verdicts", segment=segment, verdicts=[to_json(one) for one in verdicts if one])
         await inform(self._desk, story, segment, drawn)
 
-    def _is_closed(self, segment: int, drawn: Drawn) -> bool:
+    def _is_closed(self, segment: int, drawn: DrawnSeats) -> bool:
         story = self._work.story
         spoken = sum(count for one, count in drawn.seats.items() if (segment, one) in story.verdicts)
         return story.frozen is not None or 2 * spoken > len(drawn.operators)
@@ -93,7 +93,7 @@ class CheckRun:
 
     # ---- promises
 
-    async def _promised(self, segment: int, drawn: Drawn) -> PromisedCheck:
+    async def _promised(self, segment: int, drawn: DrawnSeats) -> PromisedCheckStep:
         """Who checks, and what they are promised: written down before anybody is asked."""
         story, seats = self._work.story, drawn.seats
         before = story.check_of(segment)
@@ -112,7 +112,7 @@ class CheckRun:
                 old, more = self._desk.node_tabs.promise(verifier, self._wanted(segment, reward * count), state)
                 statements += more
             promises.append(old)
-        check = PromisedCheck(segment, 0 if before is None else before.round + 1, tuple(seats), tuple(promises))
+        check = PromisedCheckStep(segment, 0 if before is None else before.round + 1, tuple(seats), tuple(promises))
         await self._desk.store.note(story, check, *statements)
         return check
 
@@ -126,15 +126,15 @@ class CheckRun:
 
     # ---- what verifiers do
 
-    async def _commit(self, segment: int, seat: Seat) -> None:
+    async def _commit(self, segment: int, seat: DrawnVerifier) -> None:
         story = self._work.story
         if (segment, seat.verifier) in story.commitments:
             return
         async with asyncio.timeout(self._desk.waits.check):
             commitment = await seat.commit()
-        await self._desk.store.note(story, HiddenTrace(seat.verifier, commitment))
+        await self._desk.store.note(story, HiddenTraceStep(seat.verifier, commitment))
 
-    async def _judge(self, segment: int, seat: Seat) -> None:
+    async def _judge(self, segment: int, seat: DrawnVerifier) -> None:
         story = self._work.story
         commitment: Signed[TraceCommitment] | None = story.commitments.get((segment, seat.verifier))
         if commitment is None or (segment, seat.verifier) in story.verdicts:
@@ -143,16 +143,16 @@ class CheckRun:
             verdict = await self._judged(seat, commitment)
         await self._desk.store.note(story, verdict, *self._fee(segment, seat.verifier, verdict))
 
-    async def _judged(self, seat: Seat, commitment: Signed[TraceCommitment]) -> Judged:
+    async def _judged(self, seat: DrawnVerifier, commitment: Signed[TraceCommitment]) -> JudgedStep:
         try:
             verdict = await seat.judge(commitment)
         except (OverlayError, TaskFailed):
             # It may have lost its session with a restart: it is given its inputs again, and answers the same.
             await seat.commit()
             verdict = await seat.judge(commitment)
-        return Judged(seat.verifier, verdict, self._desk.ledger.block)
+        return JudgedStep(seat.verifier, verdict, self._desk.ledger.block)
 
-    def _fee(self, segment: int, verifier: Address, judged: Judged) -> list[Statement]:
+    def _fee(self, segment: int, verifier: Address, judged: JudgedStep) -> list[Statement]:
         """A yes is owed at once; a no, and the word of who cannot tell, once the result has fallen."""
         check = self._work.story.check_of(segment)
         assert check is not None
@@ -161,7 +161,7 @@ class CheckRun:
             return []
         return self._desk.node_tabs.set_fee(verifier, promised.sequence, promised.price, self._desk.ledger.block)
 
-    async def _acknowledge_checked(self, drawn: Sequence[Drawn]) -> None:
+    async def _acknowledge_checked(self, drawn: Sequence[DrawnSeats]) -> None:
         """Nodes whose work a majority of seats accepts are acknowledged at once, as clients do."""
         story = self._work.story
         for segment, one in enumerate(drawn):

@@ -14,7 +14,7 @@ from troth.protocol.types import Address
 from troth.protocol.wire import Received, Rows
 from troth.protocol.wire_market import Advance, Hidden, Judge, Judged, Recommit
 from troth.scheduler.errors import TaskFailed
-from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import encoded_check, pay
 from troth.scheduler.orders.pipeline import chunk_of
 from troth.scheduler.orders.rows_kept import OrderRows
@@ -23,11 +23,18 @@ _LIMIT = 1 << 12
 _OPINIONS = (Opinion.ACCEPT, Opinion.REJECT, Opinion.CANNOT_TELL)
 
 
-class Seat:
+class DrawnVerifier:
     """What a drawn verifier is asked; every question may be asked again and is answered with the same."""
 
     def __init__(
-        self, desk: Desk, work: Work, segment: int, kept: OrderRows, *, verifier: Address, promised: Signed[Promise]
+        self,
+        desk: SchedulerContext,
+        work: OrderSession,
+        segment: int,
+        kept: OrderRows,
+        *,
+        verifier: Address,
+        promised: Signed[Promise],
     ) -> None:
         self._desk = desk
         self._work = work

@@ -21,22 +21,22 @@ from troth.protocol.market.types import NO_ADDRESS, SummonsKind, SummonsState
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.errors import OrderRefused
-from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.desk import SchedulerContext
 from troth.scheduler.orders.drawing import draw, fresh_draw
 from troth.scheduler.orders.service import Orders
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import StorageFailed
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _LiveSummons:
     """A live summons of this scheduler with its order."""
 
     summons_id: Hash32
     record: SummonsRecord
-    story: Story
+    story: OrderHistory
 
     @property
     def state(self) -> SummonsState:
@@ -51,7 +51,7 @@ class SummonsDuty:
         self._working: dict[Hash32, asyncio.Task[None]] = {}
 
     @property
-    def _desk(self) -> Desk:
+    def _desk(self) -> SchedulerContext:
         return self._orders.desk
 
     async def look(self) -> None:
@@ -64,7 +64,7 @@ class SummonsDuty:
             if story is None:
                 log.error("summoned for order 0x%s, which is not in the journal", record.state.order.hex())
                 continue
-            task = asyncio.create_task(self._answer(_Asked(summons_id, record, story)))
+            task = asyncio.create_task(self._answer(_LiveSummons(summons_id, record, story)))
             self._working[summons_id] = task
             task.add_done_callback(partial(self._done, summons_id))
 
@@ -83,7 +83,7 @@ class SummonsDuty:
             task.cancel()
         await asyncio.gather(*self._working.values(), return_exceptions=True)
 
-    async def _answer(self, asked: _Asked) -> None:
+    async def _answer(self, asked: _LiveSummons) -> None:
         try:
             if asked.state.passed_to != NO_ADDRESS and self._desk.ledger.block > asked.state.deadline:
                 await self._end_silence(asked)
@@ -96,19 +96,19 @@ class SummonsDuty:
         except Exception:
             log.exception("a summons is not answered yet, its deadline is block %d", asked.state.deadline)
 
-    async def _send(self, function: str, asked: _Asked, *arguments: object, deposit: int = 0) -> None:
+    async def _send(self, function: str, asked: _LiveSummons, *arguments: object, deposit: int = 0) -> None:
         coin = self._desk.ledger.parameters.asset == NO_ADDRESS
         call = self._call(function, asked, *arguments, value=deposit if coin else 0)
         block = await self._desk.ledger.execute(call, deposit)
         log.info("%s was sent in block %d, the deadline is %d", function, block, asked.state.deadline)
 
-    def _call(self, function: str, asked: _Asked, *arguments: object, value: int) -> PartCall:
+    def _call(self, function: str, asked: _LiveSummons, *arguments: object, value: int) -> PartCall:
         contracts = self._desk.ledger.contracts
         return build(contracts, Part.SUMMONS, function, asked.summons_id, asked.state, *arguments, value=value)
 
     # ---- results
 
-    async def _answer_results(self, asked: _Asked) -> None:
+    async def _answer_results(self, asked: _LiveSummons) -> None:
         story = asked.story
         if story.answered is None:
             if story.failed is not None and not asked.state.extended:
@@ -125,7 +125,7 @@ class SummonsDuty:
         shown = (story.admitted.nodes, story.results, signatures, fresh.message, fresh.signature)
         await self._send("answerResults", asked, *shown)
 
-    async def _pass_on_results(self, asked: _Asked) -> None:
+    async def _pass_on_results(self, asked: _LiveSummons) -> None:
         story = asked.story
         assert story.failed is not None
         # Where nobody in particular failed, the first segment's node has to say what it has.
@@ -137,7 +137,7 @@ class SummonsDuty:
 
     # ---- checks
 
-    async def _answer_check(self, asked: _Asked) -> None:
+    async def _answer_check(self, asked: _LiveSummons) -> None:
         story, segment = asked.story, asked.state.segment
         if story.answered is None or story.drawn is None:
             return
@@ -151,12 +151,12 @@ class SummonsDuty:
         elif asked.state.passed_to == NO_ADDRESS:
             await self._pass_on_check(asked, missing[0])
 
-    async def _checked(self, story: Story) -> None:
+    async def _checked(self, story: OrderHistory) -> None:
         """Run the check as if its client had asked here, and wait for its end."""
         async for _ in self._orders.check(story).lines.follow():
             pass
 
-    async def _send_verdicts(self, asked: _Asked) -> None:
+    async def _send_verdicts(self, asked: _LiveSummons) -> None:
         story, segment = asked.story, asked.state.segment
         check = story.check_of(segment)
         assert check is not None
@@ -164,7 +164,7 @@ class SummonsDuty:
         words = tuple(word_of(one) for one in given)
         await self._send("answerCheck", asked, *self._results(story), words, self._hints(asked))
 
-    async def _pass_on_check(self, asked: _Asked, verifier: Address) -> None:
+    async def _pass_on_check(self, asked: _LiveSummons, verifier: Address) -> None:
         story, segment = asked.story, asked.state.segment
         check = story.check_of(segment)
         assert check is not None
@@ -174,19 +174,19 @@ class SummonsDuty:
         shown = (self._desk.node_tabs.tab(node), promised.message, promised.signature, self._hints(asked))
         await self._send("passOnCheck", asked, *self._results(story), *shown, deposit=deposit)
 
-    async def _end_silence(self, asked: _Asked) -> None:
+    async def _end_silence(self, asked: _LiveSummons) -> None:
         """The node to which it was passed on said nothing: it pays, and the next of the draw takes its place."""
         await self._send("convict", asked)
 
-    def _results(self, story: Story) -> tuple[object, object]:
+    def _results(self, story: OrderHistory) -> tuple[object, object]:
         assert story.answered is not None
         return story.results, tuple(compact(one.signature) for one in story.answered.results)
 
-    def _hints(self, asked: _Asked) -> bytes:
+    def _hints(self, asked: _LiveSummons) -> bytes:
         return drawn_verifiers(self._desk, asked.story)[asked.state.segment].hints
 
 
-def stuck(desk: Desk) -> list[str]:
+def stuck(desk: SchedulerContext) -> list[str]:
     """What is asked of this scheduler on chain and not answered, with the block by which it is due."""
     me = desk.operator.address
     return [

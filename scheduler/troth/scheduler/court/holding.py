@@ -9,14 +9,14 @@ from troth.protocol.market.views import rules_in
 from troth.protocol.request import tokens_to_words
 from troth.protocol.tensors import Dtype, row_size
 from troth.protocol.types import Hash32
-from troth.scheduler.orders.desk import Desk
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.story import OrderHistory
 
 
 class OrderHoldings:
     """See ``cases.desk.Holdings``; the desk gives it to drawn reviewers of a live case alone."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: SchedulerContext) -> None:
         self._desk = desk
 
     async def evidence_of(self, order: Hash32) -> Evidence | None:
@@ -40,7 +40,7 @@ class OrderHoldings:
         return story.admitted.head_salt + rows
 
 
-def evidence_of(desk: Desk, story: Story) -> Evidence:
+def evidence_of(desk: SchedulerContext, story: OrderHistory) -> Evidence:
     """The evidence that a story makes; its text is there as long as it is kept."""
     admitted, answered, drawn = story.admitted, story.answered, story.drawn
     assert answered is not None

@@ -11,7 +11,7 @@ import logging
 
 from troth.protocol.errors import ProtocolError, WireError
 from troth.protocol.market import canonical, checks
-from troth.protocol.market.draws import Drawn
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.papers import CourtText, Spoken
 from troth.protocol.market.types import Opinion, Role
 from troth.protocol.request import tokens_to_words
@@ -19,8 +19,8 @@ from troth.protocol.types import Address, Hash32
 from troth.protocol.wire import CHECK_REQUESTS
 from troth.protocol.wire_market import CHECKS_PATH, SPOKEN_LIMIT, Inform, Informed, Inquire, Noted
 from troth.scheduler.checks.lottery import drawn_verifiers
-from troth.scheduler.orders.desk import Desk
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.story import OrderHistory
 from troth.transport.channel_server import ChannelServer
 from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
@@ -32,7 +32,7 @@ SECONDS = 5.0
 _REMEDY = "Ask about a check that you have given a verdict in."
 
 
-def spoken_of(story: Story, segment: int, drawn: Drawn) -> Spoken:
+def spoken_of(story: OrderHistory, segment: int, drawn: DrawnSeats) -> Spoken:
     """What the drawn verifiers of a segment signed; with the text where it goes to court."""
     commitments = [story.commitments.get((segment, one)) for one in drawn.seats]
     verdicts = {one: story.verdicts[segment, one] for one in drawn.seats if (segment, one) in story.verdicts}
@@ -47,7 +47,7 @@ def is_rejected_by_any(spoken: Spoken) -> bool:
     return any(one.message.opinion == Opinion.REJECT for one in spoken.verdicts)
 
 
-async def inform(desk: Desk, story: Story, segment: int, drawn: Drawn) -> None:
+async def inform(desk: SchedulerContext, story: OrderHistory, segment: int, drawn: DrawnSeats) -> None:
     """Tell every verifier that has spoken; who is not reached asks."""
     spoken = spoken_of(story, segment, drawn)
     if not is_rejected_by_any(spoken):
@@ -60,7 +60,7 @@ async def inform(desk: Desk, story: Story, segment: int, drawn: Drawn) -> None:
     await asyncio.gather(*(_tell(desk, Inform(story.order_id, segment, len(sent)), one, sent) for one in heard))
 
 
-async def _tell(desk: Desk, header: Inform, verifier: Address, sent: bytes) -> None:
+async def _tell(desk: SchedulerContext, header: Inform, verifier: Address, sent: bytes) -> None:
     try:
         frame = await desk.peers.channel(verifier).request(header, sent, SECONDS)
     except (OverlayError, ProtocolError, OSError, TimeoutError) as error:
@@ -73,7 +73,7 @@ async def _tell(desk: Desk, header: Inform, verifier: Address, sent: bytes) -> N
 class Inquiries:
     """Answers verifiers that were not told."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: SchedulerContext) -> None:
         self._desk = desk
 
     def server(self, operator: Operator) -> ChannelServer:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from troth.protocol.market import log_data, lottery, prices
 from troth.protocol.market.calls import build
-from troth.protocol.market.log_data import Line
+from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.messages import summons_id
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
@@ -23,8 +23,8 @@ from troth.protocol.types import Address, Hash32
 from troth.scheduler.log.lines import counts_of, line_of
 from troth.scheduler.orders.desk import Ledger
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.orders.story import Story
-from troth.scheduler.tabs.database import Database, Statement
+from troth.scheduler.orders.story import OrderHistory
+from troth.scheduler.tabs.database import SchedulerDatabase, Statement
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ NEWEST = 32
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenEntry:
     number: int
     opened: float
     orders: int
@@ -46,7 +46,7 @@ class LogBook:
 
     def __init__(
         self,
-        database: Database,
+        database: SchedulerDatabase,
         store: OrderStore,
         ledger: Ledger,
         scheduler: Address,
@@ -65,10 +65,10 @@ class LogBook:
         rows = database.read("SELECT number, opened, closed FROM log_entry ORDER BY number DESC LIMIT 1")
         number, opened, closed = rows[0] if rows else (0, 0.0, 1)
         (count,) = database.read("SELECT COUNT(*) FROM log_line WHERE entry = ?", number)[0]
-        self._open = None if closed else _Open(number, opened, count)
+        self._open = None if closed else _OpenEntry(number, opened, count)
         self._last = number
 
-    def assign(self, story: Story) -> tuple[int, list[Statement]]:
+    def assign(self, story: OrderHistory) -> tuple[int, list[Statement]]:
         """The entry that an order with results is promised for."""
         now, statements = self._clock(), list[Statement]()
         if self._open is not None and (self._open.orders >= self._orders or now - self._open.opened >= self._seconds):
@@ -76,7 +76,7 @@ class LogBook:
             self._open = None
         if self._open is None:
             number = max(self._last, self._ledger.state.head_of(self._scheduler)[0]) + 1
-            self._open, self._last = _Open(number, now, 0), number
+            self._open, self._last = _OpenEntry(number, now, 0), number
         # Again with each order: the one that opened the entry may not have come to the disk.
         row = "INSERT OR IGNORE INTO log_entry (number, opened) VALUES (?, ?)"
         statements.append((row, (self._open.number, self._open.opened)))
@@ -137,7 +137,7 @@ class LogBook:
 
     def _data(self, number: int) -> bytes | None:
         """The data of an entry, None while something in it may still change."""
-        lines: list[Line] = []
+        lines: list[LogLine] = []
         for (order_id,) in self._database.read("SELECT order_id FROM log_line WHERE entry = ?", number):
             story = self._store.get(Hash32(order_id))
             if story is None or not is_final(
@@ -147,12 +147,12 @@ class LogBook:
             lines.append(line_of(story))
         return log_data.encode_data(lines)
 
-    def _counts(self, number: int, lines: tuple[Line, ...]) -> LogCounts:
+    def _counts(self, number: int, lines: tuple[LogLine, ...]) -> LogCounts:
         rows = self._database.read("SELECT fee, positions FROM log_line WHERE entry = ?", number)
         return counts_of(lines, sum(row[1] for row in rows), sum(int(row[0]) for row in rows))
 
 
-def is_final(story: Story, state: State, block: int, lag: int) -> bool:
+def is_final(story: OrderHistory, state: State, block: int, lag: int) -> bool:
     """Whether an order's line can change no more."""
     assert story.drawn is not None
     if any(_is_summoned(story.order_id, segment, state) for segment in range(story.segments)):

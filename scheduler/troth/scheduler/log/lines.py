@@ -6,26 +6,26 @@ from collections.abc import Iterable
 
 from troth.protocol import typed_data
 from troth.protocol.market import log_data, lottery, prices
-from troth.protocol.market.log_data import Line, Said, Seen, written
+from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.types import Draw, LogCounts, Opinion
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.story import OrderHistory
 
 
-def line_of(story: Story) -> Line:
+def line_of(story: OrderHistory) -> LogLine:
     """The line of a drawn order, with whatever was shown and said since."""
     assert story.drawn is not None
     return line_with(story, story.drawn.draw.message, story.drawn.proof)
 
 
-def line_with(story: Story, draw: Draw, proof: bytes) -> Line:
+def line_with(story: OrderHistory, draw: Draw, proof: bytes) -> LogLine:
     """The line of an order with results under a draw that is about to be signed; its bucket is the first draw's."""
     assert story.answered is not None
     order, admitted = story.order, story.admitted
     seen = tuple(
-        Seen(node, written(typed_data.struct_hash(one.message)), written(one.signature))
+        LoggedResult(node, written(typed_data.struct_hash(one.message)), written(one.signature))
         for node, one in zip(admitted.nodes, story.answered.results, strict=True)
     )
-    return Line(
+    return LogLine(
         order=written(story.order_id),
         execution_class=written(order.execution_class),
         ends=written(order.ends),
@@ -47,10 +47,10 @@ def line_with(story: Story, draw: Draw, proof: bytes) -> Line:
     )
 
 
-def _said(story: Story) -> tuple[Said, ...]:
+def _said(story: OrderHistory) -> tuple[LoggedVerdict, ...]:
     """The verdicts of who was drawn last: a node that a summons proved silent has no say."""
     return tuple(
-        Said(
+        LoggedVerdict(
             segment,
             verifier,
             int(verdict.message.opinion),
@@ -64,7 +64,7 @@ def _said(story: Story) -> tuple[Said, ...]:
     )
 
 
-def counts_of(lines: Iterable[Line], positions: int, fees: int) -> LogCounts:
+def counts_of(lines: Iterable[LogLine], positions: int, fees: int) -> LogCounts:
     """What an entry over these lines counts."""
     lines = tuple(lines)
     drawn = [line for line in lines if _is_drawn(line)]
@@ -79,13 +79,13 @@ def counts_of(lines: Iterable[Line], positions: int, fees: int) -> LogCounts:
     )
 
 
-def _is_drawn(line: Line) -> bool:
+def _is_drawn(line: LogLine) -> bool:
     if not line.secret:
         return False
     return lottery.hits(log_data.read_hash(line.secret), log_data.read_hash(line.beta), line.check_rate)
 
 
-def _is_rejected(line: Line) -> bool:
+def _is_rejected(line: LogLine) -> bool:
     """Whether more of the verdicts over some segment reject than do not."""
     by_segment: dict[int, list[int]] = {}
     for said in line.verdicts:

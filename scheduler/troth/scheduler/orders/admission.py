@@ -15,7 +15,7 @@ from troth.protocol.errors import InvalidField, InvalidRequest, InvalidSignature
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Submission
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.economy import GAIN_TIMES, LOSS_TIMES
 from troth.protocol.market.errors import InvalidDrawRequest, InvalidOrder, InvalidVoucher
 from troth.protocol.market.messages import Signed
@@ -33,32 +33,32 @@ from troth.scheduler.errors import (
     NodeUnpaid,
     OrderInvalid,
     OtherSplit,
-    PaymentRequired,
     PriceTooLow,
     PromptTooLong,
     StakeExhausted,
     TabNotOpen,
+    TabTooSmall,
     TokenOutOfVocabulary,
     VoucherRefused,
 )
-from troth.scheduler.orders.choosing import Wanted, choose
-from troth.scheduler.orders.desk import Desk, Work
-from troth.scheduler.orders.offers import Offer
-from troth.scheduler.orders.steps import Admitted
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.choosing import ProspectiveOrder, choose
+from troth.scheduler.orders.desk import OrderSession, SchedulerContext
+from troth.scheduler.orders.offers import ClassOffer
+from troth.scheduler.orders.steps import AdmittedStep
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import Statement, StorageFailed
 from troth.scheduler.tabs.fallen import forgive_fallen
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _CheckedOrder:
     """An order that passed every check: what was sent, what it asks for, and the chain as it is seen."""
 
-    desk: Desk
+    desk: SchedulerContext
     sent: Submission
     request: Request
-    offer: Offer
-    view: View
+    offer: ClassOffer
+    view: OrderView
 
     @property
     def order(self) -> Order:
@@ -69,21 +69,21 @@ class _Asked:
         return messages.order_id(self.order, self.view.domain)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ProspectiveOrder:
         """The order for who chooses among nodes."""
         spans, positions = self.offer.spans, self.request.position_limit
-        return Wanted(self.order_id, self.order.execution_class, spans, positions)
+        return ProspectiveOrder(self.order_id, self.order.execution_class, spans, positions)
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _DrawnNodes:
     """Who may serve, and by which proof."""
 
     proof: bytes
     candidates: tuple[tuple[Address, ...], ...]
 
 
-async def admit(desk: Desk, sent: Submission, preferred: Sequence[Address] = ()) -> Work:
+async def admit(desk: SchedulerContext, sent: Submission, preferred: Sequence[Address] = ()) -> OrderSession:
     """Take an order; raises one of OrderRefused's kinds, StorageFailed or ChainError, with nothing kept.
 
     ``preferred``: see ``choosing.choose``.
@@ -97,7 +97,7 @@ async def admit(desk: Desk, sent: Submission, preferred: Sequence[Address] = ())
         # The client may have seen a block, or opened its tab, that was not followed yet.
         await desk.ledger.catch_up()
     view = _view(desk, sent)
-    asked = _Asked(desk, sent, request, offer, view)
+    asked = _CheckedOrder(desk, sent, request, offer, view)
     if desk.store.known(asked.order_id):
         remedy = "GET /v1/orders/{id} shows how far it has come; for more, sign the next number."
         raise AlreadyOrdered("This order was taken before", "0x" + asked.order_id.hex(), remedy)
@@ -118,14 +118,14 @@ async def admit(desk: Desk, sent: Submission, preferred: Sequence[Address] = ())
 # ------------------------------------------------------------------------------------------- the checks, in their order
 
 
-def _offer(desk: Desk, order: Order) -> Offer:
+def _offer(desk: SchedulerContext, order: Order) -> ClassOffer:
     offer = desk.offers.offer(order.execution_class, desk.ledger.state)
     if order.ends != pack_ends(offer.ends):
         raise OtherSplit(offer.ends, order.ends.hex())
     return offer
 
 
-def _request(sent: Submission, offer: Offer) -> Request:
+def _request(sent: Submission, offer: ClassOffer) -> Request:
     try:
         request = from_canonical_bytes(sent.request)
     except InvalidRequest as error:
@@ -145,7 +145,7 @@ def _request(sent: Submission, offer: Offer) -> Request:
     return request
 
 
-def _view(desk: Desk, sent: Submission) -> View:
+def _view(desk: SchedulerContext, sent: Submission) -> OrderView:
     try:
         scheduler_of(desk.ledger.state, desk.operator.address)
         return desk.view(sent.order.message, sent.tab)
@@ -153,7 +153,7 @@ def _view(desk: Desk, sent: Submission) -> View:
         raise OrderInvalid.of(error) from error
 
 
-def _check_terms(order: Order, request: Request, offer: Offer) -> None:
+def _check_terms(order: Order, request: Request, offer: ClassOffer) -> None:
     listed = offer.prices
     pairs = (
         (order.prompt_price, listed.prompt),
@@ -174,7 +174,7 @@ def _check_terms(order: Order, request: Request, offer: Offer) -> None:
         raise PriceTooLow(what, most - order.max_fee, f"Sign an order with max_fee {most}, or a smaller max_tokens.")
 
 
-def _check_order(sent: Submission, view: View) -> None:
+def _check_order(sent: Submission, view: OrderView) -> None:
     try:
         life.validate_order(sent.order, view)
     except InvalidSignature as error:
@@ -183,7 +183,7 @@ def _check_order(sent: Submission, view: View) -> None:
         raise OrderInvalid.of(error) from error
 
 
-def _check_stake(desk: Desk, order: Order) -> None:
+def _check_stake(desk: SchedulerContext, order: Order) -> None:
     """What is open at once, and could be cheated with at once, stays below what this scheduler can lose.
 
     The factor is that of the classes' own inequality: what is lost is at least 3/2 of what could be gained.
@@ -195,7 +195,7 @@ def _check_stake(desk: Desk, order: Order) -> None:
         raise StakeExhausted(what, remedy="Try again when others are acknowledged, or order elsewhere.")
 
 
-def _check_money(desk: Desk, sent: Submission, view: View) -> None:
+def _check_money(desk: SchedulerContext, sent: Submission, view: OrderView) -> None:
     """What ``take_on`` will refuse for want of money, said with the shortfall."""
     order, state = sent.order.message, view.tab_state
     if not state.known or state.closes_at:
@@ -206,27 +206,27 @@ def _check_money(desk: Desk, sent: Submission, view: View) -> None:
     shortfall = spent + _left(desk, order, sent) + order.max_fee - (state.balance + state.redeemed)
     if shortfall > 0:
         what = f"The tab covers {state.balance + state.redeemed}, and {shortfall} are missing"
-        raise PaymentRequired(what, shortfall, f"Top the tab up by {shortfall}, or acknowledge what was answered.")
+        raise TabTooSmall(what, shortfall, f"Top the tab up by {shortfall}, or acknowledge what was answered.")
 
 
-def _left(desk: Desk, order: Order, sent: Submission) -> int:
+def _left(desk: SchedulerContext, order: Order, sent: Submission) -> int:
     worth = desk.client_tabs.book(order.tab).worth
     return sum(most for number, most in worth.items() if not is_acknowledged(sent.voucher.message, number))
 
 
-def _draw(asked: _Asked) -> _Drawn:
+def _draw(asked: _CheckedOrder) -> _DrawnNodes:
     secret = asked.desk.vrf_secret
     if vrf.public_key(secret) != asked.view.vrf_key:
         raise GroupTooSmall("This scheduler's VRF key is not the registered one", None, "Order elsewhere.")
     proof = vrf.prove(secret, messages.infer_alpha(asked.order_id))
     beta = Hash32(vrf.proof_to_hash(proof))
     try:
-        return _Drawn(proof, checks.drawn_candidates(asked.order, beta, asked.view))
+        return _DrawnNodes(proof, checks.drawn_candidates(asked.order, beta, asked.view))
     except InvalidDrawRequest as error:
         raise GroupTooSmall(error.what, error.value, error.remedy) from error
 
 
-def _choose(asked: _Asked, drawn: _Drawn, preferred: Sequence[Address]) -> tuple[Address, ...]:
+def _choose(asked: _CheckedOrder, drawn: _DrawnNodes, preferred: Sequence[Address]) -> tuple[Address, ...]:
     desk, paid = asked.desk, []
     for segment, candidates in enumerate(drawn.candidates):
         prices_of = ((node, _tab_state(desk, node), _most(asked, node, segment)) for node in candidates)
@@ -238,15 +238,15 @@ def _choose(asked: _Asked, drawn: _Drawn, preferred: Sequence[Address]) -> tuple
     return choose(desk, asked.wanted, paid, preferred)
 
 
-def _tab_state(desk: Desk, node: Address) -> TabState:
+def _tab_state(desk: SchedulerContext, node: Address) -> TabState:
     return desk.ledger.state.tab_state(messages.tab_id(desk.node_tabs.tab(node)))
 
 
-def _ask(asked: _Asked, node: Address, segment: int) -> Ask:
+def _ask(asked: _CheckedOrder, node: Address, segment: int) -> Ask:
     return asked.view.groups[segment].ask_at(node, asked.order.reference_block)
 
 
-def _most(asked: _Asked, node: Address, segment: int) -> int:
+def _most(asked: _CheckedOrder, node: Address, segment: int) -> int:
     """What a node may earn at most with this order: its ask at the order's block, nothing cached."""
     ask, request = _ask(asked, node, segment), asked.request
     work = max(ask.prompt, ask.cached) * len(request.prompt_tokens) + ask.written * request.max_tokens
@@ -256,7 +256,7 @@ def _most(asked: _Asked, node: Address, segment: int) -> int:
 # ------------------------------------------------------------------------------------------------------- what is signed
 
 
-async def _take(asked: _Asked, nodes: tuple[Address, ...], proof: bytes) -> Work:
+async def _take(asked: _CheckedOrder, nodes: tuple[Address, ...], proof: bytes) -> OrderSession:
     """Enter the order into all books at once, sign, journal. Nothing waits between the books and the disk."""
     desk, sent, order = asked.desk, asked.sent, asked.order
     used, statements = _enter(asked)
@@ -266,7 +266,7 @@ async def _take(asked: _Asked, nodes: tuple[Address, ...], proof: bytes) -> Work
         desk.client_tabs.withdraw(order.tab, order.sequence)
         raise
     named = Admission(asked.order_id, messages.nodes_hash(nodes), asked.view.block)
-    admitted = Admitted(
+    admitted = AdmittedStep(
         order=sent.order,
         tab=sent.tab,
         voucher=used,
@@ -276,7 +276,7 @@ async def _take(asked: _Asked, nodes: tuple[Address, ...], proof: bytes) -> Work
         promises=promises,
         head_salt=Hash32(randomness.token_bytes(32)),
     )
-    story = Story(named.order, admitted, sent.request, sent.salt)
+    story = OrderHistory(named.order, admitted, sent.request, sent.salt)
     try:
         await desk.store.begin(story, *statements, *promised)
     except StorageFailed:
@@ -284,10 +284,10 @@ async def _take(asked: _Asked, nodes: tuple[Address, ...], proof: bytes) -> Work
         _withdraw(desk, nodes, promises)
         raise
     alternatives = NO_LOGPROBS if sent.logprobs is None else min(sent.logprobs, ALTERNATIVES_LIMIT)
-    return Work(story, asked.request, sent.salt, asked.offer, alternatives)
+    return OrderSession(story, asked.request, sent.salt, asked.offer, alternatives)
 
 
-def _enter(asked: _Asked) -> tuple[Signed[Voucher], list[Statement]]:
+def _enter(asked: _CheckedOrder) -> tuple[Signed[Voucher], list[Statement]]:
     forgiven = forgive_fallen(asked.desk, asked.order.tab)
     try:
         used, taken = asked.desk.client_tabs.take_on(asked.order, asked.sent.voucher, asked.view)
@@ -298,7 +298,7 @@ def _enter(asked: _Asked) -> tuple[Signed[Voucher], list[Statement]]:
         raise VoucherRefused(error.what, str(error.value)[:200], error.remedy) from error
 
 
-def _promises(asked: _Asked, nodes: Sequence[Address]) -> tuple[tuple[Signed[Promise], ...], list[Statement]]:
+def _promises(asked: _CheckedOrder, nodes: Sequence[Address]) -> tuple[tuple[Signed[Promise], ...], list[Statement]]:
     desk = asked.desk
     made: list[Signed[Promise]] = []
     statements: list[Statement] = []
@@ -313,12 +313,12 @@ def _promises(asked: _Asked, nodes: Sequence[Address]) -> tuple[tuple[Signed[Pro
     return tuple(made), statements
 
 
-def _withdraw(desk: Desk, nodes: Sequence[Address], made: Sequence[Signed[Promise]]) -> None:
+def _withdraw(desk: SchedulerContext, nodes: Sequence[Address], made: Sequence[Signed[Promise]]) -> None:
     for node, promised in zip(nodes, made, strict=False):
         desk.node_tabs.withdraw(node, promised.message.sequence)
 
 
-def _wanted(asked: _Asked, node: Address, segment: int) -> Callable[[Hash32, int], Promise]:
+def _wanted(asked: _CheckedOrder, node: Address, segment: int) -> Callable[[Hash32, int], Promise]:
     ask, price = _ask(asked, node, segment), _most(asked, node, segment)
     order_id, block = asked.order_id, asked.order.reference_block
 

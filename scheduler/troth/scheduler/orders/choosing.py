@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, Segment, to_address
-from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.desk import SchedulerContext
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ProspectiveOrder:
     """An order as a chooser of chains sees it before it is admitted."""
 
     order_id: Hash32
@@ -25,7 +25,10 @@ MOST_PREFERRED = 64
 
 
 def choose(
-    desk: Desk, wanted: Wanted, allowed: Sequence[Sequence[Address]], preferred: Sequence[Address] = ()
+    desk: SchedulerContext,
+    wanted: ProspectiveOrder,
+    allowed: Sequence[Sequence[Address]],
+    preferred: Sequence[Address] = (),
 ) -> tuple[Address, ...]:
     """One of the allowed for each segment; who failed lately only where there is no other.
 

@@ -17,7 +17,7 @@ from troth.protocol.types import ZERO_HASH, Hash32
 from troth.protocol.wire import Frame
 from troth.protocol.wire_market import Concluded
 from troth.scheduler.errors import NodeFailed
-from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.hop import Hop
 from troth.transport.errors import ChannelUnavailable
 
@@ -28,11 +28,11 @@ AGAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class OrderEnding:
     """The end of an order: its nodes, the tokens that they wrote, and every result that was ``shown`` so far."""
 
-    desk: Desk
-    work: Work
+    desk: SchedulerContext
+    work: OrderSession
     hops: Sequence[Hop]
     tokens: Sequence[int]
     shown: dict[int, Signed[Result]] = field(default_factory=dict)

@@ -9,20 +9,20 @@ from typing import Any, Protocol
 
 from troth.protocol.market import views
 from troth.protocol.market.calls import PartCall
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_ADDRESS, Contracts, Order, Parameters, Tab
 from troth.protocol.request import Request
 from troth.protocol.types import Address, Hash32, Segment
-from troth.scheduler.orders.offers import Offer, Offers
+from troth.scheduler.orders.offers import ClassOffer, Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.orders.story import Story
-from troth.scheduler.patience import Patience
+from troth.scheduler.orders.story import OrderHistory
+from troth.scheduler.patience import GenerationPatience
 from troth.scheduler.peers import Peers
 from troth.scheduler.tabs.client_tabs import ClientTabs
-from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.transport.identity import Operator
 
@@ -59,7 +59,7 @@ class Ledger(Protocol):
         """What Summons asks for now of a scheduler that passes a summons on."""
 
 
-class Chosen(Protocol):
+class RoutedOrder(Protocol):
     """What a chooser of chains needs to know of an order."""
 
     @property
@@ -82,13 +82,13 @@ class Chosen(Protocol):
 class Routes(Protocol):
     """Chooses chains by measured times; see ``chains.choosing.Chains``."""
 
-    def choose(self, wanted: Chosen, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
+    def choose(self, wanted: RoutedOrder, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
         """One of the allowed for each segment, or None where measured times say nothing."""
 
-    def note_answer(self, wanted: Chosen, node: Address, layers: int, seconds: float) -> None:
+    def note_answer(self, wanted: RoutedOrder, node: Address, layers: int, seconds: float) -> None:
         """One position through so many layers took so long."""
 
-    def release(self, wanted: Chosen) -> None:
+    def release(self, wanted: RoutedOrder) -> None:
         """The order is over."""
 
 
@@ -96,7 +96,7 @@ class Routes(Protocol):
 class Waits:
     """Seconds: for one answer of an inferencer, and for one verifier's whole work."""
 
-    generation: Patience = field(default_factory=Patience)
+    generation: GenerationPatience = field(default_factory=GenerationPatience)
     check: float = 120.0
 
 
@@ -109,7 +109,7 @@ async def _nothing(_node: Address, _price: int) -> None:
 
 
 @dataclass(slots=True)
-class Standing:
+class StandingOrders:
     """Open orders, by tab, of which nothing fell, for as long as what the chain voids is what it was.
 
     Without it each order would read all others of its tab from disk.
@@ -127,13 +127,13 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class SchedulerContext:
     """Keys, stores and connections."""
 
     operator: Operator
     vrf_secret: bytes = field(repr=False)
     ledger: Ledger
-    database: Database
+    database: SchedulerDatabase
     store: OrderStore
     client_tabs: ClientTabs
     node_tabs: NodeTabs
@@ -147,13 +147,13 @@ class Desk:
     asset_decimals: int = 18
     clock: Callable[[], float] = time.time
     key_check: KeyCheck = signed_by_account
-    standing: Standing = field(default_factory=Standing)
+    standing: StandingOrders = field(default_factory=StandingOrders)
 
     def signed(self, message: Any) -> Signed[Any]:
         """A message with the operator's signature."""
         return Signed(message, self.operator.sign(message))
 
-    def view(self, order: Order, tab: Tab) -> View:
+    def view(self, order: Order, tab: Tab) -> OrderView:
         """The chain as this scheduler sees it for an order that it took, perhaps before it began to leave.
 
         Raises what ``views.view_of`` does.
@@ -171,13 +171,13 @@ class Desk:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OrderSession:
     """One order as it is worked on: what was signed, what it asks for, and the class that it is of."""
 
-    story: Story
+    story: OrderHistory
     request: Request
     salt: Hash32
-    offer: Offer
+    offer: ClassOffer
     alternatives: int
 
     @property

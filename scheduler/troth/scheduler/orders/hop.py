@@ -20,7 +20,7 @@ from troth.protocol.wire import Decoded, Frame, Rows
 from troth.protocol.wire_fields import DECODE_LIMIT, RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Proceed
 from troth.scheduler.errors import NodeFailed
-from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import inference_papers
 from troth.scheduler.orders.rows_kept import OrderRows
 from troth.transport.errors import OverlayError
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class Hop:
     """One segment of one order."""
 
-    def __init__(self, desk: Desk, work: Work, segment: int, kept: OrderRows) -> None:
+    def __init__(self, desk: SchedulerContext, work: OrderSession, segment: int, kept: OrderRows) -> None:
         self._desk = desk
         self._work = work
         self._kept = kept

@@ -24,7 +24,7 @@ from troth.protocol.market.bodies import (
     OpenOrder,
     Recovered,
     Recovery,
-    Shown,
+    ShownSecret,
     Submission,
     TabQuery,
 )
@@ -37,17 +37,17 @@ from troth.scheduler.errors import (
     Expired,
     OrderRefused,
     OtherSplit,
-    PaymentRequired,
+    TabTooSmall,
     UnknownClass,
     UnknownOrder,
     VoucherRefused,
 )
 from troth.scheduler.orders.choosing import read_preferred
-from troth.scheduler.orders.desk import Desk
-from troth.scheduler.orders.offers import Offer, offers_checks, price_entry
+from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.offers import ClassOffer, offers_checks, price_entry
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.shown import shown_tiles
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.reading import read_hash
 from troth.scheduler.tabs.database import StorageFailed
@@ -57,7 +57,7 @@ QUERY_SECONDS = 300
 """How far a query's time may lie from this clock: one that leaked says nothing for ever."""
 
 
-def recovered(desk: Desk, tab_id: Hash32, query: Recovery) -> Recovered:
+def recovered(desk: SchedulerContext, tab_id: Hash32, query: Recovery) -> Recovered:
     """The answer to a query; raises UnknownOrder, Expired, BadSignature."""
     held = desk.client_tabs.get(tab_id)
     if held is None:
@@ -73,7 +73,7 @@ def recovered(desk: Desk, tab_id: Hash32, query: Recovery) -> Recovered:
     return Recovered(held.best, tuple(_open(story) for story in stories if story is not None))
 
 
-def _open(story: Story) -> OpenOrder:
+def _open(story: OrderHistory) -> OpenOrder:
     admitted, answered, drawn = story.admitted, story.answered, story.drawn
     return OpenOrder(
         order=admitted.order,
@@ -89,7 +89,7 @@ def _open(story: Story) -> OpenOrder:
 COIN_DECIMALS = 18
 
 
-def shown_info(desk: Desk) -> dict[str, object]:
+def shown_info(desk: SchedulerContext) -> dict[str, object]:
     """The scheduler, its deployment, and its classes."""
     state = desk.ledger.state
     assert state.deployed is not None
@@ -104,7 +104,7 @@ def shown_info(desk: Desk) -> dict[str, object]:
     }
 
 
-def _class(offer: Offer) -> dict[str, object]:
+def _class(offer: ClassOffer) -> dict[str, object]:
     return {
         "id": "0x" + offer.served.class_id.hex(),
         "model": "0x" + offer.execution_class.model.hex(),
@@ -115,7 +115,7 @@ def _class(offer: Offer) -> dict[str, object]:
     }
 
 
-def price_list(desk: Desk) -> dict[str, object]:
+def price_list(desk: SchedulerContext) -> dict[str, object]:
     """The form of OpenRouter's models list; with less than k + 6 owners in a group a class offers no checks."""
     state, block = desk.ledger.state, desk.ledger.block
     coin = desk.ledger.parameters.asset == NO_ADDRESS
@@ -126,7 +126,7 @@ def price_list(desk: Desk) -> dict[str, object]:
     return {"data": listed}
 
 
-def _offers(desk: Desk) -> list[Offer]:
+def _offers(desk: SchedulerContext) -> list[ClassOffer]:
     found = []
     for class_id in desk.offers.ids():
         try:
@@ -145,6 +145,15 @@ Body = TypeVar("Body")
 def order_routes(orders: Orders) -> APIRouter:
     """Everything that a client asks; it holds no state of its own."""
     router = APIRouter()
+    _offer_routes(router, orders)
+    _order_routes(router, orders)
+    _tab_routes(router, orders)
+    _log_routes(router, orders)
+    return router
+
+
+def _offer_routes(router: APIRouter, orders: Orders) -> None:
+    """Who this is, and what it serves at which price."""
 
     @router.get("/v1/info")
     async def info() -> JSONResponse:
@@ -161,6 +170,10 @@ def order_routes(orders: Orders) -> APIRouter:
             {"tokenizer": texts.tokenizer, "chat_template": texts.chat_template, "config": texts.config}
         )
 
+
+def _order_routes(router: APIRouter, orders: Orders) -> None:
+    """An order from its submission to the tiles of its check."""
+
     @router.post("/v1/orders")
     async def order(request: Request) -> StreamingResponse:
         preferred = read_preferred(request.headers.get(PREFERRED_HEADER, ""))
@@ -173,13 +186,17 @@ def order_routes(orders: Orders) -> APIRouter:
 
     @router.post("/v1/orders/{order_id}/secret")
     async def secret(order_id: str, request: Request) -> StreamingResponse:
-        shown = await _read(request, Shown, BODY_LIMIT)
+        shown = await _read(request, ShownSecret, BODY_LIMIT)
         return _stream(await orders.show_secret(read_hash(order_id, "order id"), shown.secret))
 
     @router.post("/v1/orders/{order_id}/tiles")
     async def tiles(order_id: str, request: Request) -> JSONResponse:
-        shown = await _read(request, Shown, BODY_LIMIT)
+        shown = await _read(request, ShownSecret, BODY_LIMIT)
         return JSONResponse(shown_tiles(await orders.show_second(read_hash(order_id, "order id"), shown.secret)))
+
+
+def _tab_routes(router: APIRouter, orders: Orders) -> None:
+    """What is paid on a tab."""
 
     @router.post("/v1/vouchers")
     async def voucher(request: Request) -> JSONResponse:
@@ -191,6 +208,10 @@ def order_routes(orders: Orders) -> APIRouter:
         found = recovered(orders.desk, read_hash(tab_id, "tab id"), query)
         return Response(canonical.encode(found), media_type="application/json")
 
+
+def _log_routes(router: APIRouter, orders: Orders) -> None:
+    """The log's entries, for auditors."""
+
     @router.get("/v1/log")
     async def numbers() -> JSONResponse:
         return JSONResponse({"entries": orders.book.newest()})
@@ -201,8 +222,6 @@ def order_routes(orders: Orders) -> APIRouter:
         if data is None:
             return JSONResponse({"error": {"code": "unknown_entry", "message": "No such entry"}}, status_code=404)
         return Response(data, media_type="application/x-ndjson")
-
-    return router
 
 
 def refuse_with_words(app: FastAPI) -> None:
@@ -220,7 +239,7 @@ def refuse_with_words(app: FastAPI) -> None:
 def refusal(error: OrderRefused) -> Response:
     """A refusal as its client reads it."""
     fields: dict[str, object] = {"code": error.code, "message": str(error)[:1000], "remedy": error.remedy}
-    if isinstance(error, PaymentRequired):
+    if isinstance(error, TabTooSmall):
         fields["shortfall"] = str(error.shortfall)
     if isinstance(error, OtherSplit):
         fields["ends"] = list(error.ends)

@@ -15,7 +15,7 @@ from troth.protocol.market.types import ExecutionClass, Rules
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Hash32, ModelDescriptor, Segment, segments_from_ends
 from troth.scheduler.errors import UnknownClass
-from troth.scheduler.served import Served
+from troth.scheduler.served import ServedClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class PriceList:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ClassOffer:
     """A served class with what the chain knows of it, how its layers are split now, and its prices."""
 
-    served: Served
+    served: ServedClass
     execution_class: ExecutionClass
     model: ModelDescriptor
     rules: Rules
@@ -60,9 +60,9 @@ class Offers:
 
     def __init__(
         self,
-        served: Iterable[Served],
+        served: Iterable[ServedClass],
         listed: Mapping[Hash32, PriceList],
-        ends_of: Callable[[Served], tuple[int, ...]] | None = None,
+        ends_of: Callable[[ServedClass], tuple[int, ...]] | None = None,
     ) -> None:
         self._served = {entry.class_id: entry for entry in served}
         self._listed = dict(listed)
@@ -72,7 +72,7 @@ class Offers:
         """The served class ids."""
         return list(self._served)
 
-    def served(self, class_id: Hash32) -> Served:
+    def served(self, class_id: Hash32) -> ServedClass:
         """The entry of a class; raises UnknownClass."""
         entry = self._served.get(class_id)
         if entry is None:
@@ -80,7 +80,7 @@ class Offers:
             raise UnknownClass(what, "0x" + class_id.hex(), "GET /v1/info lists what it serves.")
         return entry
 
-    def offer(self, class_id: Hash32, state: State, ends: tuple[int, ...] | None = None) -> Offer:
+    def offer(self, class_id: Hash32, state: State, ends: tuple[int, ...] | None = None) -> ClassOffer:
         """The class as it is offered now, or as an order split it; raises UnknownClass where the chain lacks it."""
         served = self.served(class_id)
         try:
@@ -89,7 +89,7 @@ class Offers:
         except ProtocolError as error:
             raise UnknownClass(error.what, "0x" + class_id.hex(), "Register model and class first.") from error
         rules = prices.rules_of(execution_class, hidden_size=model.hidden_size, layers=model.layers)
-        return Offer(served, execution_class, model, rules, spans, self._listed[class_id])
+        return ClassOffer(served, execution_class, model, rules, spans, self._listed[class_id])
 
     def problems(self, state: State) -> list[str]:
         """Why a served class cannot be served now; empty if all is well."""
@@ -113,7 +113,7 @@ def price_text(per_billion: int, decimals: int) -> str:
     return f"{whole}.{part:0{digits}d}".rstrip("0").rstrip(".") if part else str(whole)
 
 
-def price_entry(offer: Offer, *, checks: bool, decimals: int) -> dict[str, object]:
+def price_entry(offer: ClassOffer, *, checks: bool, decimals: int) -> dict[str, object]:
     """One class in the form of OpenRouter's models list; the checks' share is in both prices."""
     listed, rules = offer.prices, offer.rules
     share = rules.check_price * rules.verifiers * len(offer.spans) * rules.least_check_rate // MILLION
@@ -142,7 +142,7 @@ def price_entry(offer: Offer, *, checks: bool, decimals: int) -> dict[str, objec
     }
 
 
-def offers_checks(offer: Offer, state: State, block: int) -> bool:
+def offers_checks(offer: ClassOffer, state: State, block: int) -> bool:
     """Whether every segment's group has the owners without whom a check says nothing."""
     groups = (state.group(group_id(offer.served.class_id, span)) for span in offer.spans)
     return all(draws.offers_checks(group, offer.rules, block) for group in groups)

@@ -7,20 +7,20 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay
 from troth.protocol.market.types import Promise
 from troth.protocol.types import Address
-from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 
 
-def reads_text(work: Work, segment: int) -> bool:
+def reads_text(work: OrderSession, segment: int) -> bool:
     """Whether a segment's parties read prompt or answer: those of the first and the last one."""
     return segment in (0, work.story.segments - 1)
 
 
-def pay(desk: Desk, node: Address, promised: Signed[Promise]) -> Pay:
+def pay(desk: SchedulerContext, node: Address, promised: Signed[Promise]) -> Pay:
     """A promise with the newest voucher, which authorises it."""
     return Pay(desk.node_tabs.tab(node), promised, desk.node_tabs.voucher(node))
 
 
-def inference_papers(desk: Desk, work: Work, segment: int) -> tuple[bytes, bytes]:
+def inference_papers(desk: SchedulerContext, work: OrderSession, segment: int) -> tuple[bytes, bytes]:
     """Papers and request for who infers a segment."""
     admitted, shown = work.story.admitted, reads_text(work, segment)
     papers = InferencePapers(
@@ -36,7 +36,7 @@ def inference_papers(desk: Desk, work: Work, segment: int) -> tuple[bytes, bytes
     return canonical.encode(papers), _request(work) if shown else b""
 
 
-def check_papers(work: Work, segment: int, paid: Pay | None) -> CheckPapers:
+def check_papers(work: OrderSession, segment: int, paid: Pay | None) -> CheckPapers:
     """Papers for who checks a segment, or for its inferencer before it opens."""
     story = work.story
     admitted, answered, drawn, revealed = story.admitted, story.answered, story.drawn, story.revealed
@@ -59,11 +59,11 @@ def check_papers(work: Work, segment: int, paid: Pay | None) -> CheckPapers:
     )
 
 
-def encoded_check(work: Work, segment: int, paid: Pay) -> tuple[bytes, bytes]:
+def encoded_check(work: OrderSession, segment: int, paid: Pay) -> tuple[bytes, bytes]:
     """Papers and request for a verifier's first message."""
     return canonical.encode(check_papers(work, segment, paid)), _request(work) if reads_text(work, segment) else b""
 
 
-def _request(work: Work) -> bytes:
+def _request(work: OrderSession) -> bytes:
     assert work.story.request is not None  # it is kept as long as anybody may be asked
     return work.story.request

@@ -19,9 +19,9 @@ from troth.protocol.tokens import finish_reason
 from troth.protocol.wire import Rows
 from troth.protocol.wire_fields import RowSignature
 from troth.scheduler.errors import NodeFailed
-from troth.scheduler.orders.desk import Work
+from troth.scheduler.orders.desk import OrderSession
 from troth.scheduler.orders.hop import Hop
-from troth.scheduler.patience import MESSAGE_BYTES, Finish, Patience
+from troth.scheduler.patience import MESSAGE_BYTES, Finish, GenerationPatience
 
 Packed = bytes | UnsetType
 Answered = TypeVar("Answered")
@@ -29,7 +29,7 @@ OnToken = Callable[[int, int, Logprobs | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _UncheckedAnswer:
     """What a node has answered and nobody has checked yet: rows computed from ``inputs``, tokens chosen by the last of
     them, and why the very last token ends the text."""
 
@@ -42,15 +42,17 @@ class _Answer:
     finished: Finish | None
 
 
-class Pipeline:
+class PipelineRun:
     """The nodes of one order, first segment first. ``on_token`` gets each token once the rows behind it are checked."""
 
-    def __init__(self, work: Work, hops: Sequence[Hop], on_token: OnToken, patience: Patience) -> None:
+    def __init__(
+        self, work: OrderSession, hops: Sequence[Hop], on_token: OnToken, patience: GenerationPatience
+    ) -> None:
         self._work = work
         self._hops = hops
         self._on_token = on_token
         self._patience = patience
-        self._unchecked: _Answer | None = None
+        self._unchecked: _UncheckedAnswer | None = None
         self._failure: NodeFailed | None = None
         self.tokens: list[int] = []
 
@@ -87,7 +89,9 @@ class Pipeline:
             chosen = hop.chosen(decoded, frame)
             data = frame.payload[len(chosen) * TOKEN_BYTES :]
             logprobs = decoded.logprobs or [UNSET] * len(chosen)
-            self._unchecked = _Answer(hop, (last, *chosen[:-1]), data, decoded.row, chosen, logprobs, decoded.finished)
+            self._unchecked = _UncheckedAnswer(
+                hop, (last, *chosen[:-1]), data, decoded.row, chosen, logprobs, decoded.finished
+            )
             self._end_if_failed()
             last, finished, start = chosen[-1], decoded.finished, start + decoded.count
         return finished
@@ -102,7 +106,9 @@ class Pipeline:
             asking = hop.advance(start, count, payload, upstream, emit=emits, timeout=timeout)
             rows, frame = await self._checking_meanwhile(asking)
             chosen = () if rows.token is None else (rows.token,)
-            self._unchecked = _Answer(hop, tokens, frame.payload, rows.row, chosen, (rows.logprobs,), rows.finished)
+            self._unchecked = _UncheckedAnswer(
+                hop, tokens, frame.payload, rows.row, chosen, (rows.logprobs,), rows.finished
+            )
             self._end_if_failed()
             upstream = rows.row
             # Rows of segment 0 are signed together with their tokens, so segment 1 is sent both.
@@ -153,6 +159,6 @@ class Pipeline:
         self._on_token(len(self.tokens) - 1, token, hop.logprobs(packed, token))
 
 
-def chunk_of(work: Work) -> int:
+def chunk_of(work: OrderSession) -> int:
     """Rows in one message: each cut ends at a row that its node signed, in an answer and in its check."""
     return max(1, min(MESSAGE_BYTES // work.offer.row_bytes, 1 << 16))

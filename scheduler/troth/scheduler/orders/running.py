@@ -16,16 +16,16 @@ from troth.protocol.market import prices
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Result
 from troth.protocol.types import Address
-from troth.scheduler.errors import NodeFailed, OrderFailed
+from troth.scheduler.errors import NodeFailed, OrderAborted
 from troth.scheduler.log.entries import LogBook
-from troth.scheduler.orders.concluding import Ending
-from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.concluding import OrderEnding
+from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.drawing import draw
 from troth.scheduler.orders.hop import Hop
-from troth.scheduler.orders.pipeline import Pipeline
+from troth.scheduler.orders.pipeline import PipelineRun
 from troth.scheduler.orders.shown import shown_admitted, shown_draw, shown_failed, shown_logprobs, shown_results
-from troth.scheduler.orders.steps import Answered, Failed
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.steps import AnsweredStep, FailedStep
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.due import nothing_owed, results_fees
 
@@ -35,10 +35,10 @@ NO_RESULTS: Mapping[int, Signed[Result]] = MappingProxyType({})
 FAILED_REMEDY = "Order again: nothing is owed for this one."
 
 
-class Run:
+class OrderRun:
     """Drives one order. ``lines`` may be read by a client, by several, or by nobody."""
 
-    def __init__(self, desk: Desk, book: LogBook, work: Work) -> None:
+    def __init__(self, desk: SchedulerContext, book: LogBook, work: OrderSession) -> None:
         self._desk = desk
         self._book = book
         self._work = work
@@ -58,7 +58,7 @@ class Run:
         self.lines.send("admitted", **shown_admitted(self._work.story))
         try:
             await self._serve()
-        except OrderFailed as error:
+        except OrderAborted as error:
             await self._fail(error)
         finally:
             self._kept.close()
@@ -67,19 +67,19 @@ class Run:
 
     async def _serve(self) -> None:
         desk, work, story = self._desk, self._work, self._work.story
-        pipeline = Pipeline(work, self._hops, self._on_token, desk.waits.generation)
+        pipeline = PipelineRun(work, self._hops, self._on_token, desk.waits.generation)
         self._tokens = pipeline.tokens
         try:
             reason = await pipeline.run()
             results = await self._ending().results(desk.waits.generation.prefill)
         except ProtocolError as error:
-            raise OrderFailed(error.what, None, FAILED_REMEDY) from error
+            raise OrderAborted(error.what, None, FAILED_REMEDY) from error
         except OSError as error:
-            raise OrderFailed("The scheduler's disk takes no rows", error.strerror, FAILED_REMEDY) from error
+            raise OrderAborted("The scheduler's disk takes no rows", error.strerror, FAILED_REMEDY) from error
         fee = prices.fee(story.order, work.offer.rules, story.segments, results[-1].message)
         await asyncio.to_thread(self._kept.sync)
         served = desk.client_tabs.serve(story.order.tab, story.order.sequence, fee, desk.ledger.block)
-        answered = Answered("end" if reason == "stop" else reason, results, self._hops[-1].chain.position, fee)
+        answered = AnsweredStep("end" if reason == "stop" else reason, results, self._hops[-1].chain.position, fee)
         await desk.store.note_answer(story, answered, tuple(pipeline.tokens), *served)
         self.lines.send("results", **shown_results(story))
         await draw(desk, self._book, story)
@@ -89,7 +89,7 @@ class Run:
         fields = {} if logprobs is None else {"logprobs": shown_logprobs(logprobs)}
         self.lines.send("token", position=position, id=token, **fields)
 
-    async def _fail(self, error: OrderFailed) -> None:
+    async def _fail(self, error: OrderAborted) -> None:
         """Nothing is owed by the client; nodes before the one that failed are paid for what they can show."""
         segment = error.segment if isinstance(error, NodeFailed) else self._work.story.segments
         log.warning("the order failed: %s", error)
@@ -118,8 +118,8 @@ class Run:
             log.info("an earlier node showed no result: %s", error)
             return None
 
-    def _ending(self) -> Ending:
-        return Ending(self._desk, self._work, self._hops, self._tokens, self._shown)
+    def _ending(self) -> OrderEnding:
+        return OrderEnding(self._desk, self._work, self._hops, self._tokens, self._shown)
 
     def _remember(self) -> None:
         """How long each node took: the next choice goes by it. Their caches are free now."""
@@ -132,13 +132,19 @@ class Run:
 
 
 async def fail(
-    desk: Desk, story: Story, code: str, what: str, segment: int, *, shown: Mapping[int, Signed[Result]] = NO_RESULTS
-) -> Failed:
+    desk: SchedulerContext,
+    story: OrderHistory,
+    code: str,
+    what: str,
+    segment: int,
+    *,
+    shown: Mapping[int, Signed[Result]] = NO_RESULTS,
+) -> FailedStep:
     """Journal that an order came to nothing, with what changes in the books.
 
     From ``segment`` on nodes are owed what results they have ``shown``: one that signed may claim its promise.
     """
-    failed = Failed(code, what, FAILED_REMEDY, desk.ledger.block, segment)
+    failed = FailedStep(code, what, FAILED_REMEDY, desk.ledger.block, segment)
     served = desk.client_tabs.serve(story.order.tab, story.order.sequence, 0, desk.ledger.block)
     later = range(segment, story.segments)
     owed = nothing_owed(desk.node_tabs, story, [one for one in later if one not in shown])

@@ -31,15 +31,15 @@ from troth.protocol.wire_market import Dismiss
 from troth.scheduler.checks.lottery import reveal
 from troth.scheduler.checks.opening import open_tiles
 from troth.scheduler.checks.running import CheckRun
-from troth.scheduler.errors import Busy, ChainAway, NotYet, OrderFailed, OrderRefused, TooLate, UnknownOrder
+from troth.scheduler.errors import Busy, ChainAway, NotYet, OrderAborted, OrderRefused, TooLate, UnknownOrder
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.admission import admit
-from troth.scheduler.orders.desk import Desk, Work
+from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.drawing import draw, draw_again
-from troth.scheduler.orders.running import Run, fail
+from troth.scheduler.orders.running import OrderRun, fail
 from troth.scheduler.orders.shown import replay
 from troth.scheduler.orders.store import ANSWERED, FAILED, OrderStore
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import StorageFailed
 from troth.scheduler.tabs.due import left_undecided, nothing_owed
@@ -51,12 +51,12 @@ log = logging.getLogger(__name__)
 DISMISS_SECONDS = 5.0
 
 
-async def dismiss(desk: Desk, order_id: Hash32, nodes: Iterable[Address]) -> None:
+async def dismiss(desk: SchedulerContext, order_id: Hash32, nodes: Iterable[Address]) -> None:
     """Tell each node once; who does not hear it frees its cache by itself, later."""
     await asyncio.gather(*[_tell(desk, order_id, node) for node in dict.fromkeys(nodes)])
 
 
-async def _tell(desk: Desk, order_id: Hash32, node: Address) -> None:
+async def _tell(desk: SchedulerContext, order_id: Hash32, node: Address) -> None:
     try:
         await desk.peers.channel(node).request(Dismiss(order_id), b"", DISMISS_SECONDS)
     except (OverlayError, ProtocolError) as error:
@@ -67,7 +67,7 @@ FINALITY_BLOCKS = 96
 """Two epochs of Ethereum, in which a block becomes final, and one in which a call is included."""
 
 
-def is_owed_no_more(story: Story, state: State, block: int, parameters: Parameters) -> bool:
+def is_owed_no_more(story: OrderHistory, state: State, block: int, parameters: Parameters) -> bool:
     """Whether nobody may ask for prompt, answer or rows of an order any more."""
     if block <= _last_word(story, parameters):
         return False
@@ -80,7 +80,7 @@ def maybe_over(store: OrderStore, block: int, parameters: Parameters) -> list[Ha
     return store.kept(ANSWERED, answered) + store.kept(FAILED, failed)
 
 
-def _last_word(story: Story, parameters: Parameters) -> int:
+def _last_word(story: OrderHistory, parameters: Parameters) -> int:
     if story.answered is not None:
         return last_block(story.order.reference_block, parameters)
     admitted = story.admitted.admission.message.block_number
@@ -95,12 +95,12 @@ RETRY_AFTER = 5
 class Orders:
     """All orders of one scheduler; at most ``concurrent`` run at once, more are refused with Busy."""
 
-    def __init__(self, desk: Desk, book: LogBook, *, concurrent: int) -> None:
+    def __init__(self, desk: SchedulerContext, book: LogBook, *, concurrent: int) -> None:
         self.desk = desk
         self.book = book
         self.draining = False
         self._concurrent = concurrent
-        self._runs: dict[Hash32, Run] = {}
+        self._runs: dict[Hash32, OrderRun] = {}
         self._checks: dict[Hash32, CheckRun] = {}
         self._locks: WeakValueDictionary[Hash32, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -131,11 +131,11 @@ class Orders:
             raise ChainAway("This scheduler cannot reach the chain", error, "Try again later.") from error
         except StorageFailed as error:
             raise Busy("This scheduler's disk takes nothing now", RETRY_AFTER) from error
-        run = self._runs[work.order_id] = Run(self.desk, self.book, work)
+        run = self._runs[work.order_id] = OrderRun(self.desk, self.book, work)
         self._start(work.order_id, self._serve(run, work.order_id))
         return run.lines
 
-    async def _serve(self, run: Run, order_id: Hash32) -> None:
+    async def _serve(self, run: OrderRun, order_id: Hash32) -> None:
         try:
             await run.run()
         finally:
@@ -175,7 +175,7 @@ class Orders:
             return lines
         return self.check(story).lines
 
-    def check(self, story: Story) -> CheckRun:
+    def check(self, story: OrderHistory) -> CheckRun:
         """The check of a drawn order, begun unless it is under way."""
         running = self._checks.get(story.order_id)
         if running is None:
@@ -190,7 +190,7 @@ class Orders:
             del self._checks[order_id]
         await dismiss(self.desk, order_id, running.verifiers)
 
-    async def show_second(self, order_id: Hash32, secret: Hash32) -> Story:
+    async def show_second(self, order_id: Hash32, secret: Hash32) -> OrderHistory:
         """The client's second secret; everybody that opened is in the story."""
         story = self._story(order_id)
         if story.revealed is None or order_id in self._checks:
@@ -206,15 +206,15 @@ class Orders:
             lock = self._locks[order_id] = asyncio.Lock()
         return lock
 
-    def work_of(self, story: Story) -> Work:
+    def work_of(self, story: OrderHistory) -> OrderSession:
         """An order to be worked on again; raises TooLate once prompt and answer are gone."""
         if story.request is None or story.salt is None:
             raise TooLate("Prompt and answer are kept no longer", None, "Checks end with the time for them.")
         ends = unpack_ends(story.order.ends)
         offer = self.desk.offers.offer(story.order.execution_class, self.desk.ledger.state, ends)
-        return Work(story, from_canonical_bytes(story.request), story.salt, offer, NO_LOGPROBS)
+        return OrderSession(story, from_canonical_bytes(story.request), story.salt, offer, NO_LOGPROBS)
 
-    def _story(self, order_id: Hash32) -> Story:
+    def _story(self, order_id: Hash32) -> OrderHistory:
         story = self.desk.store.get(order_id)
         if story is None:
             raise UnknownOrder("No such order was taken here", "0x" + order_id.hex(), "Ask the order's own scheduler.")
@@ -235,14 +235,14 @@ class Orders:
         await self._decide_failed()
         return taken_up
 
-    async def _take_up(self, story: Story) -> bool:
+    async def _take_up(self, story: OrderHistory) -> bool:
         with task_bound(story.order_id):
             try:
                 if story.answered is not None:
                     log.info("drawing over results that were stored before the restart")
                     await draw(self.desk, self.book, story)
                 else:
-                    error = OrderFailed("The scheduler was interrupted while the order ran")
+                    error = OrderAborted("The scheduler was interrupted while the order ran")
                     await fail(self.desk, story, error.code, error.what, story.segments)
             except (StorageFailed, ProtocolError) as error:
                 log.error("an order that was cut off cannot be taken up now: %s", error)

@@ -6,14 +6,14 @@ from typing import Any
 
 from troth.protocol.logprobs import Logprobs
 from troth.protocol.market.canonical import to_json
-from troth.scheduler.orders.steps import Failed
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.steps import FailedStep
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
 
 Fields = dict[str, Any]
 
 
-def shown_admitted(story: Story) -> Fields:
+def shown_admitted(story: OrderHistory) -> Fields:
     """Who serves, and the scheduler's word for it."""
     admitted = story.admitted
     return {
@@ -23,20 +23,20 @@ def shown_admitted(story: Story) -> Fields:
     }
 
 
-def shown_results(story: Story) -> Fields:
+def shown_results(story: OrderHistory) -> Fields:
     """What the nodes signed, and why the text ended."""
     assert story.answered is not None
     return {"reason": story.answered.reason, "results": to_json(story.answered.results)}
 
 
-def shown_draw(story: Story) -> Fields:
+def shown_draw(story: OrderHistory) -> Fields:
     """The draw with its proof, and the promise that the order will be in the log."""
     assert story.drawn is not None
     drawn = story.drawn
     return {"draw": to_json(drawn.draw), "proof": to_json(drawn.proof), "inclusion": to_json(drawn.inclusion)}
 
 
-def shown_failed(failed: Failed) -> Fields:
+def shown_failed(failed: FailedStep) -> Fields:
     """Why it came to nothing; it may be ordered again at once."""
     return {"code": failed.code, "message": failed.message, "remedy": failed.remedy, "retry_free": True}
 
@@ -50,7 +50,7 @@ def _by_operator(values: dict[Any, Any]) -> Fields:
     return {operator: to_json(value) for operator, value in values.items() if value is not None}
 
 
-def shown_tiles(story: Story) -> Fields:
+def shown_tiles(story: OrderHistory) -> Fields:
     """What everybody opened, sealed for the client; None for who did not."""
     segments = []
     for segment, node in enumerate(story.admitted.nodes):
@@ -61,7 +61,7 @@ def shown_tiles(story: Story) -> Fields:
     return {"segments": segments}
 
 
-def replay(story: Story) -> Lines:
+def replay(story: OrderHistory) -> Lines:
     """All lines of an order that runs no more: for a client that was cut off."""
     lines = Lines()
     lines.send("admitted", **shown_admitted(story))

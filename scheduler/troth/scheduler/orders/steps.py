@@ -28,7 +28,7 @@ from troth.protocol.types import Address, Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AdmittedStep:
     """The order is taken: who serves it, and what each of them was promised."""
 
     order: Signed[Order]
@@ -46,7 +46,7 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredStep:
     """All nodes signed their results; ``rows`` of each trace."""
 
     reason: str
@@ -60,7 +60,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnStep:
     """The draw over exactly these results, from whose block the lag runs; again with a newer block for a client that
     was away."""
 
@@ -74,7 +74,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedStep:
     """The order came to nothing, at ``block``; ``segment`` is whose node failed, the number of segments if nobody's."""
 
     code: str
@@ -89,7 +89,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Revealed:
+class RevealedStep:
     """The client showed its first secret in time, here or by a summons."""
 
     secret: Hash32
@@ -101,7 +101,7 @@ class Revealed:
 
 
 @dataclass(frozen=True, slots=True)
-class PromisedCheck:
+class PromisedCheckStep:
     """Who checks a segment in a round: one more round for each node that a summons proved silent."""
 
     segment: int
@@ -115,7 +115,7 @@ class PromisedCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenTrace:
+class HiddenTraceStep:
     """A verifier committed to its own trace."""
 
     verifier: Address
@@ -127,7 +127,7 @@ class HiddenTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedStep:
     """A verifier's verdict, at ``block``."""
 
     verifier: Address
@@ -140,7 +140,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
+class FrozenStep:
     """The client showed its second secret; tiles follow from what had been committed to by then (``shown``)."""
 
     second_secret: Hash32
@@ -152,7 +152,7 @@ class Frozen:
 
 
 @dataclass(frozen=True, slots=True)
-class UnveiledTiles:
+class UnveiledTilesStep:
     """What a party opened, sealed for the client; the inferencer's if ``role`` is "infer"."""
 
     segment: int
@@ -165,19 +165,37 @@ class UnveiledTiles:
         return f"{self.segment}/{self.role}/{self.operator}"
 
 
-Step = Admitted | Answered | Drawn | Failed | Revealed | PromisedCheck | HiddenTrace | Judged | Frozen | UnveiledTiles
-KINDS: dict[str, type[Step]] = {
-    kind.__name__: kind
+OrderStep = (
+    AdmittedStep
+    | AnsweredStep
+    | DrawnStep
+    | FailedStep
+    | RevealedStep
+    | PromisedCheckStep
+    | HiddenTraceStep
+    | JudgedStep
+    | FrozenStep
+    | UnveiledTilesStep
+)
+
+
+def kind_of(step: type[OrderStep]) -> str:
+    """What the journal calls a step: its class without "Step"."""
+    return step.__name__.removesuffix("Step")
+
+
+KINDS: dict[str, type[OrderStep]] = {
+    kind_of(kind): kind
     for kind in (
-        Admitted,
-        Answered,
-        Drawn,
-        Failed,
-        Revealed,
-        PromisedCheck,
-        HiddenTrace,
-        Judged,
-        Frozen,
-        UnveiledTiles,
+        AdmittedStep,
+        AnsweredStep,
+        DrawnStep,
+        FailedStep,
+        RevealedStep,
+        PromisedCheckStep,
+        HiddenTraceStep,
+        JudgedStep,
+        FrozenStep,
+        UnveiledTilesStep,
     )
 }

@@ -13,9 +13,9 @@ import msgspec
 
 from troth.protocol.market import canonical
 from troth.protocol.types import Hash32
-from troth.scheduler.orders.steps import KINDS, Admitted, Answered, Drawn, Failed, Step
-from troth.scheduler.orders.story import Story
-from troth.scheduler.tabs.database import Database, Statement, StorageFailed
+from troth.scheduler.orders.steps import KINDS, AdmittedStep, AnsweredStep, DrawnStep, FailedStep, OrderStep, kind_of
+from troth.scheduler.orders.story import OrderHistory
+from troth.scheduler.tabs.database import SchedulerDatabase, Statement, StorageFailed
 
 _LIMIT = 1 << 24
 REMEMBERED = 256
@@ -28,18 +28,18 @@ FORGOTTEN, FAILED, ANSWERED, RUNNING = range(4)
 class OrderStore:
     """Stories by order. There is one object for each order, as long as anybody holds it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SchedulerDatabase) -> None:
         self._database = database
-        self._running: dict[Hash32, Story] = {}
+        self._running: dict[Hash32, OrderHistory] = {}
         self._beginning: set[Hash32] = set()
-        self._held: WeakValueDictionary[Hash32, Story] = WeakValueDictionary()
-        self._lately: OrderedDict[Hash32, Story] = OrderedDict()
+        self._held: WeakValueDictionary[Hash32, OrderHistory] = WeakValueDictionary()
+        self._lately: OrderedDict[Hash32, OrderHistory] = OrderedDict()
         for (order_id,) in database.read("SELECT order_id FROM orders WHERE kept = ?", RUNNING):
             story = self._read(Hash32(order_id))
             if story is not None:
                 self._running[story.order_id] = self._held[story.order_id] = story
 
-    def running(self) -> list[Story]:
+    def running(self) -> list[OrderHistory]:
         """Orders without an end: neither drawn nor failed; without those that are not on the disk yet."""
         return [story for story in self._running.values() if story.order_id not in self._beginning]
 
@@ -54,19 +54,19 @@ class OrderStore:
             return True
         return bool(self._database.read("SELECT 1 FROM orders WHERE order_id = ?", order_id))
 
-    def get(self, order_id: Hash32) -> Story | None:
+    def get(self, order_id: Hash32) -> OrderHistory | None:
         """The story of an order; None for one that was never taken."""
         story = self._held.get(order_id) or self._read(order_id)
         if story is not None:
             self._remember(story)
         return story
 
-    def by_number(self, tab: Hash32, number: int) -> Story | None:
+    def by_number(self, tab: Hash32, number: int) -> OrderHistory | None:
         """The order behind a number of a tab."""
         rows = self._database.read("SELECT order_id FROM orders WHERE tab = ? AND number = ?", tab, number)
         return self.get(Hash32(rows[0][0])) if rows else None
 
-    async def begin(self, story: Story, *beside: Statement) -> None:
+    async def begin(self, story: OrderHistory, *beside: Statement) -> None:
         """Take an order, with what changes in the books; raises StorageFailed, and then it was not taken."""
         order = story.order
         row = (
@@ -85,22 +85,24 @@ class OrderStore:
         finally:
             self._beginning.discard(story.order_id)
 
-    async def note(self, story: Story, step: Step, *beside: Statement) -> None:
+    async def note(self, story: OrderHistory, step: OrderStep, *beside: Statement) -> None:
         """Journal a step, then fold it; raises StorageFailed if it was journalled before, or the disk refuses."""
-        ended = {Drawn: ANSWERED, Failed: FAILED}.get(type(step))
+        ended = {DrawnStep: ANSWERED, FailedStep: FAILED}.get(type(step))
         kept = () if ended is None else (_kept(story.order_id, ended),)
         await self._database.commit(_step(story.order_id, step), *kept, *beside)
         story.note(step)
         if ended is not None and self._running.pop(story.order_id, None) is not None:
             self._remember(story)
 
-    async def note_answer(self, story: Story, step: Answered, tokens: tuple[int, ...], *beside: Statement) -> None:
+    async def note_answer(
+        self, story: OrderHistory, step: AnsweredStep, tokens: tuple[int, ...], *beside: Statement
+    ) -> None:
         """The same with the answer's tokens."""
         values = (story.order_id, "tokens", msgspec.msgpack.encode(tokens))
         await self.note(story, step, ("INSERT OR REPLACE INTO private VALUES (?, ?, ?)", values), *beside)
         story.tokens = tokens
 
-    async def forget(self, story: Story) -> None:
+    async def forget(self, story: OrderHistory) -> None:
         """Nothing of prompt and answer is owed any more: remove them, and close the story."""
         await self._database.commit(
             ("DELETE FROM private WHERE order_id = ?", (story.order_id,)),
@@ -109,20 +111,20 @@ class OrderStore:
         story.request = story.salt = story.tokens = None
         self._lately.pop(story.order_id, None)
 
-    def _remember(self, story: Story) -> None:
+    def _remember(self, story: OrderHistory) -> None:
         """Hold it until as many others were asked for since."""
         self._held[story.order_id] = self._lately[story.order_id] = story
         self._lately.move_to_end(story.order_id)
         while len(self._lately) > REMEMBERED:
             self._lately.popitem(last=False)
 
-    def _read(self, order_id: Hash32) -> Story | None:
-        story: Story | None = None
+    def _read(self, order_id: Hash32) -> OrderHistory | None:
+        story: OrderHistory | None = None
         query = "SELECT kind, data FROM steps WHERE order_id = ? ORDER BY number"
         for kind, data in self._database.read(query, order_id):
             step = canonical.decode(KINDS[kind], data, _LIMIT)
-            if isinstance(step, Admitted):
-                story = Story(order_id, step)
+            if isinstance(step, AdmittedStep):
+                story = OrderHistory(order_id, step)
             elif story is not None:
                 story.note(step)
         if story is not None:
@@ -134,7 +136,7 @@ class OrderStore:
         return story
 
 
-def _of(story: Story) -> list[tuple[str, bytes]]:
+def _of(story: OrderHistory) -> list[tuple[str, bytes]]:
     values = {"request": story.request, "salt": story.salt}
     return [(name, value) for name, value in values.items() if value is not None]
 
@@ -143,9 +145,9 @@ def _kept(order_id: Hash32, what: int) -> Statement:
     return "UPDATE orders SET kept = ? WHERE order_id = ?", (what, order_id)
 
 
-def _step(order_id: Hash32, step: Step) -> Statement:
+def _step(order_id: Hash32, step: OrderStep) -> Statement:
     """Its key is order, kind and part: a step that stands is never written again."""
     return (
         "INSERT INTO steps SELECT ?, COUNT(*), ?, ?, ? FROM steps WHERE order_id = ?",
-        (order_id, type(step).__name__, step.part, canonical.encode(step), order_id),
+        (order_id, kind_of(type(step)), step.part, canonical.encode(step), order_id),
     )

@@ -8,35 +8,35 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Order, Result, TraceCommitment, Verdict
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.orders.steps import (
-    Admitted,
-    Answered,
-    Drawn,
-    Failed,
-    Frozen,
-    HiddenTrace,
-    Judged,
-    PromisedCheck,
-    Revealed,
-    Step,
-    UnveiledTiles,
+    AdmittedStep,
+    AnsweredStep,
+    DrawnStep,
+    FailedStep,
+    FrozenStep,
+    HiddenTraceStep,
+    JudgedStep,
+    OrderStep,
+    PromisedCheckStep,
+    RevealedStep,
+    UnveiledTilesStep,
 )
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
-class Story:
+class OrderHistory:
     """One order. ``request``, ``salt`` and ``tokens`` are None once they are owed no more."""
 
     order_id: Hash32
-    admitted: Admitted
+    admitted: AdmittedStep
     request: bytes | None = field(default=None, repr=False)
     salt: Hash32 | None = field(default=None, repr=False)
     tokens: tuple[int, ...] | None = field(default=None, repr=False)
-    answered: Answered | None = None
-    drawn: Drawn | None = None
-    failed: Failed | None = None
-    revealed: Revealed | None = None
-    frozen: Frozen | None = None
-    checks: dict[int, list[PromisedCheck]] = field(default_factory=dict)
+    answered: AnsweredStep | None = None
+    drawn: DrawnStep | None = None
+    failed: FailedStep | None = None
+    revealed: RevealedStep | None = None
+    frozen: FrozenStep | None = None
+    checks: dict[int, list[PromisedCheckStep]] = field(default_factory=dict)
     commitments: dict[tuple[int, Address], Signed[TraceCommitment]] = field(default_factory=dict)
     verdicts: dict[tuple[int, Address], Signed[Verdict]] = field(default_factory=dict)
     judged_at: int = 0
@@ -58,35 +58,35 @@ class Story:
         """The results' messages; none before the answer."""
         return () if self.answered is None else tuple(one.message for one in self.answered.results)
 
-    def note(self, step: Step) -> None:
+    def note(self, step: OrderStep) -> None:
         """Fold one more step."""
         match step:
-            case Admitted():
+            case AdmittedStep():
                 self.admitted = step
-            case Answered():
+            case AnsweredStep():
                 self.answered = step
-            case Drawn():
+            case DrawnStep():
                 block = step.draw.message.block_number
                 self.drawn, self.drawn_first = step, self.drawn_first or block
-            case Failed():
+            case FailedStep():
                 self.failed = step
-            case Revealed():
+            case RevealedStep():
                 self.revealed = step
-            case Frozen():
+            case FrozenStep():
                 self.frozen = step
-            case PromisedCheck():
+            case PromisedCheckStep():
                 rounds = self.checks.setdefault(step.segment, [])
                 rounds.append(step)
                 rounds.sort(key=lambda one: one.round)
-            case HiddenTrace():
+            case HiddenTraceStep():
                 self.commitments[step.commitment.message.segment, step.verifier] = step.commitment
-            case Judged():
+            case JudgedStep():
                 self.verdicts[step.verdict.message.segment, step.verifier] = step.verdict
                 self.judged_at = max(self.judged_at, step.block)
-            case UnveiledTiles():
+            case UnveiledTilesStep():
                 self.unveiled[step.segment, step.role, step.operator] = step.sealed
 
-    def check_of(self, segment: int) -> PromisedCheck | None:
+    def check_of(self, segment: int) -> PromisedCheckStep | None:
         """The newest round of a segment's check."""
         rounds = self.checks.get(segment)
         return rounds[-1] if rounds else None

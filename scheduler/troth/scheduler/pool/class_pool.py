@@ -11,19 +11,18 @@ from collections.abc import Callable, Sequence
 
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import LINKS_LIMIT, Report
-from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.drawn import SegmentDraw
 from troth.routing.pipelines.graph import Host
-from troth.routing.pipelines.live_map import EXPIRY_SECONDS, LiveMap
-from troth.routing.pipelines.live_map import Report as LiveReport
-from troth.routing.pipelines.router import Chain, Router
+from troth.routing.pipelines.live_map import EXPIRY_SECONDS, LiveMap, MachineReport
+from troth.routing.pipelines.router import Route, Router
 from troth.routing.placement.hardware import ModelShape, Terms, capacity_of
 from troth.routing.placement.plan import Slice
 from troth.routing.placement.regions import regions_of
 from troth.routing.placement.replicas import hosts, weakest_window
 from troth.scheduler.errors import SchedulerError
 from troth.scheduler.pool.chain_side import ChainSide
-from troth.scheduler.pool.deciding import Decision, Member, decide
-from troth.scheduler.pool.measurements import Measurements
+from troth.scheduler.pool.deciding import PlacementDecision, ReportingNode, decide
+from troth.scheduler.pool.measurements import NodeMeasurements
 from troth.scheduler.pool.offering import (
     MOST_SEGMENTS,
     Ends,
@@ -33,8 +32,8 @@ from troth.scheduler.pool.offering import (
     segments_of,
     shared_out,
 )
-from troth.scheduler.pool.orders import Hosting, may_move, wanted_hosting
-from troth.scheduler.pool.pace import Pace
+from troth.scheduler.pool.orders import HostingOrder, may_move, wanted_hosting
+from troth.scheduler.pool.pace import PlacementPace
 
 
 class ReportRefused(SchedulerError):
@@ -74,7 +73,7 @@ class ClassPool:
         cached_tokens: int,
         *,
         placing: bool,
-        pace: Pace | None = None,
+        pace: PlacementPace | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`placing`: whether nodes are told what to host; else only chains are chosen here."""
@@ -83,9 +82,9 @@ class ClassPool:
         self._placing = placing
         self._clock = clock
         self.live = LiveMap(EXPIRY_SECONDS, link_expiry_seconds=LINK_EXPIRY_SECONDS)
-        self.measurements = Measurements()
+        self.measurements = NodeMeasurements()
         self.router = Router(self.live.graph(shape.layers, 0.0, through_scheduler=True))
-        self.decision = Decision((), "")
+        self.decision = PlacementDecision((), "")
         self.offered: Ends = ()
         self.target: Ends = ()
         self.moves = 0
@@ -95,7 +94,7 @@ class ClassPool:
         self._unmoved: dict[str, tuple[float, Segment]] = {}
         self._asked: dict[str, int] = {}
         self._shares: dict[str, tuple[Segment, ...]] = {}
-        self._pace = pace or Pace()
+        self._pace = pace or PlacementPace()
         self._number = time.time_ns() // 1_000_000
 
     def take(self, sender: Address, report: Report) -> None:
@@ -116,7 +115,7 @@ class ClassPool:
             entry_seconds=way,
             exit_seconds=way,
         )
-        if not self.live.report(LiveReport(report.sequence, host), now):
+        if not self.live.report(MachineReport(report.sequence, host), now):
             raise ReportRefused(
                 "The report is older than one that came before, or the table is full",
                 report.sequence,
@@ -136,14 +135,14 @@ class ClassPool:
         self._moving.pop(name, None)
         self._asked.pop(name, None)
 
-    def members(self, chain: ChainSide) -> list[Member]:
+    def members(self, chain: ChainSide) -> list[ReportingNode]:
         """The nodes that report and are registered, with what is believed of them."""
         now = self._clock()
         hosts_now = self.live.hosts(now)
         for name in [name for name in self._reports if name not in hosts_now]:
             self.forget(name)
         return [
-            Member(
+            ReportingNode(
                 name=name,
                 memory_bytes=self._usable_bytes(report),
                 layer_seconds=self.measurements.believed(name, report.decode_nanoseconds / 1e9, now),
@@ -165,7 +164,7 @@ class ClassPool:
             self._decide(members, chain, now, calm=calm)
         self.offered = self._offered(chain, {member.name for member in members})
 
-    def _decide(self, members: Sequence[Member], chain: ChainSide, now: float, *, calm: bool) -> None:
+    def _decide(self, members: Sequence[ReportingNode], chain: ChainSide, now: float, *, calm: bool) -> None:
         terms = Terms(verifiers=chain.parties - 1)
         names = [member.name for member in members]
         decision = decide(members, self._shape, terms, regions_of(names, self.live.links(now)), calm=calm)
@@ -193,7 +192,7 @@ class ClassPool:
             lambda name: chain.joined(Address(name)),
         )
 
-    def order_for(self, sender: Address, chain: ChainSide) -> tuple[int, Hosting] | None:
+    def order_for(self, sender: Address, chain: ChainSide) -> tuple[int, HostingOrder] | None:
         """What a movable node should host instead of what it has, with the order's number; None to stay."""
         held = self._reports.get(sender)
         planned = self.decision.slice_of(sender)
@@ -211,7 +210,7 @@ class ClassPool:
             self.moves += 1
         return self._number, hosting
 
-    def window_for(self, memory_bytes: int, chain: ChainSide) -> Hosting | None:
+    def window_for(self, memory_bytes: int, chain: ChainSide) -> HostingOrder | None:
         """Where a newcomer with so much memory would be most useful: by the weakest layer; None if it can hold none."""
         held = [Slice(name, slice_.first, slice_.end) for name, slice_ in chain.slices.items() if name in self._reports]
         capacity = capacity_of(memory_bytes, self._shape, 0)
@@ -221,7 +220,7 @@ class ClassPool:
         inside = joined_segments(*window, (self.target, self.offered))
         if len(inside) > chain.most_groups:
             inside = tuple(sorted(inside, key=lambda one: (len(chain.groups.get(one, ())), one.first)))
-        return Hosting(*window, inside[: chain.most_groups])
+        return HostingOrder(*window, inside[: chain.most_groups])
 
     def probes_for(self, sender: Address) -> tuple[str, ...]:
         """Other nodes to which this one has not measured the way lately: others each time, so that some to which there
@@ -234,7 +233,7 @@ class ClassPool:
         turn = (sum(name < sender for name in missing) + asked) % len(missing)
         return tuple((missing[turn:] + missing[:turn])[: min(PROBES, LINKS_LIMIT)])
 
-    def choose(self, request: str, tokens: int, draws: Sequence[Draw]) -> Chain:
+    def choose(self, request: str, tokens: int, draws: Sequence[SegmentDraw]) -> Route:
         """The fastest chain with room among the candidates drawn; it holds its room until `router.release`."""
         self.router.refresh(self.live.graph(self._shape.layers, self._clock(), through_scheduler=True))
         return self.router.choose(request, tokens, draws)
@@ -282,7 +281,7 @@ class ClassPool:
         planned = self.decision.slice_of(name)
         return planned is None or self._wanted(Address(name), planned, chain) is None
 
-    def _wanted(self, name: Address, planned: Slice, chain: ChainSide) -> Hosting | None:
+    def _wanted(self, name: Address, planned: Slice, chain: ChainSide) -> HostingOrder | None:
         share = self._shares.get(name, ())
         return wanted_hosting(name, planned, chain, self.target, self.offered, share=share)
 

@@ -20,7 +20,7 @@ from troth.protocol.sizes import sizes_of
 from troth.protocol.types import Address, Hash32, Segment
 from troth.protocol.wire import SCHEDULER_REQUESTS
 from troth.protocol.wire_reports import HostingPart, Report, Reported, SpanPart
-from troth.routing.pipelines.drawn import Draw
+from troth.routing.pipelines.drawn import SegmentDraw
 from troth.routing.placement.hardware import ModelShape
 from troth.routing.placement.replicas import hosts
 from troth.scheduler.peers import Peers
@@ -28,11 +28,11 @@ from troth.scheduler.pool.chain_side import ChainSide
 from troth.scheduler.pool.class_pool import ClassNotServed, ClassPool, ReportRefused
 from troth.scheduler.pool.deciding import layer_loads, variation
 from troth.scheduler.pool.offering import Ends
-from troth.scheduler.pool.orders import Hosting
-from troth.scheduler.pool.pace import Pace
+from troth.scheduler.pool.orders import HostingOrder
+from troth.scheduler.pool.pace import PlacementPace
 from troth.scheduler.pool.sides import Sides
-from troth.scheduler.served import Served
-from troth.transport.channel_server import ChannelServer, Limits
+from troth.scheduler.served import ServedClass
+from troth.transport.channel_server import ChannelLimits, ChannelServer
 from troth.transport.errors import OverlayError
 
 
@@ -78,7 +78,7 @@ CONSIDER_SECONDS = 1.0
 WAYS_SECONDS = 5.0
 """Between two measurements of the way to every node that reports."""
 WAY_TIMEOUT = 2.0
-REPORT_LIMITS = Limits(
+REPORT_LIMITS = ChannelLimits(
     frame=64 * 1024,
     in_flight=256,
     in_flight_per_connection=2,
@@ -91,7 +91,7 @@ REPORT_LIMITS = Limits(
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RouteRequest:
     """What is to be served: room for ``positions`` is held for it under its ``name``."""
 
     name: Hash32
@@ -109,11 +109,11 @@ class Coordinator:
 
     def __init__(
         self,
-        served: Sequence[Served],
+        served: Sequence[ServedClass],
         chain: Sides,
         peers: Peers,
         gauges: Gauges,
-        pace: Callable[[], Pace] = Pace,
+        pace: Callable[[], PlacementPace] = PlacementPace,
     ) -> None:
         self._served = {entry.class_id: entry for entry in served}
         self._chain = chain
@@ -161,7 +161,7 @@ class Coordinator:
             self._pools[class_id] = pool
         return pool
 
-    def ends(self, entry: Served) -> Ends:
+    def ends(self, entry: ServedClass) -> Ends:
         """Into which segments a class is split now: fixed by the scheduler's operator, or as the nodes are placed."""
         if not entry.placing:
             return entry.ends
@@ -173,7 +173,7 @@ class Coordinator:
             pool.consider(side)
         return pool.offered or entry.ends or (side.layers,)
 
-    def window_for(self, class_id: Hash32, memory_bytes: int) -> Hosting | None:
+    def window_for(self, class_id: Hash32, memory_bytes: int) -> HostingOrder | None:
         """Where a newcomer would be of most use; nothing of it is kept. None if nowhere, or the class is not placed."""
         pool, side = self.pool(class_id), self._side(class_id)
         entry = self._served.get(class_id)
@@ -181,14 +181,15 @@ class Coordinator:
             return None
         return pool.window_for(memory_bytes, side)
 
-    def choose_for(self, wanted: Wanted, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
+    def choose_for(self, wanted: RouteRequest, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
         """The fastest chain among `allowed` candidates of each segment, with room for what is wanted; see `Chains`."""
         pool = self.pool(wanted.execution_class)
         if pool is None:
             return None
         self.release_for(wanted.execution_class, wanted.name)
         draws = [
-            Draw(segment.first, segment.end, tuple(nodes)) for segment, nodes in zip(wanted.spans, allowed, strict=True)
+            SegmentDraw(segment.first, segment.end, tuple(nodes))
+            for segment, nodes in zip(wanted.spans, allowed, strict=True)
         ]
         chain = pool.choose(wanted.name.hex(), wanted.positions, draws)
         if not chain.segments:
@@ -253,6 +254,6 @@ class Coordinator:
         return self._chain.is_node(sender)
 
 
-def _hosting(number: int, hosting: Hosting) -> HostingPart:
+def _hosting(number: int, hosting: HostingOrder) -> HostingPart:
     segments = tuple(SpanPart(segment.first, segment.end) for segment in hosting.segments)
     return HostingPart(number, hosting.first, hosting.end, segments)

@@ -26,7 +26,7 @@ from troth.routing.placement.replicas import hosts, joined
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ReportingNode:
     """A registered node that reports.
 
     Args:
@@ -59,13 +59,13 @@ SPEED_STEP = 1.25
 """Machines whose speeds lie within this ratio are alike: which of them holds a window makes no difference."""
 
 
-def keeping(planned: Sequence[Slice], members: Sequence[Member], shape: ModelShape, tokens: int) -> list[Slice]:
+def keeping(planned: Sequence[Slice], members: Sequence[ReportingNode], shape: ModelShape, tokens: int) -> list[Slice]:
     """The same windows, swapped among machines of like memory and speed so that who holds one keeps it.
 
     A member without a window keeps its slice: to hold what nobody asks for harms nobody, and to unload it costs.
     """
     windows = {held.name: (held.first, held.end) for held in planned}
-    kinds: dict[tuple[int, ...], list[Member]] = {}
+    kinds: dict[tuple[int, ...], list[ReportingNode]] = {}
     for member in members:
         if member.name in windows:
             kinds.setdefault(_kind(member, shape, tokens), []).append(member)
@@ -75,9 +75,9 @@ def keeping(planned: Sequence[Slice], members: Sequence[Member], shape: ModelSha
     return settled
 
 
-def _swapped(kind: Sequence[Member], left: Counter[tuple[int, int]]) -> list[Slice]:
+def _swapped(kind: Sequence[ReportingNode], left: Counter[tuple[int, int]]) -> list[Slice]:
     held: list[Slice] = []
-    moving: list[Member] = []
+    moving: list[ReportingNode] = []
     for member in sorted(kind, key=lambda one: one.name):
         window = (member.first, member.end)
         if left[window] > 0:
@@ -88,7 +88,7 @@ def _swapped(kind: Sequence[Member], left: Counter[tuple[int, int]]) -> list[Sli
     return held + [Slice(member.name, *window) for member, window in zip(moving, sorted(left.elements()), strict=True)]
 
 
-def _kind(member: Member, shape: ModelShape, tokens: int) -> tuple[int, ...]:
+def _kind(member: ReportingNode, shape: ModelShape, tokens: int) -> tuple[int, ...]:
     speed = round(math.log(sane_seconds(member.layer_seconds)) / math.log(SPEED_STEP))
     return (*capacity_of(member.memory_bytes, shape, tokens), speed)
 
@@ -124,7 +124,7 @@ GAIN = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PlacementDecision:
     """`slices` for every member, in the order of their names. `reason` is empty where all stay as they are.
 
     `lacking` says in words what the pool cannot give however it is placed; empty if every segment can have its parties.
@@ -139,7 +139,9 @@ class Decision:
         return next((held for held in self.slices if held.name == name), None)
 
 
-def decide(members: Sequence[Member], shape: ModelShape, terms: Terms, atlas: Atlas, *, calm: bool) -> Decision:
+def decide(
+    members: Sequence[ReportingNode], shape: ModelShape, terms: Terms, atlas: Atlas, *, calm: bool
+) -> PlacementDecision:
     """Deterministic, whatever order the members come in.
 
     Args:
@@ -148,7 +150,7 @@ def decide(members: Sequence[Member], shape: ModelShape, terms: Terms, atlas: At
     """
     known = sorted(members, key=lambda member: member.name)
     present = [member.hosted for member in known if 0 <= member.first < member.end <= shape.layers]
-    stay = Decision(tuple(present), "")
+    stay = PlacementDecision(tuple(present), "")
     if not known or shape.layers < 1:
         return stay
     placement, planned = _placed_anew(known, shape, terms, atlas)
@@ -156,21 +158,21 @@ def decide(members: Sequence[Member], shape: ModelShape, terms: Terms, atlas: At
     wanted = terms.verifiers + 1
     lacking = placement if after < wanted and before < wanted else ""
     if before < wanted and after > before:
-        return Decision(planned, _thin(present, shape.layers, wanted), lacking)
-    stay = Decision(tuple(present), "", lacking)
+        return PlacementDecision(planned, _thin(present, shape.layers, wanted), lacking)
+    stay = PlacementDecision(tuple(present), "", lacking)
     if not calm or after < min(before, wanted):
         return stay
     seconds = {member.name: member.layer_seconds for member in known}
     was, would = (variation(layer_loads(held, seconds, shape.layers)) for held in (present, planned))
     if was > VARIATION_BOUND and would <= GAIN * was:
-        return Decision(planned, f"the layers' loads vary by {was:.2f}, they could by {would:.2f}", lacking)
+        return PlacementDecision(planned, f"the layers' loads vary by {was:.2f}, they could by {would:.2f}", lacking)
     if after > before:
-        return Decision(planned, f"every layer can have {after} hosts, {before} are the fewest now", lacking)
+        return PlacementDecision(planned, f"every layer can have {after} hosts, {before} are the fewest now", lacking)
     return stay
 
 
 def _placed_anew(
-    known: Sequence[Member], shape: ModelShape, terms: Terms, atlas: Atlas
+    known: Sequence[ReportingNode], shape: ModelShape, terms: Terms, atlas: Atlas
 ) -> tuple[str, tuple[Slice, ...]]:
     """What is lacking in words, and the better of two ways: phase 1 over the movable, or each by the weakest layer."""
     fixed = [member.hosted for member in known if not member.movable and member.end <= shape.layers]

@@ -30,7 +30,7 @@ class _Mean:
         return _Mean(self.seconds + SMOOTHING * (seconds - self.seconds), now)
 
 
-class Measurements:
+class NodeMeasurements:
     """Running means per node, bounded in number. `now` is the scheduler's monotonic clock."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from troth.scheduler.pool.offering import Ends, joined_segments, segments_of
 
 
 @dataclass(frozen=True, slots=True)
-class Hosting:
+class HostingOrder:
     """Host `[first, end)` and be in the groups of `segments`."""
 
     first: int
@@ -28,7 +28,7 @@ def wanted_hosting(
     offered: Ends,
     *,
     share: tuple[Segment, ...] = (),
-) -> Hosting | None:
+) -> HostingOrder | None:
     """What a node should change to; None if it hosts that slice already and is in the groups that the plan needs.
 
     It stays in the groups of the segments that are offered now, as far as its slice holds them: orders for those still
@@ -40,12 +40,12 @@ def wanted_hosting(
         return None
     all_inside = joined_segments(planned.first, planned.end, (target, offered))
     segments = tuple(dict.fromkeys((*share, *all_inside)))[:most]
-    return Hosting(planned.first, planned.end, segments)
+    return HostingOrder(planned.first, planned.end, segments)
 
 
 def may_move(
     node: Address,
-    hosting: Hosting,
+    hosting: HostingOrder,
     chain: ChainSide,
     offered: Ends,
     *,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class Pace:
+class PlacementPace:
     """Hysteresis in time. `now` is monotonic.
 
     Args:

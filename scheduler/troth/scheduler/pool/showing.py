@@ -128,7 +128,7 @@ SECONDS = 3.0
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens; asked at the loopback
 
 
-class Listening(Protocol):
+class ListeningPlace(Protocol):
     """Where a scheduler of this machine listens, as its configuration says."""
 
     @property
@@ -144,7 +144,7 @@ class Listening(Protocol):
         """The port."""
 
 
-async def placement_of(configuration: Listening) -> dict[str, Any] | None:
+async def placement_of(configuration: ListeningPlace) -> dict[str, Any] | None:
     """What GET /v1/placement says; None if the scheduler does not run here."""
     host = EVERYWHERE.get(configuration.host, configuration.host)
     endpoint = f"https://{f'[{host}]' if ':' in host else host}:{configuration.port}"

@@ -19,12 +19,12 @@ from troth.protocol.market.prices import PER
 from troth.protocol.market.state import ClaimRecord, TabRecord
 from troth.protocol.market.types import LeafKind, Tab
 from troth.protocol.types import Hash32
-from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.desk import SchedulerContext
 from troth.scheduler.orders.drawing import fresh_draw
 from troth.scheduler.tabs.client_tabs import ClientTab
 from troth.scheduler.tabs.database import Statement
 from troth.scheduler.tabs.fallen import fell
-from troth.scheduler.tabs.money import Books
+from troth.scheduler.tabs.money import ClientBooks
 from troth.scheduler.tabs.node_tabs import NodeTab
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ PATIENCE_LAGS = 3
 """Lags after its answer for which an order that is not acknowledged is waited for on an open tab."""
 
 
-async def claim_due(desk: Desk, times: int) -> None:
+async def claim_due(desk: SchedulerContext, times: int) -> None:
     """File what is due; raises ChainError."""
     for filing in filings(desk, times):
         await desk.database.commit(filing.kept)
@@ -54,7 +54,7 @@ class Filing:
     kept: Statement
 
 
-def filings(books: Books, times: int, *, young: bool = False) -> list[Filing]:
+def filings(books: ClientBooks, times: int, *, young: bool = False) -> list[Filing]:
     """What is worth ``times`` the gas of claiming it; ``young``: also what clients may still acknowledge."""
     found = []
     for held in books.client_tabs:
@@ -69,7 +69,7 @@ def filings(books: Books, times: int, *, young: bool = False) -> list[Filing]:
     return found
 
 
-def _gain(books: Books, held: ClientTab, worth: int) -> int:
+def _gain(books: ClientBooks, held: ClientTab, worth: int) -> int:
     """What claiming numbers of this worth pays above what redeeming pays.
 
     Owed is the largest sum that was ever shown: a number that a settled claim paid stays unacknowledged, and claiming
@@ -80,7 +80,7 @@ def _gain(books: Books, held: ClientTab, worth: int) -> int:
     return min(spent + worth - max(state.redeemed, spent), state.balance)
 
 
-def _claimable(books: Books, held: ClientTab, *, closing: bool) -> dict[int, int]:
+def _claimable(books: ClientBooks, held: ClientTab, *, closing: bool) -> dict[int, int]:
     """Numbers with results that nobody acknowledged: all of a tab that closes, else those that are long due."""
     assert held.best is not None
     waited = books.ledger.block - PATIENCE_LAGS * books.ledger.parameters.lag
@@ -98,7 +98,7 @@ def _claimable(books: Books, held: ClientTab, *, closing: bool) -> dict[int, int
     return found
 
 
-def _filing(books: Books, held: ClientTab, amounts: dict[int, int]) -> list[Filing]:
+def _filing(books: ClientBooks, held: ClientTab, amounts: dict[int, int]) -> list[Filing]:
     assert held.best is not None
     voucher, tab_id = held.best, messages.tab_id(held.tab)
     try:
@@ -112,7 +112,7 @@ def _filing(books: Books, held: ClientTab, amounts: dict[int, int]) -> list[Fili
     return [Filing(tab_id, amounts, claim.total, call, row)]
 
 
-async def attend_claims(desk: Desk) -> None:
+async def attend_claims(desk: SchedulerContext) -> None:
     """Answer objections to own claims, and settle what stood; raises ChainError."""
     state, block = desk.ledger.state, desk.ledger.block
     for record in state.tabs.values():
@@ -125,7 +125,7 @@ async def attend_claims(desk: Desk) -> None:
             await desk.ledger.execute(build(desk.ledger.contracts, Part.BANK, "settle", record.tab, record.claim.state))
 
 
-async def _answer(desk: Desk, tab: Tab, record: ClaimRecord, number: int) -> None:
+async def _answer(desk: SchedulerContext, tab: Tab, record: ClaimRecord, number: int) -> None:
     amounts = _amounts(desk, record.state.claim.root)
     if amounts is None:
         log.error("the amounts of a claim are lost: the objection to number %d cannot be answered", number)
@@ -135,7 +135,9 @@ async def _answer(desk: Desk, tab: Tab, record: ClaimRecord, number: int) -> Non
     log.info("the objection to number %d was answered in block %d", number, block)
 
 
-def answer_call(desk: Desk, tab: Tab, record: ClaimRecord, number: int, amounts: dict[int, int]) -> PartCall:
+def answer_call(
+    desk: SchedulerContext, tab: Tab, record: ClaimRecord, number: int, amounts: dict[int, int]
+) -> PartCall:
     """The leaf of a number, or the emptiness of its place."""
     claim = record.state.claim
     path = claims.build(claim.first, claim.last, amounts).path(number)
@@ -153,7 +155,7 @@ def answer_call(desk: Desk, tab: Tab, record: ClaimRecord, number: int, amounts:
     return build(contracts, Part.BANK, "answer", tab, record.state, number, LeafKind.ORDER, amount, *shown)
 
 
-def _amounts(desk: Desk, root: Hash32) -> dict[int, int] | None:
+def _amounts(desk: SchedulerContext, root: Hash32) -> dict[int, int] | None:
     rows = desk.database.read("SELECT data FROM claims WHERE claim = ?", root)
     if not rows:
         return None
@@ -165,7 +167,7 @@ MOST_OBJECTIONS = 4
 """Open at once: each answered one tells what its number was claimed for, and one that stays open strikes the claim."""
 
 
-async def attend_nodes_claims(desk: Desk) -> None:
+async def attend_nodes_claims(desk: SchedulerContext) -> None:
     """Object to claims above what is known to be owed, and strike those whose objections were not answered."""
     block, parameters = desk.ledger.block, desk.ledger.parameters
     for record in desk.ledger.state.tabs.values():
@@ -182,7 +184,7 @@ async def attend_nodes_claims(desk: Desk) -> None:
                 await _object(desk, record, claim)
 
 
-async def _object(desk: Desk, record: TabRecord, claim: ClaimRecord) -> None:
+async def _object(desk: SchedulerContext, record: TabRecord, claim: ClaimRecord) -> None:
     held = desk.node_tabs.held(record.tab.payee)
     worth = known_worth(held, claim)
     # A number that was acknowledged since the claim's voucher is in what was spent: owed is never both.

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from troth.protocol.market import canonical, life, messages, tabs
-from troth.protocol.market.checks import View
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import KeyCheck, Signed
 from troth.protocol.market.tabs import PayeeBook
 from troth.protocol.market.types import Order, Tab, Voucher
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32
-from troth.scheduler.tabs.database import Database, Statement
+from troth.scheduler.tabs.database import SchedulerDatabase, Statement
 
 _LIMIT = 1 << 14
 
@@ -31,7 +31,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class OpenLeaf:
     """What stands behind a number that is not acknowledged: its order, and the block from which its time runs."""
 
     order: Hash32
@@ -45,13 +45,13 @@ class ClientTab:
     tab: Tab
     book: PayeeBook
     best: Signed[Voucher] | None
-    leaves: dict[int, Leaf]
+    leaves: dict[int, OpenLeaf]
 
 
 class ClientTabs:
     """All tabs of clients, by id."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SchedulerDatabase) -> None:
         self._tabs: dict[Hash32, ClientTab] = {}
         for tab_id, data in database.read("SELECT tab, data FROM client_tab"):
             kept = canonical.decode(Kept, data, _LIMIT)
@@ -60,7 +60,7 @@ class ClientTabs:
         rows = database.read("SELECT tab, number, worth, order_id, block FROM client_number")
         for tab_id, number, worth, order, block in rows:
             held = self._tabs[Hash32(tab_id)]
-            held.leaves[number] = Leaf(Hash32(order), block)
+            held.leaves[number] = OpenLeaf(Hash32(order), block)
             book = PayeeBook(held.book.best, {**held.book.worth, number: int(worth)})
             self._tabs[Hash32(tab_id)] = replace(held, book=book)
         self.exposure = sum(held.book.exposure for held in self._tabs.values())
@@ -77,7 +77,9 @@ class ClientTabs:
         held = self._tabs.get(tab_id)
         return PayeeBook(tabs.first_voucher(tab_id)) if held is None else held.book
 
-    def take_on(self, order: Order, voucher: Signed[Voucher], view: View) -> tuple[Signed[Voucher], list[Statement]]:
+    def take_on(
+        self, order: Order, voucher: Signed[Voucher], view: OrderView
+    ) -> tuple[Signed[Voucher], list[Statement]]:
         """Enter an order under its voucher; the word that authorises it. Raises InvalidVoucher, nothing changed.
 
         Requests of one tab overtake each other: a word that is older than the best one is no refusal of its order, if
@@ -92,7 +94,7 @@ class ClientTabs:
                 raise
             after, used = life.take_on(before, order, held.best, view), held.best
         leaves = {} if held is None else held.leaves
-        leaves[order.sequence] = Leaf(messages.order_id(order, view.domain), view.block)
+        leaves[order.sequence] = OpenLeaf(messages.order_id(order, view.domain), view.block)
         return used, self._changed(ClientTab(view.tab, after, used, leaves), before)
 
     def acknowledge(
@@ -114,7 +116,7 @@ class ClientTabs:
         if number not in held.book.worth:
             return []  # its client has acknowledged it already
         leaf = held.leaves[number]
-        held.leaves[number] = Leaf(leaf.order, block)
+        held.leaves[number] = OpenLeaf(leaf.order, block)
         return self._changed(replace(held, book=tabs.served(held.book, number, fee)), held.book, again=number)
 
     def withdraw(self, tab_id: Hash32, number: int) -> None:

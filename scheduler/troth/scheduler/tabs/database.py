@@ -56,7 +56,7 @@ class StorageFailed(SchedulerError):
     code = "storage_failed"
 
 
-class Database:
+class SchedulerDatabase:
     """Reads at once, commits in groups. Use it from one event loop; writing happens in a thread."""
 
     def __init__(self, path: Path) -> None:

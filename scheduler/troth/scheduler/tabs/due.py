@@ -10,21 +10,23 @@ from troth.protocol.market.messages import Signed, summons_id
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.types import Result, SummonsKind, Work
 from troth.protocol.types import Address, Hash32
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import Statement
 from troth.scheduler.tabs.node_tabs import NodeTabs, Owed
 
-Stories = Callable[[Hash32], Story | None]
+Stories = Callable[[Hash32], OrderHistory | None]
 """An order by its id."""
 
 
-def inference_fees(node_tabs: NodeTabs, story: Story, due: int) -> list[Statement]:
+def inference_fees(node_tabs: NodeTabs, story: OrderHistory, due: int) -> list[Statement]:
     """What each node's promise is worth with its result, from the block ``due`` on; sooner, if it was said before."""
     assert story.answered is not None
     return results_fees(node_tabs, story, story.answered.results, due)
 
 
-def results_fees(node_tabs: NodeTabs, story: Story, results: Iterable[Signed[Result]], due: int) -> list[Statement]:
+def results_fees(
+    node_tabs: NodeTabs, story: OrderHistory, results: Iterable[Signed[Result]], due: int
+) -> list[Statement]:
     """The same for some of the nodes."""
     statements: list[Statement] = []
     for one in results:
@@ -35,7 +37,7 @@ def results_fees(node_tabs: NodeTabs, story: Story, results: Iterable[Signed[Res
     return statements
 
 
-def nothing_owed(node_tabs: NodeTabs, story: Story, segments: Iterable[int]) -> list[Statement]:
+def nothing_owed(node_tabs: NodeTabs, story: OrderHistory, segments: Iterable[int]) -> list[Statement]:
     """Nodes without a result are owed nothing, and are told so at once."""
     statements: list[Statement] = []
     for segment in segments:
@@ -44,7 +46,7 @@ def nothing_owed(node_tabs: NodeTabs, story: Story, segments: Iterable[int]) -> 
     return statements
 
 
-def left_undecided(node_tabs: NodeTabs, story: Story) -> list[int]:
+def left_undecided(node_tabs: NodeTabs, story: OrderHistory) -> list[int]:
     """Segments of a failed order whose nodes were not told yet what they are owed: a crash came between."""
     found = []
     for segment, (node, promised) in enumerate(zip(story.admitted.nodes, story.admitted.promises, strict=True)):
@@ -99,19 +101,19 @@ def rejections_decided(node_tabs: NodeTabs, state: State, stories: Stories, bloc
     return statements
 
 
-def _fell(state: State, story: Story, segment: int) -> bool:
+def _fell(state: State, story: OrderHistory, segment: int) -> bool:
     node, reference = story.admitted.nodes[segment], story.order.reference_block
     return state.is_voided(story.order_id, segment) or state.is_void(node, reference)
 
 
-def _in_court(state: State, story: Story) -> bool:
+def _in_court(state: State, story: OrderHistory) -> bool:
     if any(record.live and record.state.order == story.order_id for record in state.cases.values()):
         return True
     named = (summons_id(story.order_id, SummonsKind.CHECK, segment) for segment in range(story.segments))
     return any(one in state.summons and state.summons[one].answered is None for one in named)
 
 
-def _promised_price(story: Story, segment: int, verifier: Address) -> int:
+def _promised_price(story: OrderHistory, segment: int, verifier: Address) -> int:
     for check in story.checks.get(segment, ()):
         for operator, promised in zip(check.operators, check.promises, strict=True):
             if operator == verifier:

@@ -9,14 +9,14 @@ from troth.protocol.market.messages import summons_id
 from troth.protocol.market.state import State
 from troth.protocol.market.types import SummonsKind
 from troth.protocol.types import Hash32
-from troth.scheduler.orders.desk import Desk
-from troth.scheduler.orders.story import Story
+from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import Statement
 
 ANY_SEGMENT = 255
 
 
-def forgive_fallen(desk: Desk, tab_id: Hash32) -> list[Statement]:
+def forgive_fallen(desk: SchedulerContext, tab_id: Hash32) -> list[Statement]:
     """Whatever the chain voids of a tab's open orders is worth nothing from now on."""
     held, statements = desk.client_tabs.get(tab_id), list[Statement]()
     if held is None:
@@ -39,7 +39,7 @@ def forgive_fallen(desk: Desk, tab_id: Hash32) -> list[Statement]:
     return statements
 
 
-def fell(state: State, story: Story) -> bool:
+def fell(state: State, story: OrderHistory) -> bool:
     """Whether an order is owed by nobody: by a case, a summons that nobody answered, or a conviction."""
     if state.is_voided(story.order_id, ANY_SEGMENT):
         return True

@@ -10,7 +10,7 @@ from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.tabs.client_tabs import ClientTabs
 
 
-class Chain(Protocol):
+class FollowedChain(Protocol):
     """The deployment as it was followed."""
 
     @property
@@ -30,11 +30,11 @@ class Chain(Protocol):
         """The deployment's."""
 
 
-class Books(Protocol):
+class ClientBooks(Protocol):
     """Tabs of clients, and the orders behind their numbers."""
 
     @property
-    def ledger(self) -> Chain:
+    def ledger(self) -> FollowedChain:
         """The chain."""
 
     @property

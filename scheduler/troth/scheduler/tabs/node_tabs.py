@@ -16,7 +16,7 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.tabs import PayerBook
 from troth.protocol.market.types import Promise, Tab, TabState, Voucher, Work
 from troth.protocol.types import Address, Hash32
-from troth.scheduler.tabs.database import Database, Statement
+from troth.scheduler.tabs.database import SchedulerDatabase, Statement
 from troth.transport.identity import Operator
 
 _LIMIT = 1 << 12
@@ -61,7 +61,7 @@ class NodeTab:
 class NodeTabs:
     """All tabs with nodes. The operator is the key of its own tabs, so that its stake stands for them."""
 
-    def __init__(self, database: Database, operator: Operator) -> None:
+    def __init__(self, database: SchedulerDatabase, operator: Operator) -> None:
         self._operator = operator
         self._tabs: dict[Address, NodeTab] = {}
         bounds: dict[bytes, dict[int, int]] = {}

@@ -19,7 +19,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, TabConsent
 from troth.protocol.types import Address
 from troth.scheduler.orders.desk import Ledger
-from troth.scheduler.tabs.database import Database
+from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.transport.identity import Operator
 
@@ -42,7 +42,7 @@ class TabOpener:
 
     def __init__(
         self,
-        database: Database,
+        database: SchedulerDatabase,
         node_tabs: NodeTabs,
         ledger: Ledger,
         operator: Operator,

@@ -10,9 +10,9 @@ from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import PER
 from troth.protocol.market.types import Contracts
-from troth.scheduler.orders.desk import Desk
+from troth.scheduler.orders.desk import SchedulerContext
 from troth.scheduler.tabs.client_tabs import ClientTab
-from troth.scheduler.tabs.money import Books
+from troth.scheduler.tabs.money import ClientBooks
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ MOST_TABS = 64
 """Vouchers in one transaction: under a million gas."""
 
 
-async def redeem(desk: Desk, times: int) -> int:
+async def redeem(desk: SchedulerContext, times: int) -> int:
     """Redeem what is worth ``times`` its gas at the deployment's ceiling price, and what is on tabs that close.
 
     How many vouchers were sent; raises ChainError.
@@ -35,7 +35,7 @@ async def redeem(desk: Desk, times: int) -> int:
     return len(chosen)
 
 
-def redeemable(books: Books, times: int) -> list[ClientTab]:
+def redeemable(books: ClientBooks, times: int) -> list[ClientTab]:
     """The tabs whose best word is worth that, dearest first, as many as go into one call."""
     worth = [held for held in books.client_tabs if held.best is not None and _is_worth(books, held, times)]
     return sorted(worth, key=lambda held: payable(books, held), reverse=True)[:MOST_TABS]
@@ -49,13 +49,13 @@ def redeem_call(contracts: Contracts, chosen: Sequence[ClientTab]) -> PartCall:
     return build(contracts, Part.BANK, "redeemMany", tabs, messages_, signatures)
 
 
-def payable(books: Books, held: ClientTab) -> int:
+def payable(books: ClientBooks, held: ClientTab) -> int:
     """What redeeming the best voucher would pay now."""
     state = books.ledger.state.tab_state(messages.tab_id(held.tab))
     return min(max(held.book.payable - state.redeemed, 0), state.balance)
 
 
-def _is_worth(books: Books, held: ClientTab, times: int) -> bool:
+def _is_worth(books: ClientBooks, held: ClientTab, times: int) -> bool:
     worth = payable(books, held)
     if not worth:
         return False

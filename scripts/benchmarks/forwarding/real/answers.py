@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from troth.node.errors import Busy, NotAssigned
+from troth.node.errors import NodeBusy, NotAssigned
 from troth.protocol.request import Request
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import Hash32
@@ -62,7 +62,7 @@ class Answers:
 
         Raises:
             NotAssigned: no such text is written here.
-            Busy: the engine failed.
+            NodeBusy: the engine failed.
         """
         answer = self._answers.get(message.order)
         if answer is None:
@@ -72,7 +72,7 @@ class Answers:
         except TimeoutError:
             return Heard(message.start, 0), b""
         if answer.failure is not None:
-            raise Busy("the engine failed", answer.failure, "See the node's log.")
+            raise NodeBusy("the engine failed", answer.failure, "See the node's log.")
         tokens = answer.tokens[message.start : message.start + HEARD_LIMIT]
         whole = answer.ended and message.start + len(tokens) == len(answer.tokens)
         return Heard(message.start, len(tokens), "length" if whole else None), tokens_to_bytes(tokens)

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from benchmarks.forwarding.real.answers import Answers
 from benchmarks.forwarding.real.messages import Ask, Refused, Written
 from benchmarks.forwarding.real.policies import Compared
-from troth.node.errors import Busy
+from troth.node.errors import NodeBusy
 from troth.node.group.group import Group
 from troth.protocol.errors import ProtocolError
 from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
 from troth.protocol.types import ZERO_HASH, Address
 from troth.protocol.wire_group import Heard, Listen
-from troth.routing.forwarding.passage import Step, Way
+from troth.routing.forwarding.passage import PassageAction, PassageStep
 from troth.transport.errors import OverlayError
 
 ASKING = 20.0
@@ -48,21 +48,21 @@ class Entry:
         group = self._group
         candidates = self._compared.candidates(ask.number, group.own, self._members)
         step = group.passage.enter(task, group.path(ask.prompt), len(ask.prompt), candidates, begun)
-        while step.way is Way.FORWARD and not await self._takes(Address(step.to), task, request):
+        while step.way is PassageAction.FORWARD and not await self._takes(Address(step.to), task, request):
             step = group.passage.busy(task, step.to, None, time.monotonic())
-        if step.way not in (Way.FORWARD, Way.SERVE):
+        if step.way not in (PassageAction.FORWARD, PassageAction.SERVE):
             await self._say(Refused(ask.number, step.retry_after))
             return
-        if step.way is Way.SERVE:
+        if step.way is PassageAction.SERVE:
             self._answers.begin(task, request)
         await self._relay(ask, task, step)
         group.passage.ended(task, time.monotonic(), time.monotonic() - begun)
 
     def take(self, message: Listen, payload: memoryview) -> Heard:
-        """Another entry forwards a request with its first question, as here no scheduler brings it; raises Busy."""
+        """Another entry forwards a request with its first question, as here no scheduler brings it; raises NodeBusy."""
         step = self._group.passage.take(message.order, self._group.load(), time.monotonic())
-        if step.way is not Way.SERVE:
-            raise Busy("this node takes no more", step.way.value, "Choose another node.")
+        if step.way is not PassageAction.SERVE:
+            raise NodeBusy("this node takes no more", step.way.value, "Choose another node.")
         self._answers.begin(message.order, from_canonical_bytes(bytes(payload)))
         return Heard(message.start, 0)
 
@@ -74,7 +74,7 @@ class Entry:
             return False
         return isinstance(frame.header, Heard)
 
-    async def _relay(self, ask: Ask, task: bytes, step: Step) -> None:
+    async def _relay(self, ask: Ask, task: bytes, step: PassageStep) -> None:
         served, done = step.to or self._group.own, 0
         while done < ask.tokens:
             heard = await self._hear(Address(served), Listen(task, ZERO_HASH, done))

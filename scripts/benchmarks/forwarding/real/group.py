@@ -10,7 +10,7 @@ from benchmarks.forwarding.real.messages import Ready
 from troth.node.group.cache import Cache
 from troth.node.group.group import Group
 from troth.node.group.loads import Loads
-from troth.node.group.membership import Membership
+from troth.node.group.membership import GroupMembership
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.messages import state_hash
@@ -40,7 +40,7 @@ def group_among(
     model = ModelDescriptor("benchmark", engine.layers, engine.hidden_size, engine.vocabulary, engine.dtype, ZERO_HASH)
     rules = _rules(model)
     state, identifier = _state(members, model, rules), Hash32(state_hash(rules))
-    membership = Membership(operator.address, identifier, lambda: state)
+    membership = GroupMembership(operator.address, identifier, lambda: state)
     loads = Loads(engine, lambda: 0, meter, places)
     return Group(operator, membership, loads, lambda naming, note: Cache(engine, naming, note), policy=policy)
 

@@ -27,7 +27,7 @@ from benchmarks.forwarding.real.messages import (
 )
 from benchmarks.forwarding.real.policies import POLICIES
 from benchmarks.forwarding.real.workloads import WORKLOADS
-from troth.node.engine.interface import Cleared, Load, Removed, Stored, WholeEngine
+from troth.node.engine.interface import Cleared, EngineLoad, Removed, Stored, WholeEngine
 from troth.node.errors import EngineError, NotAMember
 from troth.node.group.group import Group
 from troth.node.group.telling import PATH
@@ -151,7 +151,7 @@ class Member:
             await self._line.send(Failed(f"request {ask.number}: {type(error).__name__}: {error}"))
 
     def _counted(self) -> Counted:
-        now: Load = self._engine.load
+        now: EngineLoad = self._engine.load
         return Counted(
             now.prompt_tokens - self._before.prompt_tokens,
             now.cached_tokens - self._before.cached_tokens,

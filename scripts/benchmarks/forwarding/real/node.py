@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.forwarding.real.member import Member
 from benchmarks.forwarding.real.messages import Failed, Line
 from troth.node.engine.vllm.engine import VllmEngine
-from troth.node.engine.vllm.settings import Settings
+from troth.node.engine.vllm.settings import EngineSettings
 from troth.node.models.folder import open_folder
 
 BFLOAT16 = 1
@@ -24,7 +24,7 @@ async def serve(socket: str, number: int, model: Path, folder: Path) -> None:
     """Until the driver hangs up, whatever the engine is at."""
     line = Line(*await asyncio.open_unix_connection(socket))
     opened = open_folder(model)
-    settings = Settings(
+    settings = EngineSettings(
         opened.path,
         BFLOAT16,
         positions=POSITIONS,

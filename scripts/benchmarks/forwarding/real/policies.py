@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from troth.protocol.types import Address
-from troth.routing.forwarding.decision import Choice, Policy, Reason, Standing
+from troth.routing.forwarding.decision import Candidate, ChoiceReason, Policy, ServingChoice
 from troth.routing.forwarding.gated import Gated
 from troth.routing.forwarding.published import Published
 from troth.routing.prefixes.tree import Matches
@@ -20,12 +20,12 @@ OURS, NONE, TURNS = "ours", "no forwarding", "round robin"
 class LeastLoaded:
     """Fewest requests per place, as the entry knows them; whatever is held where."""
 
-    def choose(self, matches: Matches, candidates: Sequence[Standing], chance: random.Random) -> Choice | None:
+    def choose(self, matches: Matches, candidates: Sequence[Candidate], chance: random.Random) -> ServingChoice | None:
         """See `Policy.choose`."""
         if not candidates:
             return None
         best = min(candidates, key=lambda standing: (standing.pressure, chance.random()))
-        return Choice(best.name, matches.held_by(best.slot), Reason.LOAD)
+        return ServingChoice(best.name, matches.held_by(best.slot), ChoiceReason.LOAD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import msgspec
 from benchmarks.market.running.toy_network import LAG_BLOCKS, LISTED, Client, ToyNetwork
 from benchmarks.market.running.wire import Wire, unpinned
 from troth.protocol.market import canonical, lottery, messages, prices, tabs
-from troth.protocol.market.bodies import Acknowledgement, Shown, Submission
+from troth.protocol.market.bodies import Acknowledgement, ShownSecret, Submission
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.types import Order, Result, Tab, TabState
 from troth.protocol.request import Request, canonical_bytes, request_hash
@@ -179,11 +179,11 @@ class Load:
 
     async def _reveal(self, wire: Wire, one: Sent) -> None:
         path, drawn = f"/v1/orders/0x{one.order_id.hex()}", False
-        async for line in wire.post(path + "/secret", canonical.encode(Shown(one.secrets.draw))):
+        async for line in wire.post(path + "/secret", canonical.encode(ShownSecret(one.secrets.draw))):
             drawn = drawn or line.startswith(b'{"type":"verdicts"')
         if drawn:
             self.checked += 1
-            async for _ in wire.post(path + "/tiles", canonical.encode(Shown(one.secrets.tiles))):
+            async for _ in wire.post(path + "/tiles", canonical.encode(ShownSecret(one.secrets.tiles))):
                 pass
 
     async def acknowledge(self) -> int:

@@ -10,8 +10,8 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -135,27 +135,7 @@ async def toy_network(home: Path, *, clients: int, nodes: int = NODES) -> AsyncI
         local = LocalChain(url, keys)
         for key in keys:
             local.fund(key)
-        model = model_files(home / "model")
-        class_ = staging.execution_class_of(model)
-        money = shipped.money(
-            parameters(),
-            fee_cap=10**13,
-            positions=shipped.DEMO_POSITIONS,
-            check_price=10**13 * 10**9 // (7 * shipped.DEMO_POSITIONS),
-            check_rate=CHECK_RATE,
-            reviewers=shipped.DEMO_REVIEWERS,
-        )
-        made = tabs_stage(
-            local,
-            parameters=parameters(),
-            model=model,
-            execution_class=money.put_into(class_),
-            nodes=nodes,
-            endpoint=endpoint,
-            ask=ASK,
-            tabs=False,
-        )
-        async with made as stage:
+        async with _staged(local, model_files(home / "model"), nodes, endpoint) as stage:
             started_at = int(str(rpc(url, "eth_blockNumber")), 16)
             opened = [await _open(stage, number) for number in range(clients)]
             rpc(url, "evm_setIntervalMining", QUICK_BLOCK)
@@ -191,6 +171,30 @@ async def toy_network(home: Path, *, clients: int, nodes: int = NODES) -> AsyncI
             fee.cancel()
     finally:
         processes.stop_all()
+
+
+def _staged(
+    local: LocalChain, model: ModelDescriptor, nodes: int, endpoint: Callable[[Address], tuple[str, Hash32]]
+) -> AbstractAsyncContextManager[TabsStage]:
+    """The deployment with its class and its parties, without tabs."""
+    money = shipped.money(
+        parameters(),
+        fee_cap=10**13,
+        positions=shipped.DEMO_POSITIONS,
+        check_price=10**13 * 10**9 // (7 * shipped.DEMO_POSITIONS),
+        check_rate=CHECK_RATE,
+        reviewers=shipped.DEMO_REVIEWERS,
+    )
+    return tabs_stage(
+        local,
+        parameters=parameters(),
+        model=model,
+        execution_class=money.put_into(staging.execution_class_of(model)),
+        nodes=nodes,
+        endpoint=endpoint,
+        ask=ASK,
+        tabs=False,
+    )
 
 
 async def _hold_fee(url: str) -> None:

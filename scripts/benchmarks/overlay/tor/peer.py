@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.overlay.echo import framed
 from benchmarks.overlay.network import ANSWER_BYTES, start_python, wait_for
 from benchmarks.overlay.tor.network import TorNetwork, tor_network
-from troth.overlay.circuits.descriptors import Place
+from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.testnet.ports import free_port
 
 CELL, CELL_CONTENT = 514, 498
@@ -79,7 +79,7 @@ def tor_peer(folder: Path) -> Iterator[TorPeer]:
     target = free_port()
     echo = start_python("-c", "from benchmarks.overlay.echo import serve; serve()", str(target))
     try:
-        wait_for(Place("127.0.0.1", target, bytes(32)), [echo])
+        wait_for(PinnedAddress("127.0.0.1", target, bytes(32)), [echo])
         with tor_network(folder) as network:
             yield TorPeer(network, target)
     finally:

@@ -103,7 +103,7 @@ def _parts(parent: BlockName, blocks: tuple[BlockName, ...], tokens: bytes) -> I
         parent = blocks[end - 1]
 
 
-class _Held(NamedTuple):
+class _HeldBlock(NamedTuple):
     parent: BlockName
     tokens: bytes
 
@@ -113,7 +113,7 @@ class Audience:
 
     def __init__(self) -> None:
         self._queues: set[asyncio.Queue[CacheEvent]] = set()
-        self._held: dict[BlockName, _Held] = {}
+        self._held: dict[BlockName, _HeldBlock] = {}
 
     def tell(self, event: CacheEvent) -> None:
         """Note an event and hand it to all listeners; one that is far behind begins anew."""
@@ -149,7 +149,7 @@ class Audience:
             width = len(event.tokens) // max(len(event.blocks), 1)
             above = (event.parent, *event.blocks)
             for place, name in enumerate(event.blocks):
-                self._held[name] = _Held(above[place], event.tokens[place * width : (place + 1) * width])
+                self._held[name] = _HeldBlock(above[place], event.tokens[place * width : (place + 1) * width])
 
     def _snapshot(self) -> list[CacheEvent]:
         """Parents before children: a block that was stored again is younger than those behind it."""

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Cleared, Load
+from troth.node.engine.interface import Cleared, EngineLoad
 from troth.node.engine.vllm.cache_events import Audience, Translator
 from troth.node.engine.vllm.row_board import RowBoard
 from troth.node.engine.vllm.row_frames import FRAME_LIMIT, LENGTH, frame_from_bytes
-from troth.node.engine.vllm.settings import FIXED_ROWS, Settings
+from troth.node.engine.vllm.settings import FIXED_ROWS, EngineSettings
 from troth.node.errors import EngineError
 from troth.protocol.tensors import Dtype
 
@@ -39,9 +39,9 @@ class Tally:
         self._asked = 0
         self._found = 0
 
-    def load(self, blocks: int, block: int) -> Load:
+    def load(self, blocks: int, block: int) -> EngineLoad:
         """What is known now, of a cache of so many blocks of `block` tokens."""
-        return Load(self._running, self._waiting, self._used, blocks, block, self._asked, self._found)
+        return EngineLoad(self._running, self._waiting, self._used, blocks, block, self._asked, self._found)
 
     def record(self, statistics: Any) -> None:
         """Note vLLM's SchedulerStats of one step; None says nothing."""
@@ -58,7 +58,7 @@ class Tally:
 
         tally = self
 
-        class Listener(StatLoggerBase):  # type: ignore[misc, unused-ignore]
+        class StepListener(StatLoggerBase):  # type: ignore[misc, unused-ignore]
             """Hands each step's statistics on."""
 
             def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
@@ -70,7 +70,7 @@ class Tally:
             def log_engine_initialized(self) -> None:
                 pass
 
-        return Listener
+        return StepListener
 
 
 REMEDY = "It is started anew; repeat the request or ask another node."
@@ -79,7 +79,7 @@ REMEDY = "It is started anew; repeat the request or ask another node."
 class Core:
     """Use `Core.start`; every method raises EngineError once the engine is dead."""
 
-    def __init__(self, settings: Settings, llm: Any, folder: Path, tally: Tally, audience: Audience) -> None:
+    def __init__(self, settings: EngineSettings, llm: Any, folder: Path, tally: Tally, audience: Audience) -> None:
         self.settings = settings
         self.board = RowBoard()
         self.hidden_size = 0
@@ -96,7 +96,7 @@ class Core:
         self._row_seconds = 0.0
 
     @classmethod
-    async def start(cls, settings: Settings, audience: Audience) -> Core:
+    async def start(cls, settings: EngineSettings, audience: Audience) -> Core:
         """Start vLLM's processes and have its worker send its rows here; takes half a minute.
 
         Raises:
@@ -118,8 +118,8 @@ class Core:
         return core
 
     @property
-    def load(self) -> Load:
-        """See `interface.Load`."""
+    def load(self) -> EngineLoad:
+        """See `interface.EngineLoad`."""
         cache = self._llm.vllm_config.cache_config
         return self._tally.load(int(cache.num_gpu_blocks or 0), int(cache.block_size))
 
@@ -266,7 +266,7 @@ async def _chunks(parts: AsyncIterator[list[int]]) -> AsyncIterator[Any]:
         yield StreamingInput(prompt={"prompt_token_ids": part})
 
 
-def _construct(settings: Settings, folder: Path, tally: Tally) -> Any:
+def _construct(settings: EngineSettings, folder: Path, tally: Tally) -> Any:
     settings.prepare_environment()
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM

@@ -9,23 +9,23 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import CacheEvent, Computed, Load, SessionKey, Step
+from troth.node.engine.interface import CacheEvent, Computed, EngineLoad, SessionKey, TokenStep
 from troth.node.engine.vllm.cache_events import Audience
 from troth.node.engine.vllm.core import Core
 from troth.node.engine.vllm.installing import require_vllm
 from troth.node.engine.vllm.row_store import RowStore
-from troth.node.engine.vllm.sampling_words import Draw, draw_to_words
-from troth.node.engine.vllm.sessions import Sessions
-from troth.node.engine.vllm.settings import BLOCK, Settings
+from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_to_words
+from troth.node.engine.vllm.sessions import EngineSessions
+from troth.node.engine.vllm.settings import BLOCK, EngineSettings
 from troth.node.engine.vllm.supervision import Supervisor
-from troth.node.engine.vllm.texts import Texts
-from troth.node.errors import BadInput, Busy, EngineError, ModelError
+from troth.node.engine.vllm.texts import EngineTexts
+from troth.node.errors import BadInput, EngineError, ModelError, NodeBusy
 from troth.node.models.folder import ModelFolder
 from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32, Segment
 
-NO_LOAD = Load(0, 0, 0.0, 0, BLOCK, 0, 0)
+NO_LOAD = EngineLoad(0, 0, 0.0, 0, BLOCK, 0, 0)
 HELD_OPEN = 2
 """Sessions may hold one part in so many of the cache open: the rest is for requests that run."""
 
@@ -33,7 +33,7 @@ HELD_OPEN = 2
 class VllmEngine:
     """See `interface.WholeEngine`. vLLM is started by the first call, which waits for it: half a minute."""
 
-    def __init__(self, folder: ModelFolder, settings: Settings, *, supervisor: Supervisor | None = None) -> None:
+    def __init__(self, folder: ModelFolder, settings: EngineSettings, *, supervisor: Supervisor | None = None) -> None:
         """Check that vLLM is there.
 
         Raises:
@@ -48,8 +48,8 @@ class VllmEngine:
         self._vocabulary = int(config["vocab_size"])
         self._audience = Audience()
         self._supervisor = supervisor or Supervisor(lambda: Core.start(settings, self._audience))
-        self._texts = Texts(RowStore(BLOCK, settings.cache_bytes // 8))
-        self._sessions = Sessions()
+        self._texts = EngineTexts(RowStore(BLOCK, settings.cache_bytes // 8))
+        self._sessions = EngineSessions()
 
     @property
     def slice(self) -> Segment:
@@ -82,7 +82,7 @@ class VllmEngine:
         return self._supervisor.failure
 
     @property
-    def load(self) -> Load:
+    def load(self) -> EngineLoad:
         """How busy vLLM is; nothing before it was started."""
         core = self._supervisor.living
         return NO_LOAD if core is None else cast(Core, core).load
@@ -92,7 +92,7 @@ class VllmEngine:
         """Memory that running requests and open sessions have in the cache."""
         return int(self.load.cache_used * self._settings.cache_bytes)
 
-    async def generate(self, request: Request, seed: Hash32) -> AsyncGenerator[Step, None]:
+    async def generate(self, request: Request, seed: Hash32) -> AsyncGenerator[TokenStep, None]:
         """See `interface.WholeEngine.generate`."""
         prompt = list(request.prompt_tokens)
         self._require(prompt, request.position_limit)
@@ -100,7 +100,7 @@ class VllmEngine:
         words = {
             "max_tokens": request.max_tokens,
             "stop_token_ids": list(request.end_tokens),
-            "extra_args": draw_to_words(Draw(Sampling.of(request), seed)),
+            "extra_args": draw_to_words(SamplingDraw(Sampling.of(request), seed)),
         }
         try:
             async with aclosing(self._texts.generate(core, prompt, words)) as steps:
@@ -211,5 +211,5 @@ class VllmEngine:
             raise BadInput("tokens are outside of the vocabulary", None, f"Tokens are below {self._vocabulary}.")
 
 
-def _busy(error: EngineError) -> Busy:
-    return Busy(error.what, error.value, error.remedy)
+def _busy(error: EngineError) -> NodeBusy:
+    return NodeBusy(error.what, error.value, error.remedy)

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import torch
 from vllm.v1.sample.logits_processor import LogitsProcessor, MoveDirectionality
 
-from troth.node.engine.vllm.sampling_words import Draw, draw_from_words
+from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_from_words
 from troth.protocol.tokens import choose, noise
 
 
-class _Drawn(NamedTuple):
+class _NoisyRequest(NamedTuple):
     """One request of the batch; vLLM appends to `output` itself."""
 
-    draw: Draw
+    draw: SamplingDraw
     prompt: int
     output: list[int]
 
@@ -32,7 +32,7 @@ class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
     """Greedy where the temperature is 0, Gumbel-max with the task's noise elsewhere; the lowest id among equals."""
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
-        self._drawn: dict[int, _Drawn] = {}
+        self._drawn: dict[int, _NoisyRequest] = {}
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
@@ -56,7 +56,7 @@ class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
             self._drawn.pop(index, None)
             draw = draw_from_words(params.extra_args)
             if draw is not None and prompt is not None:
-                self._drawn[index] = _Drawn(draw, len(prompt), output)
+                self._drawn[index] = _NoisyRequest(draw, len(prompt), output)
         for source, target, direction in batch_update.moved:
             moved, other = self._drawn.pop(source, None), self._drawn.pop(target, None)
             if moved is not None:
@@ -74,7 +74,7 @@ class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
         return logits
 
 
-def _choice(row: torch.Tensor, drawn: _Drawn) -> int:
+def _choice(row: torch.Tensor, drawn: _NoisyRequest) -> int:
     sampling, seed = drawn.draw
     values = row.float().cpu().numpy()
     gumbel = noise(seed, drawn.position, len(values)) if sampling.temperature > 0 else None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.vllm.row_frames import Frame
+from troth.node.engine.vllm.row_frames import RowFrame
 from troth.node.errors import EngineError
 
 
@@ -53,7 +53,7 @@ class RowBoard:
         """Rows of this request are not wanted any more."""
         self._requests.pop(request, None)
 
-    def add(self, frame: Frame) -> None:
+    def add(self, frame: RowFrame) -> None:
         """Sort a frame's rows to their requests. Raises EngineError where rows are missing."""
         begin = 0
         for request, start, count in frame.parts:

@@ -23,14 +23,14 @@ FRAME_LIMIT = 1 << 30
 Part = tuple[str, int, int]
 
 
-class Frame(NamedTuple):
+class RowFrame(NamedTuple):
     """Which rows came: `parts` of (request, first position, positions); `rows` one below the other."""
 
     parts: list[Part]
     rows: NDArray[Any]
 
 
-class _Wire(msgspec.Struct, array_like=True, frozen=True):
+class _WireFrame(msgspec.Struct, array_like=True, frozen=True):
     parts: list[Part]
     rows: bytes
 
@@ -40,18 +40,18 @@ def frame_to_bytes(parts: Sequence[Part], rows: bytes | memoryview) -> bytes:
     return msgspec.msgpack.encode([parts, rows])
 
 
-def frame_from_bytes(data: bytes, hidden_size: int, storage: str) -> Frame:
+def frame_from_bytes(data: bytes, hidden_size: int, storage: str) -> RowFrame:
     """Read a frame; `storage` is the numpy name of a word.
 
     Raises:
         EngineError: it is no frame, or its parts and its rows do not fit together.
     """
     try:
-        wire = msgspec.msgpack.decode(data, type=_Wire)
+        wire = msgspec.msgpack.decode(data, type=_WireFrame)
     except msgspec.MsgspecError as error:
         raise EngineError("vLLM's process sent no frame of rows", str(error), "The engine is started anew.") from error
     width = hidden_size * np.dtype(storage).itemsize
     counts = [count for _, start, count in wire.parts if start >= 0 and count > 0]
     if len(counts) != len(wire.parts) or sum(counts) * width != len(wire.rows):
         raise EngineError("a frame holds other rows than it says", len(wire.rows), "The engine is started anew.")
-    return Frame(wire.parts, np.frombuffer(wire.rows, dtype=storage).reshape(-1, hidden_size))
+    return RowFrame(wire.parts, np.frombuffer(wire.rows, dtype=storage).reshape(-1, hidden_size))

@@ -14,19 +14,19 @@ from troth.protocol.types import Hash32
 KEY = "troth"
 
 
-class Draw(NamedTuple):
+class SamplingDraw(NamedTuple):
     """How the tokens of a request are drawn; see `troth.protocol.tokens`."""
 
     sampling: Sampling
     seed: Hash32
 
 
-def draw_to_words(draw: Draw) -> dict[str, Any]:
+def draw_to_words(draw: SamplingDraw) -> dict[str, Any]:
     """Plain values, since they cross to another process."""
     return {KEY: [draw.sampling.temperature, draw.sampling.top_p, draw.seed.hex()]}
 
 
-def draw_from_words(words: dict[str, Any] | None) -> Draw | None:
+def draw_from_words(words: dict[str, Any] | None) -> SamplingDraw | None:
     """The inverse; None for requests that choose no tokens of their own.
 
     Raises:
@@ -36,7 +36,7 @@ def draw_from_words(words: dict[str, Any] | None) -> Draw | None:
         return None
     try:
         temperature, top_p, seed = words[KEY]
-        draw = Draw(Sampling(float(temperature), float(top_p)), Hash32(bytes.fromhex(seed)))
+        draw = SamplingDraw(Sampling(float(temperature), float(top_p)), Hash32(bytes.fromhex(seed)))
     except (TypeError, ValueError) as error:
         raise BadInput("the words are no draw", str(error), "Pass what draw_to_words made.") from error
     if len(draw.seed) != 32:

@@ -61,7 +61,7 @@ class GrowingText:
 
 
 @dataclass(slots=True)
-class Session:
+class EngineSession:
     """`tokens` of all positions so far; `text` while the engine holds its cache open."""
 
     tokens: list[int] = field(default_factory=list)
@@ -74,12 +74,12 @@ class Session:
             await text.close()
 
 
-class Sessions:
+class EngineSessions:
     """Sessions in the order of their last use. Only so many positions are held open in the cache that idle sessions
     never keep other requests from running."""
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[SessionKey, Session] = OrderedDict()
+        self._sessions: OrderedDict[SessionKey, EngineSession] = OrderedDict()
 
     def continued(self, key: SessionKey, start: int, inputs: Sequence[int]) -> list[int]:
         """The whole text once `inputs` stand at `start`; nothing changes yet.
@@ -94,7 +94,7 @@ class Sessions:
 
     async def text(self, key: SessionKey, tokens: list[int], start: int, core: Core, limit: int) -> GrowingText:
         """The session's request at the engine, with everything from `start` on just sent."""
-        session = self._sessions.setdefault(key, Session())
+        session = self._sessions.setdefault(key, EngineSession())
         self._sessions.move_to_end(key)
         text = session.text
         if text is not None and not (text.open and text.core is core and text.length == start):

@@ -31,7 +31,7 @@ CUDA_ENVIRONMENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """One engine.
 
     Args:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from troth.node.errors import Busy, EngineError
+from troth.node.errors import EngineError, NodeBusy
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Supervisor:
 
         Raises:
             EngineError: it cannot be started at all.
-            Busy: it has died and is being started again.
+            NodeBusy: it has died and is being started again.
         """
         if self._keeper is None:
             async with self._starting:
@@ -58,7 +58,7 @@ class Supervisor:
                     self._current = await self._start()
                     self._keeper = asyncio.create_task(self._keep())
         if (living := self.living) is None:
-            raise Busy("the engine has died and is being started again", None, "Retry in a minute or elsewhere.")
+            raise NodeBusy("the engine has died and is being started again", None, "Retry in a minute or elsewhere.")
         return living
 
     async def close(self) -> None:

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Step
+from troth.node.engine.interface import TokenStep
 from troth.node.engine.vllm.core import Core
 from troth.node.engine.vllm.row_store import RowStore
 
 PAST_THE_CACHE = {"max_tokens": 1, "skip_reading_prefix_cache": True}
 
 
-class Texts:
+class EngineTexts:
     """`store` has the rows of cached blocks; rows that it has lost are computed again, past the cache."""
 
     def __init__(self, store: RowStore) -> None:
         self._store = store
 
-    async def generate(self, core: Core, prompt: list[int], words: dict[str, Any]) -> AsyncGenerator[Step, None]:
-        """Tokens with the rows that were computed for each; see `interface.Step`."""
+    async def generate(self, core: Core, prompt: list[int], words: dict[str, Any]) -> AsyncGenerator[TokenStep, None]:
+        """Tokens with the rows that were computed for each; see `interface.TokenStep`."""
         name, tokens, done = core.name(), list(prompt), 0
         core.board.expect(name)
         try:
@@ -32,7 +32,7 @@ class Texts:
                     for token in output.outputs[0].token_ids:
                         rows = await self.rows(core, name, tokens, done, len(tokens))
                         done, tokens = len(tokens), [*tokens, int(token)]
-                        yield Step(int(token), rows)
+                        yield TokenStep(int(token), rows)
         finally:
             await self._keep_all(core, name, tokens[:done])
             core.board.drop(name)

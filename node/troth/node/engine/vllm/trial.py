@@ -13,7 +13,7 @@ from pathlib import Path
 
 from troth.node.engine.probe import POSITIONS, probe
 from troth.node.engine.vllm.engine import VllmEngine
-from troth.node.engine.vllm.settings import Settings
+from troth.node.engine.vllm.settings import EngineSettings
 from troth.node.models.folder import ModelFolder
 
 BFLOAT16 = 1
@@ -33,7 +33,7 @@ async def trial(device: str) -> str:
     with tempfile.TemporaryDirectory(prefix="troth-trial-") as made:
         path = Path(made)
         write_model(path)
-        settings = Settings(path, BFLOAT16, device, positions=2 * POSITIONS - 1, cache_bytes=1 << 27, threads=1)
+        settings = EngineSettings(path, BFLOAT16, device, positions=2 * POSITIONS - 1, cache_bytes=1 << 27, threads=1)
         engine = VllmEngine(ModelFolder(path), settings)
         try:
             return await probe(engine)
