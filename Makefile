@@ -99,13 +99,13 @@ fuzz: setup ## property tests with random examples, and Solidity's fuzz tests un
 network-tests: setup ## whole networks of real processes: kills at every step and at random, a soak, pools, pipelines
 	$(BIN)/pytest tests/integration -m network -s
 
-adversaries: setup ## every adversary as a real process, and the table of docs/adversaries.md (OUTPUT=file writes it there)
+adversaries: setup ## every adversary as a real process, and the table of docs/reference/adversaries.md (OUTPUT=file writes it there)
 	PYTHONPATH=tests $(BIN)/python -m adversaries $(if $(OUTPUT),--output $(OUTPUT))
 
 wheel: setup
 	$(BIN)/python scripts/check_wheel
 
-bench: setup ## print every table of docs/benchmarks.md
+bench: setup ## print every table of docs/reference/benchmarks.md
 	for name in crypto gas verify pipeline capture ablation detection overlay anonymity placement chains forwarding; do $(BIN)/python scripts/bench $$name || exit 1; done
 
 clean: ## remove what the build made (not .venv, not node_modules)
