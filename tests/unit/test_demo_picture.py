@@ -86,9 +86,12 @@ def test_only_acts_moments_and_what_held_become_a_picture(tmp_path: Path) -> Non
 
 def test_a_picture_that_is_too_tall_is_refused(tmp_path: Path) -> None:
     picture = tmp_path / "run.svg"
-    with pytest.raises(DemoError, match="taller than 1500 pixels"), command._recorded(picture) as display:
-        for number in range(80):
-            display.moment(f"line {number}")
+    recorded = command._recorded(picture)
+    display = recorded.__enter__()
+    for number in range(80):
+        display.moment(f"line {number}")
+    with pytest.raises(DemoError, match="taller than 1500 pixels"):
+        recorded.__exit__(None, None, None)
     assert not picture.exists()
 
 

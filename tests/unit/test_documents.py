@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def command_lines(text: str) -> Iterator[str]:
 def wrong_in(line: str) -> str:
     """What is wrong with a shown command: a word that is no command, or an option that it does not have; else empty."""
     words = line.split()
-    commands: list[Any] = [typer.main.get_command(app)]
+    commands = [root()]
     while words and not words[0].startswith(("-", '"', "'")):
         below = {name: one for command in commands for name, one in members(command).items()}
         if not below:
@@ -122,9 +123,15 @@ def wrong_in(line: str) -> str:
     return f"no option {sorted(lacking)} in: troth {line}" if lacking else ""
 
 
+@cache
+def root() -> Any:
+    """`troth` with all of its sub-commands loaded."""
+    found = typer.main.get_command(app)
+    found.commands.update({name: load(point) for name, point in plugins().items()})  # type: ignore[attr-defined]
+    return found
+
+
 def members(command: Any) -> dict[str, Any]:
-    if command.name == "troth":
-        return {name: load(point) for name, point in plugins().items()}
     return dict(getattr(command, "commands", {}))
 
 

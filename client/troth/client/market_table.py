@@ -15,7 +15,7 @@ _AMOUNT = re.compile(r"[0-9]{1,40}(\.[0-9]{1,18})?\s*[A-Za-z]{0,16}")
 _PLAIN = re.compile(r"""[^"\\\x00-\x1f\x7f]{1,4096}""")
 LEAST_SEATS = 100
 LEAST_OUTSIDE = 8_000
-"""What a client asks of a group unless it is told otherwise: seasoned seats; basis points outside its largest owners."""
+"""What a client asks of a group unless it is told otherwise; the second in basis points."""
 
 
 @dataclass(frozen=True, slots=True)
