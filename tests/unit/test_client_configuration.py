@@ -30,6 +30,7 @@ def test_a_configuration_reads_back_and_only_its_owner_reads_it(tmp_path: Path) 
 
 
 def test_init_writes_what_is_asked_of_a_group(tmp_path: Path) -> None:
+    (tmp_path / "password").touch(mode=0o600)
     (tmp_path / "password").write_text("secret")
     create_account(tmp_path / "key.json", "secret", scrypt_n=DEMO_SCRYPT_N, key=Key.generate())
     given = ["--password-file", str(tmp_path / "password"), "--import-key", str(tmp_path / "key.json")]

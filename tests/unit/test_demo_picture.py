@@ -40,7 +40,7 @@ def entries(drawn: str) -> list[tuple[re.Pattern[str], str]]:
             told.append((kind, row))
         elif told:
             told[-1] = (told[-1][0], f"{told[-1][1]} {row.strip()}")
-    return [(kind, found[1]) for kind, row in told if (found := kind.fullmatch(row))]
+    return [(kind, found[1] if (found := kind.fullmatch(row)) else row) for kind, row in told]
 
 
 def height_of(drawn: str) -> float:
