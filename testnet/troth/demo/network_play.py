@@ -16,6 +16,8 @@ from troth.testnet.weights import prepare_model
 
 VARIABLES = "variables"
 """Name of the file that a shell reads."""
+READY_SECONDS = 900.0
+"""A small machine that does other work too takes minutes to load ten nodes."""
 
 
 def play(folder: Path, models: Path, display: Display) -> None:
@@ -27,7 +29,8 @@ def play(folder: Path, models: Path, display: Display) -> None:
     if folder.exists():
         what = "The folder of the network exists already"
         raise DemoError(what, folder, "Another network may run there: name another --folder, or remove it.")
-    network = LocalNetwork(folder, models, plan=replace(market_plan(), refuser=False), report=display.step)
+    plan = replace(market_plan(), refuser=False)
+    network = LocalNetwork(folder, models, plan=plan, report=display.step, ready_seconds=READY_SECONDS)
     prepare_model(models, network.plan, display)
     try:
         with network:

@@ -131,7 +131,8 @@ class LocalNetwork(Parties):
 
     def set_up_parties(self) -> None:
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
-        self.report(f"registering {len(self.schedulers)} schedulers and {len(self.nodes)} staked nodes, a process each")
+        schedulers = "a scheduler" if len(self.schedulers) == 1 else f"{len(self.schedulers)} schedulers"
+        self.report(f"registering {schedulers} and {len(self.nodes)} staked nodes, a process each")
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
             waiting: dict[Future[None], Party] = {}
             for party in (*self.nodes.values(), *self.schedulers):
