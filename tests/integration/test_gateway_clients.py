@@ -172,8 +172,8 @@ async def test_programs_through_other_packages(scene: Network, tmp_path: Path, p
 
 
 def blocks(language: str) -> list[str]:
-    """The examples of docs/gateway.md in a language."""
-    text = (ROOT / "docs" / "gateway.md").read_text()
+    """The examples of docs/how-to/gateway.md in a language."""
+    text = (ROOT / "docs" / "how-to" / "gateway.md").read_text()
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 

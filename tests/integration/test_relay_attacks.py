@@ -1,4 +1,7 @@
-"""Attacks on a path of three relays over real TLS sockets: each ends where docs/overlay.md says, and is told."""
+"""Attacks on a path of three relays over real TLS sockets.
+
+Each ends where docs/reference/overlay.md says, and is told.
+"""
 
 from __future__ import annotations
 

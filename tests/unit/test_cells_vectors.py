@@ -17,7 +17,7 @@ def test_the_frozen_vectors_still_hold() -> None:
 
 
 def test_a_first_cell_opens_by_the_document_alone() -> None:
-    """docs/overlay.md, "Layers", written again with slices and without this package."""
+    """docs/reference/overlay.md, "Layers", written again with slices and without this package."""
     body = bytes.fromhex(VECTORS["layers"][2]["first"])
     for hop in (1, 2, 3):
         key, pad_key = (overlay_vectors.secret(f"hop {hop} {name}") for name in ("forward", "forward pad"))

@@ -6,7 +6,10 @@ import stat
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
+from troth.client.command import app
 from troth.client.configuration import ClientConfiguration, load, save
 from troth.client.errors import ConfigurationError
 from troth.client.home import Home
@@ -24,6 +27,20 @@ def test_a_configuration_reads_back_and_only_its_owner_reads_it(tmp_path: Path) 
     save(path, WHOLE)
     assert load(path) == WHOLE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_init_writes_what_is_asked_of_a_group(tmp_path: Path) -> None:
+    (tmp_path / "password").touch(mode=0o600)
+    (tmp_path / "password").write_text("secret")
+    create_account(tmp_path / "key.json", "secret", scrypt_n=DEMO_SCRYPT_N, key=Key.generate())
+    given = ["--password-file", str(tmp_path / "password"), "--import-key", str(tmp_path / "key.json")]
+    for name, asked in (("a", ("--seats", "10", "--outside", "1000")), ("b", ())):
+        home = ["--factory", FACTORY, "--home", str(tmp_path / name)]
+        assert CliRunner().invoke(app, ["init", *home, *given, *asked]).exit_code == 0
+    small, usual = (load(Home(tmp_path / name).configuration).market for name in "ab")
+    assert (small.seats, small.outside) == (10, 1000)
+    assert usual == MarketTable(FACTORY)
+    assert CliRunner().invoke(app, ["init", "--factory", FACTORY, "--outside", "10001"]).exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Runs the Python blocks of docs/protocol.md from top to bottom as one program."""
+"""Runs the Python blocks of docs/reference/protocol.md from top to bottom as one program."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

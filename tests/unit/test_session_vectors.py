@@ -1,4 +1,4 @@
-"""The session format of docs/sessions.md, held by vectors: a change of them is a change of the version.
+"""The session format of docs/reference/sessions.md, held by vectors: a change of them is a change of the version.
 
 Openings are encrypted with a fresh key each time, so the vector's is only opened. All else is computed anew here from
 the page alone, with nothing of `troth.overlay.sessions` but the parsers.

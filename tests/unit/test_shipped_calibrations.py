@@ -22,7 +22,7 @@ MISSED = {
     ("gemma3-270m-bfloat16", "wrong seed"): 1,
     ("gemma3-270m-bfloat16", "temperature half as high"): 4,
 }
-"""Lies that change so little of a text that a class is known to miss them (docs/calibration.md)."""
+"""Lies that change so little of a text that a class is known to miss them (docs/explanation/calibration.md)."""
 
 
 def model_of(report: dict[str, Any]) -> Hash32:

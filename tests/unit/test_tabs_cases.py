@@ -514,7 +514,7 @@ def test_every_command_that_the_client_names_exists() -> None:
 
 def test_every_command_of_the_guide_exists_with_its_options() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    guide = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    guide = (Path(__file__).parents[2] / "docs" / "how-to" / "clients.md").read_text()
     for line in re.findall(r"troth client [a-z][^\n`#|]*", guide):
         name, *rest = line.split()[2:]
         assert name in commands, line
@@ -547,7 +547,7 @@ def stage_receipts(folder: Path) -> str:
 
 
 def test_the_guide_explains_every_key_of_the_table_and_its_default() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
+    guide = (Path(__file__).parents[2] / "docs" / "how-to" / "clients.md").read_text()
     table = guide[guide.index("### The table `[market]`") :]
     rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", table, re.MULTILINE))
     for one in fields(MarketTable):

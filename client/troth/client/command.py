@@ -11,6 +11,7 @@ import typer
 
 from troth.client.chat_command import chat
 from troth.client.gateway_command import serve
+from troth.client.market_table import LEAST_OUTSIDE, LEAST_SEATS
 from troth.client.options import (
     DEFAULT_HOME,
     ClassOption,
@@ -61,6 +62,13 @@ def init(  # noqa: PLR0917
         str, typer.Option("--region", envvar="TROTH_REGION", help="Prefer relays of this region, if there are enough.")
     ] = "",
     bank: BankOption = "",
+    seats: Annotated[int, typer.Option("--seats", min=0, help="Least seasoned seats in a group.")] = LEAST_SEATS,
+    outside: Annotated[
+        int,
+        typer.Option(
+            "--outside", min=0, max=10_000, help="Least share of a group outside its largest owners, in basis points."
+        ),
+    ] = LEAST_OUTSIDE,
     import_key: Annotated[
         Path | None, typer.Option("--import-key", help="Keyfile to copy, opened with the same password.")
     ] = None,
@@ -76,7 +84,7 @@ def init(  # noqa: PLR0917
 
     place = Home(home.expanduser())
     mode = mode_of(direct) or "scheduler"
-    table = MarketTable(factory, bank, start_block)
+    table = MarketTable(factory, bank, start_block, seats=seats, outside=outside)
     configuration = ClientConfiguration(
         table, rpc, scheduler, execution_class, committee, region=region, mode=mode
     ).checked()

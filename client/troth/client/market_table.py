@@ -13,6 +13,9 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _AMOUNT = re.compile(r"[0-9]{1,40}(\.[0-9]{1,18})?\s*[A-Za-z]{0,16}")
 
 _PLAIN = re.compile(r"""[^"\\\x00-\x1f\x7f]{1,4096}""")
+LEAST_SEATS = 100
+LEAST_OUTSIDE = 8_000
+"""What a client asks of a group unless it is told otherwise; the second in basis points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,8 @@ class MarketTable:
     verifiers: int = 3
     reviewers: int = 15
     agreement: int = 8_000
-    seats: int = 100
-    outside: int = 8_000
+    seats: int = LEAST_SEATS
+    outside: int = LEAST_OUTSIDE
 
     def checked(self) -> MarketTable:
         """This table, or ConfigurationError naming the first value that cannot be."""

@@ -159,7 +159,7 @@ contract ClassesTest is MarketTest {
         classes.registerClass(class);
     }
 
-    /// @dev At q = 5 %, k = 3, m' = 15 and r = 80 % market.md says p = 0.042 and L = 34 g.
+    /// @dev At q = 5 %, k = 3, m' = 15 and r = 80 % docs/reference/protocol.md says p = 0.042 and L = 34 g.
     function test_ThePenaltyOutweighsWhatACheatGains() public {
         uint256 p = Economy.detection(50_000, 8000, 3, 15);
         assertApproxEqAbs(p, 0.042e18, 0.001e18);
@@ -195,7 +195,7 @@ contract ClassesTest is MarketTest {
         classes.registerClass(class);
     }
 
-    /// @dev What was measured (docs/benchmarks.md), step by step, and with a suspension.
+    /// @dev What was measured (docs/reference/benchmarks.md), step by step, and with a suspension.
     function test_ACaseCostsLessThanASeatReserves() public pure {
         assertGt(Economy.caseGas(5, 0), 901_000);
         assertGt(Economy.caseGas(5, 6), 1_639_000);
@@ -207,7 +207,7 @@ contract ClassesTest is MarketTest {
 
     // ---- the library
 
-    /// @dev Figures of market.md, section 5 and 6.
+    /// @dev Figures of docs/reference/protocol.md, sections 1 and 11.
     function test_ChancesAreThoseOfTheMarket() public pure {
         // 5 err in 5.8 % of cases at 80 % honest seats.
         assertApproxEqAbs(1e18 - Economy.atLeast(5, 3, 8000), 0.058e18, 0.0005e18);

@@ -15,7 +15,7 @@ version = 1
 [auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do; ask =
           "PROMPT,CACHED,WRITTEN", asset units per 10^9 positions through all layers of the model
 [overlay] optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds;
-          of a node that hosts the whole model only: clients' requests may enter here (docs/direct.md)
+          of a node that hosts the whole model only: clients' requests may enter here (docs/explanation/direct.md)
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def _deployment(choices: NodeInitOptions) -> str:
 def render(choices: NodeInitOptions) -> str:
     """A complete node.toml, the optional keys with their defaults."""
 
-    return f"""# A Troth node. Unknown keys are refused; see docs/operators.md.
+    return f"""# A Troth node. Unknown keys are refused; see docs/how-to/operators.md.
 version = {VERSION}
 
 [chain]

@@ -5,7 +5,7 @@
     weights root      = keccak256(WEIGHTS_TAG ‖ uint32be(tensors) ‖ tree over root(tensor), sorted by name)
 
 Trees pad their leaves with 32 zero bytes to the next power of two; node = keccak256(0x01 ‖ left ‖ right), as in the
-trace tree. A vector is one row. Source: design.md section 1, "model, model id".
+trace tree. A vector is one row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rules of Troth: pure functions over frozen types. No sockets, no clock, no torch.
 
-Read ``docs/protocol.md`` first; it runs the whole protocol with these modules.
+Read ``docs/reference/protocol.md`` first; it runs the whole protocol with these modules.
 
 The market
     market         tabs, orders, draws, checks, the court; ``market.life.live`` states the life of a request

@@ -3,7 +3,7 @@
     "llama/" ‖ 0x keccak256(canonical configuration) ‖ "/" ‖ 0x keccak256(tokenizer.json ‖ chat template)
 
 A client fetches these three texts from whoever serves them and recomputes the string, so that a changed chat template
-or tokenizer is a different model. Source: design.md section 1 ("model, model id").
+or tokenizer is a different model.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What nodes of one model tell and ask each other (PlanetServe, section 3.3; docs/forwarding.md).
+"""What nodes of one model tell and ask each other (PlanetServe, section 3.3; docs/explanation/forwarding.md).
 
 A group's members tell what their caches hold and how loaded they are. An entry, the member that a client's request
 reached, listens to the tokens that the node that serves it chooses, and asks verifiers for what they signed.

@@ -1,4 +1,4 @@
-"""What a scheduler asks of nodes: inference, checks, and the vouchers that pay for both (docs/protocol.md).
+"""What a scheduler asks of nodes: inference, checks, and the vouchers that pay for both (docs/reference/protocol.md).
 
 Every message names its order and segment. Papers (``market.papers``) and requests travel in front of the payload, as
 many bytes as ``papers_size`` and ``request_size`` say; tokens and rows follow. Signed messages of the market travel as

@@ -1,4 +1,4 @@
-"""Choosing paths among 10,000 relays (docs/paths.md)."""
+"""Choosing paths among 10,000 relays (docs/explanation/paths.md)."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from troth.client.terminal import format_amount
+from troth.demo.moments import Moment
 from troth.demo.stage import DemoStage, ask, open_client, outcome_of, start_gateway
 from troth.protocol.market import events as on
 from troth.protocol.market.state import State
@@ -42,12 +43,11 @@ CHEATED_QUESTIONS = (
     "Name a metal.",
 )
 STEPS = {
-    on.CaseOpened: "opened: the node's penalty is locked, the opener's bond is at stake",
-    on.ReviewersDrawn: "reviewers are drawn by a RANDAO that nobody knew before",
-    on.ReviewsCommitted: "commit: every reviewer has sealed what it computed",
-    on.CaseSeeded: "sample: a later RANDAO says which tiles are opened",
-    on.CaseRestarted: "too few were in time for that: another committee is drawn",
-    on.CaseDecided: "reveal: everybody shows its part, and the contract compares, clusters and decides",
+    on.CaseOpened: Moment.OPENED,
+    on.ReviewersDrawn: Moment.REVIEWERS,
+    on.ReviewsCommitted: Moment.COMMITTED,
+    on.CaseSeeded: Moment.SEEDED,
+    on.CaseDecided: Moment.DECIDED,
 }
 
 
@@ -55,11 +55,9 @@ def open_tab(stage: DemoStage) -> None:
     """The client's tab, and its gateway on circuits through the relays."""
     network, display = stage.network, stage.display
     opened = open_client(stage, stage.client, network.scheduler)
-    display.step(
-        f"tab {opened['tab'][:12]}… with the scheduler ({opened['gas']:,} gas); no other transaction is needed"
-    )
+    display.moment(Moment.TAB.said(tab=f"{opened['tab'][:12]}…", gas=f"{opened['gas']:,}"))
     gateway = start_gateway(stage, stage.client)
-    display.step(f"`troth client serve` is ready at {gateway.address}/v1")
+    display.moment(Moment.GATEWAY.said(address=gateway.address))
 
 
 def show_paths(stage: DemoStage) -> None:
@@ -69,29 +67,29 @@ def show_paths(stage: DemoStage) -> None:
     assert gateway is not None
     paths = gateway.paths()
     demand(bool(paths), "the answer came over circuits of relays", paths)
-    stage.display.step("nobody sees who asked: it went as cloves (S-IDA) over relays, which cannot read them:")
+    stage.display.moment(Moment.PATHS.said())
     for path in paths:
         relays = [overlay.relay_at(*address.rsplit(":", 1)).name for address in path]
-        stage.display.step(f"  {' → '.join(relays)} → scheduler")
+        stage.display.moment(Moment.PATH.said(relays=" → ".join(relays)))
 
 
 def ask_checked(stage: DemoStage, question: str, expected: str) -> None:
     """Answers without a block's wait, until a draw hits one; its check agrees within seconds."""
+    display = stage.display
+    display.remember(Moment.QUESTION.said(question=question))
     for number in range(1, MOST_UNDRAWN + 1):
         asked = ask(stage, stage.client, question, MAX_TOKENS)
         demand(expected.lower() in asked.text.lower(), f"the answer names {expected}", asked.text)
         if number == 1:
+            display.remember(Moment.ANSWER.said(answer=" ".join(asked.text.split())))
             show_paths(stage)
         receipt, seconds = outcome_of(stage, stage.client, asked.streamed)
-        cost = format_amount(int(receipt["cost_units"]))
-        stage.display.step(
-            f"first word after {asked.first:.2f} s, whole after {asked.whole:.2f} s, no transaction; {cost}; "
-            f"{receipt['outcome']}"
-        )
-        demand(receipt["outcome"] in {"checked", "undrawn"}, "an honest answer is checked or undrawn", receipt)
-        if receipt["outcome"] == "checked":
-            what = f"the draw hit answer {number}: verifiers computed it again and agree"
-            stage.display.good(f"{what}, {seconds:.1f} s after its last word")
+        cost, outcome = format_amount(int(receipt["cost_units"])), receipt["outcome"]
+        tell = display.moment if number == 1 else display.step
+        tell(Moment.SPEED.said(first=f"{asked.first:.2f}", whole=f"{asked.whole:.2f}", cost=cost, outcome=outcome))
+        demand(outcome in {"checked", "undrawn"}, "an honest answer is checked or undrawn", receipt)
+        if outcome == "checked":
+            display.good(Moment.CHECKED.said(number=number, seconds=f"{seconds:.1f}"))
             return
     raise ActFailed("No draw hit an answer", f"{MOST_UNDRAWN} questions", "Run it again: this is rare.")
 
@@ -130,9 +128,7 @@ def cheat_until_caught(stage: DemoStage, weights: Path) -> str:
     """
     network, liar = stage.network, stage.network.favoured
     network.start_cheating(liar, weights)
-    stage.display.step(
-        f"asked until a draw hits it; one answer in {100 // CHECK_PERCENT} is drawn, one in twenty is usual"
-    )
+    stage.display.moment(Moment.CHEATING.said(percent=CHECK_PERCENT))
     operator = network.nodes[liar].operator.lower()
     seen: Counter[str] = Counter()
     for number in range(1, MOST_QUESTIONS + 1):
@@ -141,12 +137,13 @@ def cheat_until_caught(stage: DemoStage, weights: Path) -> str:
         receipt, seconds = outcome_of(stage, stage.client, asked.streamed)
         outcome, cheated = str(receipt["outcome"]), operator in " ".join(receipt["tasks"][-1]["nodes"]).lower()
         who = stage.name_of(receipt["tasks"][-1]["nodes"][0])
-        stage.display.step(f"question {number}: {question} {asked.text.strip()!r} by {who}: {outcome}")
+        told = {"number": number, "question": question, "answer": repr(asked.text.strip()), "node": who}
+        tell = stage.display.moment if outcome == "rejected" else stage.display.step
+        tell(Moment.CAUGHT.said(**told, outcome=outcome))
         seen.update(asked=1, cheated=int(cheated), drawn=int(outcome != "undrawn"))
         if outcome == "rejected":
             demand(cheated, "only the cheat is rejected", who)
-            how_often = f"{seen['asked']} asked, {seen['cheated']} served by the cheat, {seen['drawn']} drawn"
-            stage.display.good(f"rejected by its verifiers {seconds:.1f} s after its last word; {how_often}")
+            stage.display.good(Moment.REJECTED.said(seconds=f"{seconds:.1f}", **seen))
             return str(receipt["tasks"][-1]["order"])
         demand(outcome in {"checked", "undrawn"}, "nobody honest is rejected", receipt)
         demand(not (cheated and outcome == "checked"), "no int8 answer passes a check", receipt)
@@ -166,9 +163,11 @@ async def court(stage: DemoStage) -> None:
             events = () if record is None else record.events
             for event in events[told:]:
                 if type(event) in STEPS:
-                    display.step(f"block {event.meta.block}: {STEPS[type(event)]}")
+                    display.moment(STEPS[type(event)].said(block=event.meta.block))
+                if isinstance(event, on.CaseRestarted):
+                    display.step("too few reviewers committed in time: another committee is drawn")
                 if isinstance(event, on.CaseOpened):
-                    display.step(f"  by {stage.name_of(event.state.opener)}, one of the verifiers that rejected")
+                    display.moment(Moment.OPENER.said(node=stage.name_of(event.state.opener)))
             told = len(events)
             return record is not None and not record.live
 
@@ -181,7 +180,8 @@ async def court(stage: DemoStage) -> None:
     before = int(network.execution["class"]["seat"]) * FAVOURED_SEATS
     taken = before - left
     demand(taken >= int(network.execution["class"]["penalty"]), "the penalty is taken", taken)
-    display.good(f"convicted: {format_amount(taken)} of {network.favoured}'s stake of {format_amount(before)} is taken")
+    lost = {"taken": format_amount(taken), "node": network.favoured, "stake": format_amount(before)}
+    display.good(Moment.CONVICTED.said(**lost))
 
 
 def refunded(stage: DemoStage, order: str) -> None:
@@ -189,7 +189,7 @@ def refunded(stage: DemoStage, order: str) -> None:
     receipt = stage.troth("client", "receipts", order, "--home", stage.client.home)
     demand(receipt["refund_units"] is not None and receipt["case"] == "convicted", "the client is refunded", receipt)
     fee = format_amount(int(receipt["refund_units"]))
-    stage.display.good(f"refund: the fee of {fee} is not owed any more, and nothing was paid for it")
+    stage.display.good(Moment.REFUND.said(fee=fee))
 
 
 def redeem(stage: DemoStage) -> None:
@@ -203,8 +203,8 @@ def redeem(stage: DemoStage) -> None:
             continue
         done = stage.troth("node", "redeem", "--home", node.home, "--broadcast")
         demand(int(done["amount"]) == payable, "a voucher pays what the node's book says", done)
-        amount = format_amount(int(done["amount"]))
-        stage.display.step(f"{node.name} redeems {amount} for its answers and checks so far ({done['gas']:,} gas)")
+        redeemed = {"amount": format_amount(int(done["amount"])), "gas": f"{done['gas']:,}"}
+        stage.display.moment(Moment.REDEEMED.said(node=node.name, **redeemed))
         paid += 1
         if paid == 2:
             return
@@ -218,10 +218,8 @@ async def logged(stage: DemoStage) -> None:
         state = await follower.wait_until(lambda state: bool(state.logs.get(scheduler)), LOGGED_SECONDS)
     (entry, *_) = state.logs[scheduler]
     counts = entry.counts
-    stage.display.step(
-        f"block {entry.meta.block}: the scheduler posts entry {entry.number} of its log: {counts.orders} answers, "
-        f"{counts.drawn} drawn, {counts.rejected} rejected"
-    )
+    posted = {"orders": counts.orders, "drawn": counts.drawn, "rejected": counts.rejected}
+    stage.display.moment(Moment.LOGGED.said(block=entry.meta.block, entry=entry.number, **posted))
 
 
 async def gas(stage: DemoStage) -> None:
@@ -260,11 +258,11 @@ def audit(stage: DemoStage) -> None:
     for what in (("receipt", file), ("log", network.scheduler.operator)):
         code, _ = _audited(stage, *what, *place)
         demand(code == 0, f"`troth audit {what[0]}` exits 0", code)
-        stage.display.good(f"troth audit {what[0]} exits 0: nothing is out of order")
+        stage.display.good(Moment.AUDITED.said(what=what[0]))
     code, report = _audited(stage, "market", *place)
     refuser = network.refuser.operator
     demand(code == 1 and refuser.lower() in report.lower(), "`troth audit market` exits 1 and names who refused", code)
-    stage.display.good(f"troth audit market exits 1: it names the scheduler that refused ({refuser})")
+    stage.display.good(Moment.NAMED.said(scheduler=refuser))
 
 
 def _audited(stage: DemoStage, *arguments: object) -> tuple[int, str]:

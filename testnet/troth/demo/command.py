@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import signal
 import sys
 import tempfile
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Play the main job on a local network.")
 
 QUESTION = "What is the capital of France, and what is it known for?"
+MOST_PIXELS = 1500
+"""Of a picture: what is taller is not looked at to its end."""
 
 Models = Annotated[
     Path, typer.Option("--models", envvar="TROTH_MODELS", help="Home folder that keeps the converted model.")
@@ -45,7 +49,7 @@ Engine = Annotated[
 Question = Annotated[str, typer.Option("--question", help="What the client asks.")]
 Expected = Annotated[str, typer.Option("--expect", help="A word the answer must hold.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the network running until Ctrl-C.")]
-Picture = Annotated[Path | None, typer.Option("--picture", help="Also write the run as an SVG picture.")]
+Picture = Annotated[Path | None, typer.Option("--picture", help="Also write the run's main moments as an SVG picture.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -100,18 +104,47 @@ def exact(
         play(Path(folder), models.expanduser(), Display(), engine)
 
 
+@app.command()
+def network(
+    *,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Where its files go; default: `network` in the models' folder.")
+    ] = None,
+    models: Models = Path("~/.troth"),
+) -> None:
+    """A network to try the commands on, until Ctrl-C: ten nodes, a scheduler, relays, and accounts with test money."""
+    _end_as_interrupted()
+    from troth.demo.network_play import play
+    from troth.testnet.display import Display
+
+    home = models.expanduser()
+    play((folder or home / "network").expanduser().resolve(), home.resolve(), Display())
+
+
 @contextmanager
 def _recorded(picture: Path | None) -> Iterator[Display]:
-    """Where to print; the run becomes a picture if it ends well."""
+    """Where to print; the main moments become a picture if the run ends well."""
     from rich.console import Console
 
     from troth.testnet.display import WIDTH, Display
 
-    width = WIDTH if picture or not sys.stdout.isatty() else None
-    console = Console(record=picture is not None, width=width, highlight=False)
-    yield Display(console)
-    if picture is not None:
-        console.save_svg(str(picture), title="make demo")
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    if picture is None:
+        yield Display(console)
+        return
+    recorded = Console(file=io.StringIO(), record=True, width=WIDTH, highlight=False)
+    yield Display(console, recorded)
+    _save(recorded.export_svg(title="make demo"), picture)
+
+
+def _save(drawn: str, picture: Path) -> None:
+    from troth.testnet.errors import DemoError
+
+    found = re.search(r'viewBox="0 0 [\d.]+ ([\d.]+)"', drawn)
+    if found is None or float(found[1]) > MOST_PIXELS:
+        height = "unknown" if found is None else f"{found[1]} pixels"
+        raise DemoError(f"The picture is taller than {MOST_PIXELS} pixels", height, "Show fewer moments (moments.py).")
+    picture.write_text(drawn, encoding="utf-8")
 
 
 def _end_as_interrupted() -> None:

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 from troth.demo import acts
+from troth.demo.moments import Act, Moment
 from troth.demo.refusal_act import refuse
 from troth.demo.stage import DemoStage
 from troth.testnet.display import Display
@@ -26,59 +27,68 @@ def play(folder: Path, models: Path, display: Display, question: str, expected: 
     network = LocalNetwork(folder / "network", models, report=display.step)
     prepare_models(models, network.plan, display)
     with network:
-        display.console.rule("[bold]A network on this machine", align="left")
+        display.heading("A network on this machine")
         network.start()
-        _introduce(network, display)
+        introduce(network, display)
         stage = DemoStage(network, display)
         _acts(stage, models / "models" / int8_name(network.plan), question, expected)
         display.times()
         if keep:
             wait_for_interrupt(stage)
     shutil.rmtree(folder / "network", ignore_errors=True)
-    display.good(f"done in {display.seconds:.0f} s; everything is stopped, nothing is left behind")
+    display.good(Moment.DONE.said(seconds=f"{display.seconds:.0f}"))
 
 
-def _introduce(network: LocalNetwork, display: Display) -> None:
+def introduce(network: LocalNetwork, display: Display) -> None:
+    """What runs, and in what it differs from a real network."""
     plan = network.plan
-    display.step(
-        f"ready: anvil, two schedulers, {len(network.nodes)} nodes, {plan.members} committee members, {plan.relays} "
-        "relays, a process each, TLS between them"
-    )
-    display.step(
-        f"as any network, with shorter windows: blocks of {plan.block_seconds:g} s, {CHECK_PERCENT} % of answers "
-        f"checked and not 5 %, a log every {LOG_SECONDS:.0f} s and not every hour"
-    )
+    display.moment(Moment.READY.said(nodes=len(network.nodes), members=plan.members, relays=plan.relays))
+    block, log = f"{plan.block_seconds:g}", f"{LOG_SECONDS:.0f}"
+    display.moment(Moment.WINDOWS.said(block=block, percent=CHECK_PERCENT, log=log))
 
 
 def _acts(stage: DemoStage, cheating_weights: Path, question: str, expected: str) -> None:
     display, network = stage.display, stage.network
-    display.act(1, "A client opens a tab: the one thing that its wallet signs")
+    _begin(display, Act.TAB)
     acts.open_tab(stage)
-    display.act(2, "Questions are answered at once; the client draws which answers are checked")
+    _begin(display, Act.ANSWERS)
     acts.ask_checked(stage, question, expected)
     acts.ask_with_openai(stage, SECOND_QUESTION)
-    display.act(3, f"The node {network.favoured} serves int8 weights until a draw hits it")
+    _begin(display, Act.CHEAT, node=network.favoured)
     rejected = acts.cheat_until_caught(stage, cheating_weights)
-    display.act(4, "A rejecting verifier goes to court by itself; nodes judge, the chain decides")
+    _begin(display, Act.COURT)
     asyncio.run(acts.court(stage))
     acts.refunded(stage, rejected)
-    display.act(5, "A scheduler refuses a check, and pays for it")
+    _begin(display, Act.REFUSAL)
     refuse(stage)
-    display.act(6, "Who is paid, and what it costs")
+    _begin(display, Act.MONEY)
     acts.redeem(stage)
     asyncio.run(acts.logged(stage))
     asyncio.run(acts.gas(stage))
-    display.act(7, "Anyone re-checks: a receipt that proves itself, the scheduler's log, the whole chain")
+    _begin(display, Act.AUDIT)
     acts.audit(stage)
+
+
+def _begin(display: Display, act: Act, **values: object) -> None:
+    display.act(act.number, act.said(**values))
 
 
 def wait_for_interrupt(stage: DemoStage) -> None:
     """Tell how to use the network, and keep it until Ctrl-C."""
     network, display = stage.network, stage.display
+    gateway, overlay = stage.client.gateway, network.overlay
+    assert gateway is not None
+    assert overlay is not None
     password = f"--password-file {network.password_file}"
     place = f"--rpc {network.rpc} --factory {network.factory}"
     display.step("the network stays until Ctrl-C; from another terminal, after `. .venv/bin/activate`:")
-    display.command("ask, from the tab of this run", f"troth client chat Hello --home {stage.client.home} {password}")
+    display.command("ask, from the tab of this run", f"troth client ask Hello --home {stage.client.home} {password}")
+    display.command(
+        "let any OpenAI client ask", f"export OPENAI_BASE_URL={gateway.address}/v1 OPENAI_API_KEY={gateway.key}"
+    )
+    display.command(
+        "a wallet of your own", f"troth client init {place} --committee {overlay.committee} --home FOLDER {password}"
+    )
     display.command("re-check everything", f"troth audit market {place}")
     display.command("what the processes say", f"ls {network.home / 'logs'}")
     try:

@@ -7,6 +7,7 @@ import asyncio
 from troth.client.orders.journal import Phase
 from troth.client.terminal import format_amount
 from troth.demo.acts import CHEAT_TOKENS, MOST_UNDRAWN
+from troth.demo.moments import Moment
 from troth.demo.stage import DemoClient, DemoStage, ask, open_client, outcome_of, start_gateway
 from troth.protocol.market import events as on
 from troth.protocol.market.state import State, SummonsRecord
@@ -19,8 +20,8 @@ SUMMONS = "0.01ether"
 """The most that this client deposits for a summons by itself."""
 SENTENCE_SECONDS = 120.0
 STEPS = {
-    on.Summoned: "the client's own software summons the check on chain",
-    on.SummonsUnanswered: "nobody answered in time: the scheduler is convicted, by one transaction and no committee",
+    on.Summoned: Moment.SUMMONED,
+    on.SummonsUnanswered: Moment.SILENT,
 }
 
 
@@ -29,14 +30,17 @@ def refuse(stage: DemoStage) -> None:
     network, display = stage.network, stage.display
     client = DemoClient(network.home / "client-2")
     opened = open_client(stage, client, network.refuser, summons=SUMMONS)
-    display.step(f"another client opens a tab with another scheduler ({opened['gas']:,} gas)")
+    display.moment(Moment.SECOND_TAB.said(gas=f"{opened['gas']:,}"))
     start_gateway(stage, client, "--no-relay")
     for number in range(1, MOST_UNDRAWN + 1):
         asked = ask(stage, client, QUESTION, CHEAT_TOKENS, quiet=True)
         receipt, _ = outcome_of(stage, client, asked.streamed)
-        display.step(f"question {number}: {QUESTION} {asked.text.strip()!r}: {receipt['outcome']}")
-        if receipt["outcome"] != Phase.UNDRAWN:
-            demand(receipt["outcome"] == Phase.REFUSED_CHECK, "the scheduler refuses the check", receipt)
+        outcome = receipt["outcome"]
+        tell = display.step if outcome == Phase.UNDRAWN else display.moment
+        told = {"number": number, "question": QUESTION, "answer": repr(asked.text.strip())}
+        tell(Moment.REFUSED.said(**told, outcome=outcome))
+        if outcome != Phase.UNDRAWN:
+            demand(outcome == Phase.REFUSED_CHECK, "the scheduler refuses the check", receipt)
             asyncio.run(_sentence(stage, client))
             return
     raise ActFailed("No draw hit an answer", f"{MOST_UNDRAWN} questions", "Run it again: this is rare.")
@@ -53,7 +57,7 @@ async def _sentence(stage: DemoStage, client: DemoClient) -> None:
             for event in () if record is None else record.events[told:]:
                 told += 1
                 if type(event) in STEPS:
-                    display.step(f"block {event.meta.block}: {STEPS[type(event)]}")
+                    display.moment(STEPS[type(event)].said(block=event.meta.block))
             return record is not None and record.answered is not None
 
         state = await follower.wait_until(convicted, SENTENCE_SECONDS)
@@ -65,8 +69,8 @@ async def _sentence(stage: DemoStage, client: DemoClient) -> None:
     paid = state.pot(PotKind.CREDIT, client.key.address) - before.pot(PotKind.CREDIT, client.key.address)
     demand(lost > 0 and paid > record.state.deposit, "who summoned is paid out of the stake", (lost, paid))
     deposit = format_amount(record.state.deposit)
-    display.good(f"the scheduler loses {format_amount(lost)} of its stake for an answer that it would not have checked")
-    display.good(f"the client, which had put up {deposit}, is paid {format_amount(paid)}")
+    display.good(Moment.SCHEDULER_PAYS.said(lost=format_amount(lost)))
+    display.good(Moment.CLIENT_PAID.said(deposit=deposit, paid=format_amount(paid)))
 
 
 def _summons_of(state: State, scheduler: str) -> SummonsRecord | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +26,8 @@ from troth.testnet.processes import wait_until
 DEPOSIT = "0.05ether"
 CHECK_SECONDS = 120.0
 ENDED = {str(phase) for phase in Phase} - {str(phase) for phase in RUNNING}
-POLICY: Mapping[str, object] = {"seats": 10, "outside": 1000, "reviewers": 5}
-"""What a client asks of a class at least, smaller than usual: this network has ten nodes."""
+POLICY = ("--seats", 10, "--outside", 1000)
+"""What a client asks of a group at least, smaller than usual: this network has ten nodes."""
 
 
 @dataclass(slots=True)
@@ -81,11 +81,9 @@ def open_client(stage: DemoStage, client: DemoClient, scheduler: PartyProcess, *
     options = ("--home", client.home, "--factory", network.factory, "--rpc", network.rpc)
     overlay = ("--committee", network.overlay.committee)
     wanted = ("--execution-class", network.execution_class, "--import-key", keyfile)
-    stage.troth("client", "init", *options, *overlay, *wanted)
+    stage.troth("client", "init", *options, *overlay, *wanted, *POLICY)
     path = client.home / "client" / "client.toml"
     text = path.read_text()
-    for name, value in POLICY.items():
-        text = re.sub(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
     for name, amount in automatic.items():
         text = re.sub(rf"^{name} = .*$", f'{name} = "{amount}"', text, flags=re.MULTILINE)
     path.write_text(text)

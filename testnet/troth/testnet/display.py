@@ -19,6 +19,8 @@ class Display:
     console: Console = field(
         default_factory=lambda: Console(width=None if Console().is_terminal else WIDTH, highlight=False)
     )
+    picture: Console | None = None
+    """Where a run that becomes a picture is told once more: titles, moments and what held, without the rest."""
     started: float = field(default_factory=time.monotonic)
     begun: list[tuple[str, float]] = field(default_factory=list)
     """Titles of the acts, and the seconds after which each began."""
@@ -28,15 +30,31 @@ class Display:
         """Seconds since the start."""
         return time.monotonic() - self.started
 
+    def heading(self, title: str) -> None:
+        """A heading that is not an act."""
+        for console in self._consoles():
+            console.rule(f"[bold]{escape(title)}", align="left")
+
     def act(self, number: int, title: str) -> None:
-        """A heading."""
+        """The heading of an act."""
         self.begun.append((f"{number}. {title}", self.seconds))
-        self.console.print()
-        self.console.rule(f"[bold]{number}. {escape(title)}", align="left")
+        for console in self._consoles():
+            console.print()
+        self.heading(f"{number}. {title}")
 
     def step(self, text: str) -> None:
         """One thing that happened."""
-        self.console.print(f"[dim]{self.seconds:6.1f} s[/dim]  {escape(text)}")
+        self.console.print(self._stamped(text))
+
+    def moment(self, text: str) -> None:
+        """A step that the picture shows too."""
+        self.step(text)
+        self.remember(text)
+
+    def remember(self, text: str) -> None:
+        """A line for the picture alone: the console shows it in another form."""
+        if self.picture is not None:
+            self.picture.print(self._stamped(text))
 
     def command(self, what: str, line: str) -> None:
         """A command for the reader to copy, never wrapped."""
@@ -53,7 +71,8 @@ class Display:
 
     def good(self, text: str) -> None:
         """A check that held."""
-        self.console.print(f"[bold green]✓[/bold green] {escape(text)}")
+        for console in self._consoles():
+            console.print(f"[bold green]✓[/bold green] {escape(text)}")
 
     def times(self) -> None:
         """How long each act took."""
@@ -65,3 +84,9 @@ class Display:
         for (title, begun), end in zip(self.begun, ends, strict=True) if self.begun else ():
             table.add_row(escape(title), f"{end - begun:.0f}")
         self.console.print(table)
+
+    def _stamped(self, text: str) -> str:
+        return f"[dim]{self.seconds:6.1f} s[/dim]  {escape(text)}"
+
+    def _consoles(self) -> tuple[Console, ...]:
+        return (self.console,) if self.picture is None else (self.console, self.picture)

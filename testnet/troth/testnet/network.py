@@ -102,7 +102,7 @@ class LocalNetwork(Parties):
         self.password_file.chmod(0o600)
         self.report("starting a local chain (anvil)")
         _, self.rpc = start_anvil(self.processes, self.plan.block_seconds)
-        self._account(self.owner_keystore)
+        self.account(self.owner_keystore)
         rpc(self.rpc, "anvil_mine", "0x3")
         self.deployment = self._troth(
             *("market", "deploy", "--parameters", "demo", "--rpc", self.rpc),
@@ -131,7 +131,8 @@ class LocalNetwork(Parties):
 
     def set_up_parties(self) -> None:
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""
-        self.report(f"registering {len(self.schedulers)} schedulers and {len(self.nodes)} staked nodes, a process each")
+        schedulers = "a scheduler" if len(self.schedulers) == 1 else f"{len(self.schedulers)} schedulers"
+        self.report(f"registering {schedulers} and {len(self.nodes)} staked nodes, a process each")
         with ThreadPoolExecutor(PARALLEL_COMMANDS) as pool:
             waiting: dict[Future[None], PartyProcess] = {}
             for party in (*self.nodes.values(), *self.schedulers):
@@ -157,6 +158,12 @@ class LocalNetwork(Parties):
         node.child = self.processes.start(name, command, cli.environment(self.password_file))
         self.wait_ready(name)
 
+    def account(self, path: Path) -> str:
+        """Address of a new account with money, whose keyfile is written to ``path``."""
+        account = keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
+        fund(self.rpc, account.address, 10_000 * ETHER)
+        return account.address
+
     def _launch(self, party: PartyProcess) -> None:
         if party.name in self.nodes:
             self.start_node(party.name, wait=False)
@@ -165,11 +172,6 @@ class LocalNetwork(Parties):
         command = cli.refusing if refuses else cli.command
         arguments = command("scheduler", "start", "--home", party.home)
         party.child = self.processes.start(party.name, arguments, cli.environment(self.password_file))
-
-    def _account(self, path: Path) -> str:
-        account = keystore.create_account(path, PASSWORD.strip(), scrypt_n=keystore.DEMO_SCRYPT_N)
-        fund(self.rpc, account.address, 10_000 * ETHER)
-        return account.address
 
     def _set_up_node(self, node: PartyProcess) -> None:
         made = self._troth(
@@ -182,7 +184,7 @@ class LocalNetwork(Parties):
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
-        self._account(self.owner_of(node))
+        self.account(self.owner_of(node))
         seats = FAVOURED_SEATS if node.name == self.favoured else SEATS
         ask = ",".join(str(price * NODE_SHARE // 10 // len(self.plan.slices)) for price in PRICES)
         self._troth(
@@ -203,7 +205,7 @@ class LocalNetwork(Parties):
             file.write(f"\n[log]\nseconds = {LOG_SECONDS}\n")
         party.operator, party.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, party.operator, 10 * ETHER)
-        self._account(self.owner_of(party))
+        self.account(self.owner_of(party))
         self._troth("scheduler", "register", "--home", party.home, *self._owned(party), "--broadcast")
 
     def _segments(self) -> str:

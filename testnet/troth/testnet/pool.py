@@ -112,7 +112,7 @@ class PoolNetwork(LocalNetwork):
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
         # An owner of its own: draws pass over the owner of whoever serves.
-        self._account(self.owner_of(node))
+        self.account(self.owner_of(node))
         limit = self.hardware[node.name].weight_bytes / (1 << 30)
         with (node.home / "node.toml").open("a") as file:
             file.write(f"\n[auto]\nscheduler = {json.dumps(self.scheduler.operator)}\nask = {json.dumps(ASK)}\n")

@@ -86,7 +86,7 @@ def _units(connection: Connection, opened: Opened, destination: str) -> Iterator
 
 
 def _cells(stream: Stream) -> Iterator[Unit]:
-    """docs/overlay.md, "Cells"."""
+    """docs/reference/overlay.md, "Cells"."""
     content, offset = bytes(stream.content), 0
     while offset < len(content):
         assert content[offset] & ~_LARGE_BIT < _COMMANDS, "this is no cell"
@@ -98,7 +98,7 @@ def _cells(stream: Stream) -> Iterator[Unit]:
 
 
 def _frames(stream: Stream) -> Iterator[Unit]:
-    """docs/overlay.md, "Delivery to a destination"."""
+    """docs/reference/overlay.md, "Delivery to a destination"."""
     content, offset = bytes(stream.content), 0
     while offset + _FRAME_HEADER <= len(content):
         start = offset + _FRAME_HEADER

@@ -1,4 +1,7 @@
-"""The numbered checks of the market. Numbers and titles are the same here, in docs/auditors.md and in every output."""
+"""The numbered checks of the market.
+
+Numbers and titles are the same here, in docs/how-to/auditors.md and in every output.
+"""
 
 from __future__ import annotations
 

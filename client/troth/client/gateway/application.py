@@ -243,7 +243,7 @@ def _add_refusals(app: FastAPI, gateway: Front) -> None:
     @app.exception_handler(HTTPException)
     async def no_such_path(request: Request, error: HTTPException) -> Response:
         what = "There is nothing here" if error.status_code == 404 else str(error.detail)
-        found = NotFound(what, request.url.path[:80], "See docs/gateway.md.", code="unknown_url")
+        found = NotFound(what, request.url.path[:80], "See docs/how-to/gateway.md.", code="unknown_url")
         return JSONResponse(found.to_json(), error.status_code, error.headers)
 
     @app.exception_handler(Exception)

@@ -1,1 +1,1 @@
-"""Cells: the fixed-size unit on a link, its layers and what travels inside (docs/overlay.md)."""
+"""Cells: the fixed-size unit on a link, its layers and what travels inside (docs/reference/overlay.md)."""

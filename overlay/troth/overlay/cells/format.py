@@ -1,4 +1,4 @@
-"""What a cell looks like on a link (docs/overlay.md, "Cells").
+"""What a cell looks like on a link (docs/reference/overlay.md, "Cells").
 
     size and command 1 | circuit id 8 | body to 1,024 or 4,096 bytes
 

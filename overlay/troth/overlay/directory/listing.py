@@ -1,4 +1,7 @@
-"""What a directory list says (PlanetServe section 3.1; docs/directory.md), and whose signatures count under it."""
+"""What a directory list says, and whose signatures count under it.
+
+Source: PlanetServe, section 3.1; docs/reference/directory.md has the format.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A relay: the process behind `troth relay start` (docs/overlay.md)."""
+"""A relay: the process behind `troth relay start` (docs/reference/overlay.md)."""

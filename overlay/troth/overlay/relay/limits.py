@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RelayLimits:
-    """Counts, bytes and seconds (docs/overlay.md, "Denial of service", says what each one is for).
+    """Counts, bytes and seconds (docs/reference/overlay.md, "Denial of service", says what each one is for).
 
     Args:
         links, links_per_host: accepted connections, TLS handshakes included.

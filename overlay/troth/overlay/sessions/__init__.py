@@ -1,1 +1,1 @@
-"""Sessions: a client and a destination over several circuits, sealed end to end (docs/sessions.md)."""
+"""Sessions: a client and a destination over several circuits, sealed end to end (docs/reference/sessions.md)."""

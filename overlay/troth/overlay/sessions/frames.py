@@ -1,4 +1,6 @@
-"""What is said on a path (docs/sessions.md), and the keys that it passes through between client and destination.
+"""What is said on a path, and the keys that it passes through between client and destination.
+
+docs/reference/sessions.md has the format.
 
     frame  = AES-256-GCM(forward key,  nonce = zeros 4 | counter 8)
     answer = AES-256-GCM(HKDF(backward key, salt), nonce = answer 4 | counter 8)

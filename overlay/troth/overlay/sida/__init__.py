@@ -1,4 +1,7 @@
-"""S-IDA: a message as n cloves, any k of which give it back, fewer nothing (PlanetServe section 3.2; docs/sida.md)."""
+"""S-IDA: a message as n cloves, any k of which give it back, fewer nothing.
+
+Source: PlanetServe, section 3.2; docs/reference/sida.md has the format.
+"""
 
 from troth.overlay.sida.assembly import SegmentContent
 from troth.overlay.sida.clove import Clove, CloveSegment, Threshold, parse

@@ -1,4 +1,4 @@
-"""The clove, as it travels (PlanetServe section 3.2, "Using S-IDA"); docs/sida.md has the format in full.
+"""The clove, as it travels (PlanetServe section 3.2, "Using S-IDA"); docs/reference/sida.md has the format in full.
 
      0  version     1      1
      1  n           1      1 … 32

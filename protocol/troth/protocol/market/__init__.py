@@ -1,6 +1,6 @@
 """The market's rules: tabs, prices by work, checks that clients draw, one court. Pure functions over frozen types.
 
-Read ``docs/protocol.md`` first; it runs the whole protocol with these modules.
+Read ``docs/reference/protocol.md`` first; it runs the whole protocol with these modules.
 
 Words             types      structs of MarketTypes.sol       messages     EIP-712 messages, ids, seeds, hashes
 Money             prices     what work costs                  tabs         vouchers and acknowledgement windows

@@ -1,1 +1,4 @@
-"""Phase 2: which machines serve a request (Parallax, section 3.3). Entry: `router.Router`; see docs/placement.md."""
+"""Phase 2: which machines serve a request (Parallax, section 3.3). Entry: `router.Router`.
+
+docs/explanation/placement.md explains it.
+"""

@@ -1,1 +1,4 @@
-"""Placement and chains in the running scheduler: what nodes report, who hosts what. See docs/placement.md."""
+"""Placement and chains in the running scheduler: what nodes report, who hosts what.
+
+docs/explanation/placement.md explains it.
+"""

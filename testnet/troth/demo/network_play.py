@@ -1,0 +1,83 @@
+"""`troth demo network`: a network on which a reader tries the commands (docs/tutorials), until Ctrl-C."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from troth.testnet.display import Display
+from troth.testnet.errors import DemoError
+from troth.testnet.network import LocalNetwork, market_plan
+from troth.testnet.weights import prepare_model
+
+VARIABLES = "variables"
+"""Name of the file that a shell reads."""
+READY_SECONDS = 900.0
+"""A small machine that does other work too takes minutes to load ten nodes."""
+
+
+def play(folder: Path, models: Path, display: Display) -> None:
+    """Start a network below ``folder``, tell where everything is, and end it with Ctrl-C; nothing is left behind.
+
+    Raises:
+        DemoError: the folder exists, or a process did not become ready.
+    """
+    if folder.exists():
+        what = "The folder of the network exists already"
+        raise DemoError(what, folder, "Another network may run there: name another --folder, or remove it.")
+    plan = replace(market_plan(), refuser=False)
+    network = LocalNetwork(folder, models, plan=plan, report=display.step, ready_seconds=READY_SECONDS)
+    prepare_model(models, network.plan, display)
+    try:
+        with network:
+            network.start()
+            _introduce(network, display)
+            _wait(display)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def variables_of(network: LocalNetwork) -> Mapping[str, object]:
+    """What a reader needs to know of the network: addresses, keyfiles with money, and where things are."""
+    assert network.overlay is not None
+    keys = network.home / "keys"
+    return {
+        "RPC": network.rpc,
+        "FACTORY": network.factory,
+        "COMMITTEE": network.overlay.committee,
+        "SCHEDULER": network.scheduler.operator,
+        "CLASS": network.execution_class,
+        "MODEL": network.models / "models" / network.plan.model,
+        "WALLET": keys / "your-wallet.json",
+        "OWNER": keys / "your-owner.json",
+        "OPERATOR": keys / "your-operator.json",
+        "TROTH_HOME": network.home / "yours",
+        "TROTH_PASSWORD_FILE": network.password_file,
+    }
+
+
+def in_shell(variables: Mapping[str, object]) -> str:
+    """The same as lines that a shell reads."""
+    return "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items())
+
+
+def _introduce(network: LocalNetwork, display: Display) -> None:
+    variables = variables_of(network)
+    for name in ("WALLET", "OWNER", "OPERATOR"):
+        network.account(Path(str(variables[name])))
+    file = network.home / VARIABLES
+    file.write_text(in_shell(variables))
+    display.good(f"a chain, a scheduler, {len(network.nodes)} nodes and {network.plan.relays} relays are ready")
+    display.command("in another terminal, in the same folder", f". .venv/bin/activate && . {shlex.quote(str(file))}")
+    display.step("this network stays until Ctrl-C; then all of it is removed, what you made on it too")
+
+
+def _wait(display: Display) -> None:
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        display.step("stopping")

@@ -1,0 +1,150 @@
+"""All documents: links lead somewhere, lines are short, and every command that is named exists with its options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from troth.command.main import app
+from troth.command.plugins import load, plugins
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("scripts/**/*.md")])
+SOURCES = (
+    *("protocol", "transport", "overlay", "routing", "node", "scheduler", "client", "command", "audit", "committee"),
+    *("cases", "testnet", "contracts", "scripts", "tests"),
+)
+FOLDERS = {"tutorials", "how-to", "reference", "explanation"}
+HISTORY = ("CHANGELOG.md", "docs/adr/")
+"""These record what was, so that a command of theirs may be gone."""
+NO_COMMANDS = {"s-ida"}
+"""What stands behind `troth` in a label that keys are derived with (docs/reference/sida.md)."""
+LONGEST = 120
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+URL = re.compile(r"https?://\S+")
+MENTION = re.compile(r"(?<![\w/.-])(?:[\w-]+/)*[\w-]+\.md\b")
+FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`]+)`")
+SHOWN = re.compile(r"(?:^|[ (|&`])troth ((?:[^\\\n]|\\\n)*)", re.MULTILINE)
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def outside_code(text: str) -> str:
+    return INLINE.sub("", FENCED.sub("", text))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that a forge makes of the headings."""
+    heads = re.findall(r"^#+ (.*)$", FENCED.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def broken_links(path: Path, text: str) -> Iterator[str]:
+    for target in LINK.findall(outside_code(text)):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        found = (path.parent / file).resolve() if file else path
+        if not found.exists() or (anchor and anchor not in anchors(found.read_text(encoding="utf-8"))):
+            yield target
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_resolve(path: Path) -> None:
+    assert list(broken_links(path, path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# A heading, here\n")
+    page = tmp_path / "page.md"
+    text = "[a](other.md) [b](other.md#a-heading-here) [c](other.md#none) [d](none.md) [e](https://x.org/none) `[f](g)`"
+    assert list(broken_links(page, text)) == ["other.md#none", "none.md"]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_lines_are_short(path: Path) -> None:
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    long = [number for number, line in lines if not line.lstrip().startswith("|") and len(URL.sub("", line)) > LONGEST]
+    assert long == []
+
+
+def test_every_page_has_its_folder_and_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    listed = {(ROOT / "docs" / target.partition("#")[0]).resolve() for target in LINK.findall(index)}
+    pages = [one for one in DOCUMENTS if one.is_relative_to(ROOT / "docs") and one.name != "README.md"]
+    assert {one.parent.name for one in pages} == {*FOLDERS, "adr", "docs"}
+    assert [name_of(one) for one in pages if one not in listed and one.parent not in listed] == []
+
+
+def test_documents_that_are_named_exist() -> None:
+    known = {name_of(one) for one in DOCUMENTS} | {one.name for one in DOCUMENTS}
+    files = [one for folder in SOURCES for kind in ("py", "sol", "mjs") for one in (ROOT / folder).rglob(f"*.{kind}")]
+    files = [one for one in files if one != Path(__file__)]
+    texts = {one: one.read_text(encoding="utf-8") for one in (*files, *DOCUMENTS)}
+    missing = {(name_of(path), name) for path, text in texts.items() for name in MENTION.findall(LINK.sub("", text))}
+    assert sorted(one for one in missing if one[1] not in known and not one[0].startswith(HISTORY)) == []
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """What stands behind `troth` where code shows it as a command, comments left out."""
+    fenced = [re.sub(r"(?m) # .*$", "", block) for block in FENCED.findall(text)]
+    indented = re.findall(r"(?m)^    .*$", FENCED.sub("", text))
+    inline = [" ".join(one.split()) for one in INLINE.findall(FENCED.sub("", text))]
+    for code in (*fenced, *indented, *(one for one in inline if one.startswith("troth "))):
+        yield from (one.replace("\\\n", " ") for one in SHOWN.findall(code))
+
+
+def wrong_in(line: str) -> str:
+    """What is wrong with a shown command: a word that is no command, or an option that it does not have; else empty."""
+    words = line.split()
+    commands = [root()]
+    while words and not words[0].startswith(("-", '"', "'")):
+        below = {name: one for command in commands for name, one in members(command).items()}
+        if not below:
+            break
+        named = list(below) if words[0] == "…" else words[0].strip(".,;:)").split("|")
+        if any(name not in below for name in named):
+            return f"no command '{words[0]}' in: troth {line}"
+        commands = [below[name] for name in named]
+        words = words[1:]
+    options = {one for command in commands for each in command.params for one in (*each.opts, *each.secondary_opts)}
+    shown = {one for word in words for one in re.findall(r"^\[?(--[a-z][a-z-]*)", word)}
+    lacking = shown - options - {"--help"}
+    return f"no option {sorted(lacking)} in: troth {line}" if lacking else ""
+
+
+@cache
+def root() -> Any:
+    """`troth` with all of its sub-commands loaded."""
+    found = typer.main.get_command(app)
+    found.commands.update({name: load(point) for name, point in plugins().items()})  # type: ignore[attr-defined]
+    return found
+
+
+def members(command: Any) -> dict[str, Any]:
+    return dict(getattr(command, "commands", {}))
+
+
+@pytest.mark.parametrize("path", [one for one in DOCUMENTS if not name_of(one).startswith(HISTORY)], ids=name_of)
+def test_commands_exist_with_their_options(path: Path) -> None:
+    lines = [one for one in command_lines(path.read_text(encoding="utf-8")) if one.split()[:1] != []]
+    lines = [one for one in lines if one.split()[0] not in NO_COMMANDS]
+    assert [wrong for wrong in map(wrong_in, lines) if wrong] == []
+
+
+def test_a_wrong_command_is_noticed() -> None:
+    text = "`troth clinet ask` and `troth client ask --chekc 5%`, `troth client … --direct`, `troth client tabs|close`"
+    said = [wrong_in(line) for line in command_lines(text)]
+    assert [one.split(" in:")[0] for one in said] == ["no command 'clinet'", "no option ['--chekc']", "", ""]
+    block = "```\ntroth client open 5usdc \\\n  --scheduler 0x… --brodcast   # sends it --really\n```\n"
+    assert [wrong_in(line).split(" in:")[0] for line in command_lines(block)] == ["no option ['--brodcast']"]
