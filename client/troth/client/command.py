@@ -27,7 +27,7 @@ from troth.client.options import (
     read_configuration,
 )
 from troth.client.orders.case_command import case
-from troth.client.tabs.command import finish, list_tabs, open_tab, summon, take_back, top_up, trust
+from troth.client.tabs.command import finish, list_tabs, object_to, open_tab, summon, take_back, top_up, trust
 
 Result = TypeVar("Result")
 
@@ -41,6 +41,7 @@ app.command("tabs")(list_tabs)
 app.command()(finish)
 app.command()(trust)
 app.command()(summon)
+app.command("object")(object_to)
 app.command()(case)
 
 

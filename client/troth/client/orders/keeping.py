@@ -23,11 +23,13 @@ from troth.client.orders.failing import OrderFailed
 from troth.client.orders.following import fell
 from troth.client.orders.journal import LEASE_SECONDS, RUNNING, Entry, Phase
 from troth.client.orders.judging import go_to_court
+from troth.client.orders.objecting import Objector
 from troth.client.orders.own_check import MODE, check_by_self, own_verdict_of
 from troth.client.orders.paying import give_up, pay
 from troth.client.orders.session import FAILURES, Desk, PayerSession
 from troth.client.orders.summoning import AutomaticSummons, due_of, first_by_itself
 from troth.client.orders.updates import Step
+from troth.client.tabs.books import TabRecord
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Acknowledgement, OpenOrder
@@ -58,10 +60,12 @@ class Keeper:
     session: PayerSession
     summons: AutomaticSummons | None = None
     report: Report = unheard
+    objector: Objector | None = None
     _since: float = field(default_factory=lambda: int(time.time()))
     _task: asyncio.Task[None] | None = None
     _later: dict[bytes, float] = field(default_factory=dict)
     _tries: dict[bytes, int] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
 
     async def __aenter__(self) -> Keeper:
         self._task = asyncio.create_task(self._run(), name="keeper of tabs")
@@ -88,7 +92,7 @@ class Keeper:
             self.session.changed.clear()
 
     async def once(self) -> None:
-        """Everything that is due now: pay, go on, summon, deliver, end what was left unanswered."""
+        """Everything that is due now: pay, go on, summon, deliver, object, end what was left unanswered."""
         for record in self.session.books.all(self.session.domain):
             desk = self.session.desk_of(record.identifier)
             for entry in self.session.journal.due(record.identifier, self.session.block):
@@ -96,6 +100,7 @@ class Keeper:
             for entry in self.session.journal.doubtable(record.identifier, MODE, self.session.block):
                 await self._by_self(entry)
             await self._deliver(desk)
+            await self._watch_claim(self.session.books.record(record.identifier))
         await self._end_silence()
 
     async def _end_silence(self) -> None:
@@ -214,6 +219,30 @@ class Keeper:
                 give_up(self.session, entry, "never admitted")
                 return
             raise
+
+    # ---- claims
+
+    async def _watch_claim(self, record: TabRecord) -> None:
+        """Object to a claim that shows more than is owed, and strike it where it was not shown."""
+        name, standing = b"claim" + record.identifier, self.session.state.tabs.get(record.identifier)
+        if standing is None or standing.claim is None:
+            self._later.pop(name, None)
+            self._tries.pop(name, None)
+            return
+        if self.objector is None or not self._is_time(name):
+            return
+        self._put_off(name)
+        try:
+            lines = await self.objector.look(self.session, record)
+        except StoreUnusable:
+            raise
+        except FAILURES as error:
+            _log.info("a claim is looked at again later: %s", type(error).__name__)
+            return
+        for line in lines:
+            if line not in self._told:
+                self._told.add(line)
+                self.report(None, line)
 
     # ---- words
 
