@@ -19,9 +19,9 @@ from troth.client.orders.calls import Refused
 from troth.client.orders.checking import Ending
 from troth.client.orders.course import Course
 from troth.client.orders.evidence import served_of
-from troth.client.orders.failing import OrderFailed
+from troth.client.orders.failing import OrderFailed, unknown_until
 from troth.client.orders.following import fell
-from troth.client.orders.journal import LEASE_SECONDS, RUNNING, Entry, Phase
+from troth.client.orders.journal import RUNNING, Entry, Phase
 from troth.client.orders.judging import go_to_court
 from troth.client.orders.objecting import Objector
 from troth.client.orders.own_check import MODE, check_by_self, own_verdict_of
@@ -32,7 +32,7 @@ from troth.client.orders.updates import Step
 from troth.client.tabs.books import TabRecord
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
-from troth.protocol.market.bodies import Acknowledgement, OpenOrder
+from troth.protocol.market.bodies import Acknowledgement, OpenOrder, Submission
 from troth.protocol.market.messages import case_id
 from troth.protocol.market.types import Opinion
 
@@ -40,9 +40,6 @@ INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
 UNKNOWN_SECONDS = 5.0
 """After which an order whose sending broke off is looked after again."""
-ARRIVAL_SECONDS = LEASE_SECONDS
-"""For an order whose sending broke off to arrive and be admitted: a voucher that paid nothing for it before that would
-be refused, and so would each later one of its tab."""
 _log = logging.getLogger(__name__)
 
 Report = Callable[[Entry | None, str], None]
@@ -215,10 +212,22 @@ class Keeper:
         except OrderFailed:
             return
         except Refused as error:
-            if error.status == 404 and entry.phase is Phase.ORDERED and time.time() >= entry.created + ARRIVAL_SECONDS:
-                give_up(self.session, entry, "never admitted")
+            if error.status == 404 and entry.phase is Phase.ORDERED and self._never_arrived(entry, submission):
                 return
             raise
+
+    def _never_arrived(self, entry: Entry, submission: Submission) -> bool:
+        """Give an order up that its scheduler does not know and may not admit any more; False: it may still arrive.
+
+        A voucher that paid nothing for it before that would be refused, and so would each later one of its tab.
+        """
+        last = unknown_until(submission.order.message, self.session.parameters)
+        if self.session.block > last:
+            give_up(self.session, entry, f"never admitted: nobody may admit it after block {last}")
+            return True
+        failure = f"its scheduler does not know it: whether it is admitted is unknown until block {last}"
+        self.session.journal.step(entry.identifier, failure=failure)
+        return False
 
     # ---- claims
 
