@@ -226,4 +226,3 @@ def signed(stage: TabsStage, voucher: Voucher) -> Signed[Voucher]:
 
 def keep_tab_key(stage: TabsStage, home: Home) -> None:
     create_account(keyfile(home, stage.tab_key.address), "password", scrypt_n=DEMO_SCRYPT_N, key=stage.tab_key)
-

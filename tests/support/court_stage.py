@@ -195,7 +195,9 @@ class CourtStage:
             reviewer = Reviewer(court, self.operator(node), engine, gatherer, record, timing, report=self.said.append)
             self.engines[node.address] = engine
             self.desks[node.address] = Desk(self.seen, reviewer, courtroom=court)
-        self.desks[self.stage.scheduler.address] = Desk(self.seen, holdings=self.store, courtroom=self.courtroom(self.stage.scheduler))
+        self.desks[self.stage.scheduler.address] = Desk(
+            self.seen, holdings=self.store, courtroom=self.courtroom(self.stage.scheduler)
+        )
 
     def defend(self, node: Address) -> Defender:
         """The judged node shows its traces."""

@@ -161,7 +161,9 @@ def test_a_claim_lives_with_its_objections_and_leaves_its_shortfall() -> None:
     assert state.tabs[TAB].claim is not None
     assert not state.tabs[TAB].claim.objections
     assert dict(state.tabs[TAB].claim.answered) == {4: AnsweredLeaf(1, times=1)}
-    state = apply(on.ObjectionAnswered(TAB, CLAIM, 4, 1, META), apply(on.Objected(TAB, CLAIM, 4, PAYER, 2, 50, META), state))
+    state = apply(
+        on.ObjectionAnswered(TAB, CLAIM, 4, 1, META), apply(on.Objected(TAB, CLAIM, 4, PAYER, 2, 50, META), state)
+    )
     assert state.tabs[TAB].claim is not None
     assert state.tabs[TAB].claim.answered[4].times == 2
     paid = apply(on.TabRedeemed(TAB, 100, META), state)

@@ -94,7 +94,9 @@ async def test_an_order_that_may_still_arrive_is_not_given_up(tmp_path: Path) ->
             await Keeper(stage.session).once()
             (entry,) = stage.session.journal.all()
             assert (entry.phase, entry.paid) == (Phase.ORDERED, None)
-            assert entry.failure == f"its scheduler does not know it: whether it is admitted is unknown until block {last}"
+            assert (
+                entry.failure == f"its scheduler does not know it: whether it is admitted is unknown until block {last}"
+            )
         assert "again" in stage.scheduler.calls_of
         stage.world.block = last + 1
         await Keeper(stage.session).once()

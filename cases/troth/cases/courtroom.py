@@ -20,7 +20,6 @@ from troth.protocol.market.types import NO_ADDRESS, Contracts, DrawRequest
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
-
 DRAWS_KEPT = 64
 """Draws of cases that a courtroom remembers."""
 

@@ -89,9 +89,7 @@ def overclaim(state: State, journal: Journal, record: TabRecord) -> Overclaim | 
     if excess <= 0:
         return None
     running = any(entry.phase in RUNNING and number in known for number, entry in entries.items())
-    return Overclaim(
-        record, claim, excess, known, book.bounds, fallen, running or is_newer(shown.voucher, book)
-    )
+    return Overclaim(record, claim, excess, known, book.bounds, fallen, running or is_newer(shown.voucher, book))
 
 
 def _range(claim: Claim) -> tuple[int, int]:
@@ -102,9 +100,7 @@ def _claimed(claim: Claim) -> Iterator[int]:
     return (number for number in range(claim.first, claim.last + 1) if claims.is_claimed(claim, number))
 
 
-def _worth(
-    number: int, entry: Entry | None, record: TabRecord, claim: ClaimRecord, fallen: frozenset[int]
-) -> int:
+def _worth(number: int, entry: Entry | None, record: TabRecord, claim: ClaimRecord, fallen: frozenset[int]) -> int:
     """What a number is worth: nothing where the chain voids it, what was shown for it on chain, else its fee."""
     leaf = claim.answered.get(number)
     if entry is not None and entry.paid is not None:

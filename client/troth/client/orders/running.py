@@ -21,8 +21,8 @@ from troth.client.errors import WalletError
 from troth.client.home import Home
 from troth.client.orders.court import Place, open_court
 from troth.client.orders.keeping import Keeper, Report, unheard
-from troth.client.orders.own_check import own_model
 from troth.client.orders.objecting import COIN, Objector
+from troth.client.orders.own_check import own_model
 from troth.client.orders.session import PayerSession, market_session, table_of
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.tabs.asset import Asset, read_asset
