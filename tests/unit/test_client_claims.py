@@ -43,7 +43,7 @@ def broken_off(_one: ToyOrder, lines: list[Any]) -> list[Any]:
 
 
 def contradicted(_one: ToyOrder, lines: list[Any]) -> list[Any]:
-    return [*lines[:2], {**lines[2], "position": 1, "id": 10**6}, *lines[3:]]
+    return [*lines[:3], lines[-2], *lines[3:]]
 
 
 async def ask(stage: Stage, tamper: Any = None) -> None:
@@ -103,8 +103,9 @@ async def test_an_old_word_claims_no_more_than_was_paid_since(tmp_path: Path) ->
 async def test_what_was_refunded_is_asked_for_first(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         await ask(stage, given_up)
-        refunded = next(one for one in stage.session.journal.all() if one.phase is Phase.FAILED)
-        old = next(one.message for one in stage.session.books.vouchers(stage.tab) if one.message.sequence)
+        refunded = min(stage.session.journal.all(), key=lambda one: one.sequence)
+        assert (refunded.sequence, refunded.phase, refunded.paid) == (1, Phase.FAILED, 0)
+        old = stage.session.books.vouchers(stage.tab)[0].message
         stage.scheduler.tamper = lambda _one, lines: lines
         await ask(stage)
         served = max(stage.session.journal.all(), key=lambda one: one.sequence)

@@ -57,7 +57,7 @@ class Step:
 class Given:
     """Whose commitments and showings are at hand, by place; ``node``: whether the node's showing is.
 
-    Of a case that is opened, ``committed`` is by the places that its reviewers will have; empty where nobody knows them.
+    In a case that is opened, ``committed`` is by the places that its reviewers will have; empty where they are unknown.
     """
 
     committed: Sequence[bool]

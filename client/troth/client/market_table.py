@@ -25,7 +25,8 @@ class MarketTable:
         summons: the most that a summons may deposit without asking, such as "0.01ether"; empty: the user is told how.
         case: the most that a case's bond may be without asking; empty: the user is told how.
         cases: the most that the bonds of all open cases may be together without asking; empty: four times ``case``.
-        objections: the most gas that objecting to one claim may cost without asking, in the chain's coin; empty: the user is told how.
+        objections: the most gas that objecting to one claim may cost without asking, in coins; empty: the user is told
+            how.
         model: folder of the registered model, or its name among those of `troth model`, for ``--check self``.
         stall: seconds without a line after which an order is given up and asked elsewhere.
         verifiers, reviewers: the fewest seats of a class that nobody named.

@@ -63,6 +63,7 @@ class Keeper:
     _later: dict[bytes, float] = field(default_factory=dict)
     _tries: dict[bytes, int] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
+    _looked: dict[bytes, int] = field(default_factory=dict)
 
     async def __aenter__(self) -> Keeper:
         self._task = asyncio.create_task(self._run(), name="keeper of tabs")
@@ -234,20 +235,19 @@ class Keeper:
     async def _watch_claim(self, record: TabRecord) -> None:
         """Object to a claim that shows more than is owed, and strike it where it was not shown."""
         name, standing = b"claim" + record.identifier, self.session.state.tabs.get(record.identifier)
-        if standing is None or standing.claim is None:
-            self._later.pop(name, None)
-            self._tries.pop(name, None)
+        looked = self._looked.get(name) == self.session.block
+        if self.objector is None or standing is None or standing.claim is None or looked or not self._is_time(name):
             return
-        if self.objector is None or not self._is_time(name):
-            return
-        self._put_off(name)
+        self._looked[name] = self.session.block
         try:
             lines = await self.objector.look(self.session, record)
         except StoreUnusable:
             raise
         except FAILURES as error:
+            self._put_off(name)
             _log.info("a claim is looked at again later: %s", type(error).__name__)
             return
+        self._tries.pop(name, None)
         for line in lines:
             if line not in self._told:
                 self._told.add(line)

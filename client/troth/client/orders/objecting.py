@@ -44,7 +44,7 @@ def no_wallet() -> Key | None:
 
 
 def overdue(state: State, record: TabRecord, block: int) -> tuple[int, ...]:
-    """Numbers of a claim that were asked for and not shown in time, where one is; all that are open then fall with it."""
+    """Numbers of a claim that were asked for and not shown in time; with the first one all that are open fall."""
     standing = state.tabs.get(record.identifier)
     claim = None if standing is None else standing.claim
     if claim is None:
@@ -140,7 +140,7 @@ class Objector:
         return f"{about}: number {number} is asked for by 0x{sent[-1].transaction.hex()}"
 
     async def _too_dear(self, found: Overclaim, calls: tuple[PartCall, ...], key: Key) -> str:
-        """Why no more is spent on this claim; empty: it is. All objections to it are taken to cost what this one does."""
+        """Why no more is spent on this claim; empty: it is. Each objection is taken to cost what this one does."""
         simulated = await self.market.simulate(calls[0], key.address)
         total = (simulated.maximum_cost + calls[-1].call.value) * (found.count() + 1)
         if total > self.most:
