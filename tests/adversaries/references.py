@@ -20,6 +20,7 @@ CLAIMS, COMMITTEE, WORDS, MONEY = (
 CHECKS, CLASSES, GAS = (f"{MARKET}/{name}.t.sol" for name in ("SummonsCheck", "Classes", "CourtGas"))
 TABS = "tests/integration/test_scheduler_tabs.py"
 NODE = "tests/integration/test_node_on_tabs.py"
+OBJECTIONS = "tests/integration/test_client_objections.py"
 CASES = "tests/integration/test_cases_court.py"
 PIPELINES = "tests/integration/test_cases_pipelines.py"
 CONVICTIONS = "tests/integration/test_cases_convictions.py"
@@ -128,7 +129,17 @@ REFERENCED = (
         f"{BANK}::test_ALeafPaidByVoucherAndByClaim",
         f"{BANK}::test_ALeafPaidByClaimAfterAVoucher",
     ),
-    _by("a claim of what was refunded", "an objection", f"{BANK}::test_APayeeThatClaimsWhatWasRefunded"),
+    _by(
+        "a claim of what was refunded",
+        "an objection",
+        f"{BANK}::test_APayeeThatClaimsWhatWasRefunded",
+        f"{OBJECTIONS}::test_a_payee_that_claims_what_was_refunded_loses_the_claim",
+    ),
+    _by(
+        "a claim of an answer whose check was refused",
+        "an objection",
+        f"{OBJECTIONS}::test_a_check_that_was_refused_is_not_paid_by_a_claim",
+    ),
     _by("a tab drained by many claims", "the contract", f"{BANK}::test_ATabDrainedByManyClaims"),
     _by(
         "a claim of what nobody answered for", "the contract", f"{OPEN}::test_ANodeThatKeptItsResultsBackIsPaidNothing"

@@ -53,6 +53,16 @@ async def test_a_rejected_cheat_is_convicted(court: CourtStage) -> None:
     assert carrier.journal.cases() == ()
 
 
+async def test_a_case_in_which_everybody_speaks_has_three_calls(court: CourtStage) -> None:
+    evidence = await court.serve(cheat=quantised)
+    court.defend(evidence.nodes[0])
+    carrier = court.carrier(court.stage.client)
+    case_id = await carrier.opener.bring(evidence, WantedCase(0))
+    assert (await court.drive(carrier, case_id)).outcome is Outcome.CONVICTED
+    mined = [call for call, what, _ in carrier.journal.sent(case_id) if what == "mined"]
+    assert mined == ["open", "convene", "conclude"]
+
+
 async def test_an_honest_node_is_upheld_and_the_opener_loses_its_bond(court: CourtStage) -> None:
     evidence = await court.serve()
     node = evidence.nodes[0]
@@ -162,12 +172,12 @@ async def test_a_bond_above_what_was_allowed_is_not_put_up(court: CourtStage) ->
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", ["open", "draw", "commit", "conclude", "seed", "decide"])
+@pytest.mark.parametrize("step", ["open", "convene", "draw", "commit", "conclude", "seed", "decide"])
 async def test_a_driver_killed_at_any_step_goes_on(court: CourtStage, step: str, when: str) -> None:
     evidence = await court.serve(cheat=quantised)
     court.defend(evidence.nodes[0])
-    if step in {"seed", "decide"}:
-        court.show_late()
+    if step in {"draw", "commit", "seed", "decide"}:
+        court.give_late()
     client = court.stage.client
     carrier = court.carrier(client)
     carrier.opener.courtroom = carrier._courtroom = Killing(carrier._courtroom, step, when)
@@ -237,8 +247,8 @@ async def test_several_drivers_do_not_hurt_each_other(court: CourtStage) -> None
     nonces = [int(court.stage.anvil.rpc("eth_getTransactionCount", key.address, "latest"), 16) for key in keys]
     assert await driven(court, carriers, cases[0]) is Outcome.CONVICTED
     after = [int(court.stage.anvil.rpc("eth_getTransactionCount", key.address, "latest"), 16) for key in keys]
-    # Draw, commit and conclude, each once: others let who opened the case go first.
-    assert sum(after) - sum(nonces) == 3
+    # Convene and conclude, each once: others let who opened the case go first.
+    assert sum(after) - sum(nonces) == 2
 
 
 async def test_drivers_that_do_not_wait_lose_no_more_than_gas(court: CourtStage) -> None:
@@ -270,7 +280,7 @@ async def test_parties_show_no_tiles_before_their_block_is_there(court: CourtSta
     defender = court.defend(node)
     carrier = court.carrier(court.stage.client)
     case_id = await carrier.opener.bring(evidence, WantedCase(0))
-    state = await until(court, carrier, case_id, Move.COMMIT)
+    state = await until(court, carrier, case_id, Move.CONVENE)
     assert await defender.show(court.seen(), case_id, 0) is None
     reviewer = court.desks[state.reviewers[0]].reviewer
     assert reviewer is not None
@@ -286,8 +296,10 @@ async def test_parties_show_no_tiles_before_their_block_is_there(court: CourtSta
 
 
 async def drawn(court: CourtStage, carrier: Carrier, case_id: Hash32) -> CaseState:
-    """The state right after the draw was sent."""
+    """The state right after a draw that was sent alone: nobody had signed before it."""
+    court.give_late()
     state = await until(court, carrier, case_id, Move.DRAW)
+    court.give_late(0)
     assert state.phase is CasePhase.DRAWN
     return state
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,8 @@ from support.committee_stage import DOMAIN, SCHEDULE, Stage, StagedMember, commi
 
 from troth.committee import requests
 from troth.committee.admission import Bounds, Posts, check
-from troth.committee.errors import NoAgreement, ProposalRefused, SignedOther
-from troth.committee.proposal import encode_proposal
+from troth.committee.errors import NoAgreement, ProposalRefused, SignedOther, Unreachable
+from troth.committee.proposal import Checked, encode_proposal
 from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.directory.codec import encode_listing
 from troth.overlay.directory.descriptors import Signer, encode_descriptor
@@ -104,6 +105,36 @@ async def test_age_is_kept_from_list_to_list_and_through_restarts(tmp_path: Path
         since = {one.relay.name: one.since for one in second.relays}
         assert since[stage.relays[0].identity.spki_sha256] == first.valid_after
         assert since[stage.relays[1].identity.spki_sha256] == second.valid_after > first.valid_after
+
+
+@pytest.mark.parametrize("misses", [1, 2])
+async def test_one_probe_that_fails_costs_a_relay_nothing_and_two_its_age(tmp_path: Path, misses: int) -> None:
+    async with committee_stage(tmp_path) as stage:
+        await published(stage, "old")
+        await stage.leader().leading.act()
+        first = await listed(stage)
+        stage.clock.next_slot()
+        for member in stage.members:
+            prober = member.state.admission._prober
+            prober._answered.clear()
+            prober._pause = 0.0
+            prober._probe = missing(prober._probe, misses)  # type: ignore[method-assign]
+        await stage.leader().leading.act()
+        second = await listed(stage)
+        assert second.valid_after > first.valid_after
+        assert [one.since for one in second.relays] == [first.valid_after] * (misses == 1)
+
+
+def missing(probe: Callable[[Checked], Awaitable[None]], times: int) -> Callable[[Checked], Awaitable[None]]:
+    """A probe whose first packets are lost."""
+    lost = iter(range(times))
+
+    async def probing(entry: Checked) -> None:
+        if next(lost, None) is not None:
+            raise Unreachable("a packet was lost", entry.name.hex())
+        await probe(entry)
+
+    return probing
 
 
 async def test_a_relay_that_is_silent_is_forgotten(tmp_path: Path) -> None:

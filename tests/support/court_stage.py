@@ -194,8 +194,10 @@ class CourtStage:
             timing = Timing(again=0.01)
             reviewer = Reviewer(court, self.operator(node), engine, gatherer, record, timing, report=self.said.append)
             self.engines[node.address] = engine
-            self.desks[node.address] = CaseContext(self.seen, reviewer)
-        self.desks[self.stage.scheduler.address] = CaseContext(self.seen, holdings=self.store)
+            self.desks[node.address] = CaseContext(self.seen, reviewer, courtroom=court)
+        self.desks[self.stage.scheduler.address] = CaseContext(
+            self.seen, holdings=self.store, courtroom=self.courtroom(self.stage.scheduler)
+        )
 
     def defend(self, node: Address) -> Defender:
         """The judged node shows its traces."""
@@ -204,13 +206,14 @@ class CourtStage:
         self.desks[node] = replace(self.desks[node], defender=defender, holdings=self.store)
         return defender
 
-    def show_late(self) -> None:
-        """Reviewers and node show their parts only where a phase lies so far back that the tiles were drawn alone."""
+    def give_late(self, depth: int = LATE) -> None:
+        """Reviewers and node give their parts only where a phase lies so far back that reviewers, and then tiles, were
+        drawn alone."""
         for desk in self.desks.values():
             if desk.reviewer is not None:
-                desk.reviewer.timing = replace(desk.reviewer.timing, depth=LATE)
+                desk.reviewer.timing = replace(desk.reviewer.timing, depth=depth)
             if desk.defender is not None:
-                desk.defender.depth = LATE
+                desk.defender.depth = depth
 
     def carrier(self, key: Key, name: str = "journal", share: float = 0.5) -> Carrier:
         court, journal = self.courtroom(key), CaseJournal(self.folder / f"{name}.sqlite")

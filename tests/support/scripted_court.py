@@ -28,6 +28,7 @@ from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.types import (
+    NO_ADDRESS,
     CasePhase,
     CaseState,
     NodeReveal,
@@ -44,7 +45,8 @@ WINDOWS: Parameters = replace(PARAMETERS, lookahead=2, draw_window=6, commit_win
 
 @dataclass
 class ScriptedCourt:
-    """A Courtroom; ``block`` moves by ``mine`` and with each call. ``away``: the chain does not answer."""
+    """A Courtroom; ``block`` moves by ``mine`` and with each call. ``away``: the chain does not answer; ``foresees``:
+    it says who will be drawn before anybody has drawn them."""
 
     scene: CaseScene
     account: Address
@@ -53,6 +55,7 @@ class ScriptedCourt:
     sent: list[str] = field(default_factory=list)
     inputs: dict[Hash32, bytes] = field(default_factory=dict)
     away: bool = False
+    foresees: bool = False
     shared: Any = None
 
     def __post_init__(self) -> None:
@@ -110,6 +113,12 @@ class ScriptedCourt:
     async def hints(self, request: Any) -> bytes:
         return b""
 
+    async def drawn(self, request: Any) -> tuple[Address, ...]:
+        if not self._own().foresees:
+            raise CallRefused("draw", "TooFewSeats", "nobody can tell")
+        drawn = self.scene.drawn
+        return tuple(one for one, seats in zip(drawn.reviewers, drawn.seats, strict=True) for _ in range(seats))
+
     async def input_of(self, transaction: Hash32) -> bytes:
         return self._own().inputs[transaction]
 
@@ -136,8 +145,10 @@ class ScriptedCourt:
         if record.outcome is not None or messages.state_hash(given) != messages.state_hash(record.state):
             raise CallRefused(name, "StateMismatch", "the case moved on")
         place = replace(META, block=block, transaction=Hash32(keccak256(call.call.data)))
-        event = _HANDLERS[name](self, decoded, record, place)
-        own.block, own.state = block, apply(event, own.state)
+        events = _HANDLERS[name](self, decoded, record, place)
+        own.block = block
+        for event in events if isinstance(events, tuple) else (events,):
+            own.state = apply(event, own.state)
         own.inputs[place.transaction] = call.call.data
         own.sent.append(name)
         return Mined(place.transaction, block)
@@ -156,6 +167,13 @@ class ScriptedCourt:
         return on.ReviewersDrawn(
             self.case_id, self.account, record.state.round, ZERO_HASH, drawn.reviewers, drawn.seats, place
         )
+
+    def _convene(self, decoded: Any, record: CaseRecord, place: Any) -> Any:
+        drawn = replace(self._draw(decoded, record, place), drawer=NO_ADDRESS)
+        given = argument(decoded, "commitments", tuple[Hash32, ...])
+        if len(given) != len(drawn.reviewers) or ZERO_HASH in given:
+            raise CallRefused("convene", "WrongCount", "all must have signed")
+        return drawn, on.ReviewsCommitted(self.case_id, self.account, given, place)
 
     def _post(self, decoded: Any, record: CaseRecord, place: Any) -> Any:
         self._require(record, CasePhase.DRAWN)
@@ -215,6 +233,7 @@ class ScriptedCourt:
 
 
 _HANDLERS: dict[str, Callable[..., Any]] = {
+    "convene": ScriptedCourt._convene,
     "draw": ScriptedCourt._draw,
     "post": ScriptedCourt._post,
     "commit": ScriptedCourt._commit,

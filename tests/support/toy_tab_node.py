@@ -293,6 +293,8 @@ class ToyTabNode:
     def _conclude(self, header: Conclude, payload: memoryview) -> tuple[Any, bytes]:
         key = (header.order, header.segment, "infer")
         if key not in self._words:
+            if not header.positions:
+                raise OverlayError("Nothing was concluded here", 0, "Conclude what was computed.")
             session = self._sessions[key]
             papers, order = session.papers, session.papers.order.message
             trace = self._commit(key, session, header.positions)
@@ -317,6 +319,11 @@ class ToyTabNode:
             result = replace(result, **self.faults.wrong_result)
             self._words[key] = canonical.encode(Signed(result, self.operator.sign(result)))
         return Concluded(), self._words[key]
+
+    def result_of(self, order: Hash32, segment: int) -> Signed[Result] | None:
+        """What it signed."""
+        word = self._words.get((order, segment, "infer"))
+        return None if word is None else canonical.decode(Signed[Result], word, 1 << 13)
 
     def _commit(self, key: Any, session: _Session, positions: int) -> CommittedTrace:
         rows = np.concatenate(session.outputs)

@@ -19,7 +19,7 @@ from troth.cases.carrying import Carrier, CaseProgress
 from troth.cases.journal import CaseJournal
 from troth.cases.steps import CaseStep, Move, Submitted, next_step
 from troth.chain.errors import ChainUnavailable
-from troth.protocol.market.types import CasePhase, Outcome
+from troth.protocol.market.types import NO_ADDRESS, CasePhase, Outcome
 
 SCENE = CaseScene()
 REVIEWERS = SCENE.drawn.reviewers
@@ -72,6 +72,33 @@ async def test_a_case_is_carried_from_opening_to_outcome(driver: Driver) -> None
     assert driver.journal.cases() == ()
     assert (await driver.tick()).over
     assert len(driver.court.sent) == 3
+
+
+async def test_a_committee_that_has_spoken_is_convened_in_one_call(driver: Driver) -> None:
+    driver.court.foresees = True
+    assert await driver.carry() is Outcome.CONVICTED
+    assert driver.court.sent == ["convene", "decide"]
+    assert driver.court.case.drawer == NO_ADDRESS
+
+
+async def test_reviewers_are_drawn_alone_where_one_has_not_signed(driver: Driver) -> None:
+    """What the others signed before the draw holds after it."""
+    driver.court.foresees = True
+    driver.parties.silent = {REVIEWERS[0]}
+    await driver.until(lambda: driver.court.case.phase is CasePhase.DRAWN)
+    first = SCENE.opening.phase_block + WINDOWS.lookahead + 1
+    assert driver.court.case.phase_block == first + (WINDOWS.draw_window - 1) // 4
+    assert len(driver.journal.pledges(driver.court.case_id, 0)) == len(REVIEWERS) - 1
+    driver.parties.silent = set(REVIEWERS) - {REVIEWERS[0]}
+    await driver.until(lambda: driver.court.case.phase is CasePhase.COMMITTED)
+    assert driver.court.sent == ["draw", "commit"]
+
+
+async def test_a_word_for_another_round_convenes_nobody(driver: Driver) -> None:
+    driver.court.foresees = True
+    driver.parties.lying = {REVIEWERS[0]}
+    await driver.until(lambda: driver.court.case.phase is CasePhase.DRAWN)
+    assert driver.court.sent == ["draw"]
 
 
 async def test_a_restart_after_every_look_changes_nothing(driver: Driver) -> None:
@@ -170,7 +197,7 @@ async def test_who_did_not_open_lets_others_go_first(tmp_path: Path) -> None:
     court = ScriptedCourt(SCENE, TAB.payer)
     stranger = Driver(tmp_path / "stranger", court.as_account(address(77)))
     stranger.parties.court = court
-    court.mine(WINDOWS.lookahead)
+    court.mine(WINDOWS.lookahead + 1)
     progress = await stranger.tick()
     assert "left to others" in progress.words
     assert court.sent == []
@@ -230,12 +257,21 @@ async def test_a_case_that_nobody_opened_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_steps_follow_the_windows() -> None:
-    given, used = Submitted([], [], False), SCENE.scene.view.rules
+    used = SCENE.scene.view.rules
     opened, drawn, committed = SCENE.opening, SCENE.drawn, SCENE.committed
     due = opened.phase_block + WINDOWS.lookahead
-    for block, move in ((due, Move.BLOCKS), (due + 1, Move.DRAW), (due + 6, Move.DRAW), (due + 7, Move.EXPIRE)):
-        assert next_step(opened, block, given, WINDOWS, used).move is move
     all_in, none_in = [True] * len(REVIEWERS), [False] * len(REVIEWERS)
+    for block, signed, move in (
+        (due, [], Move.BLOCKS),
+        (due + 1, [], Move.COMMITMENTS),
+        (due + 1, none_in, Move.COMMITMENTS),
+        (due + 1, all_in, Move.CONVENE),
+        (due + 2, [False, *all_in[1:]], Move.DRAW),
+        (due + 6, [], Move.DRAW),
+        (due + 6, all_in, Move.CONVENE),
+        (due + 7, all_in, Move.EXPIRE),
+    ):
+        assert next_step(opened, block, Submitted(signed, [], False), WINDOWS, used).move is move
     end = drawn.phase_block + WINDOWS.commit_window
     for block, shown, move in (
         (drawn.phase_block + 1, all_in, Move.COMMIT),

@@ -110,13 +110,16 @@ class Seat:
         """Everybody's commitments, this reviewer's own among them."""
         state = self.court.case
         pledges = {one: await self.parties.pledge(one, self.court.case_id, 0) for one in state.reviewers}
-        own = self.pledge()
+        own = await self.pledge()
         assert own is not None
         pledges[REVIEWER] = own
         await self.court.send(calls.commit(self.court.contracts, state, pledges, set()))  # type: ignore[arg-type]
 
-    def pledge(self) -> Any:
-        return self.reviewer.pledge(self.court.state, self.court.case_id, self.court.case.round)
+    async def pledge(self) -> Any:
+        return await self.reviewer.pledge(self.seen(), self.court.case_id, self.court.case.round)
+
+    def seen(self) -> ChainView:
+        return ChainView(self.court.state, self.court.block)
 
     async def show(self) -> Any:
         return await self.reviewer.show(ChainView(self.court.state, self.court.block), self.court.case_id, 0)
@@ -142,16 +145,16 @@ async def bench(tmp_path: Path) -> Seat:
 
 
 async def test_a_false_root_is_rejected_and_shown_only_when_all_have_committed(bench: Seat) -> None:
-    assert bench.pledge() is None
+    assert await bench.pledge() is None
     await bench.look()
     assert bench.opinion() is Opinion.REJECT
-    pledge = bench.pledge()
+    pledge = await bench.pledge()
     assert hearing.holds_pledge(bench.court.case, REVIEWER, pledge, DOMAIN)
     assert await bench.show() is None
     await bench.commit()
     shown = await bench.show()
     assert hearing.holds_reveal(bench.court.case, SCENE.scene.view.rules, REVIEWER, shown)
-    assert bench.pledge() is None
+    assert await bench.pledge() is None
     assert bench.engine.runs == 1
 
 
@@ -167,12 +170,54 @@ async def test_nothing_is_shown_before_the_commitments_are_deep_enough(tmp_path:
 
 async def test_a_restart_pledges_the_same_and_computes_nothing_anew(bench: Seat) -> None:
     await bench.look()
-    first = bench.pledge()
+    first = await bench.pledge()
     bench.record.close()
     bench.start()
     await bench.look()
-    assert bench.pledge() == first
+    assert await bench.pledge() == first
     assert bench.engine.runs == 1
+
+
+async def test_who_is_drawn_judges_before_anybody_has_said_so(tmp_path: Path) -> None:
+    bench = Seat(tmp_path)
+    bench.court.foresees = True
+    bench.court.mine(WINDOWS.lookahead - 1)
+    await bench.look()
+    assert await bench.pledge() is None
+    bench.court.mine()
+    await bench.look()
+    pledge = await bench.pledge()
+    assert pledge is not None
+    # Its own call could only be refused: there are no reviewers on the chain yet.
+    bench.court.mine(2)
+    await bench.look()
+    assert bench.court.sent == []
+    await bench.court.send(calls.draw_case(bench.court.contracts, bench.court.case, b"", b""))
+    assert await bench.pledge() == pledge
+    assert bench.engine.runs == 1
+
+
+async def test_nothing_is_voted_missing_before_the_window_in_which_it_is_owed(tmp_path: Path) -> None:
+    bench = Seat(tmp_path)
+    bench.court.foresees = True
+    object.__setattr__(bench.gatherer, "found", Gathered(missing=Opinion.MISSING_PROMPT))
+    bench.court.mine(WINDOWS.lookahead + WINDOWS.draw_window)
+    await bench.look()
+    assert await bench.pledge() is None
+    object.__setattr__(bench.gatherer, "found", whole())
+    await bench.look()
+    assert await bench.pledge() is not None
+
+
+async def test_who_is_not_of_the_class_is_not_asked_for(tmp_path: Path) -> None:
+    bench = Seat(tmp_path)
+    bench.court.foresees = True
+    bench.court.mine(WINDOWS.lookahead)
+    own = bench.court.state.parties[REVIEWER]
+    elsewhere = replace(own, execution_class=hash_of("another class"))
+    bench.court.state = replace(bench.court.state, parties=bench.court.state.parties.with_item(REVIEWER, elsewhere))
+    await bench.look()
+    assert bench.gatherer.asked == 0  # type: ignore[attr-defined]
 
 
 async def test_in_one_hearing_nothing_else_is_ever_said(tmp_path: Path) -> None:
@@ -196,7 +241,7 @@ async def test_a_case_over_another_result_than_was_judged_is_abstained_from(benc
     record = bench.court.record
     other = replace(record, state=replace(record.state, result=hash_of("another")))
     state = replace(bench.court.state, cases=bench.court.state.cases.with_item(bench.court.case_id, other))
-    assert bench.reviewer.pledge(state, bench.court.case_id, 0) is None
+    assert await bench.reviewer.pledge(ChainView(state, bench.court.block), bench.court.case_id, 0) is None
 
 
 @pytest.mark.parametrize("missing", [Opinion.MISSING_PROMPT, Opinion.MISSING_INPUT, Opinion.MISSING_TRACE])
@@ -244,7 +289,7 @@ async def test_it_posts_and_shows_by_itself_where_nobody_asks(bench: Seat) -> No
 
 async def test_who_was_asked_posts_only_before_incomplete_sets_count(bench: Seat) -> None:
     await bench.look()
-    assert bench.pledge() is not None
+    assert await bench.pledge() is not None
     state = bench.court.case
     bench.court.mine(WINDOWS.commit_window * 6 // 8 - 3)
     await bench.look()
@@ -319,6 +364,32 @@ async def test_only_reviewers_are_given_prompts(bench: Seat) -> None:
     assert desk.authorise(REVIEWER)
     assert desk.authorise(TAB.payer)
     assert not desk.authorise(address(9))
+
+
+async def test_who_will_be_drawn_is_given_what_it_needs_and_nobody_else_is(tmp_path: Path) -> None:
+    bench = Seat(tmp_path)
+    bench.court.foresees = True
+
+    class Holdings:
+        async def evidence_of(self, order: Hash32) -> Evidence:
+            return of_journey(SCENE.scene, SCENE.journey)
+
+        async def rows_of(self, order: Hash32, segment: int) -> bytes:
+            return b""
+
+    fetch = Fetch(bench.court.case_id, "evidence", 0)
+    desk = CaseContext(bench.seen, bench.reviewer, holdings=Holdings(), courtroom=bench.court)
+    with pytest.raises(NotYours):
+        await desk.handle(REVIEWER, fetch, memoryview(b""))
+    bench.court.mine(WINDOWS.lookahead)
+    assert (await desk.handle(REVIEWER, fetch, memoryview(b"")))[1]
+    assert (await desk.handle(TAB.payer, Furnish(fetch.case, "rows", 0, 0, 8), memoryview(b"some")))[0].held == 4
+    for stranger in (TAB.payee, TAB.payer):
+        with pytest.raises(NotYours):
+            await desk.handle(stranger, fetch, memoryview(b""))
+    # Who cannot look at the chain itself waits for the draw.
+    with pytest.raises(NotYours):
+        await CaseContext(bench.seen, holdings=Holdings()).handle(REVIEWER, fetch, memoryview(b""))
 
 
 async def test_a_desk_hands_out_pledges_and_showings(bench: Seat) -> None:

@@ -18,7 +18,7 @@ from troth.protocol.market import events as on
 from troth.protocol.market.court_money import pack_movements
 from troth.protocol.market.events import Event
 from troth.protocol.market.fold import apply, fold
-from troth.protocol.market.state import NOTHING, State, account_id
+from troth.protocol.market.state import NOTHING, AnsweredLeaf, State, account_id
 from troth.protocol.market.types import (
     NO_ADDRESS,
     NO_HASH,
@@ -160,6 +160,12 @@ def test_a_claim_lives_with_its_objections_and_leaves_its_shortfall() -> None:
     state = apply(on.ObjectionAnswered(TAB, CLAIM, 4, 1, META), state)
     assert state.tabs[TAB].claim is not None
     assert not state.tabs[TAB].claim.objections
+    assert dict(state.tabs[TAB].claim.answered) == {4: AnsweredLeaf(1, times=1)}
+    state = apply(
+        on.ObjectionAnswered(TAB, CLAIM, 4, 1, META), apply(on.Objected(TAB, CLAIM, 4, PAYER, 2, 50, META), state)
+    )
+    assert state.tabs[TAB].claim is not None
+    assert state.tabs[TAB].claim.answered[4].times == 2
     paid = apply(on.TabRedeemed(TAB, 100, META), state)
     settled = apply(on.ClaimSettled(TAB, CLAIM, 130, 100, 30, at(77)), paid)
     assert (settled.tabs[TAB].short, settled.tabs[TAB].shown_block, settled.tabs[TAB].claim) == (30, 77, None)

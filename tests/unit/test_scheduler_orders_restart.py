@@ -110,8 +110,13 @@ async def after_restart(scene: TabScene, asked: Any) -> str:
     assert (story.failed is None) == (story.drawn is not None)
     if story.failed is not None:
         assert scene.desk.client_tabs.book(tab).worth == {1: 0}
-        owed = [scene.desk.node_tabs.held(node).owed.values() for node in story.admitted.nodes]
-        assert all(one.due is not None for promises in owed for one in promises)
+        for segment, node in enumerate(story.admitted.nodes):
+            # What it had signed it is owed, since it could claim it: a word that paid nothing for it would be refused.
+            (owed,) = scene.desk.node_tabs.held(node).owed.values()
+            signed = scene.nodes[node].result_of(asked.order_id, segment)
+            promise = story.admitted.promises[segment].message
+            assert owed.due is not None
+            assert owed.fee == (0 if signed is None else prices.promise_worth(promise, signed.message))
         fee = 0
     else:
         fee = await go_on(scene, asked)

@@ -47,7 +47,7 @@ from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Judge, Recommit
 from troth.scheduler.checks.summons import SummonsDuty, stuck
 from troth.scheduler.duties import acknowledge_nodes
-from troth.scheduler.tabs.claiming import attend_claims, claim_due
+from troth.scheduler.tabs.claiming import attend_claims, attend_nodes_claims, claim_due
 from troth.scheduler.tabs.opening import Deposits, TabOpener
 from troth.scheduler.tabs.redeeming import redeem
 
@@ -236,6 +236,42 @@ async def test_what_is_not_acknowledged_is_claimed_before_the_tab_closes_and_sho
     scene.ledger.fold(on.ClaimSettled(tab, claim_id, state.owed, state.owed, 0, META))
     await claim_due(scene.desk, 1)
     assert len(scene.ledger.sent) == sent + 1
+
+
+async def test_a_number_that_was_shown_is_not_asked_for_again(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path, nodes=9)
+    scene.start()
+    for _ in range(20):
+        await scene.send(scene.asked())
+    held = max(scene.desk.node_tabs, key=lambda one: len(one.owed))
+    fees = {number: owed.fee or 0 for number, owed in held.owed.items()}
+    assert len(fees) > 2
+    # What is owed for one that came to nothing hides in another one.
+    over = fees.pop(min(fees))
+    hidden = max(fees, key=lambda number: (fees[number], number))
+    claim, _ = claims.claim_of(held.book.voucher, fees | {hidden: fees[hidden] + over})
+    owed = claims.owed(held.book.voucher, claim)
+    state = ClaimState(claim, held.book.voucher, owed, scene.ledger.block + PARAMETERS.claim_delay, held.node)
+    claim_id, tab = state_hash(state), messages.tab_id(held.tab)
+    scene.ledger.fold(on.Claimed(tab, claim_id, state, META))
+    asked: list[int] = []
+
+    def objected(call: Any) -> list[Any]:
+        asked.append(read_call(Part.BANK, call.call.data).value("sequence"))
+        deadline = scene.ledger.block + PARAMETERS.answer_window
+        return [on.Objected(tab, claim_id, asked[-1], held.tab.payer, 5, deadline, META)]
+
+    scene.ledger.react = objected
+    for _ in range(3):
+        await attend_nodes_claims(scene.desk)
+        for number in set(asked) - {hidden}:
+            record = scene.ledger.state.tabs[tab].claim
+            assert record is not None
+            if number in record.objections:
+                scene.ledger.fold(on.ObjectionAnswered(tab, claim_id, number, fees[number], META))
+    assert sorted(asked) == sorted(fees)
+    assert asked[-1] == hidden
+    await scene.stop()
 
 
 # ------------------------------------------------------------------------------------------------------------ summons

@@ -12,7 +12,7 @@ from support.toy_tab_scheduler import PARAMETERS, Stage, toy_stage
 from support.waiting import eventually
 
 from troth.client.choices import SamplingChoices
-from troth.client.orders import course, journal, keeping
+from troth.client.orders import course, journal
 from troth.client.orders.asking import ask
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import OrderKeeper
@@ -26,6 +26,7 @@ from troth.client.orders.updates import (
     TextUpdate,
 )
 from troth.client.orders.wishes import CheckWish, Wish
+from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.prices import MILLION
 
 PROMPT = LANGUAGE.prompt_tokens([{"role": "user", "content": "hello"}])
@@ -85,21 +86,51 @@ async def test_an_order_that_is_being_admitted_is_left_alone(tmp_path: Path, mon
         store.close()
 
 
-async def test_an_order_that_may_still_arrive_is_not_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_order_that_may_still_arrive_is_not_given_up(tmp_path: Path) -> None:
+    """Its reference block proves when it cannot: no clock is asked."""
     async with toy_stage(tmp_path) as stage:
         stage.scheduler.admitting.clear()
         asking = asyncio.create_task(asked(stage))
         await eventually(lambda: "order" in stage.scheduler.calls_of)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        await OrderKeeper(stage.session).once()
-        assert "again" in stage.scheduler.calls_of
         (entry,) = stage.session.journal.all()
-        assert (entry.phase, entry.paid) == (Phase.ORDERED, None)
-        monkeypatch.setattr(keeping, "ARRIVAL_SECONDS", 0.0)
+        assert entry.submission is not None
+        last = entry.submission.order.message.reference_block + PARAMETERS.reference_age + DRAW_AGE
+        for block in (stage.world.block, last):
+            stage.world.block = block
+            await OrderKeeper(stage.session).once()
+            (entry,) = stage.session.journal.all()
+            assert (entry.phase, entry.paid) == (Phase.ORDERED, None)
+            assert (
+                entry.failure == f"its scheduler does not know it: whether it is admitted is unknown until block {last}"
+            )
+        assert "again" in stage.scheduler.calls_of
+        stage.world.block = last + 1
         await OrderKeeper(stage.session).once()
         (entry,) = stage.session.journal.all()
         assert (entry.phase, entry.paid) == (Phase.FAILED, 0)
+        assert entry.failure == f"never admitted: nobody may admit it after block {last}"
+
+
+async def test_an_order_that_arrives_late_goes_on(tmp_path: Path) -> None:
+    """Its voucher paid nothing for it meanwhile, so that none of the tab's words is refused."""
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.admitting.clear()
+        asking = asyncio.create_task(asked(stage))
+        await eventually(lambda: "order" in stage.scheduler.calls_of)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        stage.world.block += PARAMETERS.reference_age // 2
+        await OrderKeeper(stage.session).once()
+        (entry,) = stage.session.journal.all()
+        assert entry.submission is not None
+        stage.scheduler.take(entry.submission)
+        stage.scheduler.admitting.set()
+        await OrderKeeper(stage.session).once()
+        (entry,) = stage.session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.CHECKED, entry.fee)
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
 
 
 async def test_an_undrawn_answer_is_paid_after_the_lag_and_not_before(tmp_path: Path) -> None:

@@ -90,6 +90,21 @@ def draw_case(contracts: Contracts, state: CaseState, header: bytes, hints: byte
     return calls.build(contracts, Part.COURT, "draw", court.case_of(state), state, header, hints)
 
 
+def convene(  # noqa: PLR0917
+    contracts: Contracts,
+    state: CaseState,
+    header: bytes,
+    hints: bytes,
+    reviewers: Sequence[Address],
+    pledges: Mapping[Address, Signed[ReviewCommitment]],
+) -> PartCall:
+    """Court.convene: the reviewers, by the header of the block that is due, with what every one of them signed."""
+    commitments = [pledges[one].message.commitment for one in reviewers]
+    signatures = b"".join(pledges[one].signature for one in reviewers)
+    arguments = (state, header, hints, commitments, signatures)
+    return calls.build(contracts, Part.COURT, "convene", court.case_of(state), *arguments)
+
+
 def post(contracts: Contracts, state: CaseState, commitment: Hash32) -> PartCall:
     """Court.post: a reviewer's own commitment."""
     return calls.build(contracts, Part.COURT, "post", court.case_of(state), state, commitment)

@@ -19,7 +19,7 @@ from troth.cases import evidence as files
 from troth.cases.courtroom import AWAY, CallRefused, ChainView, Courtroom
 from troth.cases.errors import NothingToDo
 from troth.cases.evidence import Evidence, SegmentRows
-from troth.cases.foreseeing import foreseen, tiles_block
+from troth.cases.foreseeing import due_block, foreseen
 from troth.cases.journal import CarriedCase, CaseJournal
 from troth.cases.opening import Opener
 from troth.cases.parties import CaseParties
@@ -63,7 +63,7 @@ class CaseProgress:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One look at a live case; ``foreseen``: with the tiles that are fixed, and that nobody has drawn."""
+    """One look at a live case; ``foreseen``: with reviewers or tiles that are fixed, and that nobody has drawn."""
 
     seen: ChainView
     record: CaseRecord
@@ -76,8 +76,8 @@ class _Look:
         return self.record.state
 
     @property
-    def shown_to(self) -> CaseState:
-        """The state to which parties show their parts."""
+    def given_to(self) -> CaseState:
+        """The state to which parties give their parts."""
         return self.foreseen or self.state
 
 
@@ -199,17 +199,20 @@ class Carrier:
     async def _call(self, look: _Look, move: Move) -> PartCall:
         state, contracts = look.state, self._courtroom.contracts
         match move:
-            case Move.DRAW:
-                header = await self._courtroom.header(state.phase_block + look.parameters.lookahead)
+            case Move.DRAW | Move.CONVENE:
+                header = await self._courtroom.header(due_block(state, look.parameters))
                 hints = await self._courtroom.hints(calls.reviewers_request(state, look.rules, header.randao))
-                return calls.draw_case(contracts, state, header.raw, hints)
+                if move is Move.DRAW:
+                    return calls.draw_case(contracts, state, header.raw, hints)
+                reviewers = look.given_to.reviewers
+                return calls.convene(contracts, state, header.raw, hints, reviewers, self._pledges(look))
             case Move.COMMIT:
                 return calls.commit(contracts, state, self._pledges(look), self._posted(look))
             case Move.SEED:
-                header = await self._courtroom.header(tiles_block(state, look.parameters))
+                header = await self._courtroom.header(due_block(state, look.parameters))
                 return calls.seed(contracts, state, header.raw)
             case Move.CONCLUDE:
-                header = await self._courtroom.header(tiles_block(state, look.parameters))
+                header = await self._courtroom.header(due_block(state, look.parameters))
                 node, reveals = self._showings(look)
                 assert node is not None
                 return calls.conclude(contracts, state, header.raw, node, reveals)
@@ -222,11 +225,11 @@ class Carrier:
     # ---- what parties gave
 
     def _given(self, look: _Look) -> Submitted:
-        state = look.state
+        state = look.given_to
         if state.phase is CasePhase.DRAWN:
             known = self._pledges(look).keys() | self._posted(look)
             return Submitted([one in known for one in state.reviewers], [], False)
-        if reveals_now(look.shown_to, look.rules):
+        if reveals_now(look.given_to, look.rules):
             node, reveals = self._showings(look)
             return Submitted([], [one in reveals for one in state.reviewers], node is not None)
         return Submitted([], [], False)
@@ -239,10 +242,10 @@ class Carrier:
         """Signed commitments that hold against the chain as it is now; a reorganisation may have drawn others."""
         kept = self._journal.pledges(look.record.case_id, look.state.round)
         domain = self._courtroom.domain
-        return {one: pledge for one, pledge in kept.items() if hearing.holds_pledge(look.state, one, pledge, domain)}
+        return {one: pledge for one, pledge in kept.items() if hearing.holds_pledge(look.given_to, one, pledge, domain)}
 
     def _showings(self, look: _Look) -> tuple[NodeReveal | None, dict[Address, Reveal]]:
-        state, case_id = look.shown_to, look.record.case_id
+        state, case_id = look.given_to, look.record.case_id
         node = self._journal.node(case_id, state.round)
         reveals = self._journal.reveals(case_id, state.round)
         fitting = {one: shown for one, shown in reveals.items() if hearing.holds_reveal(state, look.rules, one, shown)}
@@ -260,11 +263,11 @@ class Carrier:
     # ---- asking
 
     async def _collect(self, look: _Look) -> None:
-        state = look.state
+        state = look.given_to
         if state.phase is CasePhase.DRAWN:
             known = self._pledges(look).keys() | self._posted(look)
             await _all(self._ask_pledge(look, one) for one in state.reviewers if one not in known)
-        elif reveals_now(look.shown_to, look.rules):
+        elif reveals_now(look.given_to, look.rules):
             await self._read_chain(look)
             node, reveals = self._showings(look)
             missing = [
@@ -276,7 +279,7 @@ class Carrier:
             await _all([*asked, *([self._ask_node(look)] if node is None else [])])
 
     async def _ask_pledge(self, look: _Look, reviewer: Address) -> None:
-        state, case_id = look.state, look.record.case_id
+        state, case_id = look.given_to, look.record.case_id
         await self._furnish(look, reviewer)
         pledge = await self._parties.pledge(reviewer, case_id, state.round)
         if pledge is not None and hearing.holds_pledge(state, reviewer, pledge, self._courtroom.domain):
@@ -315,7 +318,7 @@ class Carrier:
                 self._keep(look, event.party, shown)
 
     def _keep(self, look: _Look, party: Address, shown: Reveal | NodeReveal) -> None:
-        state, case_id = look.shown_to, look.record.case_id
+        state, case_id = look.given_to, look.record.case_id
         if isinstance(shown, NodeReveal):
             if party == state.node and hearing.holds_node(state, look.rules, shown):
                 self._journal.keep_node(case_id, state.round, shown)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from troth.chain.errors import ChainError, ChainRejected, FollowTimeout
@@ -19,6 +19,9 @@ from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_ADDRESS, Contracts, DrawRequest
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
+
+DRAWS_KEPT = 64
+"""Draws of cases that a courtroom remembers."""
 
 
 class CallRefused(Exception):
@@ -75,6 +78,9 @@ class Courtroom(Protocol):
     async def hints(self, request: DrawRequest) -> bytes:
         """With which a draw is repeated cheaply now."""
 
+    async def drawn(self, request: DrawRequest) -> tuple[Address, ...]:
+        """Whom a request draws, a seat each, in their order; raises Refused where too few are found."""
+
     async def input_of(self, transaction: Hash32) -> bytes:
         """A transaction's calldata."""
 
@@ -101,6 +107,7 @@ class LiveCourtroom:
     market: Market
     follower: MarketFollower
     key: Key
+    _drawn: dict[DrawRequest, tuple[Address, ...]] = field(init=False, default_factory=dict)
 
     @property
     def contracts(self) -> Contracts:
@@ -128,8 +135,19 @@ class LiveCourtroom:
 
     async def hints(self, request: DrawRequest) -> bytes:
         """With which a draw is repeated cheaply now."""
+        return (await self._draw(request))[1]
+
+    async def drawn(self, request: DrawRequest) -> tuple[Address, ...]:
+        """Whom a request draws, a seat each, in their order; raises Refused where too few are found."""
+        if request not in self._drawn:
+            # What a past block draws never changes: every look at a case asks for it.
+            self._drawn = dict(list(self._drawn.items())[1 - DRAWS_KEPT :])
+            self._drawn[request] = (await self._draw(request))[0]
+        return self._drawn[request]
+
+    async def _draw(self, request: DrawRequest) -> tuple[tuple[Address, ...], bytes]:
         try:
-            return (await self.market.drawn(request))[1]
+            return await self.market.drawn(request)
         except ChainRejected as error:
             raise CallRefused("draw", error.name, str(error)) from error
 

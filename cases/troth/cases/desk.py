@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from troth.cases import evidence as files
-from troth.cases.courtroom import ChainView
+from troth.cases.courtroom import ChainView, Courtroom
 from troth.cases.defending import Defender
 from troth.cases.errors import NotYours
 from troth.cases.evidence import Evidence
+from troth.cases.foreseeing import foreseen
 from troth.cases.reviewing import Reviewer
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
 from troth.protocol.market.state import CaseRecord, State
+from troth.protocol.market.types import CasePhase
+from troth.protocol.market.views import parameters_of, rules_in
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire import CASE_REQUESTS, Reply
 from troth.protocol.wire_cases import (
@@ -53,12 +56,16 @@ class Holdings(Protocol):
 
 @dataclass(slots=True)
 class CaseContext:
-    """One party's desk; what it is not (reviewer, judged, holder) is None."""
+    """One party's desk; what it is not (reviewer, judged, holder) is None.
+
+    ``courtroom``: by which it knows reviewers that are drawn and of whom nobody has told the chain; None: it does not.
+    """
 
     seen: Callable[[], ChainView]
     reviewer: Reviewer | None = None
     defender: Defender | None = None
     holdings: Holdings | None = None
+    courtroom: Courtroom | None = None
 
     def server(self, operator: Operator) -> ChannelServer:
         """The channel to mount beside that for work."""
@@ -83,11 +90,11 @@ class CaseContext:
         """One message about a case."""
         match header:
             case Furnish():
-                return self._furnish(sender, header, bytes(payload)), b""
+                return await self._furnish(sender, header, bytes(payload)), b""
             case Fetch():
                 return await self._fetch(sender, header)
             case Pledge():
-                return self._pledge(header)
+                return await self._pledge(header)
             case Show():
                 return await self._show(header)
             case _:
@@ -100,10 +107,19 @@ class CaseContext:
             raise NotYours("No such case is on its way", case.hex(), _REMEDY)
         return state, record
 
-    def _furnish(self, sender: Address, header: Furnish, payload: bytes) -> Furnished:
+    async def _reviewers(self, record: CaseRecord) -> tuple[Address, ...]:
+        """Who judges in a case, also where that is fixed and nobody has said so on chain."""
+        seen, state = self.seen(), record.state
+        if self.courtroom is None or state.phase is not CasePhase.OPENED:
+            return state.reviewers
+        rules, parameters = rules_in(seen.state, state.execution_class), parameters_of(seen.state)
+        ahead = await foreseen(self.courtroom, state, rules, parameters, seen.block)
+        return () if ahead is None else ahead.reviewers
+
+    async def _furnish(self, sender: Address, header: Furnish, payload: bytes) -> Furnished:
         _, record = self._record(header.case)
         reviewer = self.reviewer
-        if reviewer is None or reviewer.operator.address not in record.state.reviewers:
+        if reviewer is None or reviewer.operator.address not in await self._reviewers(record):
             raise NotYours("This node does not judge in the case", header.case.hex(), _REMEDY)
         case = Hash32(header.case)
         held = reviewer.gatherer.inbox.put(
@@ -113,7 +129,7 @@ class CaseContext:
 
     async def _fetch(self, sender: Address, header: Fetch) -> tuple[Reply, bytes]:
         state, record = self._record(header.case)
-        if sender not in record.state.reviewers:
+        if sender not in await self._reviewers(record):
             raise NotYours("Only reviewers of the case are given anything", sender, _REMEDY)
         data = await self._held(state, record, header.material, header.segment)
         if data is None or header.start >= len(data):
@@ -140,9 +156,11 @@ class CaseContext:
             return None
         return next(self.reviewer.gatherer.inbox.every(record.case_id, material, segment), None)
 
-    def _pledge(self, header: Pledge) -> tuple[Reply, bytes]:
-        state, _ = self._record(header.case)
-        pledge = None if self.reviewer is None else self.reviewer.pledge(state, Hash32(header.case), header.round)
+    async def _pledge(self, header: Pledge) -> tuple[Reply, bytes]:
+        self._record(header.case)
+        pledge = None
+        if self.reviewer is not None:
+            pledge = await self.reviewer.pledge(self.seen(), Hash32(header.case), header.round)
         return (Pledged(False), b"") if pledge is None else (Pledged(True), canonical.encode(pledge))
 
     async def _show(self, header: Show) -> tuple[Reply, bytes]:

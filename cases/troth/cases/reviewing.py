@@ -62,7 +62,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class _Seat:
-    """One case in which this node judges."""
+    """One case in which this node judges; ``ahead``: it is drawn by the block that is due, and nobody has said so."""
 
     case_id: Hash32
     record: CaseRecord
@@ -70,6 +70,7 @@ class _Seat:
     definition: ExecutionClass
     rules: Rules
     vrf_key: tuple[int, int]
+    ahead: bool = False
 
     @property
     def state(self) -> CaseState:
@@ -123,21 +124,36 @@ class Reviewer:
 
     async def tick(self, seen: ChainView) -> None:
         """One look at all cases: begin what is new, act on chain where it is time, forget what is over."""
-        for seat in self._seats(seen.state):
+        for seat in await self._seats(seen):
             state = seat.state
             if state.phase is CasePhase.DRAWN:
                 self._prepare(seat)
-                await self._post_if_due(seat, seen)
+                if not seat.ahead:
+                    await self._post_if_due(seat, seen)
             elif reveals_now(state, seat.rules):
                 await self._reveal_if_due(seat, seen)
         self._forget(seen.state)
 
-    def _seats(self, state: State) -> list[_Seat]:
+    async def _seats(self, seen: ChainView) -> list[_Seat]:
         found = []
-        for case_id, record in state.cases.items():
-            if record.live and self.operator.address in record.state.reviewers:
-                found.append(self._seat(case_id, record, state))
+        for case_id, record in seen.state.cases.items():
+            seat = await self._drawn(case_id, record, seen)
+            if seat is not None:
+                found.append(seat)
         return found
+
+    async def _drawn(self, case_id: Hash32, record: CaseRecord, seen: ChainView) -> _Seat | None:
+        """This node's seat in a live case, also where the draw is fixed and nobody has said so on chain; None: none."""
+        if not record.live:
+            return None
+        if self.operator.address in record.state.reviewers:
+            return self._seat(case_id, record, seen.state)
+        own = seen.state.parties.get(self.operator.address)
+        may_be_drawn = own is not None and own.execution_class == record.state.execution_class
+        if record.state.phase is not CasePhase.OPENED or not may_be_drawn:
+            return None
+        seat = await self._ahead(self._seat(case_id, record, seen.state), seen)
+        return replace(seat, ahead=True) if self.operator.address in seat.state.reviewers else None
 
     def _seat(self, case_id: Hash32, record: CaseRecord, state: State) -> _Seat:
         execution_class = record.state.execution_class
@@ -167,15 +183,18 @@ class Reviewer:
     async def _judge(self, seat: _Seat) -> None:
         try:
             judged = await self._opinion(seat)
+            if judged is None:
+                return
             self._keep(seat, judged)
             self.report(f"case {seat.case_id.hex()}: judged, {judged.opinion.name.lower().replace('_', ' ')}")
         except CaseError as error:
             _log.error("a review was not kept: %s", error)
 
-    async def _opinion(self, seat: _Seat) -> ReviewFinding:
+    async def _opinion(self, seat: _Seat) -> ReviewFinding | None:
+        """None: not everything is there, and the window in which it is owed has not begun."""
         gathered = await self._gather(seat)
         if gathered.missing is not None:
-            return ReviewFinding(gathered.missing)
+            return None if seat.ahead else ReviewFinding(gathered.missing)
         assert gathered.papers is not None
         assert gathered.text is not None
         assert gathered.opening is not None
@@ -199,7 +218,7 @@ class Reviewer:
         until = seat.at(self.timing.data)
         while True:
             gathered = await self.gatherer.gather(seat.state, seat.rules, seat.vrf_key)
-            if gathered.missing is None:
+            if gathered.missing is None or seat.ahead:
                 return gathered
             seen = await self.courtroom.seen()
             if seen.block >= until:
@@ -220,10 +239,11 @@ class Reviewer:
 
     # ---- what others ask for
 
-    def pledge(self, state: State, case_id: Hash32, round_: int) -> Signed[ReviewCommitment] | None:
+    async def pledge(self, seen: ChainView, case_id: Hash32, round_: int) -> Signed[ReviewCommitment] | None:
         """The signed commitment of a round, once it is on disk; None: not yet, or no such hearing of this node."""
-        seat = self._live(state, case_id, round_)
-        if seat is None or seat.state.phase is not CasePhase.DRAWN:
+        record = seen.state.cases.get(case_id)
+        seat = None if record is None else await self._drawn(case_id, record, seen)
+        if seat is None or seat.state.round != round_ or seat.state.phase is not CasePhase.DRAWN:
             return None
         pledged = self._pledged(seat)
         if pledged is None:

@@ -10,8 +10,9 @@ from troth.protocol.market import court
 from troth.protocol.market.types import CasePhase, CaseState, Parameters, Rules
 from troth.protocol.types import ZERO_HASH
 
-SEEDED_ALONE = 4
-"""Of the window for the tiles, one in so many is waited for showings before they are drawn alone."""
+DRAWN_ALONE = 4
+"""Of the window for a draw, one in so many is waited for what goes with it: commitments with the reviewers, showings
+with the tiles."""
 TURNS = 8
 """Blocks after a window in which drivers take turns at what is possible for ever."""
 
@@ -19,6 +20,7 @@ TURNS = 8
 class Move(Enum):
     """A call that carries a case on, or what is awaited before it."""
 
+    CONVENE = "convene"
     DRAW = "draw"
     COMMIT = "commit"
     SEED = "seed"
@@ -32,7 +34,7 @@ class Move(Enum):
     @property
     def is_call(self) -> bool:
         """Whether something is sent."""
-        return self in {Move.DRAW, Move.COMMIT, Move.SEED, Move.CONCLUDE, Move.DECIDE, Move.EXPIRE}
+        return self in {Move.CONVENE, Move.DRAW, Move.COMMIT, Move.SEED, Move.CONCLUDE, Move.DECIDE, Move.EXPIRE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,10 @@ class CaseStep:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """Whose commitments and showings are at hand, by place; ``node``: whether the node's showing is."""
+    """Whose commitments and showings are at hand, by place; ``node``: whether the node's showing is.
+
+    In a case that is opened, ``committed`` is by the places that its reviewers will have; empty where they are unknown.
+    """
 
     committed: Sequence[bool]
     shown: Sequence[bool]
@@ -77,11 +82,18 @@ def next_step(state: CaseState, block: int, given: Submitted, parameters: Parame
     first = state.phase_block + parameters.lookahead + 1
     if block < first:
         return CaseStep(Move.BLOCKS, first, last)
-    return (
-        CaseStep(Move.DRAW, first, last)
-        if state.phase is CasePhase.OPENED
-        else _seeding(state, block, given, first, last)
-    )
+    if state.phase is CasePhase.OPENED:
+        return _drawing(block, given, first, last)
+    return _seeding(state, block, given, first, last)
+
+
+def _drawing(block: int, given: Submitted, first: int, last: int) -> CaseStep:
+    """All that was signed goes with the reviewers, in one call; after a quarter of the window they are drawn alone, so
+    that who does not sign is held to it."""
+    if given.committed and all(given.committed):
+        return CaseStep(Move.CONVENE, first, last)
+    alone = first + (last - first) // DRAWN_ALONE
+    return CaseStep(Move.DRAW, alone, last) if block >= alone else CaseStep(Move.COMMITMENTS, first, alone - 1)
 
 
 def _seeding(state: CaseState, block: int, given: Submitted, first: int, last: int) -> CaseStep:
@@ -89,7 +101,7 @@ def _seeding(state: CaseState, block: int, given: Submitted, first: int, last: i
     does not show its part is held to it."""
     if given.node and not _is_awaited(state, given):
         return CaseStep(Move.CONCLUDE, first, last)
-    alone = first + (last - first) // SEEDED_ALONE
+    alone = first + (last - first) // DRAWN_ALONE
     return CaseStep(Move.SEED, alone, last) if block >= alone else CaseStep(Move.SHOWINGS, first, alone - 1)
 
 

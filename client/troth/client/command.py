@@ -23,7 +23,7 @@ from troth.client.options import (
     read_configuration,
 )
 from troth.client.orders.case_command import case
-from troth.client.tabs.command import finish, list_tabs, open_tab, summon, take_back, top_up, trust
+from troth.client.tabs.command import finish, list_tabs, object_to, open_tab, summon, take_back, top_up, trust
 from troth.transport.command_options import (
     BankOption,
     BroadcastOption,
@@ -46,6 +46,7 @@ app.command("tabs")(list_tabs)
 app.command()(finish)
 app.command()(trust)
 app.command()(summon)
+app.command("object")(object_to)
 app.command()(case)
 
 

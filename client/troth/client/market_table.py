@@ -28,6 +28,8 @@ class MarketTable:
         summons: the most that a summons may deposit without asking, such as "0.01ether"; empty: the user is told how.
         case: the most that a case's bond may be without asking; empty: the user is told how.
         cases: the most that the bonds of all open cases may be together without asking; empty: four times ``case``.
+        objections: the most gas that objecting to one claim may cost without asking, in coins; empty: the user is told
+            how.
         model: folder of the registered model, or its name among those of `troth model`, for ``--check self``.
         stall: seconds without a line after which an order is given up and asked elsewhere.
         verifiers, reviewers: the fewest seats of a class that nobody named.
@@ -42,6 +44,7 @@ class MarketTable:
     summons: str = ""
     case: str = ""
     cases: str = ""
+    objections: str = "0.001ether"
     model: str = ""
     stall: int = 60
     verifiers: int = 3
@@ -56,7 +59,7 @@ class MarketTable:
             value = getattr(self, name)
             if (value or name == "factory") and not _ADDRESS.fullmatch(value):
                 raise _wrong(name, value, "an address, 0x and 40 hex digits")
-        for name in ("summons", "case", "cases"):
+        for name in ("summons", "case", "cases", "objections"):
             value = getattr(self, name)
             if value and not _AMOUNT.fullmatch(value):
                 raise _wrong(name, value, "an amount, such as 0.01ether")

@@ -20,6 +20,8 @@ from troth.overlay.relay.delivery import ALPN as DELIVERY
 from troth.transport.errors import OverlayError
 
 PROBE_SECONDS = 5.0
+PAUSE_SECONDS = 1.0
+"""Before who did not answer is asked once more."""
 AT_ONCE, WAITING = 64, 256
 REMEMBERED = 16_384
 _Key = tuple[str, int, bytes, bytes]
@@ -28,17 +30,24 @@ _Key = tuple[str, int, bytes, bytes]
 class Prober:
     """Remembers who answered for `lately` seconds, and who did not for a sixth of that: neither is asked again.
 
+    One probe that fails may be a lost packet, and a relay that is not listed loses its age: who is known is asked once
+    more before it counts, after all others were asked.
+
     Whoever answered is asked again in the background at half of that time. So when a list is due nearly all answers are
     there, and a crowd that falls silent at once cannot hold it up.
 
     Args:
         private: whether addresses outside the internet (loopback, 10.0.0.0/8 and so on) may be listed and connected to.
+        pause: seconds before somebody is asked once more.
     """
 
-    def __init__(self, lately: float, *, private: bool, seconds: float = PROBE_SECONDS) -> None:
+    def __init__(
+        self, lately: float, *, private: bool, seconds: float = PROBE_SECONDS, pause: float = PAUSE_SECONDS
+    ) -> None:
         self._lately = lately
         self._private = private
         self._seconds = seconds
+        self._pause = pause
         self._answered: OrderedDict[_Key, float] = OrderedDict()
         self._silent: OrderedDict[_Key, float] = OrderedDict()
         self._at_once = asyncio.Semaphore(AT_ONCE)
@@ -64,8 +73,7 @@ class Prober:
             raise Full("Too many descriptors wait to be checked", self._waiting, "Try again in a minute.")
         self._waiting += 1
         try:
-            async with self._at_once:
-                await self._probe(entry)
+            await (self._once(entry) if strangers else self._twice(entry))
         except Unreachable:
             self._answered.pop(key, None)
             _remember(self._silent, key)
@@ -74,6 +82,18 @@ class Prober:
             self._waiting -= 1
         self._silent.pop(key, None)
         _remember(self._answered, key)
+
+    async def _twice(self, entry: Checked) -> None:
+        try:
+            await self._once(entry)
+        except Unreachable:
+            await asyncio.sleep(self._pause)
+            # Behind whoever waits already: a silent crowd's second probes delay nobody's first.
+            await self._once(entry)
+
+    async def _once(self, entry: Checked) -> None:
+        async with self._at_once:
+            await self._probe(entry)
 
     @staticmethod
     def _age(known: OrderedDict[_Key, float], key: _Key) -> float:

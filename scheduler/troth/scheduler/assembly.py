@@ -134,7 +134,8 @@ class MarketScheduler:
         operator, desk, ledger = self.orders.desk.operator, self.orders.desk, self.ledger
         self.pools.server(operator).mount(app)
         Inquiries(desk).server(operator).mount(app)
-        cases = CaseContext(lambda: ChainView(ledger.state, ledger.block), holdings=OrderHoldings(desk))
+        seen, holdings = (lambda: ChainView(ledger.state, ledger.block)), OrderHoldings(desk)
+        cases = CaseContext(seen, holdings=holdings, courtroom=ledger.courtroom)
         cases.server(operator).mount(app)
         refuse_with_words(app)
         return app

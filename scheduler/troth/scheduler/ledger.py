@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from troth.cases.courtroom import LiveCourtroom
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
@@ -19,13 +20,14 @@ FOLLOW_SECONDS = 60.0
 
 
 class MarketLedger:
-    """Reads what was followed; sends with the operator's key."""
+    """Reads what was followed; sends with the operator's key. ``courtroom``: the chain as cases need it."""
 
     def __init__(self, market: Market, follower: MarketFollower, key: Key) -> None:
         self._market = market
         self._follower = follower
         self._key = key
         self._spending = asyncio.Lock()
+        self.courtroom = LiveCourtroom(market, follower, key)
 
     @property
     def state(self) -> State:

@@ -30,6 +30,7 @@ from troth.client.orders.failing import (
     OrderFailed,
     OrderStalled,
     never_sent,
+    unknown_until,
 )
 from troth.client.orders.journal import LEASE_SECONDS, OrderRecord, Phase
 from troth.client.orders.paying import give_up
@@ -396,7 +397,9 @@ class Course:
         self._session.journal.release(self._entry.identifier)
         name = self._entry.name[:12]
         if self._admitted is None and not self._entry_admitted():
-            remedy = f"Whether it was admitted is found out by itself; `troth client receipts {name}` shows it."
+            last = unknown_until(self._order, self._session.parameters)
+            found_out = f"Whether it was admitted is found out by itself, in block {last} at the latest"
+            remedy = f"{found_out}; `troth client receipts {name}` shows it."
         else:
             remedy = f"It was admitted: `troth client summon {name} --broadcast` asks for the results on chain."
         return OrderStalled(what, name, remedy)

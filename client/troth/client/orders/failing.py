@@ -15,6 +15,8 @@ from collections.abc import Iterator
 import httpx
 
 from troth.client.errors import ClientError, OverlayFailed, ProofError, WrongSchedulerKey
+from troth.protocol.market.checks import DRAW_AGE
+from troth.protocol.market.types import Order, Parameters
 from troth.protocol.types import Address
 
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -35,6 +37,12 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
             return
         yield error
         error = error.__cause__
+
+
+def unknown_until(order: Order, parameters: Parameters) -> int:
+    """The block after which no scheduler admits an order: its reference block is too old then, by any view of the chain
+    that is not stale. What its scheduler does not know by then, it never will."""
+    return order.reference_block + parameters.reference_age + DRAW_AGE
 
 
 class OrderFailed(ClientError):

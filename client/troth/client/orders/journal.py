@@ -183,6 +183,10 @@ class OrderJournal:
         """Orders of a tab that no voucher acknowledges yet, by number."""
         return self._rows("WHERE tab = ? AND paid IS NULL ORDER BY sequence", _name(tab))
 
+    def between(self, tab: Hash32, first: int, last: int) -> list[OrderRecord]:
+        """Orders of a tab with these numbers, paid or not."""
+        return self._rows("WHERE tab = ? AND sequence BETWEEN ? AND ? ORDER BY sequence", _name(tab), first, last)
+
     def due(self, tab: Hash32, block: int) -> list[OrderRecord]:
         """Those of them at which there may be something to do: not undrawn ones whose lag still runs."""
         waiting = (Phase.UNDRAWN, Phase.UNCLEAR)

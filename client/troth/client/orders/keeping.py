@@ -19,18 +19,20 @@ from troth.client.orders.calls import SchedulerRefusal
 from troth.client.orders.checking import OrderSettlement
 from troth.client.orders.course import Course
 from troth.client.orders.evidence import served_of
-from troth.client.orders.failing import OrderFailed
+from troth.client.orders.failing import OrderFailed, unknown_until
 from troth.client.orders.following import fell
-from troth.client.orders.journal import LEASE_SECONDS, RUNNING, OrderRecord, Phase
+from troth.client.orders.journal import RUNNING, OrderRecord, Phase
 from troth.client.orders.judging import go_to_court
+from troth.client.orders.objecting import Objector
 from troth.client.orders.own_check import MODE, check_by_self, own_verdict_of
 from troth.client.orders.paying import give_up, pay
 from troth.client.orders.session import FAILURES, PayerSession, TabContext
 from troth.client.orders.summoning import AutomaticSummons, due_of, first_by_itself
 from troth.client.orders.updates import CourseStep
+from troth.client.tabs.books import OwnTab
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
-from troth.protocol.market.bodies import Acknowledgement, OpenOrder
+from troth.protocol.market.bodies import Acknowledgement, OpenOrder, Submission
 from troth.protocol.market.messages import case_id
 from troth.protocol.market.types import Opinion
 
@@ -38,9 +40,6 @@ INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
 UNKNOWN_SECONDS = 5.0
 """After which an order whose sending broke off is looked after again."""
-ARRIVAL_SECONDS = LEASE_SECONDS
-"""For an order whose sending broke off to arrive and be admitted: a voucher that paid nothing for it before that would
-be refused, and so would each later one of its tab."""
 _log = logging.getLogger(__name__)
 
 Report = Callable[[OrderRecord | None, str], None]
@@ -58,10 +57,13 @@ class OrderKeeper:
     session: PayerSession
     summons: AutomaticSummons | None = None
     report: Report = unheard
+    objector: Objector | None = None
     _since: float = field(default_factory=lambda: int(time.time()))
     _task: asyncio.Task[None] | None = None
     _later: dict[bytes, float] = field(default_factory=dict)
     _tries: dict[bytes, int] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    _looked: dict[bytes, int] = field(default_factory=dict)
 
     async def __aenter__(self) -> OrderKeeper:
         self._task = asyncio.create_task(self._run(), name="keeper of tabs")
@@ -88,7 +90,7 @@ class OrderKeeper:
             self.session.changed.clear()
 
     async def once(self) -> None:
-        """Everything that is due now: pay, go on, summon, deliver, end what was left unanswered."""
+        """Everything that is due now: pay, go on, summon, deliver, object, end what was left unanswered."""
         for record in self.session.books.all(self.session.domain):
             desk = self.session.desk_of(record.identifier)
             for entry in self.session.journal.due(record.identifier, self.session.block):
@@ -96,6 +98,7 @@ class OrderKeeper:
             for entry in self.session.journal.doubtable(record.identifier, MODE, self.session.block):
                 await self._by_self(entry)
             await self._deliver(desk)
+            await self._watch_claim(self.session.books.record(record.identifier))
         await self._end_silence()
 
     async def _end_silence(self) -> None:
@@ -210,10 +213,45 @@ class OrderKeeper:
         except OrderFailed:
             return
         except SchedulerRefusal as error:
-            if error.status == 404 and entry.phase is Phase.ORDERED and time.time() >= entry.created + ARRIVAL_SECONDS:
-                give_up(self.session, entry, "never admitted")
+            if error.status == 404 and entry.phase is Phase.ORDERED and self._never_arrived(entry, submission):
                 return
             raise
+
+    def _never_arrived(self, entry: OrderRecord, submission: Submission) -> bool:
+        """Give an order up that its scheduler does not know and may not admit any more; False: it may still arrive.
+
+        A voucher that paid nothing for it before that would be refused, and so would each later one of its tab.
+        """
+        last = unknown_until(submission.order.message, self.session.parameters)
+        if self.session.block > last:
+            give_up(self.session, entry, f"never admitted: nobody may admit it after block {last}")
+            return True
+        failure = f"its scheduler does not know it: whether it is admitted is unknown until block {last}"
+        self.session.journal.step(entry.identifier, failure=failure)
+        return False
+
+    # ---- claims
+
+    async def _watch_claim(self, record: OwnTab) -> None:
+        """Object to a claim that shows more than is owed, and strike it where it was not shown."""
+        name, standing = b"claim" + record.identifier, self.session.state.tabs.get(record.identifier)
+        looked = self._looked.get(name) == self.session.block
+        if self.objector is None or standing is None or standing.claim is None or looked or not self._is_time(name):
+            return
+        self._looked[name] = self.session.block
+        try:
+            lines = await self.objector.look(self.session, record)
+        except StoreUnusable:
+            raise
+        except FAILURES as error:
+            self._put_off(name)
+            _log.info("a claim is looked at again later: %s", type(error).__name__)
+            return
+        self._tries.pop(name, None)
+        for line in lines:
+            if line not in self._told:
+                self._told.add(line)
+                self.report(None, line)
 
     # ---- words
 

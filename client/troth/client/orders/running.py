@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from troth.client.errors import WalletError
 from troth.client.home import Home
 from troth.client.orders.court import ClientDeployment, open_court
 from troth.client.orders.keeping import OrderKeeper, Report, unheard
+from troth.client.orders.objecting import COIN, Objector
 from troth.client.orders.own_check import own_model
 from troth.client.orders.session import PayerSession, market_session, table_of
 from troth.client.orders.summoning import AutomaticSummons
@@ -67,11 +69,13 @@ async def running(
             court = await stack.enter_async_context(open_court(place, wallet, asset, most, report, together))
             session.opener = court
             await stack.enter_async_context(in_background(court.run(), "cases of a client"))
-        async with OrderKeeper(session, summons, report) as keeper:
+        most = COIN.parse(table.objections) if table.objections else 0
+        objector = Objector(session.market, asset, most, partial(wallet_of, home, password))
+        async with OrderKeeper(session, summons, report, objector) as keeper:
             yield Running(session, asset, keeper)
 
 
-def wallet_of(home: Home, password: str, report: Report) -> Key | None:
+def wallet_of(home: Home, password: str, report: Report = unheard) -> Key | None:
     """The wallet's key, which pays deposits and bonds; where it does not open, None, told in one line."""
     try:
         require_wallet(home)

@@ -76,11 +76,15 @@ def _unsummoned(entry: OrderRecord, segments: int, state: State) -> int:
 
 async def deposit_of(market: Market, kind: SummonsKind) -> int:
     """The least deposit of a summons of this kind at the newest block's base fee."""
-    header = rlp.decode((await market.header()).raw)
-    base_fee = int.from_bytes(header[BASE_FEE])
-    asked = view(market.contracts, Part.SUMMONS, "depositFor", kind, base_fee, returns=int)
+    asked = view(market.contracts, Part.SUMMONS, "depositFor", kind, await base_fee(market), returns=int)
     found: int = await market.read(asked)
     return found
+
+
+async def base_fee(market: Market) -> int:
+    """Of the newest block, in wei per gas."""
+    header = rlp.decode((await market.header()).raw)
+    return int.from_bytes(header[BASE_FEE])
 
 
 async def calls_of(  # noqa: PLR0917

@@ -11,18 +11,22 @@ from troth.client.choices import SamplingChoices
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
+from troth.client.orders.claimed import overclaim
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import OrderJournal, OrderRecord
+from troth.client.orders.objecting import object_calls, overdue, strike_calls
 from troth.client.orders.receipts import proof_of, shown
 from troth.client.orders.running import running
 from troth.client.orders.session import following
 from troth.client.orders.summoning import calls_of, deposit_of, due_of
 from troth.client.orders.wishes import CheckWish, PriceLimit, Wish
 from troth.client.tabs.asset import Asset, read_asset
+from troth.client.tabs.books import TabBooks
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.opening import OpeningCalls, carry_out
 from troth.client.tabs.store import opened
 from troth.protocol.market import receipt
+from troth.protocol.market.views import parameters_of
 
 PER_MILLION = 1000
 """Prices are shown and named for a million tokens, and signed for 10^9."""
@@ -121,6 +125,35 @@ async def summon(purse: Purse, configuration: ClientConfiguration, order: str, *
                 journal.release(entry.identifier)
     blocks = {"first_block": due.first, "last_block": due.last, "deposit_units": str(deposit)}
     return done | {"order": entry.name, "kind": due.kind.name.lower(), "segment": due.segment} | blocks
+
+
+async def object_to(purse: Purse, configuration: ClientConfiguration, tab: str, *, broadcast: bool) -> dict[str, Any]:
+    """Object to a claim that shows more than is owed, or strike it where it was not shown; a dry run prints the calls.
+
+    The calls are the payer's account's, whose wallet may be elsewhere. Raises ReceiptNotFound where there is nothing
+    to object to.
+    """
+    async with following(purse.home, configuration) as (market, follower):
+        state, block = follower.state, follower.block
+        asset = await read_asset(market, parameters_of(state).asset)
+        with opened(purse.home.tabs) as store:
+            record = TabBooks(store).find(tab)
+            found, late = overclaim(state, OrderJournal(store), record), overdue(state, record, block)
+        number = None if found is None else found.number()
+        sender = record.tab.payer
+        wallet = purse.wallet(sender, broadcast=broadcast)
+        told: dict[str, Any] = {"tab": "0x" + record.identifier.hex(), "numbers": list(late)}
+        if late:
+            calls = strike_calls(market, state, record, late)
+        elif found is not None and number is not None and block < found.last(parameters_of(state)):
+            calls = await object_calls(market, asset, state, found, number, sender)
+            last = found.last(parameters_of(state))
+            told |= {"numbers": [number], "excess_units": str(found.excess), "last_block": last}
+        else:
+            what = "There is nothing to object to on this tab"
+            shown = "no claim shows more than is owed" if found is None else "all of it was shown, or it is too late"
+            raise ReceiptNotFound(what, shown, "`troth client tabs` shows the tab.")
+        return told | await carry_out(market, OpeningCalls(sender, calls), wallet, broadcast=broadcast)
 
 
 def _write(path: Path, content: bytes) -> None:

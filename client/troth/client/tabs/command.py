@@ -183,6 +183,29 @@ def summon(  # noqa: PLR0917
     _print(done, as_json, f"{about} to {done['last_block']}\n{opening.describe(done)}")
 
 
+def object_to(  # noqa: PLR0917
+    tab: Annotated[str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address.")],
+    broadcast: BroadcastOption = False,
+    password_file: PasswordOption = None,
+    rpc: RpcOption = "",
+    factory: FactoryOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Object to a claim that shows more than you owe, or strike one that was not shown when it was asked for."""
+    from troth.client.home import Home
+    from troth.client.orders import terminal
+    from troth.client.tabs import managing, opening
+
+    place = Home(home.expanduser())
+    configuration = read_configuration(place, rpc, factory=factory)
+    purse = managing.Purse(place, password_file)
+    done = _run(terminal.object_to(purse, configuration, tab, broadcast=broadcast))
+    until = f"{done['excess_units']} units too much, until block {done['last_block']}" if "last_block" in done else ""
+    numbers = ", ".join(map(str, done["numbers"]))
+    _print(done, as_json, f"claim on {done['tab'][:12]}, number {numbers} {until}\n{opening.describe(done)}")
+
+
 def _print(result: object, as_json: bool, text: str) -> None:
     typer.echo(json.dumps(result) if as_json else text)
 

@@ -90,7 +90,7 @@ def make_court(
     limit = longest_bond(bench) if most_bond is None else most_bond
     office = _office(courtroom, folder / "cases.sqlite", parties, limit)
     bringer = Bringer(bench, office, ChannelInquirer(bench.operator, lambda: chain.follower.state), limit)
-    desk.reviewer, desk.defender, desk.holdings = reviewer, defender, holdings
+    desk.reviewer, desk.defender, desk.holdings, desk.courtroom = reviewer, defender, holdings, courtroom
     return NodeCourt(desk, office, reviewer, defender, bringer, parties, record)
 
 

@@ -16,6 +16,7 @@ from troth.protocol.market.court_money import OutcomePool, unpack_movements
 from troth.protocol.market.events import BankEvent, CourtEvent, Event, RegistryEvent, SummonsEvent
 from troth.protocol.market.state import (
     NOTHING,
+    AnsweredLeaf,
     CaseRecord,
     ClaimRecord,
     ConvictionRecord,
@@ -193,7 +194,10 @@ def _claims(event: ClaimEvent, state: State) -> State:
         case on.ObjectionAnswered():
             if event.sequence not in claim.objections:
                 _refuse("Nobody asked for that leaf", event)
-            return _with_objections(state, event.tab, claim, claim.objections.without(event.sequence))
+            before = claim.answered.get(event.sequence)
+            leaf = AnsweredLeaf(event.amount, 1 if before is None else before.times + 1)
+            answered = replace(claim, answered=claim.answered.with_item(event.sequence, leaf))
+            return _with_objections(state, event.tab, answered, claim.objections.without(event.sequence))
         case on.ClaimStruck():
             return _with_tab(state, event.tab, claim=None)
         case on.ClaimSettled():

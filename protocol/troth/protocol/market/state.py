@@ -105,12 +105,21 @@ class Objection:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredLeaf:
+    """What a number of a claim was shown to be claimed for, and how often it was asked for and shown."""
+
+    amount: int
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRecord:
-    """A claim under way with its open objections; ``state`` is what the next call takes."""
+    """A claim under way with its open objections, and what was answered; ``state`` is what the next call takes."""
 
     claim_id: Hash32
     state: ClaimState
     objections: PersistentMap[int, Objection] = field(default_factory=PersistentMap)
+    answered: PersistentMap[int, AnsweredLeaf] = field(default_factory=PersistentMap)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,16 +16,20 @@ from troth.protocol.request import output_hash
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import ZERO_HASH, Hash32
 from troth.protocol.wire import Frame
-from troth.protocol.wire_market import Concluded
+from troth.protocol.wire_market import Conclude, Concluded
 from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.hop import Hop
-from troth.transport.errors import ChannelUnavailable
+from troth.scheduler.orders.story import OrderHistory
+from troth.transport.errors import ChannelUnavailable, OverlayError
 
 _LIMIT = 1 << 13
 AWAY_SECONDS = 20.0
 """How long a node that went away before it answered is asked again for its result; clients wait longer for a line."""
 AGAIN_SECONDS = 0.5
+ASKED_SECONDS = 5.0
+"""For a node to find what it has signed."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +111,24 @@ class OrderEnding:
 
     def _head(self, segment: int) -> Hash32:
         return checks.head(self.work.order_id, self.work.story.admitted.head_salt, self.hops[segment].chain.link)
+
+
+async def signed_before(desk: SchedulerContext, story: OrderHistory, segment: int) -> Signed[Result] | None:
+    """The result that a node of an interrupted order has signed, which it is owed for; None: it has signed none.
+
+    Nothing is signed for being asked: no result is over no positions. Raises ChannelUnavailable or TimeoutError where
+    the node is away.
+    """
+    node = story.admitted.nodes[segment]
+    try:
+        frame = await desk.peers.channel(node).request(Conclude(story.order_id, segment, 0), b"", ASKED_SECONDS)
+        if not isinstance(frame.header, Concluded):
+            return None
+        signed = canonical.decode(Signed[Result], frame.payload, _LIMIT)
+        result = signed.require(desk.operator.domain, node)
+    except ChannelUnavailable:
+        raise
+    except (OverlayError, ProtocolError) as error:
+        log.info("%s has signed nothing for an order that was cut off: %s", node, error)
+        return None
+    return signed if (result.order, result.segment) == (story.order_id, segment) else None

@@ -34,6 +34,7 @@ from troth.scheduler.checks.running import CheckRun
 from troth.scheduler.errors import Busy, ChainAway, NotYet, OrderAborted, OrderRefused, TooLate, UnknownOrder
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.admission import admit
+from troth.scheduler.orders.concluding import signed_before
 from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.drawing import draw, draw_again
 from troth.scheduler.orders.running import OrderRun, fail
@@ -42,8 +43,8 @@ from troth.scheduler.orders.store import ANSWERED, FAILED, OrderStore
 from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import StorageFailed
-from troth.scheduler.tabs.due import left_undecided, nothing_owed
-from troth.transport.errors import OverlayError
+from troth.scheduler.tabs.due import left_undecided, nothing_owed, results_fees
+from troth.transport.errors import ChannelUnavailable, OverlayError
 from troth.transport.logs import task_bound
 
 log = logging.getLogger(__name__)
@@ -250,13 +251,28 @@ class Orders:
         return True
 
     async def _decide_failed(self) -> None:
-        """Nodes of failed orders that had no time to show a result are owed nothing."""
-        node_tabs = self.desk.node_tabs
+        """Nodes of orders that a crash cut off are owed for what they had signed, and nothing else."""
+        node_tabs, left = self.desk.node_tabs, list[Coroutine[None, None, None]]()
         for order_id in node_tabs.undecided(PromisedWork.INFERENCE):
             story = None if order_id in self._runs else self.desk.store.get(order_id)
-            left = [] if story is None or story.failed is None else left_undecided(node_tabs, story)
-            if story is not None and left:
-                await self.desk.database.commit(*nothing_owed(node_tabs, story, left))
+            if story is not None and story.failed is not None:
+                left += [self._decide(story, segment) for segment in left_undecided(node_tabs, story)]
+        await asyncio.gather(*left)
+
+    async def _decide(self, story: OrderHistory, segment: int) -> None:
+        """What one node is owed; one that is away is asked again for as long as answers wait for their payment."""
+        desk, lag = self.desk, self.desk.ledger.parameters.lag
+        assert story.failed is not None
+        try:
+            signed = await signed_before(desk, story, segment)
+        except (ChannelUnavailable, TimeoutError):
+            if desk.ledger.block <= story.failed.block + lag:
+                return
+            signed = None
+        if signed is None:
+            await desk.database.commit(*nothing_owed(desk.node_tabs, story, [segment]))
+        else:
+            await desk.database.commit(*results_fees(desk.node_tabs, story, [signed], desk.ledger.block + lag))
 
     async def ask_again(self) -> None:
         """Verifiers that committed and did not speak are asked again while it may matter: one that has signed and was

@@ -190,20 +190,26 @@ async def _object(desk: SchedulerContext, record: TabRecord, claim: ClaimRecord)
     # A number that was acknowledged since the claim's voucher is in what was spent: owed is never both.
     if claim.state.owed <= held.book.spent + sum(worth.values()) or len(claim.objections) >= MOST_OBJECTIONS:
         return
-    open_ = [number for number in sorted(worth, key=lambda one: worth[one]) if number not in claim.objections]
-    for number in open_[: MOST_OBJECTIONS - len(claim.objections)]:
+    asked = {*claim.objections, *claim.answered}
+    left = [number for number in sorted(worth, key=lambda one: worth[one]) if number not in asked]
+    for number in left[: MOST_OBJECTIONS - len(claim.objections)]:
         log.warning("number %d of a claim of %s is objected to", number, record.tab.payee)
         call = build(desk.ledger.contracts, Part.BANK, "object", record.tab, claim.state, number)
         await desk.ledger.execute(call)
 
 
 def known_worth(held: NodeTab, claim: ClaimRecord) -> dict[int, int]:
-    """What each claimed number can be worth by this scheduler's books: its fee, or its bound while that is open."""
+    """What each claimed number can be worth: its fee by this scheduler's books, or its bound while that is open.
+
+    An open number that was shown on chain is worth what it was shown for.
+    """
     one = claim.state.claim
     numbers = (number for number in range(one.first, one.last + 1) if claims.is_claimed(one, number))
     found: dict[int, int] = {}
     for number in numbers:
-        owed = held.owed.get(number)
+        owed, leaf = held.owed.get(number), claim.answered.get(number)
         bound = held.book.bounds.get(number, 0)
         found[number] = bound if owed is None or owed.fee is None else owed.fee
+        if leaf is not None and number in held.book.bounds:
+            found[number] = leaf.amount
     return found
