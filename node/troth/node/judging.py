@@ -1,19 +1,25 @@
-"""A verifier's judgement of an inferencer's trace: root, states, tokens, and tokens pooled over tasks."""
+"""A verifier's judgement of an inferencer's trace: root, states, tokens, and tokens pooled over tasks.
+
+Where a class says so (`troth.protocol.doubts`), a verifier that doubts runs the same positions once more, as a node
+does that decodes them, and judges by both runs: no prompt makes an honest node a cheat.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Engine
+from troth.node.engine.interface import Engine, SessionKey
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
+from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version
 from troth.protocol.pooling import EMPTY, Pool
 from troth.protocol.request import Request
 from troth.protocol.tensors import Dtype
@@ -33,6 +39,8 @@ class Cuts(Tolerance, Protocol):
 
     @property
     def margin_cut(self) -> int: ...
+    @property
+    def calibration(self) -> Hash32: ...
 
 
 class Place(Protocol):
@@ -86,13 +94,51 @@ async def judge_rows(engine: Engine, work: Judged, claimed: NDArray[Any], *, roo
     reference = await reference_rows(engine, work)
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)
     if not seat.is_last:
-        return Judgement(root_matches, states, None)
+        found = Judgement(root_matches, states, None)
+        return await _second_look(engine, work, claimed, reference, found)
     tokens = await judge_text(engine, work, own if reference is None else reference, work.tokens)
+    found = await _second_look(engine, work, claimed, reference, Judgement(root_matches, states, tokens))
     if reference is None:
-        return Judgement(root_matches, states, tokens)
+        return found
     lost = tokens.mean_margin * len(work.tokens)
     text = Pool(len(work.tokens), lost, await _own_noise(engine, work, own, reference))
-    return Judgement(root_matches, states, tokens, text)
+    return replace(found, text=text)
+
+
+async def _second_look(
+    engine: Engine, work: Judged, claimed: NDArray[Any], reference: NDArray[Any] | None, found: Judgement
+) -> Judgement:
+    """What is doubted, judged by two runs of this node's own; the same in a class that has no second look."""
+    rules, own = work.seat.execution_class, work.all_outputs()
+    doubts_text = found.tokens is not None and not found.tokens.accepted
+    if not looks_twice(rules) or not (doubts_text or not found.states.accepted):
+        return found
+    again = await second_run(engine, work)
+    states, tokens = found.states, found.tokens
+    if not states.accepted:
+        states = await asyncio.to_thread(judge_states, rules, claimed, own, reference, again)
+    if doubts_text:
+        tokens = await judge_doubted_text(engine, work, (own, again), reference, work.tokens)
+    return replace(found, states=states, tokens=tokens)
+
+
+def looks_twice(rules: Cuts) -> bool:
+    """Whether a class has a second look: exact ones have no noise, older ones keep their rules."""
+    return not rules.exact and rules_version(rules.calibration) >= 2
+
+
+async def second_run(engine: Engine, work: Judged) -> NDArray[Any]:
+    """The same positions as who decodes computes them: the prompt at once, then one by one."""
+    inputs, start = work.all_inputs(), 0
+    key, found = SessionKey(os.urandom(32), 0, 0), []
+    try:
+        while start < len(inputs):
+            end = start + 1 if start else min(len(work.seat.request.prompt_tokens), len(inputs))
+            found.append((await engine.forward(key, work.seat.layers, start, inputs[start:end])).rows)
+            start = end
+    finally:
+        await engine.forget(key)
+    return np.concatenate(found)
 
 
 async def reference_rows(engine: Engine, work: Judged) -> NDArray[Any] | None:
@@ -113,6 +159,31 @@ async def judge_text(engine: Engine, work: Judged, rows: NDArray[Any], text: tup
     for position, tokens, logits in _blocks(work, text):
         found.append(await asyncio.to_thread(judged, await logits(engine, rows), tokens, first_position=position))
     return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
+
+
+async def judge_doubted_text(
+    engine: Engine,
+    work: Judged,
+    runs: tuple[NDArray[Any], NDArray[Any]],
+    reference: NDArray[Any] | None,
+    text: tuple[int, ...],
+) -> TokenReport:
+    """Judge every token of a text in the eyes of the kindest judge: the own runs, and the reference if there is one."""
+    request, by_judges, noise = work.seat.request, [], []
+    judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
+    judges = runs if reference is None else (*runs, reference)
+    for position, tokens, logits in _blocks(work, text):
+        seen = [await logits(engine, rows) for rows in judges]
+        lost = [await asyncio.to_thread(judged, one, tokens, first_position=position) for one in seen]
+        by_judges.append(np.array(lost))
+        noise.append(await asyncio.to_thread(_noise, seen))
+    cut = work.seat.execution_class.margin_cut / 1_000_000
+    return judge_doubted_tokens(np.concatenate(by_judges, axis=1), np.concatenate(noise), text, request, cut)
+
+
+def _noise(logits: list[NDArray[Any]]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.max([apart(one, logits[-1]) for one in logits[:-1]], axis=0)
+    return found
 
 
 async def _own_noise(engine: Engine, work: Judged, own: NDArray[Any], reference: NDArray[Any]) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.protocol.errors import InvalidStates
-from troth.protocol.scores import TraceScore, dimension_spread, rho, trace_score, weighted_rms
+from troth.protocol.scores import TraceScore, rho, single_precision, trace_score
 from troth.protocol.statistics import PaperStatistics, paper_statistics
 from troth.protocol.tensors import Dtype, RowArray, finite, widen
 
@@ -47,21 +47,28 @@ class StateReport:
 
 
 def judge_states(
-    rules: Tolerance, claimed: RowArray, reference: RowArray, reference_high: NDArray[np.float32] | None = None
+    rules: Tolerance,
+    claimed: RowArray,
+    reference: RowArray,
+    reference_high: NDArray[np.float32] | None = None,
+    again: RowArray | None = None,
 ) -> StateReport:
     """Compare an inferencer's rows with the verifier's own, both rows x columns in the class's number format.
 
-    ``reference_high`` is the verifier's float32 prefill, needed in a tolerant bfloat16 class. Raises InvalidStates
-    where shapes or formats differ or a reference is not finite: those are the caller's faults, not the inferencer's.
+    ``reference_high`` is the verifier's float32 prefill, needed in a tolerant bfloat16 class. ``again``, at a second
+    look, is another run of the verifier's: distances are measured by the larger noise. Raises InvalidStates where
+    shapes or formats differ or a reference is not finite: those are the caller's faults, not the inferencer's.
     """
     dtype = Dtype(rules.dtype)
-    _require_comparable(claimed, reference, dtype)
+    for own in (reference, reference if again is None else again):
+        _require_comparable(claimed, own, dtype)
     if not finite(claimed, dtype):
         return StateReport(math.inf, _cut(rules), False, math.inf, _first_not_finite(claimed, dtype), None)
     statistics = paper_statistics(claimed, reference, dtype)
     if rules.exact:
         return _judge_exact(claimed, reference, statistics)
-    measured = _measure(rules, dtype, claimed, reference, reference_high)
+    own = (reference,) if again is None else (reference, again)
+    measured = _measure(rules, dtype, claimed, own, reference_high)
     cut = _cut(rules)
     return StateReport(
         measured.score, cut, measured.within(cut), measured.worst_row, measured.worst_position, statistics
@@ -84,19 +91,19 @@ def _measure(
     rules: Tolerance,
     dtype: Dtype,
     claimed: RowArray,
-    reference: RowArray,
+    own: tuple[RowArray, ...],
     reference_high: NDArray[np.float32] | None,
 ) -> TraceScore:
     cut = _cut(rules)
     if dtype is Dtype.FLOAT32:
-        return trace_score(weighted_rms(claimed, reference, dimension_spread(reference)), cut)
+        return trace_score(single_precision(claimed, own, cut), cut)
     if reference_high is None:
         raise InvalidStates("A bfloat16 class compares against float32 as well", None, "Run the float32 prefill too.")
     if reference_high.shape != claimed.shape or not bool(np.isfinite(reference_high).all()):
         raise InvalidStates(
             "The float32 reference has another shape or is not finite", reference_high.shape, "Rerun it."
         )
-    return trace_score(rho(widen(claimed, dtype), widen(reference, dtype), reference_high), cut)
+    return trace_score(rho(widen(claimed, dtype), [widen(one, dtype) for one in own], reference_high), cut)
 
 
 def _require_comparable(claimed: RowArray, reference: RowArray, dtype: Dtype) -> None:

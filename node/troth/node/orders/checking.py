@@ -3,7 +3,8 @@
 What was handed over is compared with what was signed: inputs with the result's input head, rows with its output head,
 the answer with its output hash. Anything else is the messenger's fault and refused, without a verdict. The verdict: a
 no where states, tokens, or the tokens of all texts together are beyond the class's cuts; a yes where they are not and
-the result commits to these very rows; else the verifier cannot tell, since it has not seen what was committed to.
+the result commits to these very rows; else the verifier cannot tell, since it has not seen what was committed to, or
+since its own noise on this prompt is as large as what it finds.
 """
 
 from __future__ import annotations
@@ -201,10 +202,12 @@ async def _pooled(bench: Bench, session: Session, judgement: Judgement) -> Judge
 
 
 def _opinion(judgement: Judgement) -> Opinion:
-    tokens_accepted = judgement.tokens is None or judgement.tokens.accepted
-    if not (judgement.states.accepted and tokens_accepted and judgement.pool.accepted):
+    tokens = judgement.tokens
+    refused = tokens is not None and not tokens.accepted and tokens.told
+    if refused or not (judgement.states.accepted and judgement.pool.accepted):
         return Opinion.REJECT
-    return Opinion.ACCEPT if judgement.root_matches else Opinion.CANNOT_TELL
+    told = tokens is None or tokens.told
+    return Opinion.ACCEPT if judgement.root_matches and told else Opinion.CANNOT_TELL
 
 
 def _shown(session: Session, own: CommittedTrace, judged: CommittedTrace, salt: Hash32) -> Reveals:
