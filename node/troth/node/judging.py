@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Engine, SessionKey
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
 from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version
+from troth.protocol.findings import Finding, of_precise_text, of_states, of_text
 from troth.protocol.pooling import EMPTY, Pool
 from troth.protocol.request import Request
+from troth.protocol.sequential import Evidence
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens, margins
 from troth.protocol.types import Hash32, Segment
@@ -73,49 +75,95 @@ class Judged(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a verifier found; the verdict is the conjunction. ``text`` is this text's share of ``pool``."""
+    """What a verifier found; the verdict is the conjunction.
+
+    ``text`` is this text's share of ``pool``, both empty under the second rules: there ``findings`` are this task's,
+    and ``evidence`` what all tasks of this inferencer come to.
+    """
 
     root_matches: bool
     states: StateReport
     tokens: TokenReport | None
     text: Pool = EMPTY
     pool: Pool = EMPTY
+    findings: tuple[Finding, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
 
     @property
     def verdict(self) -> bool:
         """Whether the inferencer's work is accepted."""
-        tokens_accepted = self.tokens is None or self.tokens.accepted
-        return self.root_matches and self.states.accepted and tokens_accepted and self.pool.accepted
+        return self.root_matches and self.states.accepted and self._text_accepted and self.over_many
+
+    @property
+    def refused(self) -> bool:
+        """Whether this task alone is refused: a text that nobody can judge is not."""
+        text = self.tokens is not None and not self.tokens.accepted and self.tokens.told
+        return text or not self.states.accepted
+
+    @property
+    def over_many(self) -> bool:
+        """Whether all tasks together speak for the inferencer, or not against it."""
+        return self.pool.accepted and all(one.accepted for one in self.evidence)
+
+    @property
+    def told(self) -> bool:
+        """Whether it can be told."""
+        return self.root_matches and (self.tokens is None or self.tokens.told)
+
+    @property
+    def _text_accepted(self) -> bool:
+        return self.tokens is None or self.tokens.accepted
 
 
 async def judge_rows(engine: Engine, work: Judged, claimed: NDArray[Any], *, root_matches: bool) -> Judgement:
-    """Judge the claimed rows against this node's own; the caller has compared the root. The pool is not asked yet."""
+    """Judge the claimed rows against this node's own; the caller has compared the root. Nothing is pooled yet."""
     seat, own = work.seat, work.all_outputs()
     reference = await reference_rows(engine, work)
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)
-    if not seat.is_last:
-        found = Judgement(root_matches, states, None)
-        return await _second_look(engine, work, claimed, reference, found)
-    tokens = await judge_text(engine, work, own if reference is None else reference, work.tokens)
-    found = await _second_look(engine, work, claimed, reference, Judgement(root_matches, states, tokens))
-    if reference is None:
+    tokens = None
+    if seat.is_last:
+        tokens = await judge_text(engine, work, own if reference is None else reference, work.tokens)
+    found = Judgement(root_matches, states, tokens)
+    if rules_version(seat.execution_class.calibration) >= 2:
+        return await _by_second_rules(engine, work, claimed, reference, found)
+    if tokens is None or reference is None:
         return found
     lost = tokens.mean_margin * len(work.tokens)
-    text = Pool(len(work.tokens), lost, await _own_noise(engine, work, own, reference))
-    return replace(found, text=text)
+    return replace(found, text=Pool(len(work.tokens), lost, await _own_noise(engine, work, own, reference)))
+
+
+async def _by_second_rules(
+    engine: Engine, work: Judged, claimed: NDArray[Any], reference: NDArray[Any] | None, first: Judgement
+) -> Judgement:
+    """The judgement with this task's findings, after a second look where one is due."""
+    seat, found = work.seat, first
+    if not seat.execution_class.exact:
+        found = await _second_look(engine, work, claimed, reference, first)
+    findings = [] if reference is None else [of_states(found.states)]
+    if found.tokens is not None and first.tokens is not None:
+        if reference is None:
+            findings.append(of_precise_text(found.tokens))
+        else:
+            own = await _own_noise(engine, work, work.all_outputs(), reference)
+            lost = first.tokens.mean_margin * len(work.tokens)
+            one = of_text(Sampling.of(seat.request), lost=lost, own=own)
+            findings += [] if one is None else [one]
+    return replace(found, findings=tuple(findings))
 
 
 async def _second_look(
     engine: Engine, work: Judged, claimed: NDArray[Any], reference: NDArray[Any] | None, found: Judgement
 ) -> Judgement:
-    """What is doubted, judged by two runs of this node's own; the same in a class that has no second look."""
-    rules, own = work.seat.execution_class, work.all_outputs()
-    doubts_text = found.tokens is not None and not found.tokens.accepted
-    if not looks_twice(rules) or not (doubts_text or not found.states.accepted):
+    """What is refused or counts against the inferencer, judged by two runs of this node's own."""
+    rules, own, states, tokens = work.seat.execution_class, work.all_outputs(), found.states, found.tokens
+    doubts_states = not states.accepted or (reference is not None and bool(of_states(states).value))
+    doubts_text = tokens is not None and not tokens.accepted
+    if tokens is not None and reference is None:
+        doubts_text = doubts_text or bool(of_precise_text(tokens).value)
+    if not doubts_states and not doubts_text:
         return found
     again = await second_run(engine, work)
-    states, tokens = found.states, found.tokens
-    if not states.accepted:
+    if doubts_states:
         states = await asyncio.to_thread(judge_states, rules, claimed, own, reference, again)
     if doubts_text:
         tokens = await judge_doubted_text(engine, work, (own, again), reference, work.tokens)

@@ -5,8 +5,8 @@ by 2.5; one letter repeated leaves rows nearly alike, so that a spread over rows
 rules a verifier that doubts a trace runs the same positions another way, as nodes decode them. Then states are measured
 by the larger noise of its own runs, and a token counts by what it loses in the eyes of the judge who is kindest to it.
 
-What is still beyond the cut, but no more than NOISE_FACTOR times the verifier's own noise in that row, cannot be judged: the
-word is *cannot tell*, which costs nobody stake. The rest is a no.
+What is still beyond the cut, but no more than NOISE_FACTOR times the verifier's own noise in that row, cannot be
+judged: the word is *cannot tell*, which costs nobody stake. The rest is a no.
 
 A class says in its calibration by which rules it judges: those of before keep theirs.
 """
@@ -14,6 +14,7 @@ A class says in its calibration by which rules it judges: those of before keep t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,14 +66,13 @@ def judge_doubted_tokens(
 ) -> TokenReport:
     """Judge a text at the second look; ``cut`` in logits.
 
-    ``by_judges``: the margins of all tokens by each run, judges x tokens; ``noise``: how far the runs are apart in each token's row. The
-    report's ``told`` is False where only noise speaks for the text.
+    ``by_judges``: the margins of all tokens by each run, judges x tokens; ``noise``: how far the runs are apart in each
+    token's row. The report's ``told`` is False where only noise speaks for the text; its ``worst`` is the largest
+    margin that no noise explains.
     """
     kindest = by_judges.min(axis=0)
     if kindest.shape != noise.shape:
         raise InvalidTokens("One noise per token", (kindest.shape, noise.shape), "Compare the same rows.")
-    report = judge_tokens(kindest, tokens, request, cut)
-    if report.accepted:
-        return report
     beyond = judge_tokens(np.maximum(kindest - NOISE_FACTOR * noise, 0.0), tokens, request, cut)
-    return report.untold() if beyond.accepted else report
+    report = replace(judge_tokens(kindest, tokens, request, cut), worst=beyond.worst)
+    return replace(report, told=report.accepted or not beyond.accepted)

@@ -29,6 +29,8 @@ ROW_FACTOR = 20.0
 """A single row beyond this many cuts rejects a trace: one forged row can steer every later segment."""
 SIGMA_FLOOR = 1e-3
 """Least sigma of a dimension, relative to the RMS of all elements; a constant dimension must not divide by zero."""
+LEAST_RATIO = 0.7
+"""What a row's rho counts as at least in a mean: a few rows computed precisely must not make up for all others."""
 RHO_FLOOR = 1e-3
 """Least denominator of rho, in weighted RMS; below it bfloat16 cannot represent a difference."""
 NOISE_FACTOR = 8.0
@@ -90,6 +92,11 @@ def rho(claimed: Numbers, own: Sequence[Numbers], reference_high: Numbers) -> ND
     noise = np.max([weighted_rms(run, reference_high, sigma) for run in own], axis=0)
     distances: NDArray[np.float64] = weighted_rms(claimed, reference_high, sigma) / np.maximum(noise, RHO_FLOOR)
     return distances
+
+
+def mean_ratio(ratios: NDArray[np.float64]) -> float:
+    """The geometric mean of a trace's rho."""
+    return float(np.exp(np.mean(np.log(np.maximum(ratios, LEAST_RATIO)))))
 
 
 def single_precision(claimed: Numbers, own: Sequence[Numbers], cut: float) -> NDArray[np.float64]:

@@ -24,7 +24,8 @@ ERROR = 1e-6
 """Chance that an honest node is ever found out, over all looks at one test: what a verifier may say wrong of one node
 in one class."""
 STAKES = (0.01, 0.05, 0.2, 0.6)
-"""Shares of the capital that are bet, a quarter of it each: small ones find what cheats seldom, large ones decide soon."""
+"""Shares of the capital that are bet, with a quarter of it each: small ones find what cheats seldom, large ones decide
+soon."""
 MOST = 10 / ERROR
 """Capital is capped here. Whoever was found out and has changed is acquitted again by as much honest work."""
 

@@ -9,7 +9,7 @@ temperature. Hidden states cannot show forged text; margins can.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -149,8 +149,10 @@ def finish_reason(tokens: Sequence[int], request: Request) -> Finish | None:
 @dataclass(frozen=True, slots=True)
 class TokenReport:
     """Judgement of a text. ``score`` is the worst window's margin per token, ``mean_margin`` that of the whole text;
-    ``matches`` counts tokens that are the verifier's own choice. ``told`` is False where the verifier's own noise is as
-    large: then a text that is not accepted is not refused either."""
+    ``matches`` counts tokens that are the verifier's own choice, ``worst`` is the largest margin.
+
+    ``told`` is False where the verifier's own noise is as large: a text that is not accepted is not refused either.
+    """
 
     score: float
     cut: float
@@ -158,11 +160,8 @@ class TokenReport:
     matches: int
     end_ok: bool
     accepted: bool
+    worst: float = 0.0
     told: bool = True
-
-    def untold(self) -> TokenReport:
-        """The same of a text that cannot be judged."""
-        return replace(self, told=False)
 
 
 def judge_tokens(found: NDArray[np.float64], tokens: Sequence[int], request: Request, cut: float) -> TokenReport:
@@ -180,6 +179,7 @@ def judge_tokens(found: NDArray[np.float64], tokens: Sequence[int], request: Req
         matches=int((found == 0).sum()),
         end_ok=end_ok,
         accepted=end_ok and score <= cut,
+        worst=float(min(found.max(), MARGIN_CLIP)),
     )
 
 

@@ -97,7 +97,9 @@ class Group:
         return Hash32(hashlib.sha256(f"troth judging {self.name} {index} {SEED}".encode()).digest())
 
 
-def group(name: str, prompts: Sequence[tuple[str, Sequence[int]]], samplings: Sequence[Sampling], written: int) -> Group:
+def group(
+    name: str, prompts: Sequence[tuple[str, Sequence[int]]], samplings: Sequence[Sampling], written: int
+) -> Group:
     """Prompts cut to the shortest of them, with the samplings in turn."""
     length = min(len(tokens) for _, tokens in prompts)
     rows = np.array([list(tokens)[:length] for _, tokens in prompts], dtype=np.int64)

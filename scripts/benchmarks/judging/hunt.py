@@ -28,7 +28,7 @@ PROMPTS, WRITTEN = 48, 8
 LENGTHS = (1, 2, 3, 6, 12, 24)
 PARENTS = 12
 SAMPLINGS = (Sampling(1.0, 1.0), Sampling(0.7, 0.9), Sampling(0.0, 1.0), Sampling(1.5, 1.0))
-WAYS = (HONEST[0], HONEST[4])
+WAYS = (HONEST[0], HONEST[2])
 
 
 @dataclass(frozen=True, slots=True)

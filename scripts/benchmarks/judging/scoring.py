@@ -89,7 +89,7 @@ class Row:
             raised[self.frequent] += BIAS
             return self._choose(raised)
         if name.endswith(" T"):
-            cooler = Sampling(self.sampling.temperature * float(name.split()[0]), self.sampling.top_p)
+            cooler = Sampling(self.sampling.temperature * float(name.split(maxsplit=1)[0]), self.sampling.top_p)
             return choose(self.logits["decode"], cooler, self.gumbel)
         return self._choose(self.logits[name])
 
@@ -121,7 +121,7 @@ class TokenScorer:
         self, names: Sequence[str], samplings: Callable[[int], Sampling], seed: Callable[[int], Hash32]
     ) -> Arrays:
         """Arrays of prompts x tokens: ``token/NAME``, ``high/NAME``, ``own/NAME``, ``again/NAME`` (margins by each
-        judge); ``lost`` (own choices by the reference), ``lost-again``; ``apart``, ``apart-again``: noise of the rows."""
+        judge); ``lost`` (own choices by the reference), ``lost-again``; ``apart``, ``apart-again``: noise of rows."""
         found: dict[str, list[list[float]]] = {}
         for prompt in range(len(self._text)):
             logits = {name: self._logits(name, rows[prompt]) for name, rows in self._runs.items()}

@@ -32,7 +32,6 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import trace_salt
 from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.types import NodeReveal, Opinion, TraceCommitment, Verdict, Work
-from troth.protocol.pooling import EMPTY
 from troth.protocol.request import canonical_bytes, output_hash
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace
@@ -176,7 +175,7 @@ async def _decide(bench: Bench, session: Session, claimed: NDArray[Any]) -> byte
     shown = leaves.NO_TRACE, leaves.NO_TRACE
     if opinion is Opinion.ACCEPT:
         shown = await asyncio.to_thread(_shown, session, own, committed, salt)
-    alone = _opinion(replace(judgement, pool=EMPTY)) is Opinion.REJECT
+    alone = judgement.refused
     if opinion is Opinion.REJECT and not alone:
         log.warning("rejected for the pool of many texts alone: no case is brought, since a court would judge only one")
     return await bench.write(lambda: _sign(bench, session, opinion, shown, keeps=alone))
@@ -194,20 +193,22 @@ async def _own_rows(bench: Bench, session: Session) -> CommittedTrace:
 async def _pooled(bench: Bench, session: Session, judgement: Judgement) -> Judgement:
     """The judgement with what was seen of this inferencer before. A text that is refused anyway is not pooled: it may
     be refused for another's states, or have been made to frame."""
-    text, seat = judgement.text, session.seat
-    if not text.tokens or not judgement.verdict:
+    text, seat, margins = judgement.text, session.seat, bench.stores.margins
+    if not judgement.verdict:
         return judgement
     place = (seat.nodes[seat.index], bench.execution_class, seat.order_id)
-    return replace(judgement, pool=await bench.write(lambda: bench.stores.margins.add(*place, text)))
+    if judgement.findings:
+        evidence = await bench.write(lambda: margins.gather(*place, judgement.findings))
+        return replace(judgement, evidence=evidence)
+    if not text.tokens:
+        return judgement
+    return replace(judgement, pool=await bench.write(lambda: margins.add(*place, text)))
 
 
 def _opinion(judgement: Judgement) -> Opinion:
-    tokens = judgement.tokens
-    refused = tokens is not None and not tokens.accepted and tokens.told
-    if refused or not (judgement.states.accepted and judgement.pool.accepted):
+    if judgement.refused or not judgement.over_many:
         return Opinion.REJECT
-    told = tokens is None or tokens.told
-    return Opinion.ACCEPT if judgement.root_matches and told else Opinion.CANNOT_TELL
+    return Opinion.ACCEPT if judgement.told else Opinion.CANNOT_TELL
 
 
 def _shown(session: Session, own: CommittedTrace, judged: CommittedTrace, salt: Hash32) -> Reveals:
