@@ -33,8 +33,8 @@ class Finding:
 MEAN_RATIO = 1.15
 """bfloat16: noise of a whole trace over the verifier's own beyond which a task counts against its node. SmolLM2 on
 ordinary prompts: honest ones reach 1.10, the weakest cheat of weights or cache begins at 1.20."""
-HONEST_RATIO = 0.02
-"""Share of an honest node's tasks that may be beyond."""
+HONEST_RATIO = 0.25
+"""Share of an honest node's tasks that may be beyond: odd prompts under another attention are, and clients choose."""
 LOST_LOGITS = 0.01
 """float32: logits that no honest token loses, but by noise that the verifier sees as well."""
 HONEST_LOST = 0.001

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from benchmarks.judging.runs import Arrays
 
-from troth.protocol.findings import LOST_LOGITS, MEAN_RATIO, Finding, of_text
-from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, Kind
+from benchmarks.judging.runs import Arrays
+from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, LOST_LOGITS, MEAN_RATIO, Finding, Kind, of_text
 from troth.protocol.sequential import NOTHING
 from troth.protocol.tokens import Sampling
 
@@ -18,8 +17,16 @@ MOST_TASKS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """A checked task: whether it is refused by itself, else what it says."""
+
+    refused: bool
+    findings: tuple[Finding | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Conviction:
-    """Tasks until found out: the median of the draws, and the share of them that is found out in MOST_TASKS."""
+    """Tasks until found out: the median of the draws, what 95 % stay below, and the share found out in MOST_TASKS."""
 
     median: float
     most: float
@@ -44,18 +51,21 @@ def state_findings(means: Sequence[float]) -> list[Finding | None]:
     return [Finding(Kind.STATES, float(mean > MEAN_RATIO), HONEST_RATIO) for mean in means]
 
 
-def convicted(tasks: Sequence[Sequence[Finding | None]], seed: int) -> Conviction:
-    """Draw tasks, each with all its findings, until one of the tests is decided."""
+def convicted(tasks: Sequence[Task], seed: int) -> Conviction:
+    """Draw tasks, each with all its findings, until one is refused or a test is decided."""
     draw = np.random.default_rng(seed)
     needed = np.array([_until(tasks, draw) for _ in range(DRAWS)])
     found = needed <= MOST_TASKS
     return Conviction(float(np.median(needed)), float(np.quantile(needed, 0.95)), float(found.mean()))
 
 
-def _until(tasks: Sequence[Sequence[Finding | None]], draw: np.random.Generator) -> int:
+def _until(tasks: Sequence[Task], draw: np.random.Generator) -> int:
     evidence = dict.fromkeys(Kind, NOTHING)
     for number in range(1, MOST_TASKS + 1):
-        for finding in tasks[int(draw.integers(len(tasks)))]:
+        task = tasks[int(draw.integers(len(tasks)))]
+        if task.refused:
+            return number
+        for finding in task.findings:
             if finding is None:
                 continue
             evidence[finding.test] = evidence[finding.test].after(finding.value, finding.honest)

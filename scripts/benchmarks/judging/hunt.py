@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from benchmarks.judging.corpus import SEED, Group
 from benchmarks.judging.runs import Shelf, run_all
 from benchmarks.judging.scoring import Heads, TokenScorer
 from benchmarks.judging.verdicts import verdicts
 from benchmarks.judging.ways import HONEST
-
 from troth.node.models.folder import ModelFolder
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.tokens import Sampling

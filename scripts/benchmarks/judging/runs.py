@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.judging.corpus import Group
-from benchmarks.judging.ways import DECODE, HONEST, WHOLE, Way
 from numpy.typing import NDArray
 
+from benchmarks.judging.corpus import Group
+from benchmarks.judging.ways import DECODE, HONEST, WHOLE, Way
 from troth.node.calibration.generating import words
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import TORCH_DTYPES

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.judging.corpus import Group
-from benchmarks.judging.runs import Arrays, Shelf
 from numpy.typing import NDArray
 
+from benchmarks.judging.corpus import Group
+from benchmarks.judging.runs import Arrays, Shelf
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
 from troth.protocol.doubts import apart

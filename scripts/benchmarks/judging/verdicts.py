@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
 from benchmarks.judging.corpus import Group
 from benchmarks.judging.runs import Arrays, Shelf
-
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.doubts import judge_doubted_tokens
@@ -104,3 +104,12 @@ def request_of(group: Group, prompt: int) -> Request:
         top_p_millionths=round(sampling.top_p * 1_000_000),
         end_tokens=(),
     )
+
+
+def mean_ratios(shelf: Shelf, group: Group, way: str) -> list[float]:
+    """The mean noise ratio of every prompt's whole trace in a bfloat16 class."""
+    runs = {name: shelf.read(group, name)["rows-1"] for name in (way, "own", "high")}
+    return [
+        judge_states(Rules(1, 1_000_000), claimed, own, high).mean
+        for claimed, own, high in zip(runs[way], runs["own"], runs["high"], strict=True)
+    ]
