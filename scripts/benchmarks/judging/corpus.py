@@ -132,17 +132,19 @@ def odd(folder: ModelFolder, written: int = 48) -> list[Group]:
         return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
     pairs = [(f"[{token}] x 8", [token] * 8) for token in repeated]
+    alike = [(f"[{token}] x 60, one asked", [token] * 60) for token in repeated]
     return [
         group("one token", [(f"[{token}]", [token]) for token in singles], HOSTILE, written),
         group("repeated, short", pairs, HOSTILE, written),
         group("repeated", [(f"[{token}] x 60", [token] * 60) for token in repeated], HOSTILE, written),
+        group("repeated, one asked", alike, HOSTILE, 1),
         group("languages", [(text[:12], read(text)) for text in LANGUAGES], HOSTILE, written),
         group("bytes and code", [(text[:12], read(text)) for text in _strange(draw)], HOSTILE, written),
     ]
 
 
-def long(folder: ModelFolder, written: int = 32) -> Group:
-    """`A` two hundred times, and an ordinary text as long."""
+def long(folder: ModelFolder, written: int = 1) -> Group:
+    """`A` two hundred times, and an ordinary text as long; what is written would only make their rows less alike."""
     tokenizer = tokenizer_of(folder)
     text = " ".join(QUESTIONS)
     read = list(tokenizer(text, add_special_tokens=False)["input_ids"])
