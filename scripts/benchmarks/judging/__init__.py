@@ -16,8 +16,10 @@ from benchmarks.figures import Figure
 from benchmarks.judging import corpus
 from benchmarks.judging.alarms import false_convictions
 from benchmarks.judging.convictions import MOST_TASKS, Task, convicted, state_findings, text_findings
+from benchmarks.judging.costs import judging_share
 from benchmarks.judging.hunt import Hunt
 from benchmarks.judging.recording import PLAIN, Recorder
+from benchmarks.judging.runs import run_all
 from benchmarks.judging.scoring import TEXTS
 from benchmarks.judging.verdicts import mean_ratios, verdicts
 from benchmarks.judging.ways import HONEST, cheats
@@ -30,7 +32,7 @@ from troth.protocol.identifiers import model_id
 from troth.protocol.types import Hash32
 
 DTYPES = ("float32", "bfloat16")
-PARTS = ("honest", "hunt", "cheats", "alarms")
+PARTS = ("honest", "hunt", "cheats", "costs", "alarms")
 
 
 def measure(options: list[str]) -> list[Figure]:
@@ -73,6 +75,12 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
         yield from _hunted(hunt, dtype, asked.hunt)
     if "cheats" in asked.parts:
         yield from _cheats(recorder, shipped.thresholds, asked.repeats)
+    if "costs" in asked.parts:
+        group = corpus.ordinary(folder)
+        run_all(folder, recorder.shelf, [group], ())
+        share_of = judging_share(recorder, group)
+        note = "one look at states and tokens, over a prefill of 111 positions with its logits; processor time"
+        yield Figure(f"judging over the prefill, {DTYPES[dtype]}", share_of, "%", reach=5, note=note)
 
 
 def _honest(recorder: Recorder, cuts: Thresholds) -> Iterator[Figure]:
