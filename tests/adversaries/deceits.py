@@ -45,7 +45,7 @@ DECEITS: dict[str, Deceit] = {
     "a layer skipped": Deceit(with_weights("a layer skipped")),
     "early exit": Deceit(with_weights("early exit")),
     "noise 1 %": Deceit(with_noise(1e-2)),
-    "noise 0.01 %": Deceit(with_noise(1e-4)),
+    "noise 0.0005 %": Deceit(with_noise(5e-6)),
     "stale cache": Deceit(sessions.StaleCache),
     "altered prompt": Deceit(sessions.AlteredPrompt),
     "injected prompt": Deceit(sessions.InjectedPrompt),

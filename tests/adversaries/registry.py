@@ -88,7 +88,7 @@ INFERENCERS = (
     _node("injected prompt", "eight tokens put before the prompt", STATES, "injected prompt"),
     _node("noise of 1 %", "correct states, each element off by 1 %", STATES, "noise 1 %"),
     _node(
-        "noise of 0.01 %", "correct states, each element off by 0.01 %", NOT_CAUGHT, "noise 0.01 %",
+        "noise of 0.0005 %", "correct states, each element off by 0.0005 %", NOT_CAUGHT, "noise 0.0005 %",
         outcome=CHECKED, losers=(),
     ),
     _node("forged text", "half the layers write the text, one honest prefill", TOKENS, "forged", tokens=16),

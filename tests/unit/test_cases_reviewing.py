@@ -28,10 +28,12 @@ from troth.cases.judging import MOST, JudgingContext, Recomputed, ReviewFinding,
 from troth.cases.materials import OrderText, Papers
 from troth.cases.record import PledgeRecord, Record
 from troth.cases.reviewing import Reviewer, Timing
+from troth.protocol.doubts import under_second_rules
 from troth.protocol.market import messages
 from troth.protocol.market.types import Opinion, Reveal
 from troth.protocol.request import Request
-from troth.protocol.types import Hash32
+from troth.protocol.tokens import TokenReport
+from troth.protocol.types import ZERO_HASH, Hash32
 from troth.protocol.wire_cases import Fetch, Furnish, Pledge, Show
 from troth.transport.identity import Operator
 
@@ -447,11 +449,12 @@ def tolerant(noise: float, **own: Any) -> ReviewFinding:
     rules = scene.scene.view.rules
     state = replace(scene.opening, rows=PROMPT + WRITTEN - 1)
     rows = (true_states() * (1 + noise * np.random.default_rng(9).normal(size=true_states().shape))).astype(np.float32)
-    definition = execution_class()
+    definition = replace(execution_class(), calibration=own.pop("calibration", ZERO_HASH))
     root = Hash32(committed(state, definition, rules, rows).root)
     bench = JudgingContext(state, definition, rules, papers, own.pop("text", text()))
     given = own.pop("rows", rows.tobytes())
-    return judge(bench, Recomputed(**{"states": true_states(), **own}), given, (root, NODE_SALT))
+    recomputed = Recomputed(**{"states": true_states(), "text": own.pop("report", None), **own})
+    return judge(bench, recomputed, given, (root, NODE_SALT))
 
 
 def test_score_and_spread_are_in_millionths_of_the_cut() -> None:
@@ -461,6 +464,23 @@ def test_score_and_spread_are_in_millionths_of_the_cut() -> None:
     assert honest.spread == 0
     again = (true_states() * np.float32(1.01)).astype(np.float32)
     assert tolerant(0.5, again=again).spread > 1_000_000
+
+
+def test_a_second_look_excuses_what_the_reviewers_own_noise_explains() -> None:
+    again = (true_states() * np.float32(1.01)).astype(np.float32)
+    calibration = under_second_rules(ZERO_HASH)
+    assert tolerant(0.02, again=again).opinion is Opinion.REJECT
+    excused = tolerant(0.02, again=again, calibration=calibration)
+    assert (excused.opinion, excused.score <= 1_000_000) == (Opinion.ACCEPT, True)
+    assert tolerant(0.5, again=again, calibration=calibration).opinion is Opinion.REJECT
+    assert tolerant(0.02, calibration=calibration).opinion is Opinion.REJECT
+
+
+def test_a_text_that_cannot_be_judged_costs_nobody_anything() -> None:
+    noisy = TokenReport(0.5, 0.02, 0.5, 0, True, False, 2.0, told=False)
+    assert tolerant(1e-7, report=noisy) == ReviewFinding(Opinion.CANNOT_TELL)
+    assert tolerant(1e-7, report=replace(noisy, told=True)).opinion is Opinion.REJECT
+    assert tolerant(0.5, report=noisy).opinion is Opinion.REJECT
 
 
 def test_rows_that_are_not_the_traces_and_false_counts_are_rejected_beyond_every_cut() -> None:

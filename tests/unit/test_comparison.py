@@ -99,9 +99,9 @@ def test_spread_equals_the_standard_deviation_and_never_vanishes() -> None:
 
 def test_rho_is_one_for_the_noise_of_the_format() -> None:
     low = (to_bfloat16(REFERENCE).astype(np.uint32) << 16).view(np.float32)
-    assert np.allclose(rho(low, low, REFERENCE), 1.0)
-    assert np.all(rho(REFERENCE, low, REFERENCE) == 0)
-    assert np.all(np.isfinite(rho(low, REFERENCE, REFERENCE)))
+    assert np.allclose(rho(low, [low], REFERENCE), 1.0)
+    assert np.all(rho(REFERENCE, [low], REFERENCE) == 0)
+    assert np.all(np.isfinite(rho(low, [REFERENCE], REFERENCE)))
 
 
 @pytest.mark.parametrize("strength", [0.0, 1e-6, 5e-4])

@@ -10,7 +10,9 @@ from hypothesis import strategies as some
 
 from troth.node.errors import NodeStorageError
 from troth.node.margin_pool import LINES, MarginPool
+from troth.protocol.findings import Finding, Kind
 from troth.protocol.pooling import FLOOR, LEAST_TOKENS, RATIO_CUT, MarginSums, newest
+from troth.protocol.sequential import NOTHING
 from troth.protocol.types import Address, Hash32
 
 NODE, OTHER = Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"), Address("0x" + "11" * 20)
@@ -52,6 +54,20 @@ def test_a_pool_outlives_its_process_and_counts_a_task_once(tmp_path: Path) -> N
     again = MarginPool(tmp_path / "margins.sqlite")
     assert again.add(NODE, CLASS, task(2), MarginSums(5, 0.5, 0.25)) == MarginSums(15, 1.5, 0.75)
     assert again.of(OTHER, CLASS) == again.of(NODE, Hash32(b"d" * 32)) == MarginSums()
+
+
+def test_evidence_outlives_its_process_and_counts_a_task_once(tmp_path: Path) -> None:
+    kept = MarginPool(tmp_path / "margins.sqlite")
+    lost, worse = Finding(Kind.TOKENS, 1.0, 0.001), Finding(Kind.STATES, 1.0, 0.02)
+    states, tokens = kept.gather(NODE, CLASS, task(1), (worse, lost))
+    assert (states, tokens) == (NOTHING.after(1.0, 0.02), NOTHING.after(1.0, 0.001))
+    assert kept.gather(NODE, CLASS, task(1), (worse, lost)) == (states, tokens)
+    kept.close()
+    again = MarginPool(tmp_path / "margins.sqlite")
+    assert again.gather(NODE, CLASS, task(2), (lost,)) == (states, tokens.after(1.0, 0.001))
+    assert again.evidence(OTHER, CLASS, Kind.TOKENS) == again.evidence(NODE, Hash32(b"d" * 32), Kind.STATES) == NOTHING
+    gathered = [again.gather(NODE, CLASS, task(number), (lost,)) for number in range(3, 6)]
+    assert [all(one.accepted for one in tests) for tests in gathered] == [False] * 3, "four such tasks are enough"
 
 
 def test_a_pool_is_bounded(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from troth.cases.materials import OrderText, Papers, counts_truly
 from troth.protocol.comparison import StateReport, judge_states
+from troth.protocol.doubts import rules_version
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.types import CaseState, ExecutionClass, Opinion, Rules
 from troth.protocol.scores import ROW_FACTOR
@@ -92,12 +93,14 @@ def judge(
     """The opinion over the node's trace. ``node_rows`` may be None in an exact class, whose roots are compared."""
     states = fitted(own.states, bench.state.rows)
     root = Hash32(committed(bench.state, bench.definition, bench.rules, states).root)
-    truthful = counts_truly(bench.papers, bench.text) and (own.text is None or own.text.accepted)
+    truthful = counts_truly(bench.papers, bench.text) and (own.text is None or own.text.accepted or not own.text.told)
     if bench.rules.exact:
         same = truthful and root == opening[0]
         return ReviewFinding(Opinion.ACCEPT if same else Opinion.REJECT, root, states=states)
     score, within = _score(bench, own, node_rows, opening[0])
-    spread = 0 if own.again is None else _scaled(_report(bench, own.again, own))
+    spread = 0 if own.again is None else _scaled(_first_look(bench, own.again, own))
+    if within and truthful and own.text is not None and not own.text.told:
+        return ReviewFinding(Opinion.CANNOT_TELL)
     opinion = Opinion.ACCEPT if within and truthful else Opinion.REJECT
     return ReviewFinding(opinion, root, max(score, _text_score(bench, own)), spread, states)
 
@@ -137,6 +140,13 @@ def _score(bench: JudgingContext, own: Recomputed, node_rows: bytes | None, root
 
 
 def _report(bench: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:
+    found = _first_look(bench, claimed, own)
+    if found.accepted or own.again is None or rules_version(bench.definition.calibration) < 2:
+        return found
+    return judge_states(cast(Any, bench.definition), claimed, own.states, own.high, own.again)
+
+
+def _first_look(bench: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:
     # The cuts are those of the market's class, which has the fields that are compared by.
     return judge_states(cast(Any, bench.definition), claimed, own.states, own.high)
 

@@ -1,21 +1,29 @@
-"""A verifier's judgement of an inferencer's trace: root, states, tokens, and tokens pooled over tasks."""
+"""A verifier's judgement of an inferencer's trace: root, states, tokens, and tokens pooled over tasks.
+
+Where a class says so (`troth.protocol.doubts`), a verifier that doubts runs the same positions once more, as a node
+does that decodes them, and judges by both runs: no prompt makes an honest node a cheat.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Engine
+from troth.node.engine.interface import Engine, SessionKey
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
+from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version
+from troth.protocol.findings import Finding, of_precise_text, of_states, of_text
 from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.request import Request
+from troth.protocol.sequential import Evidence
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens, margins
 from troth.protocol.types import Hash32, Segment
@@ -33,6 +41,8 @@ class Cuts(Tolerance, Protocol):
 
     @property
     def margin_cut(self) -> int: ...
+    @property
+    def calibration(self) -> Hash32: ...
 
 
 class JudgedSegment(Protocol):
@@ -65,34 +75,118 @@ class JudgedSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a verifier found; the verdict is the conjunction. ``text`` is this text's share of ``pool``."""
+    """What a verifier found; the verdict is the conjunction.
+
+    ``text`` is this text's share of ``pool``, both empty under the second rules: there ``findings`` are this task's,
+    and ``evidence`` what all tasks of this inferencer come to.
+    """
 
     root_matches: bool
     states: StateReport
     tokens: TokenReport | None
     text: MarginSums = EMPTY
     pool: MarginSums = EMPTY
+    findings: tuple[Finding, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
 
     @property
     def verdict(self) -> bool:
         """Whether the inferencer's work is accepted."""
-        tokens_accepted = self.tokens is None or self.tokens.accepted
-        return self.root_matches and self.states.accepted and tokens_accepted and self.pool.accepted
+        return self.root_matches and self.states.accepted and self._text_accepted and self.over_many
+
+    @property
+    def refused(self) -> bool:
+        """Whether this task alone is refused: a text that nobody can judge is not."""
+        text = self.tokens is not None and not self.tokens.accepted and self.tokens.told
+        return text or not self.states.accepted
+
+    @property
+    def over_many(self) -> bool:
+        """Whether all tasks together speak for the inferencer, or not against it."""
+        return self.pool.accepted and all(one.accepted for one in self.evidence)
+
+    @property
+    def told(self) -> bool:
+        """Whether it can be told."""
+        return self.root_matches and (self.tokens is None or self.tokens.told)
+
+    @property
+    def _text_accepted(self) -> bool:
+        return self.tokens is None or self.tokens.accepted
 
 
 async def judge_rows(engine: Engine, work: JudgedSession, claimed: NDArray[Any], *, root_matches: bool) -> Judgement:
-    """Judge the claimed rows against this node's own; the caller has compared the root. The pool is not asked yet."""
+    """Judge the claimed rows against this node's own; the caller has compared the root. Nothing is pooled yet."""
     seat, own = work.seat, work.all_outputs()
     reference = await reference_rows(engine, work)
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)
-    if not seat.is_last:
-        return Judgement(root_matches, states, None)
-    tokens = await judge_text(engine, work, own if reference is None else reference, work.tokens)
-    if reference is None:
-        return Judgement(root_matches, states, tokens)
+    tokens = None
+    if seat.is_last:
+        tokens = await judge_text(engine, work, own if reference is None else reference, work.tokens)
+    found = Judgement(root_matches, states, tokens)
+    if rules_version(seat.execution_class.calibration) >= 2:
+        return await _by_second_rules(engine, work, claimed, reference, found)
+    if tokens is None or reference is None:
+        return found
     lost = tokens.mean_margin * len(work.tokens)
-    text = MarginSums(len(work.tokens), lost, await _own_noise(engine, work, own, reference))
-    return Judgement(root_matches, states, tokens, text)
+    return replace(found, text=MarginSums(len(work.tokens), lost, await _own_noise(engine, work, own, reference)))
+
+
+async def _by_second_rules(
+    engine: Engine, work: JudgedSession, claimed: NDArray[Any], reference: NDArray[Any] | None, first: Judgement
+) -> Judgement:
+    """The judgement with this task's findings, after a second look where one is due."""
+    seat, found = work.seat, first
+    if not seat.execution_class.exact:
+        found = await _second_look(engine, work, claimed, reference, first)
+    findings = [] if reference is None else [of_states(found.states)]
+    if found.tokens is not None and first.tokens is not None:
+        if reference is None:
+            findings.append(of_precise_text(found.tokens))
+        else:
+            own = await _own_noise(engine, work, work.all_outputs(), reference)
+            lost = first.tokens.mean_margin * len(work.tokens)
+            one = of_text(Sampling.of(seat.request), lost=lost, own=own)
+            findings += [] if one is None else [one]
+    return replace(found, findings=tuple(findings))
+
+
+async def _second_look(
+    engine: Engine, work: JudgedSession, claimed: NDArray[Any], reference: NDArray[Any] | None, found: Judgement
+) -> Judgement:
+    """What is refused or counts against the inferencer, judged by two runs of this node's own."""
+    rules, own, states, tokens = work.seat.execution_class, work.all_outputs(), found.states, found.tokens
+    doubts_states = not states.accepted or (reference is not None and bool(of_states(states).value))
+    doubts_text = tokens is not None and not tokens.accepted
+    if tokens is not None and reference is None:
+        doubts_text = doubts_text or bool(of_precise_text(tokens).value)
+    if not doubts_states and not doubts_text:
+        return found
+    again = await second_run(engine, work)
+    if doubts_states:
+        states = await asyncio.to_thread(judge_states, rules, claimed, own, reference, again)
+    if doubts_text:
+        tokens = await judge_doubted_text(engine, work, (own, again), reference, work.tokens)
+    return replace(found, states=states, tokens=tokens)
+
+
+def looks_twice(rules: Cuts) -> bool:
+    """Whether a class has a second look: exact ones have no noise, older ones keep their rules."""
+    return not rules.exact and rules_version(rules.calibration) >= 2
+
+
+async def second_run(engine: Engine, work: JudgedSession) -> NDArray[Any]:
+    """The same positions as who decodes computes them: the prompt at once, then one by one."""
+    inputs, start = work.all_inputs(), 0
+    key, found = SessionKey(os.urandom(32), 0, 0), []
+    try:
+        while start < len(inputs):
+            end = start + 1 if start else min(len(work.seat.request.prompt_tokens), len(inputs))
+            found.append((await engine.forward(key, work.seat.layers, start, inputs[start:end])).rows)
+            start = end
+    finally:
+        await engine.forget(key)
+    return np.concatenate(found)
 
 
 async def reference_rows(engine: Engine, work: JudgedSession) -> NDArray[Any] | None:
@@ -113,6 +207,31 @@ async def judge_text(engine: Engine, work: JudgedSession, rows: NDArray[Any], te
     for position, tokens, logits in _blocks(work, text):
         found.append(await asyncio.to_thread(judged, await logits(engine, rows), tokens, first_position=position))
     return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
+
+
+async def judge_doubted_text(
+    engine: Engine,
+    work: JudgedSession,
+    runs: tuple[NDArray[Any], NDArray[Any]],
+    reference: NDArray[Any] | None,
+    text: tuple[int, ...],
+) -> TokenReport:
+    """Judge every token of a text in the eyes of the kindest judge: the own runs, and the reference if there is one."""
+    request, by_judges, noise = work.seat.request, [], []
+    judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
+    judges = runs if reference is None else (*runs, reference)
+    for position, tokens, logits in _blocks(work, text):
+        seen = [await logits(engine, rows) for rows in judges]
+        lost = [await asyncio.to_thread(judged, one, tokens, first_position=position) for one in seen]
+        by_judges.append(np.array(lost))
+        noise.append(await asyncio.to_thread(_noise, seen))
+    cut = work.seat.execution_class.margin_cut / 1_000_000
+    return judge_doubted_tokens(np.concatenate(by_judges, axis=1), np.concatenate(noise), text, request, cut)
+
+
+def _noise(logits: list[NDArray[Any]]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.max([apart(one, logits[-1]) for one in logits[:-1]], axis=0)
+    return found
 
 
 async def _own_noise(engine: Engine, work: JudgedSession, own: NDArray[Any], reference: NDArray[Any]) -> float:

@@ -1,13 +1,22 @@
-"""What this verifier has seen of each inferencer's margins, on disk: a line for every text that it judged."""
+"""What this verifier has seen of each inferencer, on disk.
+
+Under the first rules a line for every text that it judged, with its margins; under the second ones the evidence that
+findings over all tasks come to, and the newest tasks, so that each counts once.
+"""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from troth.chain.formats import claim_format
 from troth.node.errors import NodeStorageError
-from troth.protocol.pooling import MarginSums, newest
+from troth.protocol.findings import Finding, Kind
+from troth.protocol.pooling import EMPTY, MarginSums, newest
+from troth.protocol.sequential import NOTHING, Evidence
 from troth.protocol.types import Address, Hash32
 
 FORMAT = 1
@@ -17,6 +26,10 @@ CREATE TABLE IF NOT EXISTS margins (
     tokens INTEGER NOT NULL, claimed REAL NOT NULL, own REAL NOT NULL, PRIMARY KEY (inferencer, class, task)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_number ON margins (inferencer, class, number);
+CREATE TABLE IF NOT EXISTS evidence (
+    inferencer TEXT NOT NULL, class BLOB NOT NULL, test TEXT NOT NULL, tasks INTEGER NOT NULL, capital TEXT NOT NULL,
+    PRIMARY KEY (inferencer, class, test)
+) WITHOUT ROWID;
 """
 LINES = 4_096
 """Lines kept of one inferencer in one class: more than a pool looks back."""
@@ -41,17 +54,50 @@ class MarginPool:
         Raises:
             NodeStorageError: the line could not be written.
         """
+        with self._written():
+            self._insert(inferencer, execution_class, task, text)
+        return self.of(inferencer, execution_class)
+
+    def gather(
+        self, inferencer: Address, execution_class: Hash32, task: Hash32, findings: Sequence[Finding]
+    ) -> tuple[Evidence, ...]:
+        """The evidence of every test, with one more task's findings; a task that was counted before counts once.
+
+        Raises:
+            NodeStorageError: it could not be written.
+        """
+        with self._written():
+            if self._insert(inferencer, execution_class, task, EMPTY):
+                for finding in findings:
+                    evidence = self.evidence(inferencer, execution_class, finding.test)
+                    evidence = evidence.after(finding.value, finding.honest)
+                    self._database.execute(
+                        "INSERT OR REPLACE INTO evidence VALUES (?,?,?,?,?)",
+                        (inferencer, execution_class, finding.test, evidence.tasks, json.dumps(evidence.capital)),
+                    )
+        return tuple(self.evidence(inferencer, execution_class, test) for test in Kind)
+
+    def evidence(self, inferencer: Address, execution_class: Hash32, test: Kind) -> Evidence:
+        """What all tasks come to in one test."""
+        line = self._database.execute(
+            "SELECT tasks, capital FROM evidence WHERE inferencer=? AND class=? AND test=?",
+            (inferencer, execution_class, test),
+        ).fetchone()
+        return NOTHING if line is None else Evidence(line[0], tuple(json.loads(line[1])))
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
         try:
             self._database.execute("BEGIN IMMEDIATE")
-            self._insert(inferencer, execution_class, task, text)
+            yield
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
             raise NodeStorageError(
                 "the pool of margins cannot be written", str(error), "Free the disk; restart."
             ) from error
-        return self.of(inferencer, execution_class)
+        finally:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
 
     def of(self, inferencer: Address, execution_class: Hash32) -> MarginSums:
         """The newest texts of an inferencer, as far back as a pool looks."""
@@ -61,18 +107,20 @@ class MarginPool:
         )
         return newest(MarginSums(*line) for line in lines)
 
-    def _insert(self, inferencer: Address, execution_class: Hash32, task: Hash32, text: MarginSums) -> None:
+    def _insert(self, inferencer: Address, execution_class: Hash32, task: Hash32, text: MarginSums) -> bool:
+        """Whether the task is a new one."""
         place = (inferencer, execution_class)
         (last,) = self._database.execute(
             "SELECT COALESCE(MAX(number), 0) FROM margins WHERE inferencer=? AND class=?", place
         ).fetchone()
-        self._database.execute(
+        added = self._database.execute(
             "INSERT OR IGNORE INTO margins VALUES (?,?,?,?,?,?,?)",
             (*place, task, last + 1, text.tokens, text.claimed, text.own),
-        )
+        ).rowcount
         self._database.execute(
             "DELETE FROM margins WHERE inferencer=? AND class=? AND number<=?", (*place, last + 1 - LINES)
         )
+        return added == 1
 
     def close(self) -> None:
         """Close the file."""

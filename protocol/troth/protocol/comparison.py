@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.protocol.errors import InvalidStates
-from troth.protocol.scores import TraceScore, dimension_spread, rho, trace_score, weighted_rms
+from troth.protocol.scores import mean_ratio, rho, single_precision, trace_score
 from troth.protocol.statistics import PaperStatistics, paper_statistics
 from troth.protocol.tensors import Dtype, RowArray, finite, widen
 
@@ -35,7 +35,8 @@ class Tolerance(Protocol):
 class StateReport:
     """Judgement of a trace. In an exact class ``score`` is the share of elements that differ and ``cut`` is 0.
 
-    ``statistics`` is None where the claimed states are not finite, which is always a rejection.
+    ``statistics`` is None where the claimed states are not finite, which is always a rejection. ``mean`` is the
+    mean of rho over all rows in a bfloat16 class, else 0.
     """
 
     score: float
@@ -44,27 +45,42 @@ class StateReport:
     worst_row: float
     worst_position: int
     statistics: PaperStatistics | None
+    mean: float = 0.0
 
 
 def judge_states(
-    rules: Tolerance, claimed: RowArray, reference: RowArray, reference_high: NDArray[np.float32] | None = None
+    rules: Tolerance,
+    claimed: RowArray,
+    reference: RowArray,
+    reference_high: NDArray[np.float32] | None = None,
+    again: RowArray | None = None,
 ) -> StateReport:
     """Compare an inferencer's rows with the verifier's own, both rows x columns in the class's number format.
 
-    ``reference_high`` is the verifier's float32 prefill, needed in a tolerant bfloat16 class. Raises InvalidStates
-    where shapes or formats differ or a reference is not finite: those are the caller's faults, not the inferencer's.
+    ``reference_high`` is the verifier's float32 prefill, needed in a tolerant bfloat16 class. ``again``, at a second
+    look, is another run of the verifier's: distances are measured by the larger noise. Raises InvalidStates where
+    shapes or formats differ or a reference is not finite: those are the caller's faults, not the inferencer's.
     """
     dtype = Dtype(rules.dtype)
-    _require_comparable(claimed, reference, dtype)
+    own = (reference,) if again is None else (reference, again)
+    for run in own:
+        _require_comparable(claimed, run, dtype)
     if not finite(claimed, dtype):
         return StateReport(math.inf, _cut(rules), False, math.inf, _first_not_finite(claimed, dtype), None)
     statistics = paper_statistics(claimed, reference, dtype)
     if rules.exact:
         return _judge_exact(claimed, reference, statistics)
-    measured = _measure(rules, dtype, claimed, reference, reference_high)
+    distances = _distances(rules, dtype, claimed, own, reference_high)
     cut = _cut(rules)
+    measured = trace_score(distances, cut)
     return StateReport(
-        measured.score, cut, measured.within(cut), measured.worst_row, measured.worst_position, statistics
+        score=measured.score,
+        cut=cut,
+        accepted=measured.within(cut),
+        worst_row=measured.worst_row,
+        worst_position=measured.worst_position,
+        statistics=statistics,
+        mean=mean_ratio(distances) if dtype is Dtype.BFLOAT16 else 0.0,
     )
 
 
@@ -80,23 +96,22 @@ def _judge_exact(claimed: RowArray, reference: RowArray, statistics: PaperStatis
     return StateReport(float(differing.mean()), 0.0, not differing.any(), float(shares[worst]), worst, statistics)
 
 
-def _measure(
+def _distances(
     rules: Tolerance,
     dtype: Dtype,
     claimed: RowArray,
-    reference: RowArray,
+    own: tuple[RowArray, ...],
     reference_high: NDArray[np.float32] | None,
-) -> TraceScore:
-    cut = _cut(rules)
+) -> NDArray[np.float64]:
     if dtype is Dtype.FLOAT32:
-        return trace_score(weighted_rms(claimed, reference, dimension_spread(reference)), cut)
+        return single_precision(claimed, own, _cut(rules))
     if reference_high is None:
         raise InvalidStates("A bfloat16 class compares against float32 as well", None, "Run the float32 prefill too.")
     if reference_high.shape != claimed.shape or not bool(np.isfinite(reference_high).all()):
         raise InvalidStates(
             "The float32 reference has another shape or is not finite", reference_high.shape, "Rerun it."
         )
-    return trace_score(rho(widen(claimed, dtype), widen(reference, dtype), reference_high), cut)
+    return rho(widen(claimed, dtype), [widen(one, dtype) for one in own], reference_high)
 
 
 def _require_comparable(claimed: RowArray, reference: RowArray, dtype: Dtype) -> None:

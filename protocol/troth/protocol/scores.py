@@ -11,7 +11,7 @@ bit-identical rows would drag any geometric mean to zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +29,12 @@ ROW_FACTOR = 20.0
 """A single row beyond this many cuts rejects a trace: one forged row can steer every later segment."""
 SIGMA_FLOOR = 1e-3
 """Least sigma of a dimension, relative to the RMS of all elements; a constant dimension must not divide by zero."""
+LEAST_RATIO = 0.7
+"""What a row's rho counts as at least in a mean: a few rows computed precisely must not make up for all others."""
 RHO_FLOOR = 1e-3
 """Least denominator of rho, in weighted RMS; below it bfloat16 cannot represent a difference."""
+NOISE_FACTOR = 8.0
+"""By how much honest float32 runs may be further apart than two of a verifier's own, where these are apart."""
 BLOCK_ROWS = 1024
 """Rows held in float64 at a time."""
 
@@ -82,11 +86,29 @@ def weighted_rms(claimed: Numbers, reference: Numbers, sigma: NDArray[np.float64
     return distances
 
 
-def rho(claimed: Numbers, reference_low: Numbers, reference_high: Numbers) -> NDArray[np.float64]:
-    """Each row's distance from float32 relative to that of the reference at the class's precision, shape (rows,)."""
+def rho(claimed: Numbers, own: Sequence[Numbers], reference_high: Numbers) -> NDArray[np.float64]:
+    """Each row's distance from float32 relative to that of the own runs at the class's precision, shape (rows,)."""
     sigma = dimension_spread(reference_high)
-    noise = weighted_rms(reference_low, reference_high, sigma)
+    noise = np.max([weighted_rms(run, reference_high, sigma) for run in own], axis=0)
     distances: NDArray[np.float64] = weighted_rms(claimed, reference_high, sigma) / np.maximum(noise, RHO_FLOOR)
+    return distances
+
+
+def mean_ratio(ratios: NDArray[np.float64]) -> float:
+    """The geometric mean of a trace's rho."""
+    return float(np.exp(np.mean(np.log(np.maximum(ratios, LEAST_RATIO)))))
+
+
+def single_precision(claimed: Numbers, own: Sequence[Numbers], cut: float) -> NDArray[np.float64]:
+    """Each row's distance from the first own run in float32, shape (rows,).
+
+    A row in which another own run is NOISE_FACTOR times less than the cut away, or further, is measured by that noise:
+    so far away it counts as one at the cut.
+    """
+    reference, sigma = own[0], dimension_spread(own[0])
+    distances = weighted_rms(claimed, reference, sigma)
+    for other in own[1:]:
+        distances /= np.maximum(1.0, NOISE_FACTOR * weighted_rms(other, reference, sigma) / cut)
     return distances
 
 

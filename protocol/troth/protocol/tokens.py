@@ -149,7 +149,10 @@ def finish_reason(tokens: Sequence[int], request: Request) -> Finish | None:
 @dataclass(frozen=True, slots=True)
 class TokenReport:
     """Judgement of a text. ``score`` is the worst window's margin per token, ``mean_margin`` that of the whole text;
-    ``matches`` counts tokens that are the verifier's own choice."""
+    ``matches`` counts tokens that are the verifier's own choice, ``worst`` is the largest margin.
+
+    ``told`` is False where the verifier's own noise is as large: a text that is not accepted is not refused either.
+    """
 
     score: float
     cut: float
@@ -157,6 +160,8 @@ class TokenReport:
     matches: int
     end_ok: bool
     accepted: bool
+    worst: float = 0.0
+    told: bool = True
 
 
 def judge_tokens(found: NDArray[np.float64], tokens: Sequence[int], request: Request, cut: float) -> TokenReport:
@@ -174,6 +179,7 @@ def judge_tokens(found: NDArray[np.float64], tokens: Sequence[int], request: Req
         matches=int((found == 0).sum()),
         end_ok=end_ok,
         accepted=end_ok and score <= cut,
+        worst=float(min(found.max(), MARGIN_CLIP)),
     )
 
 

@@ -30,6 +30,8 @@ from troth.node.calibration.thresholds import (
     choose_tile_rule,
     margin_cuts,
     margins_of,
+    near,
+    rules_for,
     state_cuts,
     tile_shares,
 )
@@ -107,6 +109,7 @@ class Findings:
     outcomes: tuple[ConditionOutcome, ...]
     layouts: tuple[LayoutOutcome, ...]
     pools: tuple[PoolOutcome, ...]
+    rules: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ def find(kept: MeasurementFiles, conditions: Sequence[Condition], plan: Calibrat
         ),
         layouts=tuple(compare_layouts(measured, names, thresholds.tile, plan)),
         pools=tuple(pool_outcomes(measured, names)),
+        rules=rules_for(Dtype(plan.dtype), [part for name in names for part in measured[name]]),
     )
 
 
@@ -161,8 +165,9 @@ def thresholds_of(conditions: Sequence[Condition], measured: Parts, plan: Calibr
     texts = np.concatenate([margin_cuts(honest, length=length) for length in LENGTHS])
     cheats = [max(cuts) for one in conditions if one.kind == CHEAT for cuts in state_cuts(measured[one.name])]
     lies = [_text_cuts(one, measured[one.name]) for one in conditions if one.kind == TEXT]
+    cut = near if Dtype(plan.dtype) is Dtype.FLOAT32 else between
     return Thresholds(
-        state_cut=_millionths(between(states, np.array(cheats))),
+        state_cut=_millionths(cut(states, np.array(cheats))),
         margin_cut=_millionths(between(np.maximum(texts, LEAST_MARGIN), np.concatenate(lies))),
         tile=_tile_rule(conditions, measured, plan),
     )

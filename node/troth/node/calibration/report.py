@@ -85,6 +85,7 @@ def as_json(subject: CalibrationSubject, findings: Findings, data: Hash32) -> di
     """Everything, as JSON values; `data` is the hash of the measurements."""
     return {
         "version": VERSION,
+        "rules": findings.rules,
         "model": "0x" + subject.model.hex(),
         "dtype": subject.dtype,
         "engine": subject.engine,

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from troth.node.calibration.verifying import RULES, Measured
 from troth.node.models.thresholds import TileRule
-from troth.protocol.scores import trace_score
+from troth.protocol.findings import LOST_LOGITS, MEAN_RATIO
+from troth.protocol.scores import mean_ratio, trace_score
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import WINDOW
 from troth.protocol.trace import TILE_BYTES
@@ -29,6 +30,9 @@ LEAST_MARGIN = 1e-3
 """Margin of a window that an honest run is granted, seen or not: a near tie that falls the other way, 0.03 logits."""
 OVERLAP = 2.0
 """Where honest runs and lies overlap, the cut is so many times the worst honest run: those to come may be worse."""
+NEAR = 13.0
+"""In float32 the state cut is so many times the worst honest run: cheats lie thousands of times beyond, and who is
+refused is looked at twice."""
 Numbers = NDArray[np.float64]
 
 
@@ -80,6 +84,20 @@ def between(honest: Numbers, cheating: Numbers) -> float:
     lower = float(np.quantile(cheating, FORGETTABLE)) if len(cheating) else upper
     upper = max(upper, SMALLEST)
     return float(np.sqrt(upper * lower)) if lower > upper else upper * OVERLAP
+
+
+def near(honest: Numbers, cheating: Numbers) -> float:
+    """A cut close to the honest runs, which leaves small cheats no room; never beyond what `between` says."""
+    return min(between(honest, cheating), max(NEAR * float(np.max(honest)), SMALLEST))
+
+
+def rules_for(dtype: Dtype, parts: Iterable[Measured]) -> int:
+    """By which rules a class with these honest runs may judge: the second ones where all lie within their constants."""
+    kept = list(parts)
+    if dtype is Dtype.FLOAT32:
+        return 2 if max(float(margins_of(part).max()) for part in kept) <= LOST_LOGITS else 1
+    ratios = [row for part in kept for name in part if name.startswith("distances-") for row in part[name]]
+    return 2 if max(mean_ratio(row.astype(np.float64)) for row in ratios) <= MEAN_RATIO else 1
 
 
 def tile_shares(parts: Iterable[Measured], layout: str, segment: int, dtype: Dtype) -> Numbers:

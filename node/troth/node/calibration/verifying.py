@@ -83,7 +83,7 @@ class Verifier:
             if self._dtype is Dtype.FLOAT32:
                 distances.append(weighted_rms(theirs, ours, dimension_spread(ours)))
             else:
-                distances.append(rho(widen(theirs, self._dtype), widen(ours, self._dtype), exact))
+                distances.append(rho(widen(theirs, self._dtype), [widen(ours, self._dtype)], exact))
         return {"distances": np.array(distances, np.float32), "paper": np.array(statistics, np.float32)}
 
     def _agreements(self, bucket: Bucket, index: int, claimed: NDArray[Any], own: NDArray[Any]) -> Measured:

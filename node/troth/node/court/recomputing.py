@@ -1,6 +1,6 @@
-"""A reviewer's own run on this node's engine: one prefill, in a tolerant class a second one that is cut elsewhere.
+"""A reviewer's own run on this node's engine: one prefill, in a tolerant class a second run as a node decodes.
 
-Prefills go in pieces, so that orders are served between them.
+Runs go in pieces, so that orders are served between them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from troth.cases.judging import Inputs, Recomputed
 from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
-from troth.node.judging import judge_text, reference_rows
+from troth.node.judging import judge_doubted_text, judge_text, looks_twice, reference_rows, second_run
 from troth.node.orders.bench import NodeContext
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of
@@ -23,11 +23,10 @@ from troth.protocol.tensors import Dtype, row_size, rows_from_bytes
 from troth.protocol.tokens import TokenReport
 from troth.protocol.types import Hash32, ModelDescriptor, Segment
 
-FIRST, AGAIN = 0, 1
 TAG = b"troth/court/"
 """Names the caches of these runs, so that a scheduler that dismisses its order does not end a review."""
-PIECE, OTHER_PIECE = 512, 192
-"""Positions of one call to the engine, in the first run and in the second: another cut rounds otherwise."""
+PIECE = 512
+"""Positions of one call to the engine in the first run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +77,9 @@ class EngineRecompute:
         if inputs.execution_class != bench.execution_class or not bench.engine.holds(inputs.span):
             raise OutOfOrder("these layers are not loaded here", inputs.span, "Let others judge.")
         own = await recompute(bench.engine, inputs, definition, descriptor)
-        again = None if definition.exact else await _again(bench.engine, inputs, descriptor, Dtype(definition.dtype))
-        return replace(own, again=again)
+        if definition.exact:
+            return own
+        return replace(own, again=await _again(bench.engine, inputs, definition, descriptor, own.states))
 
 
 async def recompute(
@@ -87,39 +87,55 @@ async def recompute(
 ) -> Recomputed:
     """One prefill of a segment on an engine that holds it, with the judgement of the text at the last one."""
     entered = _entered(inputs, descriptor, Dtype(definition.dtype))
-    states = await _prefill(engine, inputs, entered, FIRST, PIECE)
+    states = await _prefill(engine, inputs, entered)
+    run = _run(inputs, definition, descriptor, entered, states)
+    high = await reference_rows(engine, run)
+    return Recomputed(states, high, None, await _text(engine, run, high))
+
+
+def _run(
+    inputs: Inputs,
+    definition: ExecutionClass,
+    descriptor: ModelDescriptor,
+    entered: NDArray[Any],
+    states: NDArray[Any],
+) -> _Run:
     text = inputs.text
     place = _Place(inputs.order, descriptor, definition, inputs.span, inputs.last, text.request, text.seed)
-    run = _Run(place, text.tokens, entered, states)
-    high = await reference_rows(engine, run)
-    return Recomputed(states, high, None, await _text(engine, run, states if high is None else high))
+    return _Run(place, text.tokens, entered, states)
 
 
-async def _prefill(engine: Engine, inputs: Inputs, entered: NDArray[Any], attempt: int, piece: int) -> NDArray[Any]:
+async def _prefill(engine: Engine, inputs: Inputs, entered: NDArray[Any]) -> NDArray[Any]:
     found = []
-    key = SessionKey(TAG + inputs.order, inputs.span.first, attempt)
+    key = SessionKey(TAG + inputs.order, inputs.span.first, 0)
     try:
-        for start in range(0, len(entered), piece):
-            computed = await engine.forward(key, inputs.span, start, entered[start : start + piece])
+        for start in range(0, len(entered), PIECE):
+            computed = await engine.forward(key, inputs.span, start, entered[start : start + PIECE])
             found.append(computed.rows)
     finally:
         await engine.forget(key)
     return np.concatenate(found)
 
 
-async def _again(engine: Engine, inputs: Inputs, descriptor: ModelDescriptor, dtype: Dtype) -> NDArray[Any]:
+async def _again(
+    engine: Engine, inputs: Inputs, definition: ExecutionClass, descriptor: ModelDescriptor, states: NDArray[Any]
+) -> NDArray[Any]:
     """A second run. An engine with a cache of prefixes is told to compute all of it."""
-    entered = _entered(inputs, descriptor, dtype)
+    entered = _entered(inputs, descriptor, Dtype(definition.dtype))
     if isinstance(engine, WholeEngine) and inputs.before is None:
         return (await engine.prefill([int(token) for token in entered], fresh=True)).rows
-    return await _prefill(engine, inputs, entered, AGAIN, OTHER_PIECE)
+    return await second_run(engine, _run(inputs, definition, descriptor, entered, states))
 
 
-async def _text(engine: Engine, run: _Run, rows: NDArray[Any]) -> TokenReport | None:
+async def _text(engine: Engine, run: _Run, high: NDArray[Any] | None) -> TokenReport | None:
     """At the last segment; a trace of another length than the text is refused for its count."""
+    rows = run.states if high is None else high
     if not run.seat.is_last or len(rows) != len(run.seat.request.prompt_tokens) + len(run.tokens) - 1:
         return None
-    return await judge_text(engine, run, rows, run.tokens)
+    found = await judge_text(engine, run, rows, run.tokens)
+    if found.accepted or not looks_twice(run.seat.execution_class):
+        return found
+    return await judge_doubted_text(engine, run, (run.states, await second_run(engine, run)), high, run.tokens)
 
 
 def _entered(inputs: Inputs, descriptor: ModelDescriptor, dtype: Dtype) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from troth.node.errors import ModelError
+from troth.protocol.doubts import under_second_rules
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Hash32
 
@@ -54,11 +55,13 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Thresholds, the hash of the measurements behind them, and where the report lies."""
+    """Thresholds, the hash of the measurements behind them, where the report lies, and by which ``rules`` it judges:
+    see `troth.protocol.doubts`."""
 
     thresholds: Thresholds
     data: Hash32
     source: str
+    rules: int = 1
 
     def apply(self, execution_class: ExecutionClass) -> ExecutionClass:
         """The class with these thresholds."""
@@ -70,7 +73,7 @@ class Calibration:
             tiles=self.thresholds.tiles,
             state_cut=self.thresholds.state_cut,
             margin_cut=self.thresholds.margin_cut,
-            calibration=self.data,
+            calibration=under_second_rules(self.data) if self.rules == 2 else self.data,
         )
 
 
@@ -103,7 +106,9 @@ def _parse(report: dict[str, Any], source: str) -> Calibration:
     found = report["thresholds"]
     tile = TileRule(*(found[name] for name in ("mantissa_bits", "steps", "theta", "honest", "cheating")))
     thresholds = Thresholds(int(found["state_cut"]), int(found["margin_cut"]), tile, int(found["tiles"]))
-    return Calibration(thresholds, Hash32(bytes.fromhex(report["data"].removeprefix("0x"))), source)
+    return Calibration(
+        thresholds, Hash32(bytes.fromhex(report["data"].removeprefix("0x"))), source, int(report.get("rules", 1))
+    )
 
 
 class Comparison(TypedDict):

@@ -3,7 +3,8 @@
 What was handed over is compared with what was signed: inputs with the result's input head, rows with its output head,
 the answer with its output hash. Anything else is the messenger's fault and refused, without a verdict. The verdict: a
 no where states, tokens, or the tokens of all texts together are beyond the class's cuts; a yes where they are not and
-the result commits to these very rows; else the verifier cannot tell, since it has not seen what was committed to.
+the result commits to these very rows; else the verifier cannot tell, since it has not seen what was committed to, or
+since its own noise on this prompt is as large as what it finds.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import trace_salt
 from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.types import NodeReveal, Opinion, TraceCommitment, Verdict, Work
-from troth.protocol.pooling import EMPTY
 from troth.protocol.request import canonical_bytes, output_hash
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace
@@ -179,7 +179,7 @@ async def _decide(bench: NodeContext, session: SegmentSession, claimed: NDArray[
     shown = leaves.NO_TRACE, leaves.NO_TRACE
     if opinion is Opinion.ACCEPT:
         shown = await asyncio.to_thread(_shown, session, own, committed, salt)
-    alone = _opinion(replace(judgement, pool=EMPTY)) is Opinion.REJECT
+    alone = judgement.refused
     if opinion is Opinion.REJECT and not alone:
         log.warning("rejected for the pool of many texts alone: no case is brought, since a court would judge only one")
     return await bench.write(lambda: _sign(bench, session, opinion, shown, keeps=alone))
@@ -197,18 +197,22 @@ async def _own_rows(bench: NodeContext, session: SegmentSession) -> CommittedTra
 async def _pooled(bench: NodeContext, session: SegmentSession, judgement: Judgement) -> Judgement:
     """The judgement with what was seen of this inferencer before. A text that is refused anyway is not pooled: it may
     be refused for another's states, or have been made to frame."""
-    text, seat = judgement.text, session.seat
-    if not text.tokens or not judgement.verdict:
+    text, seat, margins = judgement.text, session.seat, bench.stores.margins
+    if not judgement.verdict:
         return judgement
     place = (seat.nodes[seat.index], bench.execution_class, seat.order_id)
-    return replace(judgement, pool=await bench.write(lambda: bench.stores.margins.add(*place, text)))
+    if judgement.findings:
+        evidence = await bench.write(lambda: margins.gather(*place, judgement.findings))
+        return replace(judgement, evidence=evidence)
+    if not text.tokens:
+        return judgement
+    return replace(judgement, pool=await bench.write(lambda: margins.add(*place, text)))
 
 
 def _opinion(judgement: Judgement) -> Opinion:
-    tokens_accepted = judgement.tokens is None or judgement.tokens.accepted
-    if not (judgement.states.accepted and tokens_accepted and judgement.pool.accepted):
+    if judgement.refused or not judgement.over_many:
         return Opinion.REJECT
-    return Opinion.ACCEPT if judgement.root_matches else Opinion.CANNOT_TELL
+    return Opinion.ACCEPT if judgement.told else Opinion.CANNOT_TELL
 
 
 def _shown(session: SegmentSession, own: CommittedTrace, judged: CommittedTrace, salt: Hash32) -> Reveals:

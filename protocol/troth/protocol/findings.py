@@ -1,0 +1,66 @@
+"""What one task says of a node, as numbers from 0 to 1 for the evidence over many (`sequential`).
+
+A finding is nothing that a single task could be refused for. It is chosen so that an honest node's is small on average
+whatever a client asks: it compares the node's rounding with the verifier's own on the same positions, and what is
+doubted is looked at twice (`doubts`) before it counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from troth.protocol.comparison import StateReport
+from troth.protocol.tokens import Sampling, TokenReport
+
+
+class Kind(StrEnum):
+    """What evidence is gathered of, for each node and class."""
+
+    STATES = "states"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """``value`` is from 0 to 1; that of an honest node is ``honest`` on average at most."""
+
+    test: Kind
+    value: float
+    honest: float
+
+
+MEAN_RATIO = 1.15
+"""bfloat16: noise of a whole trace over the verifier's own beyond which a task counts against its node. SmolLM2 on
+ordinary prompts: honest ones reach 1.10, the weakest cheat of weights or cache begins at 1.20."""
+HONEST_RATIO = 0.25
+"""Share of an honest node's tasks that may be beyond: odd prompts under another attention are, and clients choose."""
+LOST_LOGITS = 0.01
+"""float32: logits that no honest token loses, but by noise that the verifier sees as well."""
+HONEST_LOST = 0.001
+"""Share of an honest node's tasks in which one may."""
+HONEST_SHARE = 0.55
+"""bfloat16: the node's share of what its tokens and the verifier's own choices lose together, on average at most. Were
+their noise alike it would be one half."""
+LEAST_TEMPERATURE = 0.3
+"""Below it a client knows beforehand which of two near ties a node will take, and could choose prompts by that."""
+LEAST_LOST = 1e-4
+"""Logits that both lose together in a task; less says nothing."""
+
+
+def of_states(states: StateReport) -> Finding:
+    """Of a trace in a tolerant bfloat16 class; elsewhere a single task tells all there is."""
+    return Finding(Kind.STATES, float(states.mean > MEAN_RATIO), HONEST_RATIO)
+
+
+def of_precise_text(tokens: TokenReport) -> Finding:
+    """Of a text in a float32 or an exact class."""
+    return Finding(Kind.TOKENS, float(tokens.worst > LOST_LOGITS), HONEST_LOST)
+
+
+def of_text(sampling: Sampling, *, lost: float, own: float) -> Finding | None:
+    """Of a text in a tolerant bfloat16 class: ``lost`` are the logits that its tokens lose by the reference, ``own``
+    those that the verifier's own choices lose there. None where the task says nothing."""
+    if sampling.temperature < LEAST_TEMPERATURE or lost + own < LEAST_LOST:
+        return None
+    return Finding(Kind.TOKENS, lost / (lost + own), HONEST_SHARE)

@@ -1,0 +1,153 @@
+"""How surely verdicts tell honest nodes from cheats: hostile prompts, money-saving cheats, evidence over many tasks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.figures import Figure
+from benchmarks.judging import corpus
+from benchmarks.judging.alarms import false_convictions
+from benchmarks.judging.convictions import MOST_TASKS, Task, convicted, state_findings, text_findings
+from benchmarks.judging.costs import judging_share
+from benchmarks.judging.hunt import Hunt
+from benchmarks.judging.recording import PLAIN, Recorder
+from benchmarks.judging.runs import run_all
+from benchmarks.judging.scoring import TEXTS
+from benchmarks.judging.verdicts import mean_ratios, verdicts
+from benchmarks.judging.ways import HONEST, cheats
+from benchmarks.weights import weights
+from troth.node.calibration.intervals import share
+from troth.node.models.report import describe_with_progress
+from troth.node.models.thresholds import Thresholds, shipped_calibration
+from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, HONEST_SHARE
+from troth.protocol.identifiers import model_id
+from troth.protocol.types import Hash32
+
+DTYPES = ("float32", "bfloat16")
+PARTS = ("honest", "hunt", "cheats", "costs", "alarms")
+
+
+def measure(options: list[str]) -> list[Figure]:
+    """The parts that are asked for; what the scratch folder holds is not run again."""
+    torch.set_num_threads(1)
+    asked = _parse(options)
+    print(f"seed of prompts and draws: {corpus.SEED}", file=sys.stderr)
+    figures: list[Figure] = []
+    for dtype in (0, 1):
+        if DTYPES[dtype] in asked.dtypes:
+            figures += _of_class(dtype, asked)
+    if "alarms" in asked.parts:
+        figures += _alarms(asked.nodes, asked.tasks)
+    return figures
+
+
+def _parse(options: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench judging")
+    split = partial(str.split, sep=",")
+    parser.add_argument("--parts", type=split, default=[part for part in PARTS if part != "hunt"])
+    parser.add_argument("--dtypes", type=split, default=list(DTYPES))
+    parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "troth-judging")
+    parser.add_argument("--hunt", type=float, default=5.0, help="minutes")
+    parser.add_argument("--repeats", type=int, default=2, help="noise seeds a text")
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    return parser.parse_args(options)
+
+
+def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
+    folder = weights()
+    descriptor = describe_with_progress(folder, DTYPES[dtype])
+    shipped = shipped_calibration(Hash32(model_id(descriptor)), DTYPES[dtype])
+    assert shipped is not None, "the class of this model ships with Troth"
+    recorder = Recorder(folder, asked.scratch, dtype)
+    if "honest" in asked.parts:
+        yield from _honest(recorder, shipped.thresholds)
+    if "hunt" in asked.parts:
+        hunt = Hunt(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads)
+        yield from _hunted(hunt, dtype, asked.hunt)
+    if "cheats" in asked.parts:
+        yield from _cheats(recorder, shipped.thresholds, asked.repeats)
+    if "costs" in asked.parts:
+        group = corpus.ordinary(folder)
+        run_all(folder, recorder.shelf, [group], ())
+        share_of = judging_share(recorder, group)
+        note = "one look at states and tokens, over a prefill of 111 positions with its logits; processor time"
+        yield Figure(f"judging over the prefill, {DTYPES[dtype]}", share_of, "%", reach=5, note=note)
+
+
+def _honest(recorder: Recorder, cuts: Thresholds) -> Iterator[Figure]:
+    """Hostile prompts, group by group and all together."""
+    label, counts = DTYPES[recorder.dtype], np.zeros(4, dtype=int)
+    for group in [*corpus.odd(recorder.folder), corpus.long(recorder.folder)]:
+        scores = recorder.honest(group)
+        found = [one for way in HONEST for one in verdicts(recorder.shelf, group, way.name, scores, cuts)]
+        first, second = (sum(one.refused for one in found), sum(one.refused_twice for one in found))
+        unsure = sum(one.cannot_tell for one in found)
+        counts += (len(found), first, second, unsure)
+        worst = max(max(one.states_again, one.text_again if one.told else 0.0) for one in found)
+        note = (
+            f"of {len(found)}; {first} at the first look, {unsure} cannot be told; worst score {worst:.2f} of the cut"
+        )
+        yield Figure(f"honest refused, {label}: {group.name}", second, "tasks", note=note)
+    total, first, second, unsure = map(int, counts)
+    note = f"of {total} (at most {100 * share(second, total).high:.2f} %); {first} at the first look, {unsure} not told"
+    yield Figure(f"honest refused, {label}", second, "tasks", reach=0, note=note)
+
+
+def _hunted(hunt: Hunt, dtype: int, minutes: float) -> Iterator[Figure]:
+    finds = hunt.run(60 * minutes, lambda line: print(line, file=sys.stderr, flush=True))
+    refused = sum(one.second > 1 and one.told for one in finds)
+    worst = max(finds, key=lambda one: one.second if one.told else 0.0)
+    first = sum(one.first > 1 for one in finds)
+    note = f"of {len(finds)}; {first} at the first look; worst {worst.second:.2f} of the cut: {worst.tokens[:6]}"
+    yield Figure(f"honest refused, {DTYPES[dtype]}: hunted", refused, "tasks", reach=0, note=note)
+
+
+def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figure]:
+    group = corpus.ordinary(recorder.folder)
+    recorded = recorder.cheats(group, repeats)
+    ways = [*PLAIN, *cheats(recorder.dtype)]
+    for way in ways:
+        found = list(verdicts(recorder.shelf, group, way.name, recorded[0][0], cuts))
+        refused, ratios = [one.refused_twice for one in found], [0.0] * len(found)
+        if recorder.dtype:
+            ratios = mean_ratios(recorder.shelf, group, way.name)
+        tasks = [
+            Task(refused[prompt], (text, state))
+            for scores, turn in recorded
+            for prompt, (text, state) in enumerate(
+                zip(text_findings(recorder.dtype, scores, way.name, turn), state_findings(ratios), strict=True)
+            )
+        ]
+        saves = "honest" if way in PLAIN else f"saves {way.saves:g} %"
+        note = f"{sum(refused)} of {len(refused)} refused by themselves; {saves}"
+        yield _convicted(recorder, way.name, tasks, note)
+    for name in TEXTS:
+        texts = [one for scores, turn in recorded for one in text_findings(recorder.dtype, scores, name, turn)]
+        mean = np.mean([one.value for one in texts if one is not None])
+        yield _convicted(recorder, name, [Task(False, (one,)) for one in texts], f"mean finding {mean:.3f}")
+
+
+def _convicted(recorder: Recorder, name: str, tasks: list[Task], note: str) -> Figure:
+    found = convicted(tasks, corpus.SEED)
+    within = f"{100 * found.share:.0f} % within {MOST_TASKS:,}, 95 % within {found.most:.0f}; "
+    return Figure(f"tasks to conviction, {DTYPES[recorder.dtype]}: {name}", found.median, "tasks", note=within + note)
+
+
+def _alarms(nodes: int, tasks: int) -> Iterator[Figure]:
+    for name, honest in (
+        ("states", HONEST_RATIO),
+        ("tokens, float32", HONEST_LOST),
+        ("tokens, bfloat16", HONEST_SHARE),
+    ):
+        count = false_convictions(honest, nodes=nodes, tasks=tasks, seed=corpus.SEED)
+        note = f"of {nodes:,} nodes at the bound of {honest:g}, {tasks:,} tasks each, looked at after every one"
+        yield Figure(f"false convictions: {name}", count, "nodes", reach=0, note=note)

@@ -1,0 +1,74 @@
+"""How many checked tasks it takes until a cheat is found out, from what was found on recorded ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.judging.runs import Arrays
+from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, LOST_LOGITS, MEAN_RATIO, Finding, Kind, of_text
+from troth.protocol.sequential import NOTHING
+from troth.protocol.tokens import Sampling
+
+DRAWS = 200
+MOST_TASKS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A checked task: whether it is refused by itself, else what it says."""
+
+    refused: bool
+    findings: tuple[Finding | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conviction:
+    """Tasks until found out: the median of the draws, what 95 % stay below, and the share found out in MOST_TASKS."""
+
+    median: float
+    most: float
+    share: float
+
+
+def text_findings(dtype: int, scores: Arrays, name: str, samplings: Sequence[Sampling]) -> list[Finding | None]:
+    """What each recorded text of a lie or a way says, as a verifier finds it; scores are `TokenScorer`'s."""
+    lost = scores[f"high/{name}"].astype(float)
+    if dtype:
+        own = scores["lost"].sum(axis=1)
+        return [
+            of_text(sampling, lost=float(row.sum()), own=float(mine))
+            for sampling, row, mine in zip(samplings, lost, own, strict=True)
+        ]
+    kindest = np.minimum(lost, scores[f"again/{name}"])
+    return [Finding(Kind.TOKENS, float(row.max() > LOST_LOGITS), HONEST_LOST) for row in kindest]
+
+
+def state_findings(means: Sequence[float]) -> list[Finding | None]:
+    """What each recorded trace in bfloat16 says, by its mean noise ratio."""
+    return [Finding(Kind.STATES, float(mean > MEAN_RATIO), HONEST_RATIO) for mean in means]
+
+
+def convicted(tasks: Sequence[Task], seed: int) -> Conviction:
+    """Draw tasks, each with all its findings, until one is refused or a test is decided."""
+    draw = np.random.default_rng(seed)
+    needed = np.array([_until(tasks, draw) for _ in range(DRAWS)])
+    found = needed <= MOST_TASKS
+    return Conviction(float(np.median(needed)), float(np.quantile(needed, 0.95)), float(found.mean()))
+
+
+def _until(tasks: Sequence[Task], draw: np.random.Generator) -> int:
+    evidence = dict.fromkeys(Kind, NOTHING)
+    for number in range(1, MOST_TASKS + 1):
+        task = tasks[int(draw.integers(len(tasks)))]
+        if task.refused:
+            return number
+        for finding in task.findings:
+            if finding is None:
+                continue
+            evidence[finding.test] = evidence[finding.test].after(finding.value, finding.honest)
+            if not evidence[finding.test].accepted:
+                return number
+    return MOST_TASKS + 1

@@ -1,0 +1,107 @@
+"""A search for prompts that frame an honest node: drawn at random, then changed a little at a time.
+
+What was tried is kept, a line each, so that a hunt goes on where it was; its worst finds are worth a test.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.judging.corpus import SEED, Group
+from benchmarks.judging.runs import Shelf, run_all
+from benchmarks.judging.scoring import Heads, TokenScorer
+from benchmarks.judging.verdicts import verdicts
+from benchmarks.judging.ways import HONEST
+from troth.node.models.folder import ModelFolder
+from troth.node.models.thresholds import Thresholds
+from troth.protocol.tokens import Sampling
+
+PROMPTS, WRITTEN = 48, 8
+"""Prompts of one generation, and tokens that are written to each: what short texts show, long ones repeat."""
+LENGTHS = (1, 2, 3, 6, 12, 24)
+PARENTS = 12
+SAMPLINGS = (Sampling(1.0, 1.0), Sampling(0.7, 0.9), Sampling(0.0, 1.0), Sampling(1.5, 1.0))
+WAYS = (HONEST[0], HONEST[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A prompt that was tried, and its worst score at the first and at the second look; above 1 is refused."""
+
+    way: str
+    tokens: tuple[int, ...]
+    temperature: float
+    first: float
+    second: float
+    told: bool
+
+
+class Hunt:
+    """A hunt in one class; finds are kept in ``folder``/hunt-DTYPE.jsonl."""
+
+    def __init__(self, folder: ModelFolder, scratch: Path, dtype: int, cuts: Thresholds, heads: Heads) -> None:
+        self._folder, self._dtype, self._cuts, self._heads = folder, dtype, cuts, heads
+        self._shelf = Shelf(scratch / "hunt", dtype)
+        self.path = scratch / f"hunt-{dtype}.jsonl"
+        scratch.mkdir(parents=True, exist_ok=True)
+
+    def finds(self) -> list[Find]:
+        """All that was tried so far."""
+        if not self.path.exists():
+            return []
+        lines = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        return [Find(**line | {"tokens": tuple(line["tokens"])}) for line in lines]
+
+    def run(self, seconds: float, report: Callable[[str], None]) -> list[Find]:
+        """Hunt for so long; returns everything that was tried so far."""
+        ends, known = time.monotonic() + seconds, self.finds()
+        while time.monotonic() < ends:
+            number = len(known)
+            found = self._try(self._prompts(number, known), number)
+            with self.path.open("a", encoding="utf-8") as file:
+                for one in found:
+                    file.write(json.dumps({name: getattr(one, name) for name in Find.__slots__}) + "\n")
+            known += found
+            worst = max(known, key=lambda one: one.second)
+            report(f"{len(known)} tried, worst {worst.first:.2f} then {worst.second:.2f}: {worst.tokens[:8]}")
+        return known
+
+    def _prompts(self, number: int, known: list[Find]) -> np.ndarray:
+        """A generation of one length: half of it new, half changed from the worst of that length so far."""
+        draw = np.random.default_rng([SEED, number])
+        length = LENGTHS[number // (PROMPTS * len(WAYS)) % len(LENGTHS)]
+        size = int(self._folder.config["vocab_size"])
+        prompts = draw.integers(size, size=(PROMPTS, length))
+        # Repeated ids are what rounding takes worst: a quarter of the new ones.
+        prompts[: PROMPTS // 8] = prompts[: PROMPTS // 8, :1]
+        parents = sorted((one for one in known if len(one.tokens) == length), key=lambda one: -one.first)[:PARENTS]
+        for index in range(PROMPTS // 2, PROMPTS if parents else 0):
+            child = np.array(parents[int(draw.integers(len(parents)))].tokens)
+            child[draw.integers(length)] = draw.integers(size)
+            prompts[index] = child
+        return prompts
+
+    def _try(self, prompts: np.ndarray, number: int) -> list[Find]:
+        turn = tuple(SAMPLINGS[index % len(SAMPLINGS)] for index in range(len(prompts)))
+        names = tuple(str(index) for index in range(len(prompts)))
+        group = Group(f"hunt {number}", prompts, turn, WRITTEN, names)
+        run_all(self._folder, self._shelf, [group], WAYS)
+        scorer = TokenScorer(self._shelf, group, self._heads, [way.name for way in WAYS])
+        scores = scorer.score([way.name for way in WAYS], lambda index: turn[index], group.seed)
+        found = [
+            Find(way.name, tuple(map(int, tokens)), sampling.temperature, max(one.states, one.text),
+                 max(one.states_again, one.text_again), one.told)
+            for way in WAYS
+            for one, tokens, sampling in zip(
+                verdicts(self._shelf, group, way.name, scores, self._cuts), prompts, turn, strict=True
+            )
+        ]  # fmt: skip
+        shutil.rmtree(self._shelf.folder)
+        return found

@@ -1,0 +1,179 @@
+"""What a verifier finds of every way and text: by the product's own functions, and kept for better statistics.
+
+States are judged by `judge_states` with the class that ships. Of tokens the margins are kept by three judges: the
+reference (float32), the verifier's own prefill and its second run; with what its own choices lose, and how far its
+logits lie from the reference's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.judging.corpus import Group
+from benchmarks.judging.runs import Arrays, Shelf
+from troth.node.calibration.stack import Stack
+from troth.node.engine.torch_engine import from_words
+from troth.protocol.doubts import apart
+from troth.protocol.hashing import keccak256
+from troth.protocol.scores import dimension_spread, weighted_rms
+from troth.protocol.tensors import Dtype, widen
+from troth.protocol.tokens import Sampling, choose, margin, noise
+from troth.protocol.types import Hash32
+
+Logits = NDArray[np.float32]
+Numbers = NDArray[np.float64]
+Heads = tuple[Stack, Stack | None]
+"""A verifier's model, and the same widened to float32 in bfloat16."""
+BIASED, BIAS = 50, 0.2
+TEXTS = ("text by int8", "text by int8 g32", "lenient 0.1", "lenient 0.2", "lenient 0.5", "biased", "0.95 T", "0.98 T")
+"""Lies about tokens over honest states."""
+
+
+def state_distances(shelf: Shelf, group: Group, way: str) -> Arrays:
+    """Distances of every row: ``name-boundary`` with shape prompts x rows, for each pair of runs.
+
+    Each is weighted by the prompt's own spread, as the first rules do.
+    """
+    dtype, found = Dtype(shelf.dtype), {}
+    claimed, own, again = (shelf.read(group, name) for name in (way, "own", "again"))
+    high = shelf.read(group, "high") if shelf.dtype else own
+    for boundary in (0, 1):
+        key = f"rows-{boundary}"
+        wide = [_wide(one[key], dtype) for one in (claimed, own, again)]
+        references = high[key].astype(np.float32) if shelf.dtype else wide[1]
+        pairs = {
+            "claimed": (wide[0], references),
+            "own": (wide[1], references),
+            "again": (wide[2], references),
+            "between": (wide[0], wide[1]),
+            "runs": (wide[2], wide[1]),
+        }
+        for name, (first, second) in pairs.items():
+            rows = [
+                weighted_rms(mine, theirs, dimension_spread(reference))
+                for mine, theirs, reference in zip(first, second, references, strict=True)
+            ]
+            found[f"{name}-{boundary}"] = np.array(rows)
+    return found
+
+
+def _wide(rows: NDArray[Any], dtype: Dtype) -> NDArray[np.float32]:
+    return rows if rows.dtype == np.float32 else np.stack([widen(one, dtype) for one in rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One position: logits of every run, noise, and what is asked for."""
+
+    logits: dict[str, Logits]
+    gumbel: Numbers | None
+    sampling: Sampling
+    frequent: NDArray[np.int64]
+
+    def choice(self, name: str, draft: str = "") -> int:
+        """What a way or a lie would write here."""
+        if name in {"text by int8", "text by int8 g32"}:
+            return self._choose(self.logits[name.removeprefix("text by ") + " weights"])
+        if name.startswith("lenient"):
+            offered = self._choose(self.logits["int8 weights"])
+            lost = margin(self.logits["decode"], offered, self.sampling, self.gumbel)
+            return offered if lost <= float(name.split()[1]) else self._choose(self.logits["decode"])
+        if name == "biased":
+            raised = self.logits["decode"].copy()
+            raised[self.frequent] += BIAS
+            return self._choose(raised)
+        if name.endswith(" T"):
+            cooler = Sampling(self.sampling.temperature * float(name.split(maxsplit=1)[0]), self.sampling.top_p)
+            return choose(self.logits["decode"], cooler, self.gumbel)
+        return self._choose(self.logits[name])
+
+    def _choose(self, logits: Logits) -> int:
+        return choose(logits, self.sampling, self.gumbel)
+
+    def lost(self, judge: str, token: int) -> float:
+        """What a token loses by a run's logits."""
+        return margin(self.logits[judge], token, self.sampling, self.gumbel)
+
+    def apart(self, first: str, second: str) -> float:
+        """How far two runs' logits are apart, as the product measures it."""
+        return float(apart(self.logits[first][None], self.logits[second][None])[0])
+
+
+class TokenScorer:
+    """Margins of what ways and lies would have written along the honest texts of a group."""
+
+    def __init__(self, shelf: Shelf, group: Group, heads: Heads, ways: Sequence[str]) -> None:
+        self._shelf, self._group, self._heads, self._ways = shelf, group, heads, ways
+        self._runs = {name: shelf.read(group, name)["rows-1"] for name in {*ways, "decode", "own", "again"}}
+        if shelf.dtype:
+            self._runs["high"] = shelf.read(group, "high")["rows-1"]
+        self._text = shelf.read(group, "decode")["text"]
+        values, counts = np.unique(self._text, return_counts=True)
+        self._frequent = values[np.argsort(-counts)][:BIASED]
+
+    def score(
+        self, names: Sequence[str], samplings: Callable[[int], Sampling], seed: Callable[[int], Hash32]
+    ) -> Arrays:
+        """Arrays of prompts x tokens: ``token/NAME``, ``high/NAME``, ``own/NAME``, ``again/NAME`` (margins by each
+        judge); ``lost`` (own choices by the reference), ``lost-again``; ``apart``, ``apart-again``: noise of rows."""
+        found: dict[str, list[list[float]]] = {}
+        for prompt in range(len(self._text)):
+            logits = {name: self._logits(name, rows[prompt]) for name, rows in self._runs.items()}
+            line = self._prompt(logits, names, samplings(prompt), seed(prompt))
+            for key, values in line.items():
+                found.setdefault(key, []).append(values)
+        return {key: np.array(values, np.float32) for key, values in found.items()}
+
+    def _logits(self, name: str, rows: NDArray[Any]) -> Logits:
+        low, high = self._heads
+        stack = high if name == "high" and high is not None else low
+        states = from_words(rows[self._group.tokens.shape[1] - 1 :], 0 if rows.dtype == np.float32 else 1)
+        with torch.inference_mode():
+            logits: Logits = stack.logits(states.to(stack.dtype)).numpy()
+        return logits
+
+    def _prompt(
+        self, logits: dict[str, Logits], names: Sequence[str], sampling: Sampling, seed: Hash32
+    ) -> dict[str, list[float]]:
+        line: dict[str, list[float]] = {}
+        reference = "high" if self._shelf.dtype else "own"
+        first = self._group.tokens.shape[1] - 1
+        for index in range(self._text.shape[1]):
+            gumbel = noise(seed, first + index, logits["own"].shape[1]) if sampling.temperature > 0 else None
+            row = Row({name: one[index] for name, one in logits.items()}, gumbel, sampling, self._frequent)
+            for key, value in _values(row, names, reference).items():
+                line.setdefault(key, []).append(value)
+        return line
+
+
+def _values(row: Row, names: Sequence[str], reference: str) -> dict[str, float]:
+    known: dict[int, tuple[float, float, float]] = {}
+
+    def judged(token: int) -> tuple[float, float, float]:
+        if token not in known:
+            own = row.lost("own", token)
+            known[token] = (own if reference == "own" else row.lost(reference, token), own, row.lost("again", token))
+        return known[token]
+
+    values = {
+        "lost": judged(row.choice("own"))[0],
+        "lost-again": judged(row.choice("again"))[0],
+        "apart": row.apart("own", "again" if reference == "own" else reference),
+        "apart-again": row.apart("again", reference),
+    }
+    for name in names:
+        token = row.choice(name)
+        high, own, again = judged(token)
+        values |= {f"token/{name}": token, f"high/{name}": high, f"own/{name}": own, f"again/{name}": again}
+    return values
+
+
+def repeated_seed(group: Group, prompt: int, repeat: int) -> Hash32:
+    """Another seed of the same text: texts of one prompt under other noise."""
+    return Hash32(keccak256(group.seed(prompt) + repeat.to_bytes(4, "big")))

@@ -1,0 +1,115 @@
+"""Verdicts over kept rows: by the first look alone, and with the second, by the product's own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.judging.corpus import Group
+from benchmarks.judging.runs import Arrays, Shelf
+from troth.node.models.thresholds import Thresholds
+from troth.protocol.comparison import StateReport, judge_states
+from troth.protocol.doubts import judge_doubted_tokens
+from troth.protocol.request import Request
+from troth.protocol.scores import ROW_FACTOR
+from troth.protocol.tokens import Sampling, TokenReport, judge_tokens
+from troth.protocol.types import ZERO_HASH
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What of a class `judge_states` reads."""
+
+    dtype: int
+    state_cut: int
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Scores over the cut, above 1 is refused, at the first and the second look; ``told``: see `TokenReport`."""
+
+    name: str
+    states: float
+    text: float
+    states_again: float
+    text_again: float
+    told: bool
+
+    @property
+    def refused(self) -> bool:
+        """At the first look."""
+        return max(self.states, self.text) > 1
+
+    @property
+    def refused_twice(self) -> bool:
+        """At the second look, which is taken of what the first one refuses."""
+        return self.states_again > 1 or (self.text_again > 1 and self.told)
+
+    @property
+    def cannot_tell(self) -> bool:
+        """Neither accepted nor refused."""
+        return self.refused and not self.refused_twice and self.text_again > 1
+
+
+def verdicts(shelf: Shelf, group: Group, way: str, scores: Arrays, cuts: Thresholds) -> Iterator[Verdict]:
+    """One for each prompt of a group; ``scores`` are `TokenScorer`'s."""
+    runs = {name: shelf.read(group, name) for name in {way, "own", "again"}}
+    if shelf.dtype:
+        runs["high"] = shelf.read(group, "high")
+    for prompt, name in enumerate(group.names):
+        states = _states(shelf.dtype, runs, way, prompt, cuts)
+        texts = _text(group, scores, way, prompt, cuts.margin_cut / 1e6)
+        yield Verdict(name, states[0], texts[0].score / texts[0].cut, states[1], texts[1].score / texts[1].cut,
+                      texts[1].told or texts[1].accepted)  # fmt: skip
+
+
+def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thresholds) -> tuple[float, float]:
+    rules, found = Rules(dtype, cuts.state_cut), []
+    for key in ("rows-0", "rows-1"):
+        claimed, own, again = (runs[name][key][prompt] for name in (way, "own", "again"))
+        high = runs["high"][key][prompt] if dtype else None
+        looks = judge_states(rules, claimed, own, high), judge_states(rules, claimed, own, high, again)
+        found.append([_over(one) for one in looks])
+    worst = np.max(found, axis=0)
+    return float(worst[0]), float(worst[1]) if worst[0] > 1 else float(worst[0])
+
+
+def _over(report: StateReport) -> float:
+    return max(report.score / report.cut, report.worst_row / (report.cut * ROW_FACTOR))
+
+
+def _text(group: Group, scores: Arrays, way: str, prompt: int, cut: float) -> tuple[TokenReport, TokenReport]:
+    tokens = [int(token) for token in scores[f"token/{way}"][prompt]]
+    request = request_of(group, prompt)
+    first = judge_tokens(scores[f"high/{way}"][prompt], tokens, request, cut)
+    if first.accepted:
+        return first, first
+    by_judges = np.array([scores[f"{judge}/{way}"][prompt] for judge in ("own", "again", "high")])
+    noise = np.maximum(scores["apart"][prompt], scores["apart-again"][prompt])
+    return first, judge_doubted_tokens(by_judges, noise, tokens, request, cut)
+
+
+def request_of(group: Group, prompt: int) -> Request:
+    """What was asked; texts of these trials have no end token, so that all have one length."""
+    sampling: Sampling = group.samplings[prompt]
+    return Request(
+        execution_class=ZERO_HASH,
+        prompt_tokens=tuple(int(token) for token in group.tokens[prompt]),
+        max_tokens=group.written,
+        temperature_millionths=round(sampling.temperature * 1_000_000),
+        top_p_millionths=round(sampling.top_p * 1_000_000),
+        end_tokens=(),
+    )
+
+
+def mean_ratios(shelf: Shelf, group: Group, way: str) -> list[float]:
+    """The mean noise ratio of every prompt's whole trace in a bfloat16 class."""
+    runs = {name: shelf.read(group, name)["rows-1"] for name in (way, "own", "high")}
+    return [
+        judge_states(Rules(1, 1_000_000), claimed, own, high).mean
+        for claimed, own, high in zip(runs[way], runs["own"], runs["high"], strict=True)
+    ]

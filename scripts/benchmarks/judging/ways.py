@@ -1,0 +1,108 @@
+"""Ways to run a model: what honest nodes may do, and what saves money.
+
+A way changes a `Stack`, and says in which pieces positions are computed. Every way is run along the text that an
+honest node wrote: its rows are what it would have claimed there, its logits choose what it would have written next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from troth.node.calibration.stack import Stack
+
+Change = Callable[[Stack], None]
+DECODE, WHOLE = 0, -1
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """``piece``: DECODE (the prompt at once, then one by one), WHOLE, or so many positions at a time.
+
+    ``saves``: what a cheat saves of an honest node's memory traffic and arithmetic when it decodes, in per cent, by
+    the weights and cache that it does not read; see the README.
+    """
+
+    name: str
+    change: Change | None = None
+    piece: int = DECODE
+    attention: str = "sdpa"
+    saves: float = 0.0
+
+
+HONEST = (
+    Way("decode"),
+    Way("chunks of 16", piece=16),
+    Way("eager attention", attention="eager", piece=WHOLE),
+)
+
+
+def rounded(matrix: torch.Tensor, bits: int, group: int = 0) -> torch.Tensor:
+    """A matrix through symmetric integers of ``bits`` bits, a scale per row, or per ``group`` columns of a row."""
+    levels = 2 ** (bits - 1) - 1
+    shape = matrix.shape
+    parts = matrix.double().reshape(shape[0], -1, group or shape[1])
+    scale = (parts.abs().amax(dim=-1, keepdim=True) / levels).clamp_min(1e-30)
+    return ((parts / scale).round().clamp(-levels, levels) * scale).reshape(shape).to(matrix.dtype)
+
+
+def two_halves(matrix: torch.Tensor) -> torch.Tensor:
+    """A float32 matrix as the sum of two bfloat16: 16 bits of mantissa."""
+    high = matrix.bfloat16().float()
+    return high + (matrix - high).bfloat16().float()
+
+
+def weights(stack: Stack, rule: Callable[[torch.Tensor], torch.Tensor], part: str = "", every: int = 1) -> None:
+    """Put the matrices of every ``every``-th layer whose name holds ``part`` through ``rule``."""
+    for index, layer in enumerate(stack.layers):
+        if index % every:
+            continue
+        for name, module in layer.named_modules():
+            if isinstance(module, torch.nn.Linear) and part in name:
+                module.weight = torch.nn.Parameter(rule(module.weight.detach().clone()), requires_grad=False)
+
+
+def cache(stack: Stack, bits: int, group: int = 0, first: int | None = None) -> None:
+    """Keep keys and values as integers, a scale per head and position, or per ``group`` of dimensions."""
+    stack.cache = partial(_IntegerCache, bits, group, first)
+
+
+class _IntegerCache(DynamicCache):  # type: ignore[misc]
+    def __init__(self, bits: int, group: int, first: int | None) -> None:
+        super().__init__()
+        self._rule = partial(_last_rounded, bits=bits, group=group)
+        self._first = first
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        return super().update(self._rule(key_states), self._rule(value_states), *rest, **named)
+
+
+def _last_rounded(states: torch.Tensor, bits: int, group: int) -> torch.Tensor:
+    return rounded(states.reshape(-1, states.shape[-1]), bits, group).reshape(states.shape)
+
+
+def cheats(dtype: int) -> Iterator[Way]:
+    """Those of one class; SmolLM2's matrices are 79 % of what a decode of 112 positions reads, the head 20 %."""
+    int8, g32 = partial(rounded, bits=8), partial(rounded, bits=8, group=32)
+    yield _cheat("int8 weights", partial(weights, rule=int8), 39 if dtype else 59)
+    yield _cheat("int8 g32 weights", partial(weights, rule=g32), 37 if dtype else 57)
+    if dtype:
+        yield _cheat("int8 KV per head", partial(cache, bits=8), 0.5)
+        yield _cheat("int8 KV g32", partial(cache, bits=8, group=32), 0.5)
+        yield _cheat("int8 g32, half the layers", partial(weights, rule=g32, every=2), 18)
+        yield _cheat("int8 g32, attention only", partial(weights, rule=g32, part="self_attn"), 9)
+        yield _cheat("int8, a third of the layers", partial(weights, rule=int8, every=3), 13)
+        return
+    yield _cheat("int16 weights", partial(weights, rule=partial(rounded, bits=16)), 39)
+    yield _cheat("int16 g32 weights", partial(weights, rule=partial(rounded, bits=16, group=32)), 37)
+    yield _cheat("two bfloat16", partial(weights, rule=two_halves), 0)
+
+
+def _cheat(name: str, change: Change, saves: float) -> Way:
+    # In pieces, since a cheat's own error is larger than what their sizes change.
+    return Way(name, change, piece=16, saves=saves)

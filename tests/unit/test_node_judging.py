@@ -1,0 +1,148 @@
+"""A verifier's judgement by both rules: one look or two, and what is found for the evidence over many tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from troth.node.engine.interface import Computed
+from troth.node.judging import Judgement, judge_rows
+from troth.protocol.doubts import under_second_rules
+from troth.protocol.findings import Kind
+from troth.protocol.market.types import ExecutionClass
+from troth.protocol.request import Request
+from troth.protocol.tensors import Dtype
+from troth.protocol.tokens import Sampling, choices
+from troth.protocol.types import Hash32, Segment
+
+ZERO, SEED = Hash32(bytes(32)), Hash32(b"s" * 32)
+OLD = ExecutionClass(
+    ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 50_000, 8000, 1, 1, 1, 25, 6100, 2000, 1, 1, ZERO
+)
+NEW = replace(OLD, calibration=under_second_rules(Hash32(b"m" * 32)))
+HIDDEN, VOCABULARY, PROMPT, WRITTEN = 48, 300, 12, 40
+GENERATOR = np.random.default_rng(22)
+HEAD = GENERATOR.normal(size=(HIDDEN, VOCABULARY)).astype(np.float32)
+ROWS = GENERATOR.normal(size=(PROMPT + WRITTEN - 1, HIDDEN)).astype(np.float32)
+REQUEST = Request(
+    execution_class=ZERO, prompt_tokens=tuple(range(1, PROMPT + 1)), max_tokens=WRITTEN,
+    temperature_millionths=1_000_000, top_p_millionths=1_000_000, end_tokens=(0,),
+)  # fmt: skip
+
+
+def words(rows: np.ndarray) -> np.ndarray:
+    return (rows.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def wide(rows: np.ndarray) -> np.ndarray:
+    return rows if rows.dtype == np.float32 else (rows.astype(np.uint32) << 16).view(np.float32)
+
+
+def noisy(strength: float) -> np.ndarray:
+    return (ROWS + strength * GENERATOR.normal(size=ROWS.shape)).astype(np.float32)
+
+
+def text_of(rows: np.ndarray) -> tuple[int, ...]:
+    """What a node with these rows writes."""
+    logits = wide(rows)[PROMPT - 1 :] @ HEAD
+    return tuple(choices(logits, Sampling(1.0, 1.0), seed=SEED, first_position=PROMPT - 1))
+
+
+@dataclass
+class Rows:
+    """An engine whose second run is given, and the float32 reference of a bfloat16 class."""
+
+    second: np.ndarray
+    high: np.ndarray | None = None
+    pieces: list[int] = field(default_factory=list)
+
+    async def forward(self, key: Any, segment: Segment, start: int, inputs: np.ndarray) -> Computed:
+        self.pieces.append(len(inputs))
+        return Computed(self.second[start : start + len(inputs)], 0.0)
+
+    async def reference(self, segment: Segment, inputs: np.ndarray) -> np.ndarray:
+        assert self.high is not None
+        return self.high
+
+    async def logits(self, rows: np.ndarray) -> Computed:
+        return Computed(wide(rows) @ HEAD, 0.0)
+
+    async def forget(self, key: Any) -> None:
+        """Nothing is kept."""
+
+
+async def judged(
+    rules: ExecutionClass, claimed: np.ndarray, text: tuple[int, ...], engine: Rows, own: np.ndarray = ROWS
+) -> Judgement:
+    seat = SimpleNamespace(
+        execution_class=rules, layers=Segment(0, 2), dtype=Dtype(rules.dtype), is_last=True, request=REQUEST,
+        noise_seed=SEED,
+    )  # fmt: skip
+    inputs = np.arange(len(ROWS))
+    work: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
+    return await judge_rows(engine, work, claimed, root_matches=True)  # type: ignore[arg-type]
+
+
+async def test_an_honest_float32_task_needs_one_look() -> None:
+    engine = Rows(noisy(1e-6))
+    found = await judged(NEW, noisy(1e-6), text_of(ROWS), engine)
+    assert found.verdict
+    assert engine.pieces == []
+    assert [(one.test, one.value) for one in found.findings] == [(Kind.TOKENS, 0.0)]
+    assert not (await judged(OLD, ROWS, text_of(ROWS), engine)).findings
+
+
+async def test_rounding_that_a_prompt_made_large_is_looked_at_twice() -> None:
+    """The second run goes as a node decodes: the prompt at once, then one by one."""
+    engine, claimed = Rows(noisy(1e-4)), noisy(1e-4)
+    assert not (await judged(OLD, claimed, text_of(ROWS), engine)).verdict
+    assert engine.pieces == []
+    found = await judged(NEW, claimed, text_of(ROWS), engine)
+    assert (found.verdict, found.refused) == (True, False)
+    assert engine.pieces == [PROMPT, *[1] * (WRITTEN - 1)]
+    assert (await judged(NEW, noisy(1e-2), text_of(ROWS), engine)).refused
+    assert (await judged(NEW, claimed, text_of(ROWS), Rows(noisy(1e-7)))).refused
+
+
+async def test_another_models_text_over_honest_states_counts_in_float32() -> None:
+    """A token of it may be too little for a no, and is too much for an honest node."""
+    honest = text_of(ROWS)
+    logits = ROWS[PROMPT - 1 :] @ HEAD
+    lost = [(index, token) for index in range(WRITTEN) for token in range(1, VOCABULARY)
+            if 0 < logits[index].max() - logits[index][token] < 2 and token != honest[index]]  # fmt: skip
+    for index, token in lost:
+        found = await judged(NEW, ROWS, (*honest[:index], token, *honest[index + 1 :]), Rows(noisy(1e-6)))
+        if found.verdict:
+            assert [one.value for one in found.findings] == [1.0]
+            return
+    raise AssertionError("no single token passes")
+
+
+async def test_bfloat16_states_and_texts_are_compared_with_the_own_noise() -> None:
+    rules = replace(NEW, dtype=1, state_cut=1_700_000, margin_cut=22_000)
+    own, honest, cheat = words(noisy(0.01)), words(noisy(0.01)), words(noisy(0.014))
+    engine = Rows(words(noisy(0.01)), ROWS)
+    found = await judged(rules, honest, text_of(honest), engine, own)
+    assert found.verdict
+    assert {one.test: one.value for one in found.findings}[Kind.STATES] == 0
+    assert engine.pieces == []
+    found = await judged(rules, cheat, text_of(ROWS), engine, own)
+    assert found.verdict, "one task is not enough"
+    assert {one.test: one.value for one in found.findings}[Kind.STATES] == 1
+    assert engine.pieces, "it is looked at twice before it counts"
+    noisier = Rows(words(noisy(0.014)), ROWS)
+    found = await judged(rules, cheat, text_of(ROWS), noisier, own)
+    assert {one.test: one.value for one in found.findings}[Kind.STATES] == 0
+
+
+async def test_a_text_that_only_noise_speaks_for_cannot_be_told() -> None:
+    rules = replace(NEW, dtype=1, state_cut=1_700_000, margin_cut=22_000)
+    own, again, claimed = words(noisy(0.4)), words(noisy(0.4)), words(noisy(0.4))
+    found = await judged(rules, claimed, text_of(claimed), Rows(again, ROWS), own)
+    assert found.states.accepted
+    assert found.tokens is not None
+    assert (found.tokens.accepted, found.tokens.told) == (False, False)
+    assert (found.verdict, found.refused, found.told) == (False, False, False)
