@@ -292,19 +292,19 @@ GIVING = """
 import sys
 from pathlib import Path
 from troth.chain.keystore import Key
-from troth.client.tabs.books import Books
-from troth.client.tabs.store import Store
+from troth.client.tabs.books import TabBooks
+from troth.client.tabs.store import TabStore
 from troth.protocol.market.types import TabState
 
-store = Store(Path(sys.argv[1]))
-(record,) = Books(store).all()
+store = TabStore(Path(sys.argv[1]))
+(record,) = TabBooks(store).all()
 state = TabState(balance=10**9, known=True)
 key = Key.from_secret(bytes.fromhex(sys.argv[2]))
 for _ in range(40):
-    number = Books(store).order(record.identifier, 5, state, key, lambda number, _voucher: number)
+    number = TabBooks(store).order(record.identifier, 5, state, key, lambda number, _voucher: number)
     print(number)
     if number % 3 == 0:
-        Books(store).acknowledge(record.identifier, number, 2, key)
+        TabBooks(store).acknowledge(record.identifier, number, 2, key)
 """
 
 
