@@ -26,6 +26,7 @@ from support.market_leaves import (
     tab_of,
 )
 from support.market_scene import BLOCK, DOMAIN, Scene, owner_of
+from support.movements import fine_movements
 from web3.exceptions import ContractLogicError
 
 from troth.protocol.bindings import named
@@ -245,7 +246,7 @@ def test_fines_are_equal(stage: Stage, seed: int) -> None:
     owed = [(one, source.choice((0, source.randint(0, 600)))) for one in payees]
     moved = _movements(stage.harness.functions.fine(convict, penalty, owed).call())
     taken, _ = convictions.fine(stake + locked, penalty)
-    expected = convictions.fine_movements(convict, stake, taken, owed)
+    expected = fine_movements(convict, stake, taken, owed)
     assert tuple(one for one in moved if one.amount) == expected
     after = court_money.apply_movements(pots, expected)
     assert sum(amount for (kind, _), amount in after.items() if kind not in {PotKind.STAKE, PotKind.LOCKED}) == taken

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cases_scene import without_prompt
 from support.court_stage import CourtStage, court_stage, quantised
 
 from troth.cases import calls
@@ -87,8 +88,8 @@ async def test_who_opens_a_case_without_prompt_loses_it_and_the_leaf_stays_open(
     court.defend(evidence.nodes[0])
     friend = court.carrier(court.stage.anvil.keys[6], "friend")
     with pytest.raises(NothingToDo, match="the request"):
-        await friend.opener.bring(evidence.without_prompt(), WantedCase(0))
-    case_id = await friend.opener.bring(evidence.without_prompt(), WantedCase(0, unready=True))
+        await friend.opener.bring(without_prompt(evidence), WantedCase(0))
+    case_id = await friend.opener.bring(without_prompt(evidence), WantedCase(0, unready=True))
     assert (await court.drive(friend, case_id)).outcome is Outcome.OPENER_MISSING
     # A sham case acquits nobody: who has the data brings it again.
     client = court.carrier(court.stage.client, "client")
@@ -121,7 +122,7 @@ async def test_reviewers_and_node_help_themselves_where_no_driver_asks(court: Co
     court.store.evidence = evidence  # the scheduler has the prompt, and reviewers ask it
     client, stranger = court.stage.client, court.stage.anvil.keys[5]
     opener = court.carrier(client, "opener")
-    case_id = await opener.opener.bring(evidence.without_prompt(), WantedCase(0, unready=True))
+    case_id = await opener.opener.bring(without_prompt(evidence), WantedCase(0, unready=True))
     court.deaf.add(client.address)
     court.deaf.add(stranger.address)
     carrier = court.carrier(stranger, "stranger", share=0.0)

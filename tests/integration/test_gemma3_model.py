@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from troth.node.models.packages import PACKAGED, is_installed  # noqa: E402
+from troth.node.models.packages import PACKAGED  # noqa: E402
 
 SOURCE = "gemma3-270m"
-if not is_installed(SOURCE):
+if not all(find_spec(module) for module in PACKAGED[SOURCE].modules):
     pytest.skip(f"Gemma 3 270M is not installed: {PACKAGED[SOURCE].install}", allow_module_level=True)
 
 from troth.client.language import Language, LanguageFiles, check_files  # noqa: E402

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
+from benchmarks.atlas import one_region
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from troth.routing.placement.packing import next_fit
 from troth.routing.placement.placing import place
 from troth.routing.placement.plan import Placement
 from troth.routing.placement.pool import holds, pool_of
-from troth.routing.placement.regions import Atlas, Region, one_region
+from troth.routing.placement.regions import Atlas, Region
 
 wild = st.floats() | st.floats(1e-4, 1.0)
 machines = st.builds(
@@ -65,7 +66,7 @@ def test_any_input_gives_a_plan_that_keeps_its_promises(
     _verifies(placement, shape.layers, asked)
     assert len(placement.pipelines) <= placement.pipelines_bound
     assert placement.score <= placement.score_bound * (1 + 1e-12)
-    assert placement.feasible == (bool(placement.pipelines) and placement.verifiers >= asked.verifiers)
+    assert (not placement.reason) == (bool(placement.pipelines) and placement.verifiers >= asked.verifiers)
     regions = {name: number for number, region in enumerate(atlas.regions) for name in region.names}
     for pipeline in placement.pipelines:
         names = [regions.get(stage.name, stage.name) for stage in pipeline.stages]
@@ -166,7 +167,7 @@ def _of_sizes(memory: list[int]) -> Placement:
 def test_fewer_verifiers_than_asked_are_reported_in_words() -> None:
     pool = [Machine(f"{number}", 2600, 0.001) for number in range(3)]
     atlas = one_region(["0", "1", "2"], 0.01)
-    assert place(pool, PLAIN, Terms(verifiers=2), atlas).feasible
+    assert not place(pool, PLAIN, Terms(verifiers=2), atlas).reason
     short = place(pool, PLAIN, Terms(verifiers=3), atlas)
     assert (short.verifiers, short.verifiers_bound) == (2, 2)
     assert "at most 3 times" in short.reason
@@ -180,7 +181,7 @@ def test_verifiers_are_worth_more_than_few_stages() -> None:
     atlas = one_region([machine.name for machine in pool], 1.0)
     assert len(place(pool, PLAIN, Terms(exponent=1.0), atlas).pipelines) == 5
     asked = place(pool, PLAIN, Terms(exponent=1.0, verifiers=5), atlas)
-    assert asked.feasible
+    assert not asked.reason
     assert asked.verifiers == 5
 
 

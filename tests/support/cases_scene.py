@@ -19,6 +19,11 @@ def evidence_of(scene: Scene, *, opinion: Opinion = Opinion.ACCEPT, node: Any = 
     return of_journey(scene, scene.checked(node=node, opinion=opinion))
 
 
+def without_prompt(evidence: Evidence) -> Evidence:
+    """The same without what shows prompt and answer: for whoever only convicts or watches."""
+    return replace(evidence, request=None, answer=None, salt=None, head_salt=None, rows=())
+
+
 def of_journey(scene: Scene, journey: Journey) -> Evidence:
     assert journey.results
     assert journey.draw

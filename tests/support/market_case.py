@@ -10,6 +10,7 @@ from typing import Any
 from support.market_logs import META, address
 from support.market_record import PARAMETERS, PLACE, SCHEDULER, STAKE, record
 from support.market_scene import DOMAIN, KEYS, MODEL, SEASONING, TAB, Scene, execution_class, hash_of, rules
+from support.movements import pack_movements
 
 from troth.audit.subject import AuditSubject
 from troth.audit.transactions import Transaction
@@ -202,7 +203,7 @@ class CaseScene:
         made: list[tuple[Any, PartCall]] = [
             (on.Collected(case, TAB.payer, PotKind.BOND, case, 10_000, 10_000, META), opened),
             (on.CaseOpened(case, self.scene.order_id, self.node, self.opening, META), opened),
-            (on.MovedMany(case, court_money.pack_movements(case, (locking,)), META), opened),
+            (on.MovedMany(case, pack_movements(case, (locking,)), META), opened),
             (
                 on.ReviewersDrawn(case, self.drawn.drawer, 0, RANDAO, self.drawn.reviewers, self.drawn.seats, META),
                 drawing,
@@ -212,7 +213,7 @@ class CaseScene:
         balances = {**self._stakes(), stake: held - limits.penalty, locked: limits.penalty, bond: 10_000}
         around = court_money.Circumstances(balances, 1, TAB.payer, block=BLOCKS["decide"])
         movements = court_money.settle(self.committed, self.judged, limits, around)
-        made.append((on.MovedMany(case, court_money.pack_movements(case, movements), META), self.decide_call))
+        made.append((on.MovedMany(case, pack_movements(case, movements), META), self.decide_call))
         cluster = sum(1 << index for index in self.judged.cluster)
         decided = on.CaseDecided(case, self.scene.order_id, self.judged.outcome, cluster, 0, 0, META)
         return [*made, (decided, self.decide_call)]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.cases_scene import evidence_of, state_of, without
+from support.cases_scene import evidence_of, state_of, without, without_prompt
 from support.market_case import CaseScene
 from support.market_logs import META
 from support.market_record import PARAMETERS
@@ -98,7 +98,7 @@ def test_a_leaf_is_brought_again_only_where_its_case_was_lost_for_lack_of_data(o
 
 
 def test_what_the_opener_owes_is_named() -> None:
-    (bring,) = at(REJECTED.without_prompt()).cases
+    (bring,) = at(without_prompt(REJECTED)).cases
     assert len(bring.lacks) == 3
     assert "would be lost" in bring.words
 

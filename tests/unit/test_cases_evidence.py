@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.cases_scene import evidence_of
+from support.cases_scene import evidence_of, without_prompt
 from support.market_case import receipt_of
 from support.market_scene import Scene, hash_of
 
@@ -84,7 +84,7 @@ def test_a_receipt_becomes_evidence_without_the_prompt() -> None:
     told = replace(
         HELD, request=b"a", answer=b"b", salt=hash_of("c"), head_salt=hash_of("d"), rows=(SegmentRows.of(0, b"e"),)
     )
-    assert told.without_prompt() == HELD.without_prompt()
+    assert without_prompt(told) == without_prompt(HELD)
     assert b"request" in files.encode(told)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from troth.chain import rpc as transport
+from troth.chain import retries
 from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
 from troth.chain.rpc import Rpc
 
@@ -59,7 +59,7 @@ async def node(*answers: Answer | None, timeout: float = 60.0) -> AsyncIterator[
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,34 @@ async def test_requests_that_are_given_up_do_not_stop_later_ones() -> None:
             assert await other.request("eth_chainId") == "0x2", "also of another client in the same process"
 
 
-def test_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.2)
-    pauses = [transport.pause(attempt) for attempt in range(8)]
-    assert pauses == sorted(pauses)
-    assert pauses[:3] == [0.2, 0.4, 0.8]
-    assert pauses[-1] == transport.LONGEST_PAUSE
+async def test_pauses_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.2)
+    pauses: list[float] = []
+    monkeypatch.setattr(asyncio, "sleep", noted(pauses))
+    with pytest.raises(ChainUnavailable):
+        await failing(ChainUnavailable("away"), [])
+    assert pauses == [0.2, 0.4, 0.8, 1.6, *[retries.LONGEST_PAUSE] * 4]
+
+
+async def test_what_will_not_pass_is_not_tried_again() -> None:
+    tried: list[int] = []
+    with pytest.raises(KeyError):
+        await failing(KeyError(), tried)
+    assert tried == [1]
+
+
+async def failing(error: Exception, tried: list[int]) -> None:
+    async for attempt in retries.attempts_of(lambda one: isinstance(one, ChainUnavailable), most=9):
+        with attempt:
+            tried.append(attempt.num)
+            raise error
+
+
+def noted(pauses: list[float]) -> Callable[[float], Awaitable[None]]:
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    return sleep
 
 
 def test_urls_are_shown_without_credentials() -> None:

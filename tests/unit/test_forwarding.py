@@ -6,6 +6,7 @@ import random
 from collections import Counter
 
 import pytest
+from benchmarks.forwarding.published import Published
 from support.prefixes import IDLE, naming, view_of, words
 
 from troth.routing.forwarding.dealings import TakenCounter
@@ -13,7 +14,6 @@ from troth.routing.forwarding.decision import Candidate, ChoiceReason, Policy
 from troth.routing.forwarding.forwarder import Forwarder
 from troth.routing.forwarding.gated import Gated
 from troth.routing.forwarding.passage import CHOICES, MEMORY, Passage, PassageAction, retry_after
-from troth.routing.forwarding.published import Published
 from troth.routing.prefixes.members import SILENCE
 from troth.routing.prefixes.tree import Matches
 from troth.routing.prefixes.update import LatencyAverage, NodeLoad

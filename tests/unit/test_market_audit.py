@@ -13,6 +13,7 @@ from support.market_case import OPENED, CaseScene, receipt_of, recorded
 from support.market_logs import META, address
 from support.market_record import PARAMETERS, PLACE, STAKE, record
 from support.market_scene import DOMAIN, KEYS, TAB, TAB_KEY, Scene, execution_class, hash_of, key_of
+from support.movements import pack_movements
 
 from troth.audit import receipts
 from troth.audit.checks import CHAIN, NUMBERS
@@ -120,7 +121,7 @@ def test_money_that_an_outcome_does_not_move_is_found() -> None:
     movements = court_money.unpack_movements(paid.subject, paid.movements)
     kept = [one for one in movements if one.from_kind is not PotKind.LOCKED]
     assert len(kept) < len(movements)
-    fewer = replace(paid, movements=court_money.pack_movements(paid.subject, kept))
+    fewer = replace(paid, movements=pack_movements(paid.subject, kept))
     without = [(fewer if event is paid else event, call) for event, call in honest()]
     assert numbers(CASE.subject(without)) & {"M1", "M9"}
     assert numbers(CASE.subject([(event, call) for event, call in honest() if event is not paid])) & {"M1", "M9"}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from support.market_scene import BLOCK, DOMAIN, SCHEDULER_KEY, TAB_KEY, Scene, hash_of, key_of, owner_of
+from support.movements import fine_movements
 
 from troth.protocol.market import checks, convictions, messages
 from troth.protocol.market.convictions import Conviction
@@ -187,7 +188,7 @@ def test_fines_are_shares_of_what_was_taken() -> None:
 def test_fines_take_free_stake_first_and_pay_in_order(stake: int, locked: int, taken: int) -> None:
     first, second = (owner_of(number) for number in (1, 2))
     pots = {pot_of(PotKind.STAKE, NODE): stake, pot_of(PotKind.LOCKED, NODE): locked}
-    movements = convictions.fine_movements(NODE, stake, taken, [(first, 250), (second, 500)])
+    movements = fine_movements(NODE, stake, taken, [(first, 250), (second, 500)])
     after = apply_movements(pots, movements)
     assert after.get(pot_of(PotKind.CREDIT, first), 0) == min(taken, 250)
     assert after.get(pot_of(PotKind.CREDIT, second), 0) == min(max(taken - 250, 0), 500)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.market_logs import META, address, sample
+from support.movements import pack_movements
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
 from troth.protocol.market import events as on
-from troth.protocol.market.court_money import pack_movements
 from troth.protocol.market.events import Event
 from troth.protocol.market.fold import apply, fold
 from troth.protocol.market.state import NOTHING, AnsweredLeaf, State, account_id

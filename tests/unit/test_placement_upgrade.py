@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from benchmarks.atlas import one_region
+
 from troth.routing.placement.hardware import Capacity, Machine, ModelShape, Terms
 from troth.routing.placement.parts import upgrade
 from troth.routing.placement.placing import place
-from troth.routing.placement.regions import one_region
 from troth.routing.placement.staging import Placed
 
 SMALL, LARGE = Capacity(4, 3, 3, 2), Capacity(8, 7, 7, 6)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from benchmarks.atlas import one_region
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.pool_members import LAYERS, SHAPE, member, name
 
 from troth.routing.placement.hardware import Terms
 from troth.routing.placement.plan import Slice
-from troth.routing.placement.regions import one_region
 from troth.routing.placement.replicas import hosts
 from troth.scheduler.pool.deciding import (
     VARIATION_BOUND,

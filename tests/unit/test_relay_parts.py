@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from benchmarks.overlay.network import destination_entry
 
 from troth.overlay.cells.format import EndReason
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.relay.backlog import Backlog
 from troth.overlay.relay.circuit import Leg, RelayCircuit
-from troth.overlay.relay.configuration import destination_entry, load, load_directory, relay_entry
+from troth.overlay.relay.configuration import load, load_directory, relay_entry
 from troth.overlay.relay.doctor import examine
 from troth.overlay.relay.initialisation import RelayInitOptions, committee_of, initialise, own_descriptor, own_entry
 from troth.overlay.relay.keys import create_handshake_key, load_handshake_key, load_operator_key

@@ -295,10 +295,10 @@ import sys
 from pathlib import Path
 from troth.chain.keystore import Key
 from troth.client.tabs.books import TabBooks
-from troth.client.tabs.store import Store
+from troth.client.tabs.store import TabStore
 from troth.protocol.market.types import TabState
 
-store = Store(Path(sys.argv[1]))
+store = TabStore(Path(sys.argv[1]))
 (record,) = TabBooks(store).all()
 state = TabState(balance=10**9, known=True)
 key = Key.from_secret(bytes.fromhex(sys.argv[2]))

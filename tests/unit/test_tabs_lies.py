@@ -18,8 +18,10 @@ from support.toy_tab_scheduler import (
     line_of,
     toy_stage,
 )
-from unit.test_tabs_asking import ALWAYS, asked, ended
+from support.waiting import eventually
+from unit.test_tabs_asking import ALWAYS, PROMPT, asked, ended, text_of
 
+from troth.client.orders.asking import ask
 from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
 from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.keeping import OrderKeeper
@@ -403,8 +405,14 @@ async def test_repeated_commitments_are_refused(tmp_path: Path) -> None:
 async def test_a_reader_that_leaves_keeps_what_has_come(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         stage.scheduler.tamper = lambda _one, lines: [*lines[:6], None]
-        task = asyncio.create_task(asked(stage, ALWAYS))
-        await asyncio.sleep(0.8)
+        told: list[Any] = []
+
+        async def read() -> None:
+            async for update in ask(stage.session, PROMPT, ALWAYS):
+                told.append(update)
+
+        task = asyncio.create_task(read())
+        await eventually(lambda: text_of(told) == "hello")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert only(stage).tokens == tuple(stage.scheduler.answer[:5])

@@ -20,7 +20,6 @@ from troth.protocol.trace import (
     tile_columns,
     tile_count,
     validate_trace,
-    verify_opening,
 )
 
 TASK, MODEL = keccak256(b"task"), keccak256(b"model")
@@ -82,7 +81,7 @@ def test_every_tile_opens(rows: int, columns: int, dtype: Dtype) -> None:
     count = tile_count(rows, columns, dtype)
     for index in range(count):
         opening = committed.open([index])
-        verify_opening(committed.root, rows, columns, dtype, index, opening.tiles, opening.siblings)
+        assert opening_root(rows, columns, dtype, [index], opening) == committed.root
     indices = [count - 1, 0]
     assert opening_root(rows, columns, dtype, indices, committed.open(indices)) == committed.root
 
@@ -162,15 +161,19 @@ def test_openings_that_do_not_fit_are_refused() -> None:
     committed = layout.commit(random_trace(21, 40, Dtype.FLOAT32))
     opening = committed.open([4])
 
-    def refuse(message: str, index: int, tile: bytes, siblings: tuple[bytes, ...], rows: int = 21) -> None:
+    def root(index: int, tile: bytes, siblings: tuple[bytes, ...], rows: int = 21) -> bytes:
+        return opening_root(rows, 40, Dtype.FLOAT32, [index], TileOpening(tile, siblings))
+
+    def refuse(message: str, index: int, tile: bytes, siblings: tuple[bytes, ...]) -> None:
         with pytest.raises(InvalidOpening, match=message):
-            verify_opening(committed.root, rows, 40, Dtype.FLOAT32, index, tile, siblings)
+            root(index, tile, siblings)
 
     changed = bytes([opening.tiles[0] ^ 1]) + opening.tiles[1:]
-    refuse("another trace root", 4, changed, opening.siblings)
-    refuse("another trace root", 5, opening.tiles, opening.siblings)
-    refuse("another trace root", 4, opening.tiles, opening.siblings[::-1])
-    refuse("another trace root", 4, opening.tiles, opening.siblings, rows=22)
+    assert root(4, opening.tiles, opening.siblings) == committed.root
+    assert root(4, changed, opening.siblings) != committed.root
+    assert root(5, opening.tiles, opening.siblings) != committed.root
+    assert root(4, opening.tiles, opening.siblings[::-1]) != committed.root
+    assert root(4, opening.tiles, opening.siblings, rows=22) != committed.root
     refuse("no such tile", 9, opening.tiles, opening.siblings)
     refuse("no such tile", -1, opening.tiles, opening.siblings)
     refuse("tile bytes", 4, opening.tiles[:-1], opening.siblings)

@@ -26,9 +26,5 @@ class SourceUnusable(AuditError):
     """The node refused or failed; ``value`` never carries its credentials."""
 
 
-class UnknownTask(AuditError):
-    """The task was never opened in the blocks that were read."""
-
-
 class BundleRefused(AuditError):
     """A bundle that is not trusted far enough to audit it; ``value`` says where it is wrong."""

@@ -122,10 +122,6 @@ class Evidence:
         tab = self.tab
         return SignedOrder(self.order.message, tab.payer, tab.payee, tab.key, self.order.signature)
 
-    def without_prompt(self) -> Evidence:
-        """The same without what shows prompt and answer: to be handed to whoever only convicts or watches."""
-        return replace(self, request=None, answer=None, salt=None, head_salt=None, rows=())
-
 
 def of_receipt(receipt: Receipt) -> Evidence:
     """What a receipt holds; its client adds request, answer and salt for a case."""

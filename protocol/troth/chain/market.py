@@ -174,10 +174,6 @@ class Market:
                 log.warning("sending again: %s", error)
             attempt += 1
 
-    def events_in(self, receipt: TransactionReceipt) -> tuple[Event, ...]:
-        """The deployment's events of a mined transaction, in log order."""
-        return tuple(self.parse(log) for log in receipt.logs if log.address in self.addresses)
-
     def parse(self, log: Log) -> Event:
         """The event that a log of the deployment is."""
         return parse_log(log, self.contracts, self.place.factory)

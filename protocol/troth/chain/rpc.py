@@ -12,9 +12,7 @@ Requests are cancelled here all the time, whenever a client leaves or a task's t
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 from typing import Any
 
 import aiohttp
@@ -23,6 +21,7 @@ from web3 import AsyncHTTPProvider
 import troth.chain.keystore  # noqa: F401 - first: web3 imports eth_keyfile
 from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
 from troth.chain.recursion import restore_recursion_limit
+from troth.chain.retries import attempts_of
 
 # isort: split
 
@@ -53,21 +52,14 @@ class Provider(AsyncHTTPProvider):  # type: ignore[misc]
 
 restore_recursion_limit()
 
-FIRST_PAUSE = 0.2
-"""Seconds before the first repetition; each further pause is twice as long."""
-
-LONGEST_PAUSE = 2.0
 ATTEMPTS = 4
-"""Tries of an idempotent request before ChainUnavailable: with the pauses above, 1.4 s and the timeouts."""
+"""Tries of an idempotent request before ChainUnavailable: with the pauses of ``retries``, 1.4 s and the timeouts."""
 
 _BUSY_CODE = -32005
 
-_log = logging.getLogger(__name__)
 
-
-def pause(attempt: int) -> float:
-    """Seconds to wait after failed attempt number ``attempt`` (from 0)."""
-    return float(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, ChainUnavailable) or (isinstance(error, RpcRefused) and error.code == _BUSY_CODE)
 
 
 class Rpc:
@@ -86,16 +78,10 @@ class Rpc:
 
     async def request(self, method: str, *parameters: object) -> Any:
         """The ``result`` of a call; RpcRefused for an error object, ChainUnavailable when no attempt got an answer."""
-        for attempt in range(self._attempts - 1):
-            try:
+        async for attempt in attempts_of(_may_pass, most=self._attempts):
+            with attempt:
                 return await self._once(method, parameters)
-            except ChainUnavailable as error:
-                _log.debug("%s, attempt %d: %s", method, attempt + 1, error.what)
-            except RpcRefused as error:
-                if error.code != _BUSY_CODE:
-                    raise
-            await asyncio.sleep(pause(attempt))
-        return await self._once(method, parameters)
+        raise AssertionError("the last failure is raised")
 
     async def _once(self, method: str, parameters: tuple[object, ...]) -> Any:
         try:

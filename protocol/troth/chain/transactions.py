@@ -23,7 +23,8 @@ from troth.chain.errors import ChainRejected, ChainUnavailable, RpcRefused, Tran
 from troth.chain.keystore import Key
 from troth.chain.records import Fees, TransactionReceipt
 from troth.chain.recursion import restore_recursion_limit
-from troth.chain.rpc import Rpc, pause
+from troth.chain.retries import attempts_of
+from troth.chain.rpc import Rpc
 from troth.protocol.calls import Call
 from troth.protocol.contract_errors import ContractError, decode_error
 from troth.protocol.hashing import keccak256
@@ -95,17 +96,17 @@ class Transactions:
         async with self._locks[key.address]:
             fees, nonce = await asyncio.gather(self.fees(), self._nonce(key.address))
             limit = await self.estimate(call, key.address, to) if gas is None else gas
-            for attempt in range(NONCE_ATTEMPTS):
-                try:
-                    return await self._send_signed(self._sign(call, key, to, nonce, limit, fees))
-                except _NonceTaken:
-                    await asyncio.sleep(pause(attempt))
-                    nonce = max(await self._nonce(key.address), nonce + 1)
-        raise ChainUnavailable(
-            f"Another program takes the nonces of {key.address} faster than this one",
-            self._rpc.place,
-            "Let one process alone send with this key.",
-        )
+            try:
+                async for attempt in attempts_of(lambda error: isinstance(error, _NonceTaken), most=NONCE_ATTEMPTS):
+                    with attempt:
+                        if attempt.num > 1:
+                            nonce = max(await self._nonce(key.address), nonce + 1)
+                        return await self._send_signed(self._sign(call, key, to, nonce, limit, fees))
+            except _NonceTaken as error:
+                what = f"Another program takes the nonces of {key.address} faster than this one"
+                remedy = "Let one process alone send with this key."
+                raise ChainUnavailable(what, self._rpc.place, remedy) from error
+        raise AssertionError("the last failure is raised")
 
     async def _nonce(self, sender: Address) -> int:
         return decoding.quantity(await self._rpc.request("eth_getTransactionCount", sender, "pending"))

@@ -199,15 +199,6 @@ def opening_root(rows: int, columns: int, dtype: Dtype, indices: Sequence[int], 
     return trace_root(rows, columns, dtype, roots.pop())
 
 
-def verify_opening(  # noqa: PLR0917 - the order of the arguments is that of the contract
-    root: bytes, rows: int, columns: int, dtype: Dtype, index: int, tile: bytes, siblings: Sequence[bytes]
-) -> None:
-    """Checks that ``tile`` is tile ``index`` of the trace with this root and shape; else raises InvalidOpening."""
-    proven = opening_root(rows, columns, dtype, (index,), TileOpening(tile, tuple(siblings)))
-    if proven != root:
-        raise InvalidOpening("The opening leads to another trace root", proven, "Open what was committed.")
-
-
 def _climb(index: int, tile: bytes, siblings: Sequence[bytes]) -> bytes:
     digest = keccak256(LEAF_TAG + index.to_bytes(4, "big") + tile)
     for height, sibling in enumerate(siblings):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.atlas import one_region
 from benchmarks.chains.published import PublishedRouter
 from benchmarks.figures import Figure
 from benchmarks.placement.pools import GPT_OSS, gpus_of, machines_of
@@ -24,7 +25,6 @@ from troth.routing.pipelines.router import Route, Router
 from troth.routing.placement.hardware import Terms
 from troth.routing.placement.placing import place
 from troth.routing.placement.plan import Placement
-from troth.routing.placement.regions import one_region
 
 SIZES = (4, 16, 64, 256, 1024)
 PAPER = {4: 0.0136, 256: 6.6339}

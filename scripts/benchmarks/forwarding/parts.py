@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.figures import Figure
 from benchmarks.forwarding import peers
+from benchmarks.forwarding.published import Published
 from benchmarks.forwarding.routers import (
     Central,
     MatchOnly,
@@ -20,7 +21,6 @@ from benchmarks.forwarding.scenario import SEED, Scenario, scenario
 from benchmarks.forwarding.service import Machine
 from benchmarks.forwarding.simulation import Outcome, run
 from troth.routing.forwarding.gated import Gated
-from troth.routing.forwarding.published import Published
 from troth.routing.prefixes.naming import Naming
 
 SHARED = ("tool use", "documents", "chat")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
-from troth.overlay.relay.configuration import destination_entry, relay_entry
+from troth.overlay.relay.configuration import relay_entry
 from troth.overlay.relay.delivery_server import DeliveryServer
 from troth.overlay.relay.initialisation import RelayInitOptions, initialise, own_descriptor
 from troth.testnet.ports import free_port
@@ -64,6 +64,13 @@ class RelayNetwork:
 
 
 ECHO = "from benchmarks.overlay.network import serve_echo; serve_echo()"
+
+
+def destination_entry(place: PinnedAddress) -> str:
+    """A destination's [[destination]] table in a directory."""
+    return (
+        f'[[destination]]\nhost = "{place.host}"\nport = {place.port}\ntls_key_hash = "0x{place.tls_key_hash.hex()}"\n'
+    )
 
 
 @contextmanager

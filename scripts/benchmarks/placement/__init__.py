@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.atlas import one_region
 from benchmarks.figures import Figure
 from benchmarks.placement.linear_bound import least_groups, most_by_linear_programme
 from benchmarks.placement.pools import DENSE_80, GPT_OSS, POOLS, SHAPES, gpus_of, machines_of
@@ -16,7 +17,7 @@ from benchmarks.placement.published import Published
 from troth.routing.placement.hardware import Machine, ModelShape, Terms, capacity_of
 from troth.routing.placement.placing import place
 from troth.routing.placement.pool import pool_of
-from troth.routing.placement.regions import one_region, regions_of
+from troth.routing.placement.regions import regions_of
 
 SIZES = (4, 16, 64, 256, 1024)
 PAPER = {4: 0.10, 256: 8.55}

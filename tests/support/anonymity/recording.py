@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchmarks.overlay.network import destination_entry
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from support.anonymity.leaks import Places
 from support.anonymity.links import Observed, observe
@@ -23,7 +24,7 @@ from support.anonymity.namespaces import ROUTER, HostedProcess, Internet, intern
 from support.anonymity.tls import read_keys
 
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
-from troth.overlay.relay.configuration import destination_entry, relay_entry
+from troth.overlay.relay.configuration import relay_entry
 from troth.overlay.relay.initialisation import RelayInitOptions, initialise, own_descriptor
 from troth.transport.identity import create_identity
 

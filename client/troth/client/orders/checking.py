@@ -18,6 +18,7 @@ from contextlib import aclosing
 from typing import Any
 
 from troth.chain.keystore import Key
+from troth.chain.retries import attempts_of
 from troth.client.errors import ClientError
 from troth.client.orders.building import secrets_of
 from troth.client.orders.calls import MarketCalls, SchedulerRefusal, SealedSegment
@@ -234,13 +235,10 @@ class OrderSettlement:
 
     async def _tiles(self, calls: MarketCalls) -> tuple[SealedSegment, ...]:
         """The openings; the verifiers' words may be here before the scheduler has all of them."""
-        while True:
-            try:
+        async for attempt in attempts_of(_is_not_there_yet, pause=NOT_YET_SECONDS):
+            with attempt:
                 return await calls.tiles(self._entry.identifier, self._secrets.tiles)
-            except SchedulerRefusal as error:
-                if error.code != "not_yet":
-                    raise
-                await asyncio.sleep(NOT_YET_SECONDS)
+        raise AssertionError("it is asked until it is there")
 
     async def _openings(self) -> Openings | None:
         for pause in OPENING_PAUSES:
@@ -463,3 +461,7 @@ def _address(name: str) -> Address | None:
         return to_address(name)
     except ProtocolError:
         return None
+
+
+def _is_not_there_yet(error: Exception) -> bool:
+    return isinstance(error, SchedulerRefusal) and error.code == "not_yet"

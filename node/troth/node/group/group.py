@@ -13,6 +13,7 @@ from troth.node.errors import NodeBusy, NotAMember
 from troth.node.group.loads import Loads, load_of, load_part
 from troth.node.group.membership import GroupMembership
 from troth.node.group.sharing import UNRATED, Follow, Reputation, Sharing
+from troth.overlay.relay.limits import TokenBucket
 from troth.protocol.types import Address
 from troth.protocol.wire_group import LoadPart, Tell, Told
 from troth.routing.forwarding.decision import Policy
@@ -35,19 +36,17 @@ class Allowance:
     """A bucket for each member. `now` in seconds, never falling."""
 
     def __init__(self) -> None:
-        self._left: dict[Address, tuple[float, float]] = {}
+        self._buckets: dict[Address, TokenBucket] = {}
 
     def take(self, name: Address, payload: int, now: float) -> None:
         """A message with so many bytes of payload came; raises NodeBusy where it is too much."""
-        left, at = self._left.get(name, (float(MOST), now))
-        left = min(MOST, left + (now - at) * PER_SECOND) - EACH - payload
-        if left < 0:
+        bucket = self._buckets.setdefault(name, TokenBucket(PER_SECOND, MOST, now))
+        if not bucket.take(now, EACH + payload):
             raise NodeBusy("this member tells more than can be read", payload, "Tell once a second, all once in five.")
-        self._left[name] = left, now
 
     def keep(self, names: Collection[Address]) -> None:
         """Forget all others."""
-        self._left = {name: state for name, state in self._left.items() if name in names}
+        self._buckets = {name: bucket for name, bucket in self._buckets.items() if name in names}
 
 
 class Group:

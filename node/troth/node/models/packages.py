@@ -51,11 +51,6 @@ PACKAGED = {
 """By the source that `troth model import` is given."""
 
 
-def is_installed(source: str) -> bool:
-    """Whether the packages of a packaged model are there."""
-    return all(_found(module, PACKAGED[source].pattern) for module in PACKAGED[source].modules)
-
-
 @contextmanager
 def packaged_file(source: str, room: Path) -> Iterator[Path]:
     """The GGUF file of a packaged model; parts are put together below `room` for as long as the block lasts.

@@ -197,16 +197,13 @@ def load_directory(path: Path) -> Directory:
 
 def relay_entry(relay: RelayDescriptor) -> str:
     """A relay's [[relay]] table in a directory."""
+    place = relay.place
     return (
-        _entry("relay", relay.place)
-        + f'handshake_key = "0x{relay.handshake_key.hex()}"\n'
+        f"[[relay]]\nhost = {quoted(place.host)}\nport = {place.port}\n"
+        f'tls_key_hash = "0x{place.tls_key_hash.hex()}"\n'
+        f'handshake_key = "0x{relay.handshake_key.hex()}"\n'
         + (f"operator = {quoted(relay.operator)}\n" if relay.operator else "")
     )
-
-
-def destination_entry(place: PinnedAddress) -> str:
-    """A destination's [[destination]] table in a directory."""
-    return _entry("destination", place)
 
 
 def template(
@@ -243,13 +240,6 @@ def _committee_table(committee: Committee) -> str:
         f"\n[committee]\ncontract = {quoted(committee.contract)}\nrpc = {quoted(committee.rpc)}\n"
         f"region = {quoted(committee.region)}\nbandwidth = {committee.bandwidth}\n"
         f"publish_seconds = {committee.publish_seconds}\nretry_seconds = {committee.retry_seconds}\n"
-    )
-
-
-def _entry(table: str, place: PinnedAddress) -> str:
-    return (
-        f"[[{table}]]\nhost = {quoted(place.host)}\nport = {place.port}\n"
-        f'tls_key_hash = "0x{place.tls_key_hash.hex()}"\n'
     )
 
 

@@ -67,13 +67,13 @@ class TokenBucket:
         self._rate, self._burst = rate, burst
         self._level, self._since = burst, now
 
-    def take(self, now: float) -> bool:
-        """Use one permit, if there is one."""
+    def take(self, now: float, permits: float = 1) -> bool:
+        """Use so many permits, if they are there; none otherwise."""
         self._level = min(self._burst, self._level + (now - self._since) * self._rate)
         self._since = now
-        if self._level < 1:
+        if self._level < permits:
             return False
-        self._level -= 1
+        self._level -= permits
         return True
 
 

@@ -29,7 +29,6 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidProof
 from troth.protocol.market import checks, messages
 from troth.protocol.market.checks import OrderView
-from troth.protocol.market.court_money import BURNT, pot_of
 from troth.protocol.market.economy import REWARD_SHARE
 from troth.protocol.market.errors import InvalidAdmission, InvalidResults, NotEvidence
 from troth.protocol.market.messages import Signed
@@ -37,9 +36,7 @@ from troth.protocol.market.types import (
     Admission,
     Draw,
     Fault,
-    Movement,
     Order,
-    PotKind,
     Result,
     Row,
     TraceCommitment,
@@ -185,23 +182,6 @@ def fine(bonded: int, penalty: int) -> tuple[int, int]:
     """
     taken = min(bonded, penalty)
     return taken, taken // REWARD_SHARE
-
-
-def fine_movements(
-    convict: Address, stake: int, taken: int, payees: Sequence[tuple[Address, int]]
-) -> tuple[Movement, ...]:
-    """How what was taken is paid (library Fines): to the payees in order, as far as it reaches; the rest is burnt.
-
-    Free stake goes first; what it lacks is unlocked before.
-    """
-    own = pot_of(PotKind.STAKE, convict)
-    unlocked = max(taken - stake, 0)
-    movements, rest = [Movement(*pot_of(PotKind.LOCKED, convict), *own, unlocked)], taken
-    for account, owed in payees:
-        movements.append(Movement(*own, *pot_of(PotKind.CREDIT, account), min(owed, rest)))
-        rest -= min(owed, rest)
-    movements.append(Movement(*own, *BURNT, rest))
-    return tuple(one for one in movements if one.amount)
 
 
 def broken_promise(bonded: int, short: int, scheduler_stake: int) -> tuple[int, int]:

@@ -65,14 +65,6 @@ def _root(parents: dict[int, int], member: int) -> int:
     return member
 
 
-def proper_cluster(members: Iterable[int], edges: Iterable[tuple[int, int]], quorum: int) -> frozenset[int]:
-    """The first cluster with at least ``quorum`` members, or the empty set.
-
-    With a quorum of more than half of all verifiers at most one cluster has it.
-    """
-    return next((cluster for cluster in clusters(members, edges) if len(cluster) >= quorum), frozenset())
-
-
 SUMMONS_WINDOWS = 15
 """Windows of a summons that is passed on as often as it can be, and two for who opens a case then.
 

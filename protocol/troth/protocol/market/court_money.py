@@ -47,19 +47,6 @@ _MOVEMENT = 33
 """Bytes of a packed movement: the kinds that it leaves and enters, four bits each; an account; an amount."""
 
 
-def pack_movements(subject: Hash32, movements: Sequence[Movement]) -> bytes:
-    """Movements of a case as Bank.moveMany takes them: a bond is the case's, what is burnt is nobody's."""
-    packed = bytearray()
-    for one in movements:
-        accounts = {pot for kind, pot in _ends(one) if kind not in {PotKind.BOND, PotKind.BURNT}}
-        bonds = {pot for kind, pot in _ends(one) if kind is PotKind.BOND}
-        if len(accounts) > 1 or not bonds <= {subject}:
-            raise InvalidCase("A case moves money between its bond, one account and nobody", one, "Split the movement.")
-        account = accounts.pop()[12:] if accounts else bytes(20)
-        packed += bytes([one.from_kind << 4 | one.to_kind]) + account + one.amount.to_bytes(12)
-    return bytes(packed)
-
-
 def unpack_movements(subject: Hash32, packed: bytes) -> tuple[Movement, ...]:
     """The movements that MovedMany tells of; raises InvalidField for other bytes."""
     if len(packed) % _MOVEMENT:
@@ -71,10 +58,6 @@ def unpack_movements(subject: Hash32, packed: bytes) -> tuple[Movement, ...]:
         source, target = (_pot_of(PotKind(kind), subject, account) for kind in (kinds >> 4, kinds & 0xF))
         made.append(Movement(*source, *target, amount))
     return tuple(made)
-
-
-def _ends(movement: Movement) -> tuple[Pot, Pot]:
-    return (movement.from_kind, movement.from_id), (movement.to_kind, movement.to_id)
 
 
 def _pot_of(kind: PotKind, subject: Hash32, account: bytes) -> Pot:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidField
-from troth.protocol.hashing import keccak256
 from troth.protocol.market import canonical, checks, lottery, messages, prices
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.draws import DrawnSeats, GroupHistory
@@ -203,8 +202,3 @@ def decode(data: bytes) -> Receipt:
         return canonical.decode(Receipt, data, SIZE_LIMIT)
     except InvalidField as error:
         raise InvalidReceipt(error.what, error.value, "Use the file as it was written.") from error
-
-
-def receipt_hash(receipt: Receipt) -> Hash32:
-    """keccak256 of the canonical bytes: what a scheduler's log can name."""
-    return Hash32(keccak256(encode(receipt)))

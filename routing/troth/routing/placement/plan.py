@@ -53,11 +53,6 @@ class Placement:
     reason: str
 
     @property
-    def feasible(self) -> bool:
-        """Whether a request can be served, and verified as the terms ask."""
-        return not self.reason
-
-    @property
     def crossings(self) -> int:
         """Hops between regions over all pipelines."""
         return sum(pipeline.crossings for pipeline in self.pipelines)

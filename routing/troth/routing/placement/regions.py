@@ -31,11 +31,6 @@ class Atlas:
     across_seconds: float
 
 
-def one_region(names: Iterable[str], hop_seconds: float) -> Atlas:
-    """Everyone near everyone: for a site, and for tests."""
-    return Atlas((Region(tuple(names), hop_seconds),), hop_seconds)
-
-
 def regions_of(names: Iterable[str], links: Links, near_seconds: float = NEAR_SECONDS) -> Atlas:
     """Put each name, in sorted order, with the nearest region whose first member is near; otherwise start a region.
 

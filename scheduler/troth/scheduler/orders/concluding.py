@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from troth.chain.retries import attempts_of
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.checks import Answer
@@ -77,15 +78,10 @@ class OrderEnding:
 
         To give the order up then would leave it with a result that this scheduler's vouchers do not pay.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + AWAY_SECONDS
-        while True:
-            try:
+        async for attempt in attempts_of(_was_lost, seconds=AWAY_SECONDS, pause=AGAIN_SECONDS):
+            with attempt:
                 return await hop.conclude(hop.chain.position, written, shown, timeout)
-            except NodeFailed as error:
-                if not isinstance(error.__cause__, ChannelUnavailable) or loop.time() > until:
-                    raise
-            await asyncio.sleep(AGAIN_SECONDS)
+        raise AssertionError("the last failure is raised")
 
     def _is_last(self, segment: int) -> bool:
         return segment == len(self.hops) - 1
@@ -132,3 +128,7 @@ async def signed_before(desk: SchedulerContext, story: OrderHistory, segment: in
         log.info("%s has signed nothing for an order that was cut off: %s", node, error)
         return None
     return signed if (result.order, result.segment) == (story.order_id, segment) else None
+
+
+def _was_lost(error: Exception) -> bool:
+    return isinstance(error, NodeFailed) and isinstance(error.__cause__, ChannelUnavailable)

@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.forwarding.published import Published
 from troth.protocol.types import Address
 from troth.routing.forwarding.decision import Candidate, ChoiceReason, Policy, ServingChoice
 from troth.routing.forwarding.gated import Gated
-from troth.routing.forwarding.published import Published
 from troth.routing.prefixes.tree import Matches
 
 Candidates = Callable[[int, Address, Sequence[Address]], Sequence[Address]]
