@@ -107,7 +107,7 @@ class LiveCourtroom:
     market: Market
     follower: MarketFollower
     key: Key
-    _drawn: dict[DrawRequest, tuple[Address, ...]] = field(default_factory=dict)
+    _drawn: dict[DrawRequest, tuple[Address, ...]] = field(init=False, default_factory=dict)
 
     @property
     def contracts(self) -> Contracts:
