@@ -39,7 +39,7 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.lottery import Secrets
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.rows import RowHashes
-from troth.protocol.market.types import Admission, Draw, Opinion, Order, Result, TraceCommitment, Verdict
+from troth.protocol.market.types import Admission, CasePhase, Draw, Opinion, Order, Result, TraceCommitment, Verdict
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash, tokens_to_words
 from troth.protocol.tensors import Dtype
@@ -53,6 +53,7 @@ PROMPT = (3, 1, 4, 1, 5, 9, 2, 6)
 WRITTEN = 6
 LATE = 4
 """Blocks: more than a quarter of the window for the tiles."""
+JUDGING_SECONDS = 60.0
 
 
 def hash_of(text: str) -> Hash32:
@@ -232,7 +233,16 @@ class CourtStage:
                 account = party.account if isinstance(party, Defender) else party.operator.address
                 if account not in self.asleep:
                     await party.tick(self.seen())
+        await self._judged_ahead()
         await asyncio.sleep(0.05)
+
+    async def _judged_ahead(self) -> None:
+        """Whoever judges before the draw is told has ended: blocks wait for it, however slow this machine is."""
+        if any(record.state.phase is CasePhase.OPENED for _, record in self.follower.state.cases.items()):
+            reviewers = [desk.reviewer for desk in self.desks.values() if desk.reviewer is not None]
+            tasks = [task for reviewer in reviewers for task in reviewer._preparing.values() if not task.done()]
+            if tasks:
+                await asyncio.wait(tasks, timeout=JUDGING_SECONDS)
 
     async def drive(self, carrier: Carrier, case_id: Hash32, most: int = 200) -> CaseProgress:
         """Until the case is over: a block is mined wherever only blocks or parties are awaited."""

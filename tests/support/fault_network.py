@@ -56,6 +56,8 @@ NODES = 10
 """One more than the owners below which a class offers no checks."""
 LAG = 120
 """Blocks, of which one comes a second: half of it is the time in which a client must have been told of its draw."""
+REFERENCE_AGE = 40
+"""Blocks after which an order that its scheduler does not know is certain to come to nothing."""
 DEADLINE = 240.0
 GAS_PRICE = 1_000
 """Units that the deployment counts for a unit of gas: so little that the fees of tiny answers are worth claiming."""
@@ -334,7 +336,7 @@ async def fault_network(
     async with AsyncExitStack() as stack:
         made = tabs_stage(
             anvil,
-            parameters=replace(COURT, lag=LAG, gas_price=GAS_PRICE * PER, **parameters),
+            parameters=replace(COURT, lag=LAG, gas_price=GAS_PRICE * PER, reference_age=REFERENCE_AGE, **parameters),
             model=descriptor,
             execution_class=execution_class_of(descriptor),
             nodes=nodes,

@@ -68,6 +68,9 @@ class ToyCourtroom:
     async def hints(self, _request: Any) -> bytes:
         return b""
 
+    async def drawn(self, _request: Any) -> tuple[Address, ...]:
+        raise Refused("draw", "TooFewSeats", "nobody can tell who will be drawn")
+
     async def input_of(self, transaction: Hash32) -> bytes:
         raise AssertionError(transaction)
 

@@ -151,7 +151,7 @@ async def test_a_restart_opens_what_was_wanted_and_carries_it_on(client: Case) -
     client.room.refusing = False
     await client.restart().look()
     assert client.room.sent == ["open"]
-    client.stage.world.block += 10
+    client.stage.world.block += 30
     await client.restart().look()
     assert client.room.sent == ["open", "draw"]
     assert any("draw" in line for line in client.heard)
@@ -438,7 +438,7 @@ def test_an_unknown_id_is_named(shell: Shell) -> None:
 
 async def test_receipts_follow_a_case_to_the_refund(client: Case) -> None:
     await asked(client.stage)
-    client.stage.world.block += 10
+    client.stage.world.block += 30
     await client.court.look()
     one = shown(client.entry, client.stage.world.state)
     (told,) = one.to_json()["cases"]

@@ -26,6 +26,7 @@ from troth.client.orders.receipts import shown
 from troth.client.orders.updates import EndedUpdate, OrderOutcome, RecomputedUpdate
 from troth.client.orders.wishes import CheckWish, Wish
 from troth.client.tabs.asset import Asset
+from troth.protocol.market import lottery
 from troth.protocol.market.prices import MILLION
 from troth.protocol.market.types import CaseKind, ExecutionClass, Opinion
 from troth.protocol.tokens import TokenReport
@@ -41,6 +42,12 @@ FALSE_TEXT = TokenReport(3.5, 0.02, 1.0, 4, True, False)
 def always_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such orders are made at the class's smallest rate, and a test does not wait for luck."""
     monkeypatch.setattr(building, "check_rate_of", lambda _offer, _wish: MILLION)
+
+
+@pytest.fixture
+def never_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in twenty would be."""
+    monkeypatch.setattr(lottery, "is_drawn", lambda *_arguments: False)
 
 
 @dataclass
@@ -98,6 +105,7 @@ def turn_of(updates: list[Any]) -> Turn:
 
 
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
+@pytest.mark.usefixtures("never_drawn")
 async def test_a_true_answer_is_told_to_be_true_and_the_receipt_says_so(tmp_path: Path, ends: tuple[int, ...]) -> None:
     async with toy_stage(tmp_path, ends=ends) as stage:
         model = ToyModel()

@@ -64,6 +64,7 @@ class OrderKeeper:
     _tries: dict[bytes, int] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     _looked: dict[bytes, int] = field(default_factory=dict)
+    _unknown_until: dict[bytes, int] = field(default_factory=dict)
 
     async def __aenter__(self) -> OrderKeeper:
         self._task = asyncio.create_task(self._run(), name="keeper of tabs")
@@ -127,7 +128,8 @@ class OrderKeeper:
         await self._summon(entry)
         if entry.phase is Phase.REJECTED and self._is_time(b"case" + entry.identifier):
             await self._to_court(entry)
-        if self._goes_on(entry) and self._is_time(entry.identifier) and self.session.journal.take(entry.identifier):
+        is_time = self._is_certain(entry) or self._is_time(entry.identifier)
+        if self._goes_on(entry) and is_time and self.session.journal.take(entry.identifier):
             try:
                 # Who had it until now may have ended it since it was read: begun again, its end would be forgotten.
                 entry = self.session.journal.entry(entry.identifier)
@@ -217,6 +219,13 @@ class OrderKeeper:
                 return
             raise
 
+    def _is_certain(self, entry: OrderRecord) -> bool:
+        """Whether what was unknown of an order is certain since the last look: that is not put off."""
+        certain = self.session.block > self._unknown_until.get(entry.identifier, self.session.block)
+        if certain:
+            del self._unknown_until[entry.identifier]
+        return certain
+
     def _never_arrived(self, entry: OrderRecord, submission: Submission) -> bool:
         """Give an order up that its scheduler does not know and may not admit any more; False: it may still arrive.
 
@@ -226,6 +235,7 @@ class OrderKeeper:
         if self.session.block > last:
             give_up(self.session, entry, f"never admitted: nobody may admit it after block {last}")
             return True
+        self._unknown_until[entry.identifier] = last
         failure = f"its scheduler does not know it: whether it is admitted is unknown until block {last}"
         self.session.journal.step(entry.identifier, failure=failure)
         return False
