@@ -69,7 +69,7 @@ class ToyCourtroom:
         return b""
 
     async def drawn(self, _request: Any) -> tuple[Address, ...]:
-        raise Refused("draw", "TooFewSeats", "nobody can tell who will be drawn")
+        raise CallRefused("draw", "TooFewSeats", "nobody can tell who will be drawn")
 
     async def input_of(self, transaction: Hash32) -> bytes:
         raise AssertionError(transaction)

@@ -21,6 +21,8 @@ CELL = 12.2
 TITLE, MOMENT, HELD = re.compile(r"(?:\d\. )?(.+?) ─+"), re.compile(r" *\d+\.\d s  (.+)"), re.compile(r"✓ (.+)")
 REPEATED = {Moment.PATH, Moment.REDEEMED, Moment.AUDITED}
 """Lines of which a run has several."""
+RESTARTED = {Moment.RESTARTED, Moment.REVIEWERS, Moment.COMMITTED}
+"""On a busy machine reviewers may be too late; then a case begins again, and the run has several of these."""
 
 
 def rows(drawn: str) -> list[str]:
@@ -64,8 +66,10 @@ def test_the_picture_shows_the_acts_and_moments_of_the_present_code_in_their_ord
         matching = [one for one in Moment if one.pattern.fullmatch(text)]
         assert len(matching) == 1, f"{text!r} is not printed by the demo: make the picture again (make demo PICTURE=…)"
         seen += matching
-    assert [one for at, one in enumerate(seen) if one not in seen[:at]] == list(Moment)
-    assert {one for one in seen if seen.count(one) > 1} <= REPEATED
+    again = Moment.RESTARTED in seen
+    expected = [one for one in Moment if again or one is not Moment.RESTARTED]
+    assert [one for at, one in enumerate(seen) if one not in seen[:at]] == expected
+    assert {one for one in seen if seen.count(one) > 1} <= (REPEATED | RESTARTED if again else REPEATED)
 
 
 def test_only_acts_moments_and_what_held_become_a_picture(tmp_path: Path) -> None:

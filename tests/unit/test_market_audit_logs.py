@@ -16,6 +16,7 @@ from support.market_scene import TAB_KEY, Scene, hash_of
 
 from troth.audit import running
 from troth.audit.checks import CHAIN, logs
+from troth.audit.display import counted
 from troth.audit.errors import SourceUnusable
 from troth.audit.findings import ShownFindings
 from troth.audit.report import Finding, FindingKind
@@ -249,3 +250,8 @@ def test_a_full_disk_is_told_and_findings_are_kept_once_there_is_room(tmp_path: 
     shown.note(found, 1)
     assert shown.compare(found, 2) == ((), ())
     shown.close()
+
+
+def test_what_was_looked_at_is_counted_in_plain_english() -> None:
+    said = [counted(number, what) for what in ("log entry", "case") for number in (0, 1, 4)]
+    assert said == ["0 log entries", "1 log entry", "4 log entries", "0 cases", "1 case", "4 cases"]

@@ -50,6 +50,17 @@ async def test_one_question_is_answered_on_standard_output_alone(
         assert not stage.book().bounds
 
 
+async def test_what_is_said_of_an_answer_stands_on_lines_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("troth.client.orders.conversation.say", print)  # as on a terminal, which shows both streams
+    async with run(tmp_path) as (_, running):
+        await converse(running, ALWAYS, "", "hello")
+        lines = capsys.readouterr().out.splitlines()
+        assert "hello world" in lines
+        assert [one.split()[0] for one in lines[lines.index("hello world") + 1 :]] == ["answer", "drawn", "checked"]
+
+
 async def test_a_script_gets_one_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with run(tmp_path) as (stage, running):
         await print_json_answer(running, ALWAYS, "be short", "hello")

@@ -41,7 +41,7 @@ def _table(report: AuditReport) -> Table:
     table = Table(
         "check",
         "",
-        title=f"{len(report.tasks)} {report.subject}{'' if len(report.tasks) == 1 else 's'}",
+        title=counted(len(report.tasks), report.subject),
         title_justify="left",
     )
     for heading in ("ok", "violation", "inconclusive"):
@@ -163,3 +163,10 @@ def finish(
     else:
         show(report, reproduce, lines, Console(soft_wrap=True, highlight=False))
     raise typer.Exit(int(report.exit_code))
+
+
+def counted(count: int, what: str) -> str:
+    """`1 case`, `2 cases`, `2 log entries`."""
+    if count == 1:
+        return f"1 {what}"
+    return f"{count} {what[:-1]}ies" if what.endswith("y") else f"{count} {what}s"

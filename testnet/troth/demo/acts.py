@@ -47,6 +47,7 @@ STEPS = {
     on.ReviewersDrawn: Moment.REVIEWERS,
     on.ReviewsCommitted: Moment.COMMITTED,
     on.CaseSeeded: Moment.SEEDED,
+    on.CaseRestarted: Moment.RESTARTED,
     on.CaseDecided: Moment.DECIDED,
 }
 
@@ -164,8 +165,6 @@ async def court(stage: DemoStage) -> None:
             for event in events[told:]:
                 if type(event) in STEPS:
                     display.moment(STEPS[type(event)].said(block=event.meta.block))
-                if isinstance(event, on.CaseRestarted):
-                    display.step("too few reviewers committed in time: another committee is drawn")
                 if isinstance(event, on.CaseOpened):
                     display.moment(Moment.OPENER.said(node=stage.name_of(event.state.opener)))
             told = len(events)

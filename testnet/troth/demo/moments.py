@@ -72,6 +72,7 @@ class Moment(Line):
     OPENED = "block {block}: a case is opened: the node's penalty is locked, the opener's bond is at stake"
     OPENER = "  the opener is {node}, one of the verifiers that rejected"
     REVIEWERS = "block {block}: reviewers are drawn by a RANDAO that nobody knew before"
+    RESTARTED = "block {block}: too few reviewers committed in time: another committee is drawn"
     COMMITTED = "block {block}: commit: every reviewer has sealed what it computed"
     SEEDED = "block {block}: sample: a later RANDAO says which tiles are opened"
     DECIDED = "block {block}: reveal: everybody shows its part, and the contract compares, clusters and decides"

@@ -12,7 +12,7 @@ from troth.demo.moments import Act, Moment
 from troth.demo.refusal_act import refuse
 from troth.demo.stage import DemoStage
 from troth.testnet.display import Display
-from troth.testnet.network import CHECK_PERCENT, LOG_SECONDS, LocalNetwork
+from troth.testnet.network import CHECK_PERCENT, LOADING_SECONDS, LOG_SECONDS, LocalNetwork
 from troth.testnet.weights import int8_name, prepare_models
 
 SECOND_QUESTION = "What is the capital of Italy? Answer in one sentence."
@@ -24,7 +24,7 @@ def play(folder: Path, models: Path, display: Display, question: str, expected: 
     Raises:
         DemoError: something that must happen did not.
     """
-    network = LocalNetwork(folder / "network", models, report=display.step)
+    network = LocalNetwork(folder / "network", models, report=display.step, ready_seconds=LOADING_SECONDS)
     prepare_models(models, network.plan, display)
     with network:
         display.heading("A network on this machine")

@@ -35,6 +35,8 @@ DEPOSIT = ETHER // 100
 SEATS = 2
 FAVOURED_SEATS = 8
 """Of the node that will cheat: it is drawn more often, so that the demo ends sooner."""
+LOADING_SECONDS = 900.0
+"""A small machine that does other work too takes minutes to load ten nodes; one that ended is noticed at once."""
 LOG_SECONDS = 45.0
 """After which an entry of the log is posted; an hour on a real network."""
 

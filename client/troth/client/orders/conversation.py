@@ -174,15 +174,17 @@ async def _survive(
 
 
 async def _turn(session: PayerSession, asset: Asset, wish: Wish, messages: Sequence[Message]) -> Turn:
-    turn = Turn()
+    turn, ended = Turn(), False
     async with aclosing(ask(session, _prompt(session, messages), wish)) as updates:
         async for update in updates:
             turn.note(update)
             if isinstance(update, TextUpdate):
                 print(printable(update.text), end="", flush=True)
                 continue
-            if isinstance(update, FinishedUpdate):
+            if isinstance(update, SignedUpdate | FinishedUpdate) and not ended:
+                # The answer is whole. What is said of it must not go on in the answer's last line.
                 print(flush=True)
+                ended = True
             line = describe(update, asset)
             if line:
                 say(line)
@@ -202,7 +204,8 @@ def describe(update: Update, asset: Asset) -> str:
             return f"answer     {update.prompt} tokens read{cached}, {update.written} written: {asset.show(update.fee)}"
         case DrawnUpdate(_, verifiers):
             count = len({node for one in verifiers for node in one})
-            return f"drawn      {count} verifiers compute it again"
+            who = "1 verifier computes" if count == 1 else f"{count} verifiers compute"
+            return f"drawn      {who} it again"
         case RecomputedUpdate(_, Opinion.ACCEPT, words):
             return f"own model  {words}"
         case RecomputedUpdate(_, opinion, words):
