@@ -14,10 +14,10 @@ from benchmarks.judging.convictions import MOST_TASKS, Task
 from benchmarks.judging.scoring import Row
 from benchmarks.judging.verdicts import Verdict
 
-from troth.protocol.findings import HONEST_LOST, Finding, Kind
+from troth.protocol.findings import HONEST_LOST, Kind, TaskFinding
 from troth.protocol.tokens import Sampling
 
-LOST = Finding(Kind.TOKENS, 1.0, HONEST_LOST)
+LOST = TaskFinding(Kind.TOKENS, 1.0, HONEST_LOST)
 
 
 @pytest.mark.parametrize("honest", [0.001, 0.25, 0.55])

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from troth.node.errors import NodeStorageError
 from troth.node.margin_pool import LINES, MarginPool
-from troth.protocol.findings import Finding, Kind
+from troth.protocol.findings import Kind, TaskFinding
 from troth.protocol.pooling import FLOOR, LEAST_TOKENS, RATIO_CUT, MarginSums, newest
 from troth.protocol.sequential import NOTHING
 from troth.protocol.types import Address, Hash32
@@ -58,7 +58,7 @@ def test_a_pool_outlives_its_process_and_counts_a_task_once(tmp_path: Path) -> N
 
 def test_evidence_outlives_its_process_and_counts_a_task_once(tmp_path: Path) -> None:
     kept = MarginPool(tmp_path / "margins.sqlite")
-    lost, worse = Finding(Kind.TOKENS, 1.0, 0.001), Finding(Kind.STATES, 1.0, 0.02)
+    lost, worse = TaskFinding(Kind.TOKENS, 1.0, 0.001), TaskFinding(Kind.STATES, 1.0, 0.02)
     states, tokens = kept.gather(NODE, CLASS, task(1), (worse, lost))
     assert (states, tokens) == (NOTHING.after(1.0, 0.02), NOTHING.after(1.0, 0.001))
     assert kept.gather(NODE, CLASS, task(1), (worse, lost)) == (states, tokens)

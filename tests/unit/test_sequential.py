@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from troth.protocol.errors import InvalidField
-from troth.protocol.sequential import ERROR, MOST, NOTHING, STAKES, Evidence, entering, next_capital
+from troth.protocol.sequential import ERROR, MOST, NOTHING, STAKES, NodeEvidence, entering, next_capital
 
 
 def test_the_shares_that_enter_sum_up_to_the_first_capital() -> None:
@@ -21,7 +21,7 @@ def test_the_shares_that_enter_sum_up_to_the_first_capital() -> None:
 @given(some.integers(1, 10_000), some.lists(some.floats(0, 50), min_size=4, max_size=4), some.floats(0.001, 0.9))
 def test_a_bet_is_fair_at_the_honest_mean(tasks: int, capital: list[float], honest: float) -> None:
     """With a finding of 1 as often as an honest node may have it, wealth stays the same on average."""
-    before = Evidence(tasks, tuple(capital))
+    before = NodeEvidence(tasks, tuple(capital))
     expected = honest * before.after(1.0, honest).wealth + (1 - honest) * before.after(0.0, honest).wealth
     capped = max(before.after(1.0, honest).capital) >= MOST
     assert capped or expected == pytest.approx(before.wealth, rel=1e-9)

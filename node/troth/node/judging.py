@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Engine, SessionKey
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
 from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version
-from troth.protocol.findings import Finding, of_precise_text, of_states, of_text
+from troth.protocol.findings import TaskFinding, of_precise_text, of_states, of_text
 from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.request import Request
-from troth.protocol.sequential import Evidence
+from troth.protocol.sequential import NodeEvidence
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens, margins
 from troth.protocol.types import Hash32, Segment
@@ -86,8 +86,8 @@ class Judgement:
     tokens: TokenReport | None
     text: MarginSums = EMPTY
     pool: MarginSums = EMPTY
-    findings: tuple[Finding, ...] = ()
-    evidence: tuple[Evidence, ...] = ()
+    findings: tuple[TaskFinding, ...] = ()
+    evidence: tuple[NodeEvidence, ...] = ()
 
     @property
     def verdict(self) -> bool:

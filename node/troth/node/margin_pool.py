@@ -14,9 +14,9 @@ from pathlib import Path
 
 from troth.chain.formats import claim_format
 from troth.node.errors import NodeStorageError
-from troth.protocol.findings import Finding, Kind
+from troth.protocol.findings import Kind, TaskFinding
 from troth.protocol.pooling import EMPTY, MarginSums, newest
-from troth.protocol.sequential import NOTHING, Evidence
+from troth.protocol.sequential import NOTHING, NodeEvidence
 from troth.protocol.types import Address, Hash32
 
 FORMAT = 1
@@ -59,8 +59,8 @@ class MarginPool:
         return self.of(inferencer, execution_class)
 
     def gather(
-        self, inferencer: Address, execution_class: Hash32, task: Hash32, findings: Sequence[Finding]
-    ) -> tuple[Evidence, ...]:
+        self, inferencer: Address, execution_class: Hash32, task: Hash32, findings: Sequence[TaskFinding]
+    ) -> tuple[NodeEvidence, ...]:
         """The evidence of every test, with one more task's findings; a task that was counted before counts once.
 
         Raises:
@@ -77,13 +77,13 @@ class MarginPool:
                     )
         return tuple(self.evidence(inferencer, execution_class, test) for test in Kind)
 
-    def evidence(self, inferencer: Address, execution_class: Hash32, test: Kind) -> Evidence:
+    def evidence(self, inferencer: Address, execution_class: Hash32, test: Kind) -> NodeEvidence:
         """What all tasks come to in one test."""
         line = self._database.execute(
             "SELECT tasks, capital FROM evidence WHERE inferencer=? AND class=? AND test=?",
             (inferencer, execution_class, test),
         ).fetchone()
-        return NOTHING if line is None else Evidence(line[0], tuple(json.loads(line[1])))
+        return NOTHING if line is None else NodeEvidence(line[0], tuple(json.loads(line[1])))
 
     @contextmanager
     def _written(self) -> Iterator[None]:

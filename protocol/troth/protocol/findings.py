@@ -22,7 +22,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TaskFinding:
     """``value`` is from 0 to 1; that of an honest node is ``honest`` on average at most."""
 
     test: Kind
@@ -48,19 +48,19 @@ LEAST_LOST = 1e-4
 """Logits that both lose together in a task; less says nothing."""
 
 
-def of_states(states: StateReport) -> Finding:
+def of_states(states: StateReport) -> TaskFinding:
     """Of a trace in a tolerant bfloat16 class; elsewhere a single task tells all there is."""
-    return Finding(Kind.STATES, float(states.mean > MEAN_RATIO), HONEST_RATIO)
+    return TaskFinding(Kind.STATES, float(states.mean > MEAN_RATIO), HONEST_RATIO)
 
 
-def of_precise_text(tokens: TokenReport) -> Finding:
+def of_precise_text(tokens: TokenReport) -> TaskFinding:
     """Of a text in a float32 or an exact class."""
-    return Finding(Kind.TOKENS, float(tokens.worst > LOST_LOGITS), HONEST_LOST)
+    return TaskFinding(Kind.TOKENS, float(tokens.worst > LOST_LOGITS), HONEST_LOST)
 
 
-def of_text(sampling: Sampling, *, lost: float, own: float) -> Finding | None:
+def of_text(sampling: Sampling, *, lost: float, own: float) -> TaskFinding | None:
     """Of a text in a tolerant bfloat16 class: ``lost`` are the logits that its tokens lose by the reference, ``own``
     those that the verifier's own choices lose there. None where the task says nothing."""
     if sampling.temperature < LEAST_TEMPERATURE or lost + own < LEAST_LOST:
         return None
-    return Finding(Kind.TOKENS, lost / (lost + own), HONEST_SHARE)
+    return TaskFinding(Kind.TOKENS, lost / (lost + own), HONEST_SHARE)

@@ -44,7 +44,7 @@ def next_capital(capital: Capital, finding: Capital, *, task: int, honest: float
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class NodeEvidence:
     """How many ``tasks`` were found on, and the ``capital`` of every stake after them."""
 
     tasks: int = 0
@@ -62,7 +62,7 @@ class Evidence:
         """Whether an honest node may well look like this."""
         return self.wealth < 1 / ERROR
 
-    def after(self, finding: float, honest: float) -> Evidence:
+    def after(self, finding: float, honest: float) -> NodeEvidence:
         """The evidence with one more task; raises InvalidField unless 0 <= finding <= 1 and 0 < honest < 1."""
         if not 0 <= finding <= 1 or not 0 < honest < 1:
             raise InvalidField("A finding is from 0 to 1, an honest mean between", (finding, honest), "Check the rule.")
@@ -71,7 +71,7 @@ class Evidence:
             next_capital(one, finding, task=task, honest=honest, stake=stake)
             for one, stake in zip(self.capital, STAKES, strict=True)
         )
-        return Evidence(task, capital)
+        return NodeEvidence(task, capital)
 
 
-NOTHING = Evidence()
+NOTHING = NodeEvidence()

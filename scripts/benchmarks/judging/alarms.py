@@ -14,7 +14,7 @@ def false_convictions(honest: float, *, nodes: int, tasks: int, seed: int) -> in
     """How many of so many honest nodes are ever found out in so many tasks each.
 
     Findings are 0 or 1, the widest with that mean: every other honest node is found on less. The steps are those of
-    `Evidence.after`, for all nodes at once.
+    `NodeEvidence.after`, for all nodes at once.
     """
     draw = np.random.default_rng(seed)
     stakes = np.array(STAKES)[:, None]

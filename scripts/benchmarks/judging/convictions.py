@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.judging.runs import Arrays
-from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, LOST_LOGITS, MEAN_RATIO, Finding, Kind, of_text
+from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, LOST_LOGITS, MEAN_RATIO, Kind, TaskFinding, of_text
 from troth.protocol.sequential import NOTHING
 from troth.protocol.tokens import Sampling
 
@@ -21,7 +21,7 @@ class Task:
     """A checked task: whether it is refused by itself, else what it says."""
 
     refused: bool
-    findings: tuple[Finding | None, ...]
+    findings: tuple[TaskFinding | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Conviction:
     share: float
 
 
-def text_findings(dtype: int, scores: Arrays, name: str, samplings: Sequence[Sampling]) -> list[Finding | None]:
+def text_findings(dtype: int, scores: Arrays, name: str, samplings: Sequence[Sampling]) -> list[TaskFinding | None]:
     """What each recorded text of a lie or a way says, as a verifier finds it; scores are `TokenScorer`'s."""
     lost = scores[f"high/{name}"].astype(float)
     if dtype:
@@ -43,12 +43,12 @@ def text_findings(dtype: int, scores: Arrays, name: str, samplings: Sequence[Sam
             for sampling, row, mine in zip(samplings, lost, own, strict=True)
         ]
     kindest = np.minimum(lost, scores[f"again/{name}"])
-    return [Finding(Kind.TOKENS, float(row.max() > LOST_LOGITS), HONEST_LOST) for row in kindest]
+    return [TaskFinding(Kind.TOKENS, float(row.max() > LOST_LOGITS), HONEST_LOST) for row in kindest]
 
 
-def state_findings(means: Sequence[float]) -> list[Finding | None]:
+def state_findings(means: Sequence[float]) -> list[TaskFinding | None]:
     """What each recorded trace in bfloat16 says, by its mean noise ratio."""
-    return [Finding(Kind.STATES, float(mean > MEAN_RATIO), HONEST_RATIO) for mean in means]
+    return [TaskFinding(Kind.STATES, float(mean > MEAN_RATIO), HONEST_RATIO) for mean in means]
 
 
 def convicted(tasks: Sequence[Task], seed: int) -> Conviction:
