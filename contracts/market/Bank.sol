@@ -59,8 +59,8 @@ contract Bank is IBank, ReentrancyGuardTransient {
     uint256 private constant WINDOW = 255;
     /// @dev Of a movement in `moveMany`: two kinds, account, amount.
     uint256 private constant MOVEMENT_BYTES = 33;
-    /// @dev Kinds of a movement from the bond to an account's credit.
-    uint256 private constant PAYMENT = uint256(PotKind.Bond) << 4 | uint256(PotKind.Credit);
+    /// @dev Kinds of a movement from a bond (PotKind.Bond) to an account's credit (PotKind.Credit).
+    uint256 private constant PAYMENT = 0x40;
     bytes32 private constant OBJECTION = keccak256("troth/market/objection/1");
     /// @dev Half of secp256k1's order: the other s of a signature is refused.
     uint256 private constant HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0;
@@ -120,22 +120,24 @@ contract Bank is IBank, ReentrancyGuardTransient {
         Purse storage bond = _bonds[subject];
         // Most are payments out of the bond, which is read and written once for all of a row.
         uint256 held = bond.word;
-        for (uint256 i = 0; i < movements.length; i += MOVEMENT_BYTES) {
-            (uint256 kinds, uint256 account, uint96 amount) = _movementAt(movements, i);
-            if (kinds == PAYMENT && account != 0) {
-                if (held.balance() < amount) {
-                    revert InsufficientPot(PotKind.Bond, subject, uint96(held.balance()), amount);
+        (uint256 at, uint256 end) = _boundsOf(movements);
+        unchecked {
+            for (; at < end; at += MOVEMENT_BYTES) {
+                (at, held) = _pay(at, end, held);
+                if (at == end) break;
+                (uint256 kinds, uint256 account, uint256 amount) = _movementAt(at);
+                if (kinds == PAYMENT && account != 0) {
+                    uint256 balance = held.balance();
+                    if (balance < amount) {
+                        revert InsufficientPot(PotKind.Bond, subject, uint96(balance), uint96(amount));
+                    }
+                    revert AmountTooLarge(_credits[bytes32(account)].word.balance() + amount);
                 }
-                unchecked {
-                    held -= amount;
-                }
-                _put(_credits[bytes32(account)], amount);
-                continue;
+                bond.word = held;
+                (PotKind from, PotKind to) = (PotKind(kinds >> 4), PotKind(kinds & 0xf));
+                _move(from, _potOf(from, subject, account), to, _potOf(to, subject, account), uint96(amount));
+                held = bond.word;
             }
-            bond.word = held;
-            (PotKind from, PotKind to) = (PotKind(kinds >> 4), PotKind(kinds & 0xf));
-            _move(from, _potOf(from, subject, account), to, _potOf(to, subject, account), amount);
-            held = bond.word;
         }
         bond.word = held;
         emit MovedMany(subject, movements);
@@ -833,13 +835,40 @@ contract Bank is IBank, ReentrancyGuardTransient {
         if (kind == PotKind.Tab || !known) revert InvalidPot(kind, id);
     }
 
-    function _movementAt(bytes calldata movements, uint256 offset)
-        private
-        pure
-        returns (uint256 kinds, uint256 account, uint96 amount)
-    {
+    /// @dev Makes payments out of a bond to credits, as long as nothing but payments follow, the bond suffices, and the
+    ///      credit has room.
+    /// @param held the bond's word
+    /// @return where the first movement is that was not made, or the end
+    function _pay(uint256 at, uint256 end, uint256 held) private returns (uint256, uint256) {
         assembly ("memory-safe") {
-            let at := add(movements.offset, offset)
+            mstore(0x20, _credits.slot)
+            for { } lt(at, end) { at := add(at, MOVEMENT_BYTES) } {
+                let rest := calldataload(add(at, 1))
+                let account := shr(96, rest)
+                let amount := and(rest, 0xffffffffffffffffffffffff)
+                let payment := and(eq(byte(0, calldataload(at)), PAYMENT), iszero(iszero(account)))
+                if or(iszero(payment), lt(and(held, 0xffffffffffffffffffffffff), amount)) { break }
+                mstore(0, account)
+                let slot := keccak256(0, 0x40)
+                let word := sload(slot)
+                if shr(96, add(and(word, 0xffffffffffffffffffffffff), amount)) { break }
+                held := sub(held, amount)
+                sstore(slot, add(word, amount))
+            }
+        }
+        return (at, held);
+    }
+
+    /// @dev Where in the calldata movements begin and end.
+    function _boundsOf(bytes calldata movements) private pure returns (uint256 begin, uint256 end) {
+        assembly ("memory-safe") {
+            begin := movements.offset
+            end := add(begin, movements.length)
+        }
+    }
+
+    function _movementAt(uint256 at) private pure returns (uint256 kinds, uint256 account, uint256 amount) {
+        assembly ("memory-safe") {
             kinds := byte(0, calldataload(at))
             let rest := calldataload(add(at, 1))
             account := shr(96, rest)

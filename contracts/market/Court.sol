@@ -146,12 +146,12 @@ contract Court is ICourt, ReentrancyGuardTransient {
     /// @inheritdoc ICourt
     function draw(bytes32 caseId, CaseState calldata given, bytes calldata, bytes calldata) external {
         States.Copy memory state = _load(caseId, given, MOST_ARRAYS);
-        (bytes32 randao, address[] memory reviewers, uint8[] memory seats) =
-            _readDrawn(DOCKET.handOn(IDocket.drawReviewers.selector, 0));
+        bytes memory drawn = DOCKET.handOn(IDocket.drawReviewers.selector, 0);
+        (address[] memory reviewers, bytes memory seats) = _readDrawn(drawn);
         state.setReviewers(reviewers, seats);
         state.set(States.DRAWER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Drawn);
-        emit ReviewersDrawn(caseId, msg.sender, given.round, randao, reviewers, seats);
+        _announceDrawn(caseId, msg.sender, given.round, drawn);
     }
 
     /// @inheritdoc ICourt
@@ -165,15 +165,15 @@ contract Court is ICourt, ReentrancyGuardTransient {
         bytes calldata signatures
     ) external {
         States.Copy memory state = _load(caseId, given, MOST_ARRAYS + 32 * commitments.length);
-        (bytes32 randao, address[] memory reviewers, uint8[] memory seats) =
-            _readDrawn(DOCKET.handOn(IDocket.drawReviewers.selector, 0));
+        bytes memory drawn = DOCKET.handOn(IDocket.drawReviewers.selector, 0);
+        (address[] memory reviewers, bytes memory seats) = _readDrawn(drawn);
         if (commitments.length != reviewers.length) revert WrongCount(commitments.length, reviewers.length);
         _requireSigned(caseId, given.round, reviewers, commitments, signatures);
         state.setReviewers(reviewers, seats);
         state.setCommitments(commitments);
         state.set(States.COMMITTER, uint160(msg.sender));
         _enter(caseId, state, CasePhase.Committed);
-        emit ReviewersDrawn(caseId, address(0), given.round, randao, reviewers, seats);
+        _announceDrawn(caseId, address(0), given.round, drawn);
         emit ReviewsCommitted(caseId, msg.sender, commitments);
     }
 
@@ -190,26 +190,64 @@ contract Court is ICourt, ReentrancyGuardTransient {
             revert WrongCount(signatures.length, Signatures.BYTES * count);
         }
         uint256 word = _word(Messages.separator(address(BANK)), Messages.hearing(caseId, round));
-        uint256 position = _position(signatures);
-        for (uint256 i = 0; i < count; ++i) {
-            if (commitments[i] == 0) revert ZeroCommitment(caseId);
-            address signer = Signatures.signerAt(_digest(word, commitments[i]), position);
-            if (signer != reviewers[i]) revert WrongSigner(i, signer, reviewers[i]);
-            position += Signatures.BYTES;
+        (uint256 place, address signer) = _signedUpTo(word, reviewers, commitments, signatures);
+        if (place == count) return;
+        if (commitments[place] == 0) revert ZeroCommitment(caseId);
+        revert WrongSigner(place, signer, reviewers[place]);
+    }
+
+    /// @dev The first place whose commitment is zero or signed by somebody else than its reviewer, and by whom; their
+    ///      number if there is none. There are as many of each. As Signatures.signerAt and `_digest` for each of them.
+    /// @param word where a ReviewCommitment is made
+    function _signedUpTo(
+        uint256 word,
+        address[] memory reviewers,
+        bytes32[] calldata commitments,
+        bytes calldata signatures
+    ) private view returns (uint256 place, address signer) {
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            let position := signatures.offset
+            for { } lt(place, commitments.length) { place := add(place, 1) } {
+                let commitment := calldataload(add(commitments.offset, shl(5, place)))
+                if iszero(commitment) { break }
+                mstore(add(word, 0x40), commitment)
+                mstore(add(word, 0x82), keccak256(word, 0x60))
+                mstore(free, keccak256(add(word, 0x60), 0x42))
+                mstore(add(free, 0x20), byte(0, calldataload(add(position, 0x40))))
+                calldatacopy(add(free, 0x40), position, 0x40)
+                mstore(0, 0)
+                // The other s of a signature is refused; of an invalid one the precompile says nothing: nobody's.
+                if lt(mload(add(free, 0x60)), 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a1) {
+                    pop(staticcall(gas(), 1, free, 0x80, 0, 0x20))
+                }
+                signer := mload(0)
+                if iszero(eq(signer, mload(add(reviewers, shl(5, add(place, 1)))))) { break }
+                position := add(position, 65)
+            }
         }
     }
 
     /// @dev abi.decode without copies and checks: the Docket is one of our own.
-    function _readDrawn(bytes memory answer)
-        private
-        pure
-        returns (bytes32 randao, address[] memory reviewers, uint8[] memory seats)
-    {
+    function _readDrawn(bytes memory drawn) private pure returns (address[] memory reviewers, bytes memory seats) {
         assembly ("memory-safe") {
-            let data := add(answer, 0x20)
-            randao := mload(data)
+            let data := add(drawn, 0x20)
             reviewers := add(data, mload(add(data, 0x20)))
             seats := add(data, mload(add(data, 0x40)))
+        }
+    }
+
+    /// @dev ReviewersDrawn: what the Docket said, with the round before it. Nothing can be read of `drawn` afterwards.
+    function _announceDrawn(bytes32 caseId, address drawer, uint8 round, bytes memory drawn) private {
+        bytes32 selector = ReviewersDrawn.selector;
+        assembly ("memory-safe") {
+            let size := add(mload(drawn), 0x20)
+            mstore(drawn, and(round, 0xff))
+            let offset := add(drawn, 0x40)
+            mstore(offset, add(mload(offset), 0x20))
+            offset := add(drawn, 0x60)
+            mstore(offset, add(mload(offset), 0x20))
+            log3(drawn, size, selector, caseId, drawer)
         }
     }
 
@@ -310,9 +348,9 @@ contract Court is ICourt, ReentrancyGuardTransient {
         }
     }
 
-    function _seatsAt(uint8[] calldata seats, uint256 i) private pure returns (uint256 count) {
+    function _seatsAt(bytes calldata seats, uint256 i) private pure returns (uint256 count) {
         assembly ("memory-safe") {
-            count := calldataload(add(seats.offset, shl(5, i)))
+            count := byte(0, calldataload(add(seats.offset, i)))
         }
     }
 
@@ -324,7 +362,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
 
     /// @dev All seats, or after three quarters of the window more than half: with fewer there is no proper cluster.
     function _requireEnough(CaseState calldata given, bytes32[] memory commitments) private view {
-        uint8[] calldata seats = given.seats;
+        bytes calldata seats = given.seats;
         uint256 all = 0;
         uint256 committed = 0;
         unchecked {
@@ -409,8 +447,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
         _requireState(caseId, given);
         uint256 marks = _marks[Messages.hearing(caseId, given.round)];
         if (isVoided(given.order, given.segment)) marks |= Marks.VOIDED;
-        (Finding memory finding, bytes memory transfers) =
-            abi.decode(JUDGEMENT.handOn(question, marks), (Finding, bytes));
+        (Finding memory finding, bytes memory transfers) = _readFinding(JUDGEMENT.handOn(question, marks));
         if (finding.seed != 0) emit CaseSeeded(caseId, address(0), finding.seed);
         if (finding.outcome == Outcome.None) {
             _restart(caseId, given, finding.left);
@@ -430,13 +467,21 @@ contract Court is ICourt, ReentrancyGuardTransient {
         }
     }
 
+    /// @dev As `_readDrawn`: a struct of eleven words, and where the bytes begin.
+    function _readFinding(bytes memory answer) private pure returns (Finding memory finding, bytes memory transfers) {
+        assembly ("memory-safe") {
+            finding := add(answer, 0x20)
+            transfers := add(finding, mload(add(finding, 0x160)))
+        }
+    }
+
     /// @dev A second round, with reviewers of a later block.
     function _restart(bytes32 caseId, CaseState calldata given, uint96 bond) private {
         CaseState memory state = given;
         ++state.round;
         state.bond = bond;
         state.reviewers = new address[](0);
-        state.seats = new uint8[](0);
+        state.seats = "";
         state.commitments = new bytes32[](0);
         state.seed = 0;
         state.drawer = address(0);

@@ -11,12 +11,10 @@ import {IDocket} from "./interfaces/IDocket.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {ISummons} from "./interfaces/ISummons.sol";
 import {
-    Ask,
     CaseKind,
     CasePhase,
     CaseState,
     Draw,
-    DrawRequest,
     Opinion,
     Order,
     Parameters,
@@ -31,12 +29,15 @@ import {
 } from "./interfaces/MarketTypes.sol";
 import {BlockHeader} from "./libraries/BlockHeader.sol";
 import {CaseGas} from "./libraries/CaseGas.sol";
+import {ClassRules} from "./libraries/ClassRules.sol";
 import {HandedOn} from "./libraries/HandedOn.sol";
 import {Ledger} from "./libraries/Ledger.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Owners} from "./libraries/Owners.sol";
 import {Prices} from "./libraries/Prices.sol";
+import {Seats} from "./libraries/Seats.sol";
 import {Signatures} from "./libraries/Signatures.sol";
+import {States} from "./libraries/States.sol";
 import {Windows} from "./libraries/Windows.sol";
 
 /// @title Reads what a case is opened with, and draws who reviews it and what they show
@@ -86,7 +87,8 @@ contract Docket is IDocket {
         bytes calldata hints,
         bool suspend
     ) external view returns (CaseState memory state, bytes memory locks) {
-        Rules memory rules = REGISTRY.rulesOf(order.order.executionClass);
+        Rules memory rules;
+        ClassRules.read(rules, REGISTRY, order.order.executionClass);
         bytes32 domain = Messages.separator(address(BANK));
         state.suspends = suspend;
         _readOrder(state, domain, order);
@@ -106,7 +108,11 @@ contract Docket is IDocket {
             _setKind(state);
         }
         _setOpener(state, order.key);
-        locks = _lock(state, rules.penalty);
+        States.Copy memory answer = States.encoded(state, _lock(state, rules.penalty));
+        (uint256 start, uint256 size) = (answer.start, answer.size);
+        assembly ("memory-safe") {
+            return(start, size)
+        }
     }
 
     /// @dev Only the client may call into question what no verifier rejected.
@@ -117,11 +123,12 @@ contract Docket is IDocket {
             if (state.suspends) revert CannotSuspend(state.kind);
         }
         state.opener = opener;
-        state.excluded.add(REGISTRY.ownerOf(state.scheduler));
+        state.excluded.add(Seats.ownerOf(REGISTRY, state.scheduler));
         state.excluded.add(state.client);
-        state.excluded.add(REGISTRY.ownerOf(state.client));
+        state.excluded.add(Seats.ownerOf(REGISTRY, state.client));
+        if (opener == state.client) return;
         state.excluded.add(opener);
-        state.excluded.add(REGISTRY.ownerOf(opener));
+        state.excluded.add(Seats.ownerOf(REGISTRY, opener));
     }
 
     /// @dev Locks L of the node, or what it has, and L of each rejecter if the case suspends.
@@ -139,7 +146,8 @@ contract Docket is IDocket {
 
     /// @inheritdoc IDocket
     function bondFor(bytes32 executionClass, uint256 rows) external view returns (uint96) {
-        Rules memory rules = REGISTRY.rulesOf(executionClass);
+        Rules memory rules;
+        ClassRules.read(rules, REGISTRY, executionClass);
         return _bond(rules, Prices.unit(rules, rows + 1), rows);
     }
 
@@ -205,7 +213,7 @@ contract Docket is IDocket {
         }
         structHash = Messages.hashOf(result);
         address signer = _signerOf(domain, structHash, signature);
-        state.excluded.add(REGISTRY.ownerOf(signer));
+        state.excluded.add(Seats.ownerOf(REGISTRY, signer));
         if (place != state.segment) return structHash;
         if (REGISTRY.classOf(signer) != state.executionClass) revert WrongClass(signer, state.executionClass);
         state.node = signer;
@@ -272,7 +280,7 @@ contract Docket is IDocket {
         state.rows = uint32(rows < most ? rows : most);
         state.unit = SafeCast.toUint96(Prices.unit(rules, uint256(state.rows) + 1));
         state.bond = _bond(rules, state.unit, state.rows);
-        state.fee = uint96(Prices.fee(order, rules, _count(state.ends), last));
+        state.fee = uint96(Prices.feeOf(order, rules, _count(state.ends), last));
     }
 
     /// @dev Number of segments of ends that were checked.
@@ -296,15 +304,15 @@ contract Docket is IDocket {
     ///      shown: a check that was complete is not undone by a friend that is silent afterwards.
     function _passOverSilent(CaseState memory state, uint256 verifiers, address[] memory signers) private view {
         address[] memory silent =
-            SUMMONS.silentOf(SUMMONS.summonsIdOf(state.order, SummonsKind.Check, state.segment));
+            SUMMONS.silentOf(Messages.summonsId(state.order, SummonsKind.Check, state.segment));
         if (silent.length == 0) return;
         // As much room is left for verifiers, scheduler, client and opener as before.
         state.excluded = state.excluded.extend(silent.length + verifiers + 5);
         for (uint256 i = 0; i < silent.length; ++i) {
-            address owner = REGISTRY.ownerOf(silent[i]);
+            address owner = Seats.ownerOf(REGISTRY, silent[i]);
             bool spoke = false;
             for (uint256 v = 0; v < signers.length && !spoke; ++v) {
-                spoke = REGISTRY.ownerOf(signers[v]) == owner;
+                spoke = Seats.ownerOf(REGISTRY, signers[v]) == owner;
             }
             if (!spoke) state.excluded.add(owner);
         }
@@ -316,21 +324,18 @@ contract Docket is IDocket {
         view
         returns (address[] memory)
     {
-        return REGISTRY.draw(
-            DrawRequest({
-                executionClass: state.executionClass,
-                first: state.segment == 0 ? 0 : uint8(state.ends[state.segment - 1]),
-                end: uint8(state.ends[state.segment]),
-                blockNumber: state.referenceBlock,
-                seed: chance,
-                count: count,
-                seasoned: true,
-                distinct: false,
-                excluded: state.excluded,
-                bound: Ask({prompt: 0, cached: 0, written: 0}),
-                hints: hints
-            })
-        );
+        Seats.Wanted memory wanted;
+        wanted.executionClass = state.executionClass;
+        (wanted.first, wanted.end) = _spanOf(state.ends, state.segment);
+        wanted.blockNumber = state.referenceBlock;
+        (wanted.seed, wanted.count) = (chance, count);
+        return Seats.draw(wanted, REGISTRY, state.excluded, hints);
+    }
+
+    /// @dev First layer of a segment, and the one after its last.
+    function _spanOf(bytes32 ends, uint256 segment) private pure returns (uint256 first, uint256 end) {
+        first = segment == 0 ? 0 : uint8(ends[segment - 1]);
+        end = uint8(ends[segment]);
     }
 
     /// @dev Who signed each verdict, all of which are over this result.
@@ -356,7 +361,7 @@ contract Docket is IDocket {
 
     /// @dev One verdict per drawn node; it counts for all of the node's seats.
     function _seatVerdicts(CaseState memory state, Verdict[] calldata verdicts, address[] memory signers) private view {
-        state.opinions = new uint8[](state.verifiers.length);
+        state.opinions = new bytes(state.verifiers.length);
         for (uint256 i = 0; i < signers.length; ++i) {
             Verdict calldata verdict = verdicts[i];
             _seatVerdict(state, i, signers[i], verdict.opinion);
@@ -365,26 +370,36 @@ contract Docket is IDocket {
             }
         }
         for (uint256 v = 0; v < state.verifiers.length; ++v) {
-            state.excluded.add(REGISTRY.ownerOf(state.verifiers[v]));
+            state.excluded.add(Seats.ownerOf(REGISTRY, state.verifiers[v]));
         }
     }
 
     function _seatVerdict(CaseState memory state, uint256 index, address signer, uint8 opinion) private pure {
-        bool seated = false;
-        for (uint256 v = 0; v < state.verifiers.length; ++v) {
-            if (state.verifiers[v] != signer) continue;
-            if (!seated && state.opinions[v] != 0) revert AlreadyJudged(index, signer);
-            state.opinions[v] = opinion;
-            seated = true;
+        (address[] memory verifiers, bytes memory opinions) = (state.verifiers, state.opinions);
+        uint256 seats;
+        bool judged;
+        // There is a byte for each verifier; the last of these 32 is the one's.
+        assembly ("memory-safe") {
+            signer := shr(96, shl(96, signer))
+            for { let v := mload(verifiers) } v { } {
+                let at := add(opinions, v)
+                if eq(mload(add(verifiers, shl(5, v))), signer) {
+                    judged := or(judged, iszero(iszero(and(mload(at), 0xff))))
+                    mstore8(add(at, 0x1f), opinion)
+                    seats := add(seats, 1)
+                }
+                v := sub(v, 1)
+            }
         }
-        if (!seated) revert NotVerifier(index, signer);
+        if (judged) revert AlreadyJudged(index, signer);
+        if (seats == 0) revert NotVerifier(index, signer);
     }
 
     function _setKind(CaseState memory state) private pure {
         uint256 seats = state.opinions.length;
         uint256 rejecting = 0;
         for (uint256 v = 0; v < seats; ++v) {
-            if (state.opinions[v] == uint8(Opinion.Reject)) ++rejecting;
+            if (uint8(state.opinions[v]) == uint8(Opinion.Reject)) ++rejecting;
         }
         // Where no majority rejects, too few judged or they accepted: then only the client calls it into question.
         state.kind = 2 * rejecting > seats ? CaseKind.Rejection : CaseKind.Acceptance;
@@ -396,24 +411,32 @@ contract Docket is IDocket {
     function drawReviewers(bytes32 caseId, CaseState calldata given, bytes calldata header, bytes calldata hints)
         external
         view
-        returns (bytes32 randao, address[] memory reviewers, uint8[] memory seats)
+        returns (bytes32 randao, address[] memory reviewers, bytes memory seats)
     {
         if (given.phase != CasePhase.Opened) revert WrongPhase(given.phase);
         randao = _randao(given.phaseBlock, header);
         (,, uint8 count) = REGISTRY.committeeOf(given.executionClass);
-        uint256 segment = given.segment;
-        DrawRequest memory request;
-        request.executionClass = given.executionClass;
-        request.first = segment == 0 ? 0 : uint8(given.ends[segment - 1]);
-        request.end = uint8(given.ends[segment]);
-        request.blockNumber = given.referenceBlock;
-        request.seed = Messages.courtSeed(caseId, given.round, randao);
-        request.count = count;
-        request.seasoned = true;
-        request.excluded = given.excluded;
-        request.hints = hints;
-        reviewers = REGISTRY.draw(request);
+        Seats.Wanted memory wanted;
+        wanted.executionClass = given.executionClass;
+        (wanted.first, wanted.end) = _spanOf(given.ends, given.segment);
+        wanted.blockNumber = given.referenceBlock;
+        (wanted.seed, wanted.count) = (Messages.courtSeed(caseId, given.round, randao), count);
+        reviewers = Seats.draw(wanted, REGISTRY, Seats.copyOf(given.excluded), hints);
         seats = _seat(reviewers);
+        // abi.encode(randao, reviewers, seats), of arrays as they lie in memory.
+        assembly ("memory-safe") {
+            let data := mload(0x40)
+            let size := shl(5, add(mload(reviewers), 1))
+            mstore(data, randao)
+            mstore(add(data, 0x20), 0x60)
+            mcopy(add(data, 0x60), reviewers, size)
+            size := add(0x60, size)
+            mstore(add(data, 0x40), size)
+            // What is behind the seats in their last word is zero.
+            let packed := and(add(mload(seats), 0x3f), not(0x1f))
+            mcopy(add(data, size), seats, packed)
+            return(data, add(size, packed))
+        }
     }
 
     /// @inheritdoc IDocket
@@ -437,41 +460,35 @@ contract Docket is IDocket {
     }
 
     /// @dev An operator that is drawn more than once is one reviewer with more seats, at its first place.
-    function _seat(address[] memory drawn) private pure returns (uint8[] memory seats) {
-        unchecked {
-            uint256 total = drawn.length;
-            uint256 count = 0;
-            // Bit b: one whose address ends with b was there; of the others nobody need be looked for.
-            uint256 seen = 0;
-            seats = new uint8[](total);
-            for (uint256 i = 0; i < total; ++i) {
-                address operator = drawn[i];
-                uint256 mark = 1 << uint8(uint160(operator));
-                uint256 place = seen & mark == 0 ? count : _placeOf(operator, drawn, count);
-                if (place == count) ++count;
-                seen |= mark;
-                // Neither is longer than `total`.
-                assembly ("memory-safe") {
-                    let at := shl(5, add(place, 1))
-                    mstore(add(drawn, at), operator)
-                    mstore(add(seats, at), add(mload(add(seats, at)), 1))
-                }
-            }
-            assembly ("memory-safe") {
-                mstore(drawn, count)
-                mstore(seats, count)
-            }
-        }
-    }
-
-    /// @dev Where an operator is among the first `count`; `count` if it is not.
-    function _placeOf(address operator, address[] memory drawn, uint256 count) private pure returns (uint256 place) {
+    function _seat(address[] memory drawn) private pure returns (bytes memory seats) {
+        uint256 total = drawn.length;
+        seats = new bytes(total);
         assembly ("memory-safe") {
-            let word := add(drawn, 0x20)
-            for { let end := add(word, shl(5, count)) } lt(word, end) { word := add(word, 0x20) } {
-                if eq(mload(word), operator) { break }
-                place := add(place, 1)
+            let count := 0
+            // Bit b: one whose address ends with b was there; of the others nobody need be looked for.
+            let seen := 0
+            let first := add(drawn, 0x20)
+            for { let at := first } total { total := sub(total, 1) } {
+                let operator := mload(at)
+                at := add(at, 0x20)
+                let mark := shl(and(operator, 0xff), 1)
+                let place := count
+                if and(seen, mark) {
+                    place := 0
+                    for { let word := first } lt(place, count) { word := add(word, 0x20) } {
+                        if eq(mload(word), operator) { break }
+                        place := add(place, 1)
+                    }
+                }
+                if eq(place, count) { count := add(count, 1) }
+                seen := or(seen, mark)
+                // Neither array is longer than what was drawn. The last of these 32 bytes is the reviewer's.
+                mstore(add(first, shl(5, place)), operator)
+                let seat := add(seats, add(place, 1))
+                mstore8(add(seat, 0x1f), add(mload(seat), 1))
             }
+            mstore(drawn, count)
+            mstore(seats, count)
         }
     }
 }

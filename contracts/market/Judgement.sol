@@ -22,20 +22,21 @@ import {
 } from "./interfaces/MarketTypes.sol";
 import {BlockHeader} from "./libraries/BlockHeader.sol";
 import {CaseGas} from "./libraries/CaseGas.sol";
+import {ClassRules} from "./libraries/ClassRules.sol";
 import {HandedOn} from "./libraries/HandedOn.sol";
 import {Ledger} from "./libraries/Ledger.sol";
 import {Marks} from "./libraries/Marks.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Openings} from "./libraries/Openings.sol";
 import {Prices} from "./libraries/Prices.sol";
-import {Reveals} from "./libraries/Reveals.sol";
+import {Head, Reveals} from "./libraries/Reveals.sol";
 
 /// @title What the reviewers of a case show, what follows, and who pays whom (VeriLLM, Appendix E)
 /// @dev Stateless, and without any right: the Court asks it and acts.
 contract Judgement is IJudgement {
     using Ledger for Ledger.Draft;
+    using Agreement for Agreement.Rule;
     using Openings for Openings.Sample;
-    using Reveals for Reveals.Head;
 
     /// @dev The node's place in errors.
     uint256 private constant NODE = 255;
@@ -74,61 +75,64 @@ contract Judgement is IJudgement {
         uint256 segment;
         Rules rules;
         Openings.Sample sample;
+        Agreement.Rule rule;
     }
 
     /// @dev What is shown, after its checks. Reviewer i is bit i.
     /// @param node whether the node shows its trace
-    /// @param saying who shows an opinion, by its number
-    /// @param heads each opened reveal, at its reviewer's place
+    /// @param saying who shows an opinion: 32 bits for each, by its number
+    /// @param heads the first reviewer's reveal; the others follow
     struct Shown {
         bool node;
         bytes32 nodeRoot;
         bytes nodeTiles;
         uint256 opened;
-        uint256[7] saying;
-        Reveals.Head[] heads;
+        uint256 saying;
+        Head heads;
     }
 
     /// @inheritdoc IJudgement
     function reveal(bytes32 caseId, CaseState calldata state, uint256 reviewer, bytes calldata reveal_) external view {
-        Hearing memory hearing = _hear(caseId, state);
+        Hearing memory hearing;
+        _hear(hearing, caseId, state);
         _requireNotAfter(state.phaseBlock + REVEAL_WINDOW);
         if (reviewer >= state.reviewers.length || state.reviewers[reviewer] != HandedOn.caller()) {
             revert NotReviewer(HandedOn.caller(), reviewer);
         }
         Shown memory shown;
-        shown.heads = new Reveals.Head[](state.reviewers.length);
+        shown.heads = Reveals.many(state.reviewers.length);
         uint256 position = _position(reveal_);
-        Reveals.Head memory head = shown.heads[reviewer];
-        head.read(position, 0);
-        if (head.opinion == 0) revert InvalidOpinion(reviewer, 0);
-        _requireCommitted(hearing, reviewer, HandedOn.caller(), state.commitments[reviewer], head);
-        uint256 end = _openReveal(hearing, shown, reviewer, head);
+        Head head = shown.heads.at(reviewer);
+        (uint256 opinion, uint256 end, bytes32 opened) = head.read(position, 0, hearing.id, HandedOn.caller());
+        if (opinion == 0) revert InvalidOpinion(reviewer, 0);
+        _requireCommitted(hearing, reviewer, opinion, opened, state.commitments[reviewer]);
+        end = _openReveal(hearing, shown, reviewer, head, end);
         if (end - position != reveal_.length) revert WrongLength(reveal_.length, end - position);
     }
 
     /// @inheritdoc IJudgement
     function revealNode(bytes32 caseId, CaseState calldata state, NodeReveal calldata reveal_) external view {
-        Hearing memory hearing = _hear(caseId, state);
+        Hearing memory hearing;
+        _hear(hearing, caseId, state);
         _requireNotAfter(state.phaseBlock + REVEAL_WINDOW);
         if (state.node != HandedOn.caller()) revert NotReviewer(HandedOn.caller(), NODE);
         _openNode(hearing, state.traceCommitment, reveal_);
     }
 
     /// @dev Tolerant classes show once their tiles are known, exact ones once all have committed.
-    function _hear(bytes32 caseId, CaseState calldata state) private view returns (Hearing memory hearing) {
-        hearing = _hearingOf(caseId, state);
+    function _hear(Hearing memory hearing, bytes32 caseId, CaseState calldata state) private view {
+        _begin(hearing, caseId, state);
         if (!_isShowing(state.phase, hearing.rules)) revert WrongPhase(state.phase);
-        hearing.sample = Openings.sampleOf(state.seed, state.segment, state.rows, hearing.rules);
+        _pick(hearing, state, state.seed);
     }
 
     /// @dev In a tolerant class whose tiles nobody has drawn yet.
-    function _hearWhole(bytes32 caseId, CaseState calldata state, bytes calldata header)
+    function _hearWhole(Hearing memory hearing, bytes32 caseId, CaseState calldata state, bytes calldata header)
         private
         view
-        returns (Hearing memory hearing, bytes32 seed)
+        returns (bytes32 seed)
     {
-        hearing = _hearingOf(caseId, state);
+        _begin(hearing, caseId, state);
         if (hearing.rules.exact) revert ExactClass(state.executionClass);
         if (state.phase != CasePhase.Committed) revert WrongPhase(state.phase);
         uint256 due = state.phaseBlock + LOOKAHEAD;
@@ -136,13 +140,21 @@ contract Judgement is IJudgement {
         _requireNotAfter(due + DRAW_WINDOW);
         seed = Messages.tilesSeed(caseId, state.commitments, BlockHeader.randaoAt(due, header));
         hearing.whole = true;
-        hearing.sample = Openings.sampleOf(seed, state.segment, state.rows, hearing.rules);
+        _pick(hearing, state, seed);
     }
 
-    function _hearingOf(bytes32 caseId, CaseState calldata state) private view returns (Hearing memory hearing) {
+    /// @dev Structs are filled where they are: a function that gave one back would make an empty one first.
+    function _begin(Hearing memory hearing, bytes32 caseId, CaseState calldata state) private view {
         hearing.id = Messages.hearing(caseId, state.round);
-        hearing.rules = REGISTRY.rulesOf(state.executionClass);
         hearing.segment = state.segment;
+        ClassRules.read(hearing.rules, REGISTRY, state.executionClass);
+    }
+
+    function _pick(Hearing memory hearing, CaseState calldata state, bytes32 seed) private pure {
+        Rules memory rules = hearing.rules;
+        if (rules.exact) return;
+        hearing.sample.pick(seed, hearing.segment, state.rows, rules);
+        hearing.rule.set(rules.dtype, rules.mantissaBits, rules.steps);
     }
 
     function _openNode(Hearing memory hearing, bytes32 committed, NodeReveal calldata given)
@@ -167,48 +179,62 @@ contract Judgement is IJudgement {
     function _requireCommitted(
         Hearing memory hearing,
         uint256 place,
-        address reviewer,
-        bytes32 commitment,
-        Reveals.Head memory head
+        uint256 opinion,
+        bytes32 opened,
+        bytes32 commitment
     ) private pure {
-        uint256 opinion = head.opinion;
         bool known = opinion <= uint256(Opinion.MissingTrace);
         if (!known || (opinion == uint256(Opinion.MissingInput) && hearing.segment == 0)) {
             revert InvalidOpinion(place, uint8(opinion));
         }
-        bytes32 opened = head.commitment(hearing.id, reviewer);
         if (opened != commitment) revert CommitmentMismatch(place, opened, commitment);
     }
 
     /// @dev What a reveal shows beside its head. Who could not tell, or lacked something, has no trace to show.
-    /// @return end where it ends
-    function _openReveal(Hearing memory hearing, Shown memory shown, uint256 place, Reveals.Head memory head)
+    /// @param begin where the head ends
+    /// @return end where the reveal ends
+    function _openReveal(Hearing memory hearing, Shown memory shown, uint256 place, Head head, uint256 begin)
         private
         pure
         returns (uint256 end)
     {
-        end = head.end;
-        _note(shown, place, head);
-        if (head.opinion > uint256(Opinion.Reject)) return end;
-        bytes memory tiles;
-        uint256 siblings;
-        if (!hearing.rules.exact) {
-            bytes memory mask = _maskAt(shown, place, end);
-            uint256 length = hearing.sample.tileBytes();
-            unchecked {
-                // Places in the calldata, and lengths that the class bounds.
-                tiles = Openings.unmasked(end + 1, length, mask);
-                siblings = end + 1 + length;
-                end = siblings + hearing.sample.siblingBytes();
-            }
-            head.tiles = tiles;
+        uint256 opinion = head.opinionOf();
+        unchecked {
+            // A place is below 31, and an opinion below 7.
+            shown.opened |= 1 << place;
+            shown.saying |= 1 << 32 * opinion + place;
         }
-        _requireTiles(hearing, place, head.root, tiles, siblings);
+        if (opinion > uint256(Opinion.Reject)) return begin;
+        if (!hearing.rules.exact) return _openTiles(hearing, shown, place, head, begin);
+        // A zero root stands for nothing shown.
+        if (head.rootOf() == 0) revert InvalidOpening(place, 0, 0);
+        return begin;
     }
 
-    function _note(Shown memory shown, uint256 place, Reveals.Head memory head) private pure {
-        shown.opened |= 1 << place;
-        shown.saying[head.opinion] |= 1 << place;
+    /// @dev The tiles behind a head, in the clear, and their siblings.
+    function _openTiles(Hearing memory hearing, Shown memory shown, uint256 place, Head head, uint256 begin)
+        private
+        pure
+        returns (uint256 end)
+    {
+        bytes memory mask = _maskAt(shown, place, begin);
+        uint256 length = hearing.sample.tileBytes();
+        uint256 siblings;
+        unchecked {
+            // Places in the calldata, and lengths that the class bounds.
+            siblings = begin + 1 + length;
+            end = siblings + hearing.sample.siblingBytes();
+        }
+        bytes memory tiles = Openings.unmasked(begin + 1, length, mask);
+        head.putTiles(tiles);
+        _requireTiles(hearing, place, head.rootOf(), tiles, siblings);
+    }
+
+    /// @dev Who shows this opinion.
+    function _saying(Shown memory shown, Opinion opinion) private pure returns (uint256 members) {
+        unchecked {
+            members = uint32(shown.saying >> 32 * uint256(opinion));
+        }
     }
 
     /// @dev The tiles that these are XORed with: who agrees with another has them nearly equal, and zeros are cheap.
@@ -219,7 +245,7 @@ contract Judgement is IJudgement {
         }
         if (by == Reveals.CLEAR) return "";
         if (by == Reveals.NODE) mask = shown.nodeTiles;
-        else if (shown.opened >> by & 1 != 0 && by != place) mask = shown.heads[by].tiles;
+        else if (shown.opened >> by & 1 != 0 && by != place) mask = shown.heads.at(by).tilesOf();
         if (mask.length == 0) revert InvalidMask(place, by);
     }
 
@@ -268,7 +294,9 @@ contract Judgement is IJudgement {
         view
         returns (Finding memory finding, bytes memory transfers)
     {
-        return _decide(caseId, state, _hear(caseId, state), node, reveals);
+        Hearing memory hearing;
+        _hear(hearing, caseId, state);
+        return _decide(caseId, state, hearing, node, reveals);
     }
 
     /// @inheritdoc IJudgement
@@ -279,7 +307,8 @@ contract Judgement is IJudgement {
         NodeReveal calldata node,
         bytes calldata reveals
     ) external view returns (Finding memory finding, bytes memory transfers) {
-        (Hearing memory hearing, bytes32 seed) = _hearWhole(caseId, state, header);
+        Hearing memory hearing;
+        bytes32 seed = _hearWhole(hearing, caseId, state, header);
         (finding, transfers) = _decide(caseId, state, hearing, node, reveals);
         finding.seed = seed;
     }
@@ -292,7 +321,7 @@ contract Judgement is IJudgement {
         bytes calldata reveals
     ) private view returns (Finding memory finding, bytes memory transfers) {
         Shown memory shown = _show(hearing, state, node, reveals);
-        Comparison memory comparison = _compare(hearing.rules, state, shown);
+        Comparison memory comparison = _compare(hearing, state, shown);
         if (comparison.outcome == Outcome.None) {
             uint256 spent = CaseGas.deciding(_decisionOf(hearing, state, comparison));
             return _leaveUndecided(caseId, state, hearing.rules, comparison.silent, HandedOn.caller(), spent);
@@ -314,27 +343,28 @@ contract Judgement is IJudgement {
         }
     }
 
-    function _compare(Rules memory rules, CaseState calldata state, Shown memory shown)
+    function _compare(Hearing memory hearing, CaseState calldata state, Shown memory shown)
         private
         pure
         returns (Comparison memory finding)
     {
-        uint8[] calldata seats = state.seats;
+        bytes calldata seats = state.seats;
+        Rules memory rules = hearing.rules;
         finding.silent = ~shown.opened & ((1 << seats.length) - 1);
         finding.node = shown.node;
-        finding.telling = shown.saying[uint256(Opinion.Accept)] | shown.saying[uint256(Opinion.Reject)];
-        finding.cluster = _properCluster(rules, shown, seats);
-        uint256 opinion = finding.cluster == 0 ? 0 : shown.heads[_lowest(finding.cluster)].opinion;
+        finding.telling = _saying(shown, Opinion.Accept) | _saying(shown, Opinion.Reject);
+        uint256 weight;
+        (finding.cluster, weight) = _properCluster(hearing, shown, seats);
+        uint256 opinion = finding.cluster == 0 ? 0 : shown.heads.at(_lowest(finding.cluster)).opinionOf();
         finding.paid = opinion != 0 && opinion != uint256(Opinion.CannotTell);
         if (opinion == uint256(Opinion.Accept) || opinion == uint256(Opinion.Reject)) {
             // A node that shows nothing proves nobody wrong.
             if (shown.node) finding.wrong = finding.telling & ~finding.cluster;
             if (!rules.exact) {
-                finding.score = _median(shown, 32, seats, finding.cluster);
-                finding.spread = _median(shown, 0, seats, finding.cluster);
+                (finding.score, finding.spread) = _medians(shown, seats, finding.cluster);
             }
         }
-        _conclude(finding, rules, state, shown, seats, opinion);
+        _conclude(finding, rules, state, shown, opinion, weight);
     }
 
     /// @dev Every opening that is there must be right, and nothing may follow the last one.
@@ -343,9 +373,9 @@ contract Judgement is IJudgement {
         view
         returns (Shown memory shown)
     {
-        address[] calldata reviewers = state.reviewers;
-        bytes32[] calldata commitments = state.commitments;
-        shown.heads = new Reveals.Head[](reviewers.length);
+        (uint256 reviewers, uint256 commitments) = (_position(state.reviewers), _position(state.commitments));
+        uint256 count = state.reviewers.length;
+        shown.heads = Reveals.many(count);
         if (node.root == 0) {
             _requireExcusable(hearing, state, NODE, true, Marks.NODE);
         } else {
@@ -356,50 +386,75 @@ contract Judgement is IJudgement {
         uint256 begin = _position(reveals);
         uint256 position = begin;
         bytes32 last;
-        for (uint256 i = 0; i < reviewers.length; ++i) {
-            Reveals.Head memory head = shown.heads[i];
-            head.read(position, last);
-            position = head.end;
-            if (head.opinion == 0) {
-                _requireExcusable(hearing, state, i, commitments[i] != 0, 1 << Marks.REVEALS + i);
+        for (uint256 i = 0; i < count; ++i) {
+            Head head = shown.heads.at(i);
+            bytes32 commitment = _wordAt(commitments, i);
+            uint256 opinion;
+            bytes32 opened;
+            (opinion, position, opened) =
+                head.read(position, last, hearing.id, address(uint160(uint256(_wordAt(reviewers, i)))));
+            if (opinion == 0) {
+                _requireExcusable(hearing, state, i, commitment != 0, 1 << Marks.REVEALS + i);
                 continue;
             }
-            _requireCommitted(hearing, i, reviewers[i], commitments[i], head);
-            position = _openReveal(hearing, shown, i, head);
-            last = head.root;
+            _requireCommitted(hearing, i, opinion, opened, commitment);
+            position = _openReveal(hearing, shown, i, head, position);
+            last = head.rootOf();
         }
         if (position - begin != reveals.length) revert WrongLength(reveals.length, position - begin);
     }
 
     /// @dev The reviewers with more than half of all seats who agree in opinion and trace; 0 if there are none.
-    function _properCluster(Rules memory rules, Shown memory shown, uint8[] calldata seats)
+    /// @return cluster its members
+    /// @return weight their seats
+    function _properCluster(Hearing memory hearing, Shown memory shown, bytes calldata seats)
         private
         pure
-        returns (uint256)
+        returns (uint256 cluster, uint256 weight)
     {
-        uint256 unseen = _consistent(rules, shown);
+        uint256 unseen = _consistent(hearing, shown);
         while (unseen != 0) {
-            uint256 members = _component(rules, shown, unseen);
-            if (2 * _weight(seats, members) > rules.reviewers) return members;
-            unseen &= ~members;
+            cluster = hearing.rules.exact ? _equal(shown, unseen) : _component(hearing, shown, unseen);
+            weight = _weight(seats, cluster);
+            if (2 * weight > hearing.rules.reviewers) return (cluster, weight);
+            unseen &= ~cluster;
         }
-        return 0;
+        return (0, 0);
     }
 
     /// @dev Leaves out who accepts a trace that its own contradicts.
-    function _consistent(Rules memory rules, Shown memory shown) private pure returns (uint256 valid) {
+    function _consistent(Hearing memory hearing, Shown memory shown) private pure returns (uint256 valid) {
         valid = shown.opened;
         if (!shown.node) return valid;
-        for (uint256 rest = shown.saying[uint256(Opinion.Accept)]; rest != 0; rest &= rest - 1) {
+        for (uint256 rest = _saying(shown, Opinion.Accept); rest != 0; rest &= rest - 1) {
             uint256 i = _lowest(rest);
-            Reveals.Head memory head = shown.heads[i];
-            if (!_agree(rules, head.root, shown.nodeRoot, head.tiles, shown.nodeTiles)) valid ^= 1 << i;
+            Head head = shown.heads.at(i);
+            if (!_agree(hearing, head.rootOf(), shown.nodeRoot, head.tilesOf(), shown.nodeTiles)) valid ^= 1 << i;
+        }
+    }
+
+    /// @dev As `_component`, where roots are compared: who has that of the lowest belongs to it, and nobody else.
+    function _equal(Shown memory shown, uint256 unseen) private pure returns (uint256 members) {
+        unchecked {
+            Head head = shown.heads.at(_lowest(unseen));
+            uint256 opinion = head.opinionOf();
+            uint256 rest = unseen & _saying(shown, Opinion(opinion));
+            if (opinion > uint256(Opinion.Reject)) return rest;
+            bytes32 root = head.rootOf();
+            for (; rest != 0; rest &= rest - 1) {
+                uint256 w = _lowest(rest);
+                if (shown.heads.at(w).rootOf() == root) members |= 1 << w;
+            }
         }
     }
 
     /// @dev The component of the lowest of `unseen`, among them: who agrees with one of it belongs to it (library
     ///      Clusters says the same of a whole graph; here no edge is compared that joins what is joined).
-    function _component(Rules memory rules, Shown memory shown, uint256 unseen) private pure returns (uint256 members) {
+    function _component(Hearing memory hearing, Shown memory shown, uint256 unseen)
+        private
+        pure
+        returns (uint256 members)
+    {
         unchecked {
             uint256 fresh = unseen & (~unseen + 1);
             while (fresh != 0) {
@@ -408,30 +463,32 @@ contract Judgement is IJudgement {
                 fresh &= fresh - 1;
                 unseen &= ~(members | fresh);
                 // Only who is of one opinion can agree.
-                Reveals.Head memory head = shown.heads[v];
-                uint256 rest = unseen & shown.saying[head.opinion];
-                if (head.opinion > uint256(Opinion.Reject)) {
+                Head head = shown.heads.at(v);
+                uint256 opinion = head.opinionOf();
+                uint256 rest = unseen & _saying(shown, Opinion(opinion));
+                if (opinion > uint256(Opinion.Reject)) {
                     fresh |= rest;
                     continue;
                 }
                 for (; rest != 0; rest &= rest - 1) {
                     uint256 w = _lowest(rest);
-                    Reveals.Head memory other = shown.heads[w];
-                    if (_agree(rules, head.root, other.root, head.tiles, other.tiles)) fresh |= 1 << w;
+                    Head other = shown.heads.at(w);
+                    if (_agree(hearing, head.rootOf(), other.rootOf(), head.tilesOf(), other.tilesOf())) fresh |= 1 << w;
                 }
             }
         }
     }
 
-    function _agree(Rules memory rules, bytes32 rootA, bytes32 rootB, bytes memory tilesA, bytes memory tilesB)
+    function _agree(Hearing memory hearing, bytes32 rootA, bytes32 rootB, bytes memory tilesA, bytes memory tilesB)
         private
         pure
         returns (bool)
     {
-        if (rules.exact || rootA == rootB) return rootA == rootB;
-        return Agreement.agrees(tilesA, tilesB, rules.dtype, rules.mantissaBits, rules.steps, rules.theta);
+        if (rootA == rootB) return true;
+        return !hearing.rules.exact && hearing.rule.agrees(tilesA, tilesB, hearing.rules.theta);
     }
 
+    /// @param weight seats of the cluster
     /// @dev Two thirds convict; votes that the node withheld its rows count with those that its rows are false. In a Doubt
     ///      only the leaf can fall. Pooled is what chance could have chosen, a rejection between the cuts; of what a client
     ///      chose only what is beyond them; and never what is within twice the reviewers' own noise, for prompts can be noisy.
@@ -440,15 +497,16 @@ contract Judgement is IJudgement {
         Rules memory rules,
         CaseState calldata state,
         Shown memory shown,
-        uint8[] calldata seats,
-        uint256 opinion
+        uint256 opinion,
+        uint256 weight
     ) private pure {
         bool doubt = state.kind == CaseKind.Doubt;
         bool isReject = opinion == uint256(Opinion.Reject);
         uint256 convicting = finding.cluster;
-        if (isReject) convicting |= shown.saying[uint256(Opinion.MissingTrace)];
-        if (opinion == uint256(Opinion.MissingTrace)) convicting |= shown.saying[uint256(Opinion.Reject)];
-        bool strong = 3 * _weight(seats, convicting) >= 2 * uint256(rules.reviewers);
+        if (isReject) convicting |= _saying(shown, Opinion.MissingTrace);
+        if (opinion == uint256(Opinion.MissingTrace)) convicting |= _saying(shown, Opinion.Reject);
+        if (convicting != finding.cluster) weight = _weight(state.seats, convicting);
+        bool strong = 3 * weight >= 2 * uint256(rules.reviewers);
         if (opinion == uint256(Opinion.MissingPrompt)) {
             finding.outcome = Outcome.OpenerMissing;
         } else if (!shown.node) {
@@ -469,45 +527,77 @@ contract Judgement is IJudgement {
         }
     }
 
-    function _weight(uint8[] calldata seats, uint256 members) private pure returns (uint256 weight) {
-        unchecked {
-            for (; members != 0; members &= members - 1) {
-                weight += _seatsOf(seats, _lowest(members));
+    function _weight(bytes calldata seats, uint256 members) private pure returns (uint256 weight) {
+        assembly ("memory-safe") {
+            // A byte for each of at most 31 reviewers.
+            let word := calldataload(seats.offset)
+            for { } members { members := and(members, sub(members, 1)) } {
+                weight := add(weight, byte(sub(255, clz(and(members, sub(0, members)))), word))
             }
         }
     }
 
     /// @dev Of a state that the Court has compared with its hash: no index is beyond it, and no number too large.
-    function _seatsOf(uint8[] calldata seats, uint256 place) private pure returns (uint256 count) {
+    function _seatsOf(bytes calldata seats, uint256 place) private pure returns (uint256 count) {
         assembly ("memory-safe") {
-            count := calldataload(add(seats.offset, shl(5, place)))
+            count := byte(0, calldataload(add(seats.offset, place)))
         }
     }
 
-    /// @dev The smallest value that at least half of the members' seats do not exceed.
-    /// @param shift of the values in the heads' numbers, of which they are 32 bits
-    function _median(Shown memory shown, uint256 shift, uint8[] calldata seats, uint256 members)
+    /// @dev As `_seatsOf`: an element of the array that begins at a position of the calldata.
+    function _wordAt(uint256 position, uint256 place) private pure returns (bytes32 word) {
+        assembly ("memory-safe") {
+            word := calldataload(add(position, shl(5, place)))
+        }
+    }
+
+    function _position(address[] calldata accounts) private pure returns (uint256 position) {
+        assembly ("memory-safe") {
+            position := accounts.offset
+        }
+    }
+
+    function _position(bytes32[] calldata hashes) private pure returns (uint256 position) {
+        assembly ("memory-safe") {
+            position := hashes.offset
+        }
+    }
+
+    /// @dev Of scores and of spreads the smallest value that at least half of the members' seats do not exceed.
+    function _medians(Shown memory shown, bytes calldata seats, uint256 members)
         private
         pure
-        returns (uint32)
+        returns (uint32 score, uint32 spread)
     {
-        uint256[] memory sorted = new uint256[](shown.heads.length);
+        uint256[] memory scores = new uint256[](seats.length);
+        uint256[] memory spreads = new uint256[](seats.length);
         uint256 count = 0;
         uint256 total = 0;
         unchecked {
             for (; members != 0; members &= members - 1) {
                 uint256 i = _lowest(members);
                 uint256 weight = _seatsOf(seats, i);
-                _insert(sorted, count++, uint256(uint32(shown.heads[i].numbers >> shift)) << 8 | weight);
+                Head head = shown.heads.at(i);
+                _insert(scores, count, head.scoreOf() << 8 | weight);
+                _insert(spreads, count++, head.spreadOf() << 8 | weight);
                 total += weight;
             }
-            uint256 passed = 0;
-            for (uint256 i = 0; i < count; ++i) {
-                passed += uint8(sorted[i]);
-                if (2 * passed >= total) return uint32(sorted[i] >> 8);
-            }
         }
-        return 0;
+        return (_middle(scores, total), _middle(spreads, total));
+    }
+
+    /// @param sorted values above the seats of each
+    /// @param total of the seats, at least one
+    function _middle(uint256[] memory sorted, uint256 total) private pure returns (uint32 value) {
+        assembly ("memory-safe") {
+            let passed := 0
+            for { let at := add(sorted, 0x20) } 1 { at := add(at, 0x20) } {
+                value := mload(at)
+                passed := add(passed, and(value, 0xff))
+                if iszero(lt(shl(1, passed), total)) { break }
+            }
+            value := shr(8, value)
+        }
     }
 
     /// @dev Among the first `count`, which are sorted; there must be room.
@@ -538,7 +628,8 @@ contract Judgement is IJudgement {
         view
         returns (Finding memory finding, bytes memory transfers)
     {
-        Rules memory rules = REGISTRY.rulesOf(state.executionClass);
+        Rules memory rules;
+        ClassRules.read(rules, REGISTRY, state.executionClass);
         if (_isShowing(state.phase, rules)) revert WrongPhase(state.phase);
         uint256 silent = 0;
         if (state.phase == CasePhase.Drawn) {
@@ -673,16 +764,7 @@ contract Judgement is IJudgement {
     }
 
     function _payReviewers(Ledger.Draft memory draft, CaseState calldata state, uint256 cluster) private pure {
-        address[] calldata reviewers = state.reviewers;
-        uint8[] calldata seats = state.seats;
-        uint256 reward = Prices.REWARD_UNITS * state.unit;
-        unchecked {
-            // Six units of 96 bits by seats of eight.
-            for (; cluster != 0; cluster &= cluster - 1) {
-                uint256 i = _lowest(cluster);
-                draft.pay(reviewers[i], reward * _seatsOf(seats, i));
-            }
-        }
+        draft.payMany(_position(state.reviewers), state.seats, cluster, Prices.REWARD_UNITS * state.unit);
     }
 
     /// @dev Gas of this round, to those who paid it.
@@ -741,13 +823,13 @@ contract Judgement is IJudgement {
         draft.pay(state.opener, back + reward - shared, since);
         if (shared == 0) return;
         address[] calldata verifiers = state.verifiers;
-        uint8[] calldata opinions = state.opinions;
+        bytes calldata opinions = state.opinions;
         uint256 rejecting = 0;
         for (uint256 v = 0; v < opinions.length; ++v) {
-            if (opinions[v] == uint8(Opinion.Reject)) ++rejecting;
+            if (uint8(opinions[v]) == uint8(Opinion.Reject)) ++rejecting;
         }
         for (uint256 v = 0; v < opinions.length; ++v) {
-            if (opinions[v] == uint8(Opinion.Reject)) draft.pay(verifiers[v], shared / rejecting, since);
+            if (uint8(opinions[v]) == uint8(Opinion.Reject)) draft.pay(verifiers[v], shared / rejecting, since);
         }
     }
 
@@ -756,7 +838,7 @@ contract Judgement is IJudgement {
         if (state.opener == state.client) return false;
         address[] calldata verifiers = state.verifiers;
         for (uint256 v = 0; v < verifiers.length; ++v) {
-            if (verifiers[v] == state.opener && state.opinions[v] == uint8(Opinion.Reject)) return false;
+            if (verifiers[v] == state.opener && uint8(state.opinions[v]) == uint8(Opinion.Reject)) return false;
         }
         return true;
     }
@@ -773,9 +855,9 @@ contract Judgement is IJudgement {
         if (locked != 0) _free(draft, state.node, PotKind.Stake, locked);
         if (!state.suspends) return;
         address[] memory verifiers = state.verifiers;
-        uint8[] calldata opinions = state.opinions;
+        bytes calldata opinions = state.opinions;
         for (uint256 v = 0; v < opinions.length; ++v) {
-            if (opinions[v] != uint8(Opinion.Reject) || Ledger.seatsFrom(verifiers, v) == 0) continue;
+            if (uint8(opinions[v]) != uint8(Opinion.Reject) || Ledger.seatsFrom(verifiers, v) == 0) continue;
             _free(draft, verifiers[v], rejecters, penalty);
         }
     }
@@ -789,9 +871,9 @@ contract Judgement is IJudgement {
     /// @dev Verifiers of the check whose opinion fell.
     function _fineVerifiers(Ledger.Draft memory draft, CaseState calldata state, Opinion fallen) private view {
         address[] memory verifiers = state.verifiers;
-        uint8[] calldata opinions = state.opinions;
+        bytes calldata opinions = state.opinions;
         for (uint256 v = 0; v < opinions.length; ++v) {
-            if (opinions[v] != uint8(fallen)) continue;
+            if (uint8(opinions[v]) != uint8(fallen)) continue;
             _fine(draft, state.unit, verifiers[v], Ledger.seatsFrom(verifiers, v));
         }
     }
@@ -799,7 +881,7 @@ contract Judgement is IJudgement {
     function _fineReviewers(Ledger.Draft memory draft, CaseState calldata state, uint256 fined) private view {
         for (; fined != 0; fined &= fined - 1) {
             uint256 i = _lowest(fined);
-            _fine(draft, state.unit, state.reviewers[i], state.seats[i]);
+            _fine(draft, state.unit, state.reviewers[i], _seatsOf(state.seats, i));
         }
     }
 

@@ -138,7 +138,8 @@ contract Leaves is ILeaves {
         uint256 rows = Traces.rowsOf(result, rules);
         Orders.requireEqual(_opened(rules, seed, result.segment, rows, own), own.root);
         Orders.requireEqual(_opened(rules, seed, result.segment, rows, judged), judged.root);
-        return Agreement.agrees(own.tiles, judged.tiles, rules.dtype, rules.mantissaBits, rules.steps, rules.theta);
+        Agreement.Rule memory rule = Agreement.ruleOf(rules.dtype, rules.mantissaBits, rules.steps);
+        return Agreement.agrees(rule, own.tiles, judged.tiles, rules.theta);
     }
 
     /// @dev The trace root that one opened tile leads to.

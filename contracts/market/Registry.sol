@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
 import {IBank} from "./interfaces/IBank.sol";
@@ -14,7 +13,6 @@ import {
     DrawRequest,
     Entry,
     Fault,
-    Movement,
     NodeRegistration,
     Parameters,
     PotKind,
@@ -27,6 +25,7 @@ import {Entries} from "./libraries/Entries.sol";
 import {History} from "./libraries/History.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {PlainText} from "./libraries/PlainText.sol";
+import {Signatures} from "./libraries/Signatures.sol";
 
 /// @title Parties, asks, slices, groups and seats
 /// @dev Blocks are kept in 32 bits. A group is a compact array of entries, each place of it with its history; who
@@ -70,6 +69,24 @@ contract Registry is IRegistry {
     struct VrfKey {
         uint256 x;
         uint256 y;
+    }
+
+    /// @dev What all tries of a draw have in common.
+    /// @param next number of the next try; at `end` there are no more
+    /// @param scale what the lower half of a chance is taken by
+    /// @param seasoning blocks, or none
+    /// @param tags bit t: an excluded owner has the tag t
+    /// @param plain neither weights nor asks count
+    struct Tries {
+        uint256 next;
+        bytes32 seed;
+        uint256 end;
+        uint256 size;
+        uint256 blockNumber;
+        uint256 scale;
+        uint256 seasoning;
+        uint256 tags;
+        bool plain;
     }
 
     uint256 private constant SEAT_SHIFT = 96;
@@ -215,8 +232,8 @@ contract Registry is IRegistry {
         if (_parties[operator].role != Role.None) revert OperatorKnown(operator);
         PlainText.requireHttps(endpoint);
         bytes32 structHash = Messages.hash(Consent({owner: msg.sender, operator: operator}));
-        address signer = ECDSA.recoverCalldata(Messages.digest(Messages.separator(address(BANK)), structHash), consent);
-        if (signer != operator) revert InvalidConsent(operator, signer);
+        address signer = Signatures.signerOf(Messages.digest(Messages.separator(address(BANK)), structHash), consent);
+        if (signer == address(0) || signer != operator) revert InvalidConsent(operator, signer);
         Party storage party = _parties[operator];
         (party.owner, party.role) = (msg.sender, role);
         if (payout == address(0) || payout == msg.sender) return msg.sender;
@@ -308,9 +325,31 @@ contract Registry is IRegistry {
         if (locked != 0) revert StakeLocked(operator, locked);
         bytes32 id = _pot(operator);
         emit StakeWithdrawn(operator, amount);
-        Movement[] memory movements = new Movement[](1);
-        movements[0] = Movement(PotKind.Stake, id, PotKind.Credit, id, amount);
-        BANK.move(id, movements);
+        _release(id, amount);
+    }
+
+    /// @dev BANK.move(id, [Movement(PotKind.Stake, id, PotKind.Credit, id, amount)]), written by hand: the compiler's way
+    ///      to encode an array of structs is 200 bytes of code.
+    function _release(bytes32 id, uint256 amount) private {
+        (address bank, bytes4 selector) = (address(BANK), IBank.move.selector);
+        uint256 stake = uint256(PotKind.Stake);
+        uint256 credit = uint256(PotKind.Credit);
+        assembly ("memory-safe") {
+            let call_ := mload(0x40)
+            mstore(call_, selector)
+            mstore(add(call_, 0x04), id)
+            mstore(add(call_, 0x24), 0x40)
+            mstore(add(call_, 0x44), 1)
+            mstore(add(call_, 0x64), stake)
+            mstore(add(call_, 0x84), id)
+            mstore(add(call_, 0xa4), credit)
+            mstore(add(call_, 0xc4), id)
+            mstore(add(call_, 0xe4), amount)
+            if iszero(call(gas(), bank, 0, call_, 0x104, 0, 0)) {
+                returndatacopy(call_, 0, returndatasize())
+                revert(call_, returndatasize())
+            }
+        }
     }
 
     /// @inheritdoc IRegistry
@@ -395,7 +434,13 @@ contract Registry is IRegistry {
 
     /// @inheritdoc IRegistry
     function draw(DrawRequest calldata request) external view returns (address[] memory drawn) {
-        return _draw(request, History.given(request.hints));
+        drawn = _draw(request, History.given(request.hints));
+        // abi.encode(drawn), with its offset where nothing is needed any more.
+        assembly ("memory-safe") {
+            let start := sub(drawn, 0x20)
+            mstore(start, 0x20)
+            return(start, shl(5, add(mload(drawn), 2)))
+        }
     }
 
     /// @inheritdoc IRegistry
@@ -418,16 +463,19 @@ contract Registry is IRegistry {
         if (size == 0) revert GroupEmpty(group, blockNumber);
         uint256 count = request.count;
         drawn = new address[](count);
-        uint256 found;
-        uint256 tries = _tries(count);
-        uint256 tags = _tagsOf(request.excluded);
+        Tries memory tries;
+        (tries.seed, tries.end) = (request.seed, _tries(count));
+        (tries.size, tries.blockNumber, tries.scale) = (size, blockNumber, scale);
+        tries.seasoning = request.seasoned ? SEASONING : 0;
+        tries.tags = _tagsOf(request.excluded);
+        tries.plain = !request.distinct && address(WEIGHTS) == address(0);
         mapping(uint256 place => History.Word) storage entries = _entries[group];
-        for (uint256 i = 0; found < count;) {
-            if (i == tries) revert DrawExhausted(group, found, count);
-            uint256 h = _chance(request.seed, i);
-            unchecked {
-                ++i;
-            }
+        for (uint256 found = 0;;) {
+            bool unusual;
+            (found, unusual) = _rush(tries, entries, drawn, found);
+            if (found == count) break;
+            if (!unusual) revert DrawExhausted(group, found, count);
+            uint256 h = _chance(request.seed, tries.next - 1);
             uint256 word = entries[(h >> 128) % size].valueAt(blockNumber, hints);
             uint256 seats = Entries.seatsIn(word, request.seasoned, blockNumber, SEASONING);
             if (seats == 0) continue;
@@ -436,11 +484,11 @@ contract Registry is IRegistry {
                 // Sixteen bits by fourteen.
                 if (uint128(h) % scale >= seats * _weight(operator, blockNumber)) continue;
             }
-            if (tags >> Entries.tagIn(word) & 1 != 0 && _isExcluded(operator, request.excluded)) continue;
+            if (tries.tags >> Entries.tagIn(word) & 1 != 0 && _isExcluded(operator, request.excluded)) continue;
             if (request.distinct) {
                 if (_isAmong(operator, drawn, found)) continue;
                 uint256 ask = _asks[group][operator].valueAt(blockNumber, hints);
-                if (!Entries.isWithin(Entries.unpackAsk(ask), request.bound)) continue;
+                if (!Entries.isWithin(ask, request.bound)) continue;
             }
             assembly ("memory-safe") {
                 // Below `count`, for which there is room.
@@ -448,6 +496,52 @@ contract Registry is IRegistry {
                 mstore(add(drawn, shl(5, found)), operator)
             }
         }
+    }
+
+    /// @dev Tries one after the other, as far as nothing needs a closer look: whether an owner is excluded whose tag is,
+    ///      an entry that is newer than the block, weights, asks. Which try that is, the caller does again as a whole.
+    /// @param found seats so far; there is room for all
+    /// @return found with those that were added
+    /// @return unusual whether the last try needs a closer look; else all are found or no try is left
+    function _rush(
+        Tries memory tries,
+        mapping(uint256 place => History.Word) storage entries,
+        address[] memory drawn,
+        uint256 found
+    ) private view returns (uint256, bool unusual) {
+        assembly ("memory-safe") {
+            let i := mload(tries)
+            // keccak256(abi.encode(seed, i)), and behind it the slot of a place.
+            let words := mload(0x40)
+            mstore(words, mload(add(tries, 0x20)))
+            mstore(add(words, 0x60), entries.slot)
+            let blockNumber := mload(add(tries, 0x80))
+            let to := add(drawn, shl(5, add(found, 1)))
+            for { let end := add(drawn, shl(5, add(mload(drawn), 1))) } lt(to, end) { } {
+                if eq(i, mload(add(tries, 0x40))) { break }
+                mstore(add(words, 0x20), i)
+                i := add(i, 1)
+                let h := keccak256(words, 0x40)
+                mstore(add(words, 0x40), mod(shr(128, h), mload(add(tries, 0x60))))
+                let word := sload(keccak256(add(words, 0x40), 0x40))
+                unusual := or(iszero(mload(add(tries, 0x100))), gt(and(word, 0xffffffff), blockNumber))
+                if unusual { break }
+                let seats := and(shr(80, word), 0xff)
+                if gt(add(and(shr(32, word), 0xffffffff), mload(add(tries, 0xc0))), blockNumber) {
+                    let settled := and(shr(64, word), 0xffff)
+                    if lt(settled, seats) { seats := settled }
+                }
+                h := mod(and(h, 0xffffffffffffffffffffffffffffffff), mload(add(tries, 0xa0)))
+                if iszero(lt(h, mul(seats, BASIS_POINTS))) { continue }
+                unusual := and(shr(and(shr(88, word), 0xff), mload(add(tries, 0xe0))), 1)
+                if unusual { break }
+                mstore(to, shr(96, word))
+                to := add(to, 0x20)
+            }
+            mstore(tries, i)
+            found := sub(shr(5, sub(to, drawn)), 1)
+        }
+        return (found, unusual);
     }
 
     /// @dev keccak256(abi.encode(seed, i)).
@@ -461,8 +555,11 @@ contract Registry is IRegistry {
 
     /// @dev Bit t: one of these owners has the tag t.
     function _tagsOf(address[] calldata owners) private pure returns (uint256 tags) {
-        for (uint256 i = 0; i < owners.length; ++i) {
-            tags |= 1 << Entries.tagOf(owners[i]);
+        assembly ("memory-safe") {
+            let at := owners.offset
+            for { let end := add(at, shl(5, owners.length)) } lt(at, end) { at := add(at, 0x20) } {
+                tags := or(tags, shl(and(calldataload(at), 0xff), 1))
+            }
         }
     }
 
@@ -475,19 +572,22 @@ contract Registry is IRegistry {
         return Math.min(BASIS_POINTS, WEIGHTS.weightAt(operator, blockNumber));
     }
 
-    function _isAmong(address operator, address[] memory drawn, uint256 count) private pure returns (bool) {
-        for (uint256 i = 0; i < count; ++i) {
-            if (drawn[i] == operator) return true;
+    function _isAmong(address operator, address[] memory drawn, uint256 count) private pure returns (bool found) {
+        assembly ("memory-safe") {
+            for { } count { count := sub(count, 1) } {
+                found := or(found, eq(mload(add(drawn, shl(5, count))), operator))
+            }
         }
-        return false;
     }
 
-    function _isExcluded(address operator, address[] calldata excluded) private view returns (bool) {
+    function _isExcluded(address operator, address[] calldata excluded) private view returns (bool found) {
         address owner = _parties[operator].owner;
-        for (uint256 i = 0; i < excluded.length; ++i) {
-            if (excluded[i] == owner) return true;
+        assembly ("memory-safe") {
+            let at := excluded.offset
+            for { let end := add(at, shl(5, excluded.length)) } lt(at, end) { at := add(at, 0x20) } {
+                found := or(found, eq(calldataload(at), owner))
+            }
         }
-        return false;
     }
 
     // ---- groups
@@ -752,18 +852,52 @@ contract Registry is IRegistry {
     // ---- reads
 
     /// @inheritdoc IRegistry
-    function groupId(bytes32 executionClass, uint8 first, uint8 end) public pure returns (bytes32) {
-        return keccak256(abi.encode(executionClass, first, end));
+    function groupId(bytes32 executionClass, uint8 first, uint8 end) public pure returns (bytes32 group) {
+        // keccak256(abi.encode(executionClass, first, end))
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            mstore(free, executionClass)
+            mstore(add(free, 0x20), and(first, 0xff))
+            mstore(add(free, 0x40), and(end, 0xff))
+            group := keccak256(free, 0x60)
+        }
     }
 
     /// @inheritdoc IRegistry
     function rulesOf(bytes32 executionClass) external view returns (Rules memory) {
-        Rules memory rules = _rules[executionClass];
+        Rules storage rules = _rules[executionClass];
         // No class does without verifiers (Classes).
         if (rules.verifiers == 0) revert UnknownClass(executionClass);
-        // A struct of plain values lies in memory as it is encoded: to encode it again would be 300 bytes of code.
+        // abi.encode(rules): the fields of a slot stand in it from the lowest bits on.
         assembly ("memory-safe") {
-            return(rules, RULES_BYTES)
+            // Two sums of 96 bits, and what follows them.
+            function put(to, word, mask) -> at {
+                mstore(to, and(word, 0xffffffffffffffffffffffff))
+                mstore(add(to, 0x20), and(shr(96, word), 0xffffffffffffffffffffffff))
+                mstore(add(to, 0x40), and(shr(192, word), mask))
+                at := add(to, 0x60)
+            }
+            let data := mload(0x40)
+            let word := sload(rules.slot)
+            let at := put(data, word, 0xffff)
+            mstore(at, and(shr(208, word), 0xff))
+            mstore(add(at, 0x20), and(shr(216, word), 0xff))
+            mstore(add(at, 0x40), and(shr(224, word), 0xff))
+            mstore(add(at, 0x60), and(shr(232, word), 0xff))
+            mstore(add(at, 0x80), and(shr(240, word), 0xff))
+            mstore(add(at, 0xa0), shr(248, word))
+            word := sload(add(rules.slot, 1))
+            at := put(add(at, 0xc0), word, 0xffffffff)
+            mstore(at, and(shr(224, word), 0xffff))
+            mstore(add(at, 0x20), shr(240, word))
+            word := sload(add(rules.slot, 2))
+            mstore(add(at, 0x40), and(word, 0xffffffff))
+            mstore(add(at, 0x60), and(shr(32, word), 0xffff))
+            mstore(add(at, 0x80), and(shr(48, word), 0xffffffff))
+            mstore(add(at, 0xa0), and(shr(80, word), 0xffffffff))
+            mstore(add(at, 0xc0), and(shr(112, word), 0xffff))
+            mstore(add(at, 0xe0), and(shr(128, word), 0xff))
+            return(data, RULES_BYTES)
         }
     }
 

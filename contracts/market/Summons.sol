@@ -535,7 +535,7 @@ contract Summons is ISummons {
 
     /// @inheritdoc ISummons
     function summonsIdOf(bytes32 order, SummonsKind kind, uint8 segment) public pure returns (bytes32) {
-        return keccak256(abi.encode(order, kind, segment));
+        return Messages.summonsId(order, kind, segment);
     }
 
     /// @inheritdoc ISummons

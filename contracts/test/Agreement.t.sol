@@ -11,7 +11,7 @@ contract AgreementTest is Test {
         pure
         returns (uint256 agreed)
     {
-        (agreed,) = Agreement.agreeing(first, second, dtype, bits, 1);
+        (agreed,) = Agreement.agreeing(Agreement.ruleOf(dtype, bits, 1), first, second);
     }
 
     /// @dev One element at a time, by the rule's words.
@@ -48,7 +48,7 @@ contract AgreementTest is Test {
     function testFloat32EqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public pure {
         bits = uint8(bound(bits, 0, 23));
         (bytes memory first, bytes memory second) = openings(seed, seed % 8);
-        (uint256 agreed, uint256 total) = Agreement.agreeing(first, second, 0, bits, steps);
+        (uint256 agreed, uint256 total) = Agreement.agreeing(Agreement.ruleOf(0, bits, steps), first, second);
         assertEq(agreed, plainly(first, second, 4, 23, bits, steps));
         assertEq(total, 128);
     }
@@ -56,17 +56,40 @@ contract AgreementTest is Test {
     function testBfloat16EqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public pure {
         bits = uint8(bound(bits, 0, 7));
         (bytes memory first, bytes memory second) = openings(seed, seed % 8);
-        (uint256 agreed, uint256 total) = Agreement.agreeing(first, second, 1, bits, steps % 130);
+        (uint256 agreed, uint256 total) = Agreement.agreeing(Agreement.ruleOf(1, bits, steps % 130), first, second);
         assertEq(agreed, plainly(first, second, 2, 7, bits, steps % 130));
         assertEq(total, 256);
+    }
+
+    /// @dev Words are taken four at a time where nothing tells them apart; what is left over, one by one.
+    function testAnyNumberOfWordsEqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public pure {
+        bits = uint8(bound(bits, 0, 23));
+        (bytes memory first, bytes memory second) = openings(seed, seed % 3);
+        uint256 length = 32 * (1 + seed % 16);
+        assembly ("memory-safe") {
+            mstore(first, length)
+            mstore(second, length)
+        }
+        (uint256 agreed, uint256 total) = Agreement.agreeing(Agreement.ruleOf(0, bits, steps), first, second);
+        assertEq(agreed, plainly(first, second, 4, 23, bits, steps));
+        assertEq(total, length / 4);
+    }
+
+    /// @dev The lowest byte of each mantissa is not compared; in the 70th element a bit is that tells.
+    function testBitsThatDoNotTellChangeNothing(uint256 seed) public view {
+        (bytes memory first, bytes memory second) = openings(seed, 0);
+        for (uint256 i = 3; i < 512; i += 4) second[i] = bytes1(uint8(first[i]) ^ uint8(seed >> (i % 31)));
+        assertEq(this.count(first, second, 0, 10), 128);
+        second[4 * 70] ^= 0x80;
+        assertEq(this.count(first, second, 0, 10), 127);
     }
 
     function testASharesLimitIsInclusive() public pure {
         bytes memory first = new bytes(512);
         bytes memory second = new bytes(512);
         for (uint256 i = 0; i < 32; ++i) second[4 * i] = 0x80;
-        assertTrue(Agreement.agrees(first, second, 0, 10, 8, 7500));
-        assertFalse(Agreement.agrees(first, second, 0, 10, 8, 7501));
+        assertTrue(Agreement.agrees(Agreement.ruleOf(0, 10, 8), first, second, 7500));
+        assertFalse(Agreement.agrees(Agreement.ruleOf(0, 10, 8), first, second, 7501));
     }
 
     function testNumbersOnTwoSidesOfAPowerOfTwoDisagree() public view {

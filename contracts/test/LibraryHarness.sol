@@ -99,7 +99,7 @@ contract LibraryHarness {
         returns (uint256 agreed, uint256 total, uint256 used)
     {
         used = gasleft();
-        (agreed, total) = Agreement.agreeing(first, second, dtype, bits, steps);
+        (agreed, total) = Agreement.agreeing(Agreement.ruleOf(dtype, bits, steps), first, second);
         used -= gasleft();
     }
 
@@ -108,7 +108,7 @@ contract LibraryHarness {
         pure
         returns (bool)
     {
-        return Agreement.agrees(first, second, dtype, bits, steps, theta);
+        return Agreement.agrees(Agreement.ruleOf(dtype, bits, steps), first, second, theta);
     }
 
     function properCluster(uint256 verifiers, uint8[2][] calldata edges, uint256 valid, uint256 quorum)

@@ -83,9 +83,9 @@ def _state(hearing: Hearing, opinion: Opinion, **changes: object) -> CaseState:
         bond=7 * (8 + 6 * 15) + 500,
         locked=0 if hearing.kind is CaseKind.DOUBT else L,
         verifiers=() if hearing.kind is CaseKind.DOUBT else VERIFIERS,
-        opinions=() if hearing.kind is CaseKind.DOUBT else (opinion,) * 3,
+        opinions=b"" if hearing.kind is CaseKind.DOUBT else bytes((opinion,) * 3),
         reviewers=REVIEWERS[: len(hearing.seats)],
-        seats=hearing.seats,
+        seats=bytes(hearing.seats),
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 
@@ -454,7 +454,7 @@ def test_every_phase_ends() -> None:
     assert court.expires_after(replace(state, phase=CasePhase.SEEDED), WINDOWS, exact=False) == 1_030
     with pytest.raises(InvalidCase):
         court.expires_after(CaseState(), WINDOWS, exact=True)
-    drawn = replace(state, phase=CasePhase.DRAWN, seats=(8, 7))
+    drawn = replace(state, phase=CasePhase.DRAWN, seats=b"\x08\x07")
     assert court.may_end_commitments(drawn, [True, True], 1_001, WINDOWS)
     assert not court.may_end_commitments(drawn, [True, False], 1_030, WINDOWS)
     assert court.may_end_commitments(drawn, [True, False], 1_031, WINDOWS)

@@ -27,7 +27,7 @@ def shown(draw: st.DrawFn, sample: Sample, roots: list[Hash32]) -> Reveal:
         pattern = draw(st.binary(min_size=1, max_size=4))
         tiles = (pattern * TILE_BYTES * sample.tiles)[: TILE_BYTES * sample.tiles]
         siblings = tuple(draw(hashes) for _ in range(sample.tiles * sample.depth))
-    said = (draw(st.sampled_from(roots)), int(opinion), draw(numbers), draw(numbers), draw(hashes))
+    said = (draw(st.sampled_from(roots)), int(opinion), draw(numbers), draw(numbers), reveals.salt_of(draw(hashes)))
     return Reveal(*said, tiles, siblings)
 
 
@@ -55,17 +55,24 @@ def test_who_agrees_with_another_is_masked_by_it() -> None:
     made = [Reveal(Hash32(bytes([n]) * 32), 2, 0, 0, Hash32(bytes(32)), near, ()) for n in (1, 2)]
     packed = reveals.encode(made, node)
     alone = reveals.encode(made[:1], node)
-    assert packed[len(alone) + 73] == 0
+    assert packed[len(alone) + 57] == 0
     assert packed[-TILE_BYTES:] == bytes(TILE_BYTES)
     (one,) = (reveals.encode([Reveal(made[0].root, 1, 0, 0, made[0].salt, node, ())], node),)
-    assert one[73] == NODE
-    assert reveals.encode([Reveal(made[0].root, 1, 0, 0, made[0].salt, far, ())])[73] == CLEAR
+    assert one[57] == NODE
+    assert reveals.encode([Reveal(made[0].root, 1, 0, 0, made[0].salt, far, ())])[57] == CLEAR
 
 
 @pytest.mark.parametrize("mask", [0, 1, 7, NODE])
 def test_a_mask_must_stand_before(mask: int) -> None:
     (made,) = (Reveal(Hash32(bytes([1]) * 32), 2, 0, 0, Hash32(bytes(32)), bytes(TILE_BYTES), ()),)
     packed = bytearray(reveals.encode([made]))
-    packed[73] = mask
+    packed[57] = mask
     with pytest.raises(InvalidCase):
         reveals.decode(bytes(packed), 1, Sample(1, 0))
+
+
+def test_a_salt_that_does_not_fit_is_not_packed() -> None:
+    made = Reveal(Hash32(bytes([1]) * 32), 2, 0, 0, Hash32(bytes(31) + b"\x01"))
+    assert not reveals.is_short(made.salt)
+    with pytest.raises(InvalidCase, match="salt has 16 bytes"):
+        reveals.encode([made])

@@ -89,7 +89,7 @@ class CaseScene:
             bond=10_000,
             locked=limits.penalty,
             verifiers=drawn,
-            opinions=(int(Opinion.REJECT),) * len(drawn),
+            opinions=bytes((Opinion.REJECT,) * len(drawn)),
             excluded=(TAB.payer,),
         )
 
@@ -145,12 +145,14 @@ class CaseScene:
         group = self.scene.view.groups[0]
         seats = Counter(draws.draw(request, group, seat_cap=limits.seat_cap, seasoning=SEASONING).operators)
         state = replace(self.opening, phase=CasePhase.DRAWN, phase_block=OPENED + 1_005)
-        return replace(state, reviewers=tuple(seats), seats=tuple(seats.values()))
+        return replace(state, reviewers=tuple(seats), seats=bytes(seats.values()))
 
     @cached_property
     def reveals(self) -> tuple[Reveal, ...]:
         true = Hash32(self.scene.trace().root)
-        return tuple(Reveal(true, int(Opinion.REJECT), 0, 0, hash_of(one)) for one in self.drawn.reviewers)
+        return tuple(
+            Reveal(true, int(Opinion.REJECT), 0, 0, reveals.salt_of(hash_of(one))) for one in self.drawn.reviewers
+        )
 
     @cached_property
     def committed(self) -> CaseState:

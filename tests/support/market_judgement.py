@@ -13,6 +13,7 @@ from support.market_scene import Scene, hash_of, rules
 from troth.protocol.market import court, messages
 from troth.protocol.market.court import Hearing, Showing
 from troth.protocol.market.court_money import OutcomePool, Pot, pot_of
+from troth.protocol.market.reveals import salt_of
 from troth.protocol.market.types import (
     CaseKind,
     CasePhase,
@@ -33,7 +34,7 @@ REVEALED = 128
 """Bit of the first reviewer that showed its part by its own call."""
 NOISES = (0.0, 1e-7, 2e-7, 0.5, 0.7)
 """Of the traces: three that agree with each other, and two that agree with none."""
-SALT = hash_of("salt")
+SALT = salt_of(hash_of("salt"))
 
 
 @cache
@@ -135,9 +136,9 @@ class Maker:
             bond=source.choice((0, 300, 1_000_000)),
             locked=0 if kind is CaseKind.DOUBT else source.choice((0, used.penalty // 2, used.penalty)),
             verifiers=verifiers,
-            opinions=opinions,
+            opinions=bytes(opinions),
             reviewers=tuple(self.account() for _ in reviewers),
-            seats=reviewers,
+            seats=bytes(reviewers),
             seed=Hash32(source.randbytes(32)),
             drawer=source.choice(carriers),
             committer=source.choice(carriers),

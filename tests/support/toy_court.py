@@ -123,7 +123,7 @@ class ToyCourtroom:
 
     def _draw(self, decoded: Any, place: Any) -> Any:
         (case_id,) = (one for one, record in self.world.state.cases.items() if record.live)
-        return on.ReviewersDrawn(case_id, self.account, 0, ZERO_HASH, (REVIEWER,), (PARAMETERS.lag,), place)
+        return on.ReviewersDrawn(case_id, self.account, 0, ZERO_HASH, (REVIEWER,), bytes([PARAMETERS.lag]), place)
 
     def decide(self, case_id: Hash32, outcome: Outcome) -> None:
         """The court says so; a leaf that fell is void."""

@@ -84,7 +84,7 @@ def with_state(kind: type[Any], /, **changes: Any) -> AuditSubject:
         ({"reference_block": 5}, "M6"),
         ({"locked": 1}, "M6"),
         ({"verifiers": (address(9),) * 3}, "M6"),
-        ({"opinions": (1, 1, 1)}, "M6"),
+        ({"opinions": b"\x01\x01\x01"}, "M6"),
         ({"kind": CaseKind.ACCEPTANCE}, "M6"),
         ({"kind": CaseKind.DOUBT, "locked": 0}, "M6"),
     ],

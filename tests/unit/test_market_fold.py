@@ -271,12 +271,12 @@ def case_opened(**changes: Any) -> on.CaseOpened:
 
 def test_a_case_keeps_posts_reveals_and_its_newest_state() -> None:
     drawn = CaseState(
-        phase=CasePhase.DRAWN, phase_block=META.block, order=TAB, drawer=NODE, reviewers=(NODE,), seats=(3,)
+        phase=CasePhase.DRAWN, phase_block=META.block, order=TAB, drawer=NODE, reviewers=(NODE,), seats=b"\x03"
     )
     state = fold(
         [
             case_opened(),
-            on.ReviewersDrawn(CASE, NODE, 0, NO_HASH, (NODE,), (3,), META),
+            on.ReviewersDrawn(CASE, NODE, 0, NO_HASH, (NODE,), b"\x03", META),
             on.ReviewPosted(CASE, NODE, 0, CLAIM, META),
             on.Revealed(CASE, NODE, 0, GROUP, META),
         ]

@@ -319,7 +319,7 @@ def _case(scene: Scene, journey: Journey, kind: CaseKind, said: Opinion, round_:
         excluded=(view.groups[0].owners[journey.nodes[0]],),
     )
     drawn = court.reviewers(scene.order, state, hash_of("randao"), view)
-    state = replace(state, reviewers=tuple(drawn.seats), seats=tuple(drawn.seats.values()))
+    state = replace(state, reviewers=tuple(drawn.seats), seats=bytes(drawn.seats.values()))
     true, cheat = scene.trace(), scene.trace(0.5, 77)
     shown = court.Showing(Hash32(true.root), true.open((0, 3)).tiles, said, 9_000_000, 1)
     node = court.Showing(Hash32(cheat.root), cheat.open((0, 3)).tiles)

@@ -122,7 +122,7 @@ def test_states_are_encoded_as_the_contracts_do() -> None:
         kind=types.CaseKind.DOUBT,
         order=ONE,
         verifiers=(owner_of(1), owner_of(2)),
-        opinions=(1, 2),
+        opinions=b"\x01\x02",
         commitments=(ONE, OTHER, THIRD),
     )
     claim = types.ClaimState(

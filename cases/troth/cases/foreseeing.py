@@ -48,4 +48,4 @@ async def _with_reviewers(courtroom: Courtroom, state: CaseState, rules: Rules, 
         return None
     seats = Counter(drawn)
     phase = replace(state, phase=CasePhase.DRAWN, phase_block=due)
-    return replace(phase, reviewers=tuple(seats), seats=tuple(seats.values()))
+    return replace(phase, reviewers=tuple(seats), seats=bytes(seats.values()))

@@ -10,6 +10,7 @@ from troth.cases.steps import reveals_now
 from troth.protocol.errors import InvalidOpening, InvalidSignature
 from troth.protocol.market import court, messages
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.reveals import is_short
 from troth.protocol.market.types import CaseState, NodeReveal, Opinion, Reveal, ReviewCommitment, Rules
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileOpening, opening_root, tile_count, tile_indices
@@ -51,7 +52,7 @@ def holds_reveal(state: CaseState, rules: Rules, reviewer: Address, shown: Revea
         return False
     if shown.opinion == Opinion.MISSING_INPUT and state.segment == 0:
         return False
-    if commitment_of(state, reviewer, shown) != commitment:
+    if not is_short(shown.salt) or commitment_of(state, reviewer, shown) != commitment:
         return False
     if not is_told(shown):
         return not shown.tiles and not shown.siblings

@@ -26,6 +26,7 @@ from troth.cases.supervising import watch_blocks
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.reveals import SALT_BYTES, salt_of
 from troth.protocol.market.state import CaseRecord, State
 from troth.protocol.market.types import (
     CasePhase,
@@ -231,7 +232,7 @@ class Reviewer:
             opinion=int(judged.opinion),
             score=judged.score,
             spread=judged.spread,
-            salt=Hash32(secrets.token_bytes(32)),
+            salt=salt_of(secrets.token_bytes(SALT_BYTES)),
         )
         commitment = hearing.commitment_of(seat.state, self.operator.address, shown)
         pledged = PledgeRecord(seat.case_id, seat.state.result, commitment, shown)

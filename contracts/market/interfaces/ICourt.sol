@@ -22,6 +22,7 @@ import {
 interface ICourt {
     event CaseOpened(bytes32 indexed caseId, bytes32 indexed order, address indexed node, CaseState state);
     /// @notice The state follows from its events: what is here, the block as its phaseBlock, and who called.
+    /// @param seats of each reviewer, a byte
     /// @param drawer nobody where the same call ended the commitments (`convene`)
     event ReviewersDrawn(
         bytes32 indexed caseId,
@@ -29,7 +30,7 @@ interface ICourt {
         uint8 round,
         bytes32 randao,
         address[] reviewers,
-        uint8[] seats
+        bytes seats
     );
     event ReviewPosted(bytes32 indexed caseId, address indexed reviewer, uint8 round, bytes32 commitment);
     event ReviewsCommitted(bytes32 indexed caseId, address indexed committer, bytes32[] commitments);

@@ -68,7 +68,7 @@ interface IDocket {
     function drawReviewers(bytes32 caseId, CaseState calldata state, bytes calldata header, bytes calldata hints)
         external
         view
-        returns (bytes32 randao, address[] memory reviewers, uint8[] memory seats);
+        returns (bytes32 randao, address[] memory reviewers, bytes memory seats);
 
     /// @notice Seed of the tiles; see ICourt.seed.
     function drawTiles(bytes32 caseId, CaseState calldata state, bytes calldata header) external view returns (bytes32);

@@ -530,7 +530,7 @@ enum Outcome {
 /// @param result struct hash of the result that is judged
 /// @param node who signed it
 /// @param opener who put up the bond
-/// @param verifiers drawn verifiers, one per seat, with `opinions`; empty for a Doubt
+/// @param verifiers drawn verifiers, one per seat, with a byte each in `opinions`; empty for a Doubt
 /// @param excluded owners who cannot review
 /// @param rows rows of the trace: prompt + cached + written - 1, at least 1, and no more than fit 2^22 tiles
 /// @param fee what the order costs: the client's refund
@@ -544,7 +544,7 @@ enum Outcome {
 /// @param answeredAt block that the scheduler's draw names
 /// @param drawer who drew the reviewers, committer who ended the commitments, seeder who proved the tiles' seed, in this round:
 ///        each gets its gas back
-/// @param reviewers distinct nodes, with their drawn seats in `seats`
+/// @param reviewers distinct nodes, with their drawn seats in `seats`, a byte each
 /// @param commitments one per reviewer, zero where there is none
 struct CaseState {
     CaseKind kind;
@@ -570,10 +570,10 @@ struct CaseState {
     uint96 bond;
     uint96 locked;
     address[] verifiers;
-    uint8[] opinions;
+    bytes opinions;
     address[] excluded;
     address[] reviewers;
-    uint8[] seats;
+    bytes seats;
     bytes32[] commitments;
     bytes32 seed;
     address drawer;

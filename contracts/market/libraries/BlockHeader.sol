@@ -53,7 +53,10 @@ library BlockHeader {
             uint256 offset = FIXED_BYTES;
             if (header.length <= offset || header[offset] != 0x80) revert InvalidHeader(DIFFICULTY, offset);
             for (uint256 field = DIFFICULTY; field < MIX_HASH && offset < header.length; ++field) {
-                uint256 prefix = uint8(header[offset]);
+                uint256 prefix;
+                assembly ("memory-safe") {
+                    prefix := byte(0, calldataload(add(header.offset, offset)))
+                }
                 if (prefix > 0xb7) revert InvalidHeader(field, offset);
                 offset += prefix < 0x80 ? 1 : prefix - 0x7f;
             }

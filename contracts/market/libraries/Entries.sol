@@ -70,8 +70,9 @@ library Entries {
         return Ask({prompt: uint64(word >> 160), cached: uint64(word >> 96), written: uint64(word >> 32)});
     }
 
-    /// @notice Whether an ask is at most a bound, in each of its prices.
-    function isWithin(Ask memory ask, Ask memory bound) internal pure returns (bool) {
-        return ask.prompt <= bound.prompt && ask.cached <= bound.cached && ask.written <= bound.written;
+    /// @notice Whether the ask in a word is at most a bound, in each of its prices.
+    function isWithin(uint256 word, Ask calldata bound) internal pure returns (bool) {
+        return uint64(word >> 160) <= bound.prompt && uint64(word >> 96) <= bound.cached
+            && uint64(word >> 32) <= bound.written;
     }
 }

@@ -27,7 +27,8 @@ library Ledger {
     /// @dev Bytes of a movement, and of the call before the first one: selector, subject, offset, length.
     uint256 private constant MOVEMENT = 33;
     uint256 private constant HEAD = 0x64;
-    uint256 private constant PAYMENT = uint256(PotKind.Bond) << 4 | uint256(PotKind.Credit);
+    /// @dev From the case's bond (PotKind.Bond) to an account's credit (PotKind.Credit).
+    uint256 private constant PAYMENT = 0x40;
 
     /// @notice A draft over a bond that holds `left`.
     /// @param room most movements that will be made
@@ -69,6 +70,34 @@ library Ledger {
         _write(draft, PAYMENT, account, amount);
     }
 
+    /// @notice `pay` to each member of a set, in order: `reward` for each of its seats.
+    /// @param accounts where in the calldata their words begin
+    /// @param seats a byte for each, of at most 31
+    /// @param members bit i: the account at place i
+    function payMany(Draft memory draft, uint256 accounts, bytes calldata seats, uint256 members, uint256 reward)
+        internal
+        pure
+    {
+        (uint256 left, uint256 count, uint256 room) = (draft.left, draft.count, draft.room);
+        uint256 place = _placeOf(draft, count);
+        assembly ("memory-safe") {
+            let word := calldataload(seats.offset)
+            for { } and(iszero(iszero(members)), lt(count, room)) { members := and(members, sub(members, 1)) } {
+                let i := sub(255, clz(and(members, sub(0, members))))
+                let amount := mul(reward, byte(i, word))
+                if gt(amount, left) { amount := left }
+                if iszero(amount) { continue }
+                left := sub(left, amount)
+                mstore8(place, PAYMENT)
+                mstore(add(place, 1), or(shl(96, calldataload(add(accounts, shl(5, i)))), amount))
+                place := add(place, MOVEMENT)
+                count := add(count, 1)
+            }
+        }
+        if (members != 0) revert TooManyMovements(room);
+        (draft.left, draft.count) = (left, count);
+    }
+
     /// @notice The same in one movement with what the account was given since number `since`.
     function pay(Draft memory draft, address account, uint256 amount, uint256 since) internal pure {
         uint256 count = draft.count;
@@ -101,7 +130,7 @@ library Ledger {
     /// @notice Locks L of each rejecting verifier.
     function lockRejecters(Draft memory draft, CaseState memory state, uint256 penalty) internal pure {
         for (uint256 v = 0; v < state.opinions.length; ++v) {
-            if (state.opinions[v] != uint8(Opinion.Reject) || seatsFrom(state.verifiers, v) == 0) continue;
+            if (uint8(state.opinions[v]) != uint8(Opinion.Reject) || seatsFrom(state.verifiers, v) == 0) continue;
             shift(draft, PotKind.Stake, PotKind.Locked, state.verifiers[v], penalty);
         }
     }

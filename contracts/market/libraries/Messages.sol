@@ -11,6 +11,7 @@ import {
     Result,
     ReviewCommitment,
     Row,
+    SummonsKind,
     Tab,
     TabConsent,
     TraceCommitment,
@@ -71,7 +72,7 @@ library Messages {
 
     /// @notice What is signed: keccak256(0x1901 ‖ separator ‖ struct hash).
     function digest(bytes32 domain, bytes32 structHash) internal pure returns (bytes32) {
-        return keccak256(abi.encodePacked(hex"1901", domain, structHash));
+        return _packed(0x1901, domain, structHash);
     }
 
     function hash(Consent memory message) internal pure returns (bytes32) {
@@ -238,6 +239,38 @@ library Messages {
         return hashAt(VERDICT_TYPE, position, 6);
     }
 
+    /// @dev keccak256(prefix ‖ a ‖ b) with a prefix of two bytes, over no memory that is anybody's.
+    function _packed(uint256 prefix, bytes32 a, bytes32 b) private pure returns (bytes32 hashed) {
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            mstore(free, shl(240, prefix))
+            mstore(add(free, 2), a)
+            mstore(add(free, 0x22), b)
+            hashed := keccak256(free, 0x42)
+        }
+    }
+
+    /// @dev keccak256(abi.encode(a, b)).
+    function _hash(bytes32 a, bytes32 b) private pure returns (bytes32 hashed) {
+        assembly ("memory-safe") {
+            mstore(0, a)
+            mstore(0x20, b)
+            hashed := keccak256(0, 0x40)
+        }
+    }
+
+    /// @dev keccak256(abi.encode(a, b, c, d)), or of the first words of it.
+    function _hash(bytes32 a, bytes32 b, bytes32 c, bytes32 d, uint256 words) private pure returns (bytes32 hashed) {
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            mstore(free, a)
+            mstore(add(free, 0x20), b)
+            mstore(add(free, 0x40), c)
+            mstore(add(free, 0x60), d)
+            hashed := keccak256(free, shl(5, words))
+        }
+    }
+
     /// @notice A tab's id.
     function tabId(Tab memory tab) internal pure returns (bytes32) {
         return keccak256(abi.encode(tab));
@@ -255,12 +288,12 @@ library Messages {
 
     /// @notice VRF input from which inferencers follow; `order` is the order's digest.
     function inferAlpha(bytes32 order) internal pure returns (bytes32) {
-        return keccak256(abi.encode(INFER_TAG, order));
+        return _hash(INFER_TAG, order);
     }
 
     /// @notice VRF input of the lottery.
     function drawAlpha(bytes32 order) internal pure returns (bytes32) {
-        return keccak256(abi.encode(DRAW_TAG, order));
+        return _hash(DRAW_TAG, order);
     }
 
     /// @notice From which a checked leaf's verifiers follow, one seed for all segments (segmentSeed).
@@ -273,27 +306,37 @@ library Messages {
 
     /// @notice Seed of a segment's draw, under the VRF's output for inferencers or under checkSeed.
     function segmentSeed(bytes32 beta, uint256 segment) internal pure returns (bytes32) {
-        return keccak256(abi.encode(beta, segment));
+        return _hash(beta, bytes32(segment));
     }
 
     /// @notice Seed of the draw of reviewers.
     function courtSeed(bytes32 case_, uint256 round, bytes32 randao) internal pure returns (bytes32) {
-        return keccak256(abi.encode(COURT_TAG, case_, round, randao));
+        return _hash(COURT_TAG, case_, bytes32(round), randao, 4);
     }
 
     /// @notice Seed of a case's tiles.
     function tilesSeed(bytes32 case_, bytes32[] memory commitments, bytes32 randao) internal pure returns (bytes32) {
-        return keccak256(abi.encode(TILES_TAG, case_, keccak256(abi.encodePacked(commitments)), randao));
+        bytes32 packed;
+        // Words lie in memory as abi.encodePacked would copy them.
+        assembly ("memory-safe") {
+            packed := keccak256(add(commitments, 0x20), shl(5, mload(commitments)))
+        }
+        return _hash(TILES_TAG, case_, packed, randao, 4);
     }
 
     /// @notice One round of a case: what reviewers' commitments name.
     function hearing(bytes32 case_, uint256 round) internal pure returns (bytes32) {
-        return keccak256(abi.encode(HEARING_TAG, case_, round));
+        return _hash(HEARING_TAG, case_, bytes32(round), 0, 3);
     }
 
     /// @notice The id of a case: one per order and segment; that of a Doubt counts the segment from DOUBTS on.
     function caseId(bytes32 order, uint256 segment) internal pure returns (bytes32) {
-        return keccak256(abi.encode(order, segment));
+        return _hash(order, bytes32(segment));
+    }
+
+    /// @notice The id of a summons.
+    function summonsId(bytes32 order, SummonsKind kind, uint256 segment) internal pure returns (bytes32) {
+        return _hash(order, bytes32(uint256(kind)), bytes32(segment), 0, 3);
     }
 
     /// @notice Whether the client's secret hits: keccak256(secret ‖ beta) below q of all values.

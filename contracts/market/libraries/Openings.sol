@@ -16,14 +16,10 @@ library Openings {
         uint256[] places;
     }
 
-    /// @notice What is opened of traces of so many rows. A short one has fewer tiles than the class samples: then all of them
-    ///         are.
-    function sampleOf(bytes32 seed, uint256 segment, uint256 rows, Rules memory rules)
-        internal
-        pure
-        returns (Sample memory sample)
-    {
-        if (rules.exact) return sample;
+    /// @notice What is opened of traces of so many rows, into an empty sample. A short one has fewer tiles than the class
+    ///         samples: then all of them are.
+    function pick(Sample memory sample, bytes32 seed, uint256 segment, uint256 rows, Rules memory rules) internal pure {
+        if (rules.exact) return;
         uint256 count = TileTree.tileCount(rows, rules.hiddenSize, rules.dtype);
         uint256 tiles = count < rules.tiles ? count : rules.tiles;
         sample.shape = 2 << 72 | rows << 40 | uint256(rules.hiddenSize) << 8 | rules.dtype;

@@ -14,13 +14,17 @@ library Owners {
     /// @notice Adds one, unless it is zero or there already; the list must have room.
     function add(address[] memory owners, address owner) internal pure {
         if (owner == address(0)) return;
-        uint256 count = owners.length;
-        for (uint256 i = 0; i < count; ++i) {
-            if (owners[i] == owner) return;
-        }
         assembly ("memory-safe") {
-            mstore(owners, add(count, 1))
-            mstore(add(owners, shl(5, add(count, 1))), owner)
+            owner := shr(96, shl(96, owner))
+            let place := add(owners, 0x20)
+            let end := add(place, shl(5, mload(owners)))
+            for { } lt(place, end) { place := add(place, 0x20) } {
+                if eq(mload(place), owner) { break }
+            }
+            if eq(place, end) {
+                mstore(owners, add(mload(owners), 1))
+                mstore(place, owner)
+            }
         }
     }
 

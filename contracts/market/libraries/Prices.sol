@@ -25,14 +25,38 @@ library Prices {
     function fee(Order memory order, Rules memory rules, uint256 segments, Result memory last)
         internal
         pure
-        returns (uint256 amount)
+        returns (uint256)
     {
         uint256 work = uint256(order.promptPrice) * last.prompt + uint256(order.cachedPrice) * last.cached
             + uint256(order.writtenPrice) * last.written;
-        uint256 checks = positions(last.prompt, last.cached, last.written) * rules.checkPrice * rules.verifiers * segments
-            * order.checkRate;
-        amount = _up(work * MILLION + checks, PER * MILLION);
-        if (amount > order.maxFee) amount = order.maxFee;
+        uint256 checked = positions(last.prompt, last.cached, last.written) * segments * order.checkRate;
+        return _fee(work, checked, order.maxFee, rules);
+    }
+
+    /// @notice The same for what is in the calldata, of which only what counts is read.
+    function feeOf(Order calldata order, Rules memory rules, uint256 segments, Result calldata last)
+        internal
+        pure
+        returns (uint256)
+    {
+        (uint256 prompt, uint256 cached, uint256 written) = (last.prompt, last.cached, last.written);
+        uint256 work = order.promptPrice * prompt + order.cachedPrice * cached + order.writtenPrice * written;
+        uint256 checked = positions(prompt, cached, written) * segments * order.checkRate;
+        return _fee(work, checked, order.maxFee, rules);
+    }
+
+    /// @param work what inference costs, times 10^9
+    /// @param checked positions of all segments, times q
+    function _fee(uint256 work, uint256 checked, uint256 most, Rules memory rules)
+        private
+        pure
+        returns (uint256 amount)
+    {
+        unchecked {
+            // Positions take 34 bits and prices 96, segments, seats and q 45: no product has more than 176.
+            amount = _up(work * MILLION + checked * rules.checkPrice * rules.verifiers, PER * MILLION);
+        }
+        if (amount > most) amount = most;
         if (amount > rules.feeCap) amount = rules.feeCap;
     }
 

@@ -11,14 +11,21 @@ struct Reveal {
     uint8 opinion;
     uint32 score;
     uint32 spread;
-    bytes32 salt;
+    bytes16 salt;
     uint8 mask;
     bytes tiles;
     bytes32[] siblings;
 }
 
+/// @notice What a reviewer shows, as it is read: where in memory eight words begin: the seven that its
+///         commitment is the hash of, and its tiles.
+/// @dev A struct would be made empty wherever a function gives it back, and looked up behind a bound.
+type Head is uint256;
+
+using Reveals for Head global;
+
 /// @title What reviewers show, packed one behind the other
-/// @notice A reveal is its opinion (1 byte; behind 0, nothing shown, nothing follows), score (4), spread (4), salt (32) and root
+/// @notice A reveal is its opinion (1 byte; behind 0, nothing shown, nothing follows), score (4), spread (4), salt (16) and root
 ///         (32; left out where REPEATED is set in the opinion's byte: it is that of the last one before it that has a root). In
 ///         a tolerant class, where the opinion is Accept or Reject, follow the mask (1), the sampled tiles (512 each),
 ///         XORed with those that the mask names, and their siblings (32 each, from the bottom, tile by tile).
@@ -30,67 +37,99 @@ library Reveals {
     uint256 internal constant NODE = 254;
     uint256 internal constant CLEAR = 255;
 
-    uint256 private constant HEAD = 9;
+    uint256 private constant FIXED = 9;
 
-    /// @param numbers score << 32 | spread
-    /// @param end where in the calldata it ends, or its mask is
-    /// @param tiles in the clear, once they are read
-    struct Head {
-        uint256 opinion;
-        uint256 numbers;
-        bytes32 salt;
-        bytes32 root;
-        uint256 end;
-        bytes tiles;
+    /// @dev Bytes of a head: hearing, reviewer, root, opinion, score, spread, salt, tiles.
+    uint256 private constant SIZE = 0x100;
+
+    /// @notice Empty heads, one behind the other.
+    /// @return first the first of them
+    function many(uint256 count) internal pure returns (Head first) {
+        assembly ("memory-safe") {
+            first := mload(0x40)
+            let size := mul(count, SIZE)
+            // Behind the calldata there is nothing but zeros.
+            calldatacopy(first, calldatasize(), size)
+            mstore(0x40, add(first, size))
+        }
     }
 
-    /// @notice Reads the reveal that begins at a position of the calldata into an empty head. What is read beyond the
-    ///         reveals is for the caller to refuse, by where the last one ends.
-    /// @dev A function that returned the struct would make an empty one first, each time.
+    /// @notice The head at a place behind the first; there must be so many.
+    function at(Head first, uint256 place) internal pure returns (Head head) {
+        assembly ("memory-safe") {
+            head := add(first, mul(place, SIZE))
+        }
+    }
+
+    /// @notice Reads a reviewer's reveal, which begins at a position of the calldata, into an empty head. What is read beyond
+    ///         the reveals is for the caller to refuse, by where the last one ends.
     /// @param last root of the last one that has one
-    function read(Head memory head, uint256 position, bytes32 last) internal pure {
-        uint256 word;
-        bytes32 salt;
+    /// @return opinion 0: nothing is shown
+    /// @return end where in the calldata it ends, or its mask is
+    /// @return commitment keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt))
+    function read(Head head, uint256 position, bytes32 last, bytes32 hearing, address reviewer)
+        internal
+        pure
+        returns (uint256 opinion, uint256 end, bytes32 commitment)
+    {
         assembly ("memory-safe") {
-            word := calldataload(position)
-            salt := calldataload(add(position, HEAD))
-        }
-        unchecked {
-            uint256 first = word >> 248;
-            head.opinion = first & ~REPEATED;
-            if (head.opinion == 0) {
-                head.end = position + 1;
-                return;
-            }
-            head.numbers = uint64(word >> 184);
-            head.salt = salt;
-            position += HEAD + 32;
-            if (first & REPEATED != 0) {
-                head.root = last;
-            } else {
-                assembly ("memory-safe") {
-                    salt := calldataload(position)
+            let word := calldataload(position)
+            opinion := and(byte(0, word), 0x7f)
+            end := add(position, 1)
+            if opinion {
+                mstore(head, hearing)
+                mstore(add(head, 0x20), shr(96, shl(96, reviewer)))
+                mstore(add(head, 0x60), opinion)
+                mstore(add(head, 0x80), and(shr(216, word), 0xffffffff))
+                mstore(add(head, 0xa0), and(shr(184, word), 0xffffffff))
+                mstore(add(head, 0xc0), shl(128, shr(128, calldataload(add(position, FIXED)))))
+                end := add(position, 25)
+                if iszero(shr(255, word)) {
+                    last := calldataload(end)
+                    end := add(end, 0x20)
                 }
-                head.root = salt;
-                position += 32;
+                mstore(add(head, 0x40), last)
+                // No tiles: Solidity's own empty bytes.
+                mstore(add(head, 0xe0), 0x60)
+                commitment := keccak256(head, 0xe0)
             }
-            head.end = position;
         }
     }
 
-    /// @notice keccak256(abi.encode(hearing, reviewer, root, opinion, score, spread, salt)).
-    function commitment(Head memory head, bytes32 hearing, address reviewer) internal pure returns (bytes32 hash) {
+    function opinionOf(Head head) internal pure returns (uint256 opinion) {
         assembly ("memory-safe") {
-            let encoded := mload(0x40)
-            let numbers := mload(add(head, 0x20))
-            mstore(encoded, hearing)
-            mstore(add(encoded, 0x20), reviewer)
-            mstore(add(encoded, 0x40), mload(add(head, 0x60)))
-            mstore(add(encoded, 0x60), mload(head))
-            mstore(add(encoded, 0x80), shr(32, numbers))
-            mstore(add(encoded, 0xa0), and(numbers, 0xffffffff))
-            mstore(add(encoded, 0xc0), mload(add(head, 0x40)))
-            hash := keccak256(encoded, 0xe0)
+            opinion := mload(add(head, 0x60))
+        }
+    }
+
+    function scoreOf(Head head) internal pure returns (uint256 score) {
+        assembly ("memory-safe") {
+            score := mload(add(head, 0x80))
+        }
+    }
+
+    function spreadOf(Head head) internal pure returns (uint256 spread) {
+        assembly ("memory-safe") {
+            spread := mload(add(head, 0xa0))
+        }
+    }
+
+    function rootOf(Head head) internal pure returns (bytes32 root) {
+        assembly ("memory-safe") {
+            root := mload(add(head, 0x40))
+        }
+    }
+
+    /// @notice Tiles in the clear, once they were put there.
+    function tilesOf(Head head) internal pure returns (bytes memory tiles) {
+        assembly ("memory-safe") {
+            tiles := mload(add(head, 0xe0))
+        }
+    }
+
+    function putTiles(Head head, bytes memory tiles) internal pure {
+        assembly ("memory-safe") {
+            mstore(add(head, 0xe0), tiles)
         }
     }
 

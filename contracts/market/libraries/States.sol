@@ -23,6 +23,7 @@ library States {
     uint256 internal constant ORDER = 9;
     uint256 internal constant NODE = 16;
     uint256 internal constant BOND = 20;
+    uint256 private constant VERIFIERS = 22;
     uint256 private constant SEATS = 26;
     uint256 private constant COMMITMENTS = 27;
     uint256 internal constant SEED = 28;
@@ -44,6 +45,49 @@ library States {
             mstore(0x40, add(add(start, size), and(add(room, 0x1f), not(0x1f))))
         }
         copy = Copy({start: start, size: size});
+    }
+
+    /// @notice abi.encode(state, other) of a state as it is opened with: without reviewers, seats and commitments. Its plain
+    ///         fields lie in memory as they are encoded.
+    function encoded(CaseState memory state, bytes memory other) internal pure returns (Copy memory copy) {
+        uint256 start;
+        uint256 at = 0x400;
+        assembly ("memory-safe") {
+            start := mload(0x40)
+            mstore(start, 0x40)
+            mcopy(add(start, 0x40), state, 0x400)
+        }
+        (address[] memory verifiers, bytes memory opinions, address[] memory excluded) =
+            (state.verifiers, state.opinions, state.excluded);
+        assembly ("memory-safe") {
+            let head := add(start, 0x40)
+            let fields := add(head, shl(5, VERIFIERS))
+            mstore(fields, at)
+            let size := shl(5, add(mload(verifiers), 1))
+            mcopy(add(head, at), verifiers, size)
+            at := add(at, size)
+            mstore(add(fields, 0x20), at)
+            // What is behind the opinions in their last word is zero.
+            size := and(add(mload(opinions), 0x3f), not(0x1f))
+            mcopy(add(head, at), opinions, size)
+            at := add(at, size)
+            mstore(add(fields, 0x40), at)
+            size := shl(5, add(mload(excluded), 1))
+            mcopy(add(head, at), excluded, size)
+            at := add(at, size)
+            // Three that are empty.
+            mstore(add(fields, 0x60), at)
+            mstore(add(fields, 0x80), add(at, 0x20))
+            mstore(add(fields, 0xa0), add(at, 0x40))
+            calldatacopy(add(head, at), calldatasize(), 0x60)
+            at := add(at, 0x60)
+            mstore(add(start, 0x20), add(at, 0x40))
+            size := and(add(mload(other), 0x3f), not(0x1f))
+            mcopy(add(head, at), other, size)
+            at := add(at, add(size, 0x40))
+            mstore(0x40, add(start, at))
+        }
+        copy = Copy({start: start, size: at});
     }
 
     /// @notice The state at the beginning of abi.encode(state, other), and the other; as our own reader returns them.
@@ -98,20 +142,22 @@ library States {
     }
 
     /// @notice Puts reviewers and seats into a state that has neither, nor commitments; there is room for them.
-    function setReviewers(Copy memory copy, address[] memory reviewers, uint8[] memory seats) internal pure {
+    function setReviewers(Copy memory copy, address[] memory reviewers, bytes memory seats) internal pure {
         (uint256 start, uint256 size) = (copy.start, copy.size);
         // The three arrays are the last: their lengths, all zero, are the last three words.
         uint256 bytes_ = 32 * (reviewers.length + 1);
+        uint256 packed = 32 + (seats.length + 31 & ~uint256(31));
         uint256 at = size - 0x80;
         set(copy, SEATS, at + bytes_);
-        set(copy, COMMITMENTS, at + 2 * bytes_);
+        set(copy, COMMITMENTS, at + bytes_ + packed);
         assembly ("memory-safe") {
             let to := add(add(start, 0x20), at)
             mcopy(to, reviewers, bytes_)
-            mcopy(add(to, bytes_), seats, bytes_)
-            mstore(add(to, add(bytes_, bytes_)), 0)
+            // What is behind the seats in their last word is zero.
+            mcopy(add(to, bytes_), seats, packed)
+            mstore(add(to, add(bytes_, packed)), 0)
         }
-        copy.size = size - 0x40 + 2 * bytes_;
+        copy.size = size - 0x40 + bytes_ + packed;
     }
 
     /// @notice Puts commitments into a state that has none; there is room for them.

@@ -40,7 +40,7 @@ contract CourtCommitteeTest is CourtTest {
         sendDraw(play, header);
         uint256 seats = 0;
         for (uint256 i = 0; i < play.state.seats.length; ++i) {
-            seats += play.state.seats[i];
+            seats += uint8(play.state.seats[i]);
             for (uint256 j = 0; j < i; ++j) {
                 assertNotEq(play.state.reviewers[i], play.state.reviewers[j]);
             }
@@ -110,8 +110,8 @@ contract CourtCommitteeTest is CourtTest {
         assertEq(play.state.reviewers.length, 3);
         assertEq(play.state.reviewers[0], node(6));
         assertEq(play.state.reviewers[1], node(5));
-        assertEq(play.state.seats[0], 3);
-        assertEq(play.state.seats[2], 1);
+        assertEq(uint8(play.state.seats[0]), 3);
+        assertEq(uint8(play.state.seats[2]), 1);
         // Three of five seats are a cluster but not two thirds; the two are outside it.
         Vote[] memory votes = say(3, ACCEPT, FALSE);
         votes[0] = Vote(REJECT, HONEST, 0, 0);
@@ -124,9 +124,7 @@ contract CourtCommitteeTest is CourtTest {
 
     function test_fourSeatsOfOneNodeConvict() public {
         Play memory play = begun(exact, FALSE);
-        uint8[] memory seats = new uint8[](2);
-        (seats[0], seats[1]) = (4, 1);
-        draw(play, seats);
+        draw(play, hex"0401");
         Vote[] memory votes = say(2, REJECT, HONEST);
         votes[1] = Vote(ACCEPT, FALSE, 0, 0);
         commit(play, votes);

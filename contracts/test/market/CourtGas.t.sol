@@ -147,13 +147,13 @@ contract CourtGasTest is CourtTest {
 
     function largest(uint256 reviewers, uint256 tiles) private view returns (uint256) {
         CaseState memory state;
-        (state.verifiers, state.opinions) = (new address[](7), new uint8[](7));
+        (state.verifiers, state.opinions) = (new address[](7), new bytes(7));
         (state.excluded, state.reviewers) = (new address[](44), new address[](reviewers));
-        (state.seats, state.commitments) = (new uint8[](reviewers), new bytes32[](reviewers));
+        (state.seats, state.commitments) = (new bytes(reviewers), new bytes32[](reviewers));
         NodeReveal memory shown;
         (shown.tiles, shown.siblings) = (new bytes(512 * tiles), new bytes32[](22 * tiles));
         // Head, mask, tiles and siblings of each.
-        bytes memory reveals = new bytes(reviewers * (73 + 1 + 512 * tiles + 22 * 32 * tiles));
+        bytes memory reveals = new bytes(reviewers * (57 + 1 + 512 * tiles + 22 * 32 * tiles));
         return abi.encodeCall(ICourt.decide, (0, state, shown, reveals)).length;
     }
 }

@@ -31,7 +31,7 @@ contract CourtOpeningTest is CourtTest {
         assertEq(play.state.unit, UNIT);
         assertEq(play.state.fee, FEE);
         assertEq(play.state.locked, L);
-        assertEq(play.state.opinions[2], CANNOT_TELL);
+        assertEq(uint8(play.state.opinions[2]), CANNOT_TELL);
         assertEq(play.caseId, court.caseIdOf(play.digest, 0));
         assertEq(court.caseOf(play.caseId), keccak256(abi.encode(play.state)));
         assertEq(bank.balanceOf(PotKind.Bond, play.caseId), play.state.bond);

@@ -135,7 +135,7 @@ contract CourtPipelineTest is CourtTest {
         }
     }
 
-    function decided(Vote[] memory votes, uint8[] memory seats)
+    function decided(Vote[] memory votes, bytes memory seats)
         private
         returns (Play memory play, uint32 score, uint32 spread)
     {
@@ -150,16 +150,9 @@ contract CourtPipelineTest is CourtTest {
         (,, score, spread) = abi.decode(logged(ICourt.CaseDecided.selector), (Outcome, uint256, uint32, uint32));
     }
 
-    function ones() private pure returns (uint8[] memory seats) {
-        seats = new uint8[](5);
-        for (uint256 i = 0; i < 5; ++i) {
-            seats[i] = 1;
-        }
-    }
-
     function test_mediansAreThoseOfTheCluster() public {
         Vote[] memory votes = scored([uint32(9e6), 4e6, 5e6, 6e6, 0], [uint32(1), 5, 2, 4, 3]);
-        (, uint32 score, uint32 spread) = decided(votes, ones());
+        (, uint32 score, uint32 spread) = decided(votes, hex"0101010101");
         assertEq(score, 5e6);
         assertEq(spread, 3);
     }
@@ -168,19 +161,17 @@ contract CourtPipelineTest is CourtTest {
         Vote[] memory votes = scored([uint32(9e6), 4e6, 5e6, 6e6, 0], [uint32(1), 5, 2, 4, 3]);
         // Its trace is nobody else's.
         votes[4].data = keccak256("invented");
-        (, uint32 score, uint32 spread) = decided(votes, ones());
+        (, uint32 score, uint32 spread) = decided(votes, hex"0101010101");
         assertEq(score, 5e6, "the lower of the two in the middle");
         assertEq(spread, 2);
         assertEq(stakeOf(node(108)), STAKE - 2 * UNIT);
     }
 
     function test_mediansCountSeats() public {
-        uint8[] memory seats = new uint8[](3);
-        (seats[0], seats[1], seats[2]) = (1, 1, 3);
         Vote[] memory votes = say(3, REJECT, HONEST);
         (votes[0].score, votes[1].score, votes[2].score) = (1, 2, 3);
         (votes[0].spread, votes[1].spread, votes[2].spread) = (1, 2, 0);
-        (, uint32 score, uint32 spread) = decided(votes, seats);
+        (, uint32 score, uint32 spread) = decided(votes, hex"010103");
         assertEq(score, 3);
         assertEq(spread, 0);
     }

@@ -70,9 +70,9 @@ contract CourtTogetherTest is CourtTest {
     function foldConvene(Play memory play) private view {
         CaseState memory state = play.state;
         state.reviewers = expected(play);
-        state.seats = new uint8[](REVIEWERS);
+        state.seats = new bytes(REVIEWERS);
         for (uint256 i = 0; i < REVIEWERS; ++i) {
-            state.seats[i] = 1;
+            state.seats[i] = 0x01;
         }
         state.committer = committer;
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {IBank} from "../../market/interfaces/IBank.sol";
 import {Profile, Member} from "../../market/interfaces/ILens.sol";
 import {
@@ -132,12 +131,10 @@ contract StandingTest is MarketTest {
         uint256 order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141;
         bytes32 high = bytes32(order - uint256(s));
         bytes memory other = abi.encodePacked(r, high, consent[64] == bytes1(uint8(27)) ? uint8(28) : uint8(27));
-        refused(registration(SEAT), other, abi.encodeWithSelector(ECDSA.ECDSAInvalidSignatureS.selector, high));
-        refused(
-            registration(SEAT),
-            abi.encodePacked(r, s),
-            abi.encodeWithSelector(ECDSA.ECDSAInvalidSignatureLength.selector, 64)
-        );
+        NodeRegistration memory made = registration(SEAT);
+        bytes memory nobodys = abi.encodeWithSelector(IRegistry.InvalidConsent.selector, made.operator, address(0));
+        refused(made, other, nobodys);
+        refused(made, abi.encodePacked(r, s), nobodys);
     }
 
     function test_RefusesEndpointsThatAreNotHttpsOrPlain() public {

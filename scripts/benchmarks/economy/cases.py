@@ -165,9 +165,9 @@ def _state(world: World, play: Play) -> CaseState:
         bond=bond(world),
         locked=min(world.penalty, stake) if checked else 0,
         verifiers=_verifiers(opinions),
-        opinions=opinions,
+        opinions=bytes(opinions),
         reviewers=tuple(reviewer(number) for number in range(world.money.reviewers)),
-        seats=(1,) * world.money.reviewers,
+        seats=bytes((1,) * world.money.reviewers),
     )
 
 

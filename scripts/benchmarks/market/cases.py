@@ -213,7 +213,7 @@ def pledges(case: Case, reviewers: tuple[Address, ...]) -> tuple[list[Hash32], b
     for number, reviewer in enumerate(reviewers, start=1):
         noise = 0.0 if case.rules.exact else NOISE
         case.traces[reviewer] = _trace(case.rules, noise, number)
-        salts[reviewer] = hash_of(f"salt {reviewer}")
+        salts[reviewer] = reveals.salt_of(hash_of(f"salt {reviewer}"))
         commitment = messages.review_commitment(
             hearing,
             reviewer,

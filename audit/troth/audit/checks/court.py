@@ -173,7 +173,7 @@ def _kind(
         for verdict, signature in zip(opening.verdicts, opening.verdict_signatures, strict=False)
         if verdict.result == state.result
     }
-    opinions = tuple(said.get(seat, int(Opinion.NONE)) for seat in drawn)
+    opinions = bytes(said.get(seat, int(Opinion.NONE)) for seat in drawn)
     rejected = 2 * opinions.count(int(Opinion.REJECT)) > len(drawn)
     yield from _differences(
         "M6",
@@ -227,7 +227,7 @@ def _reviewers(
     pairs = (
         ("randao", event.randao, randao),
         ("reviewers", event.reviewers, tuple(drawn)),
-        ("seats", event.seats, tuple(drawn.values())),
+        ("seats", event.seats, bytes(drawn.values())),
     )
     yield from _differences("M7", pairs, event.case_id, event.meta)
     block, parameters = event.meta.block, subject.evidence.parameters

@@ -163,7 +163,7 @@ abstract contract AttackStage is MarketTest {
         vm.recordLogs();
         court.draw(trial.id, trial.state, header, hints);
         (,, trial.state.reviewers, trial.state.seats) =
-            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], uint8[]));
+            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], bytes));
         (trial.state.drawer, trial.state.phase) = (address(this), CasePhase.Drawn);
         trial.state.phaseBlock = uint40(vm.getBlockNumber());
     }
@@ -190,7 +190,7 @@ abstract contract AttackStage is MarketTest {
 
     function reviewOf(address reviewer, Opinion opinion) internal pure returns (Reveal memory review) {
         review.opinion = uint8(opinion);
-        review.salt = keccak256(abi.encode("review", reviewer));
+        review.salt = bytes16(keccak256(abi.encode("review", reviewer)));
         if (opinion == Opinion.Accept) review.root = traceRoot(0);
         if (opinion == Opinion.Reject) review.root = keccak256("what the model really gives");
     }

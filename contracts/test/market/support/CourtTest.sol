@@ -419,16 +419,16 @@ abstract contract CourtTest is Test {
         MockHistory(payable(HISTORY)).set(number, hash);
     }
 
-    /// @dev Seats: nodes base + 4 and following, as `seats` says; the mock draws them in this order.
-    function draw(Play memory play, uint8[] memory seats) internal {
+    /// @dev Seats: nodes base + 4 and following, as `seats` says, a byte each; the mock draws them in this order.
+    function draw(Play memory play, bytes memory seats) internal {
         uint256 total = 0;
         for (uint256 i = 0; i < seats.length; ++i) {
-            total += seats[i];
+            total += uint8(seats[i]);
         }
         address[] memory drawn = new address[](total);
         uint256 place = 0;
         for (uint256 i = 0; i < seats.length; ++i) {
-            for (uint256 j = 0; j < seats[i]; ++j) {
+            for (uint256 j = 0; j < uint8(seats[i]); ++j) {
                 drawn[place++] = node(base(play.state.executionClass) + 4 + i);
             }
         }
@@ -447,7 +447,7 @@ abstract contract CourtTest is Test {
     function foldDraw(Play memory play) internal {
         CaseState memory state = play.state;
         (,, state.reviewers, state.seats) =
-            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], uint8[]));
+            abi.decode(logged(ICourt.ReviewersDrawn.selector), (uint8, bytes32, address[], bytes));
         state.drawer = loggedCaller;
         fold(play, CasePhase.Drawn);
     }
@@ -468,7 +468,7 @@ abstract contract CourtTest is Test {
         CaseState memory state = play.state;
         (state.round, state.bond) = abi.decode(logged(ICourt.CaseRestarted.selector), (uint8, uint96));
         state.reviewers = new address[](0);
-        state.seats = new uint8[](0);
+        state.seats = "";
         state.commitments = new bytes32[](0);
         (state.seed, state.drawer, state.committer, state.seeder) = (0, address(0), address(0), address(0));
         fold(play, CasePhase.Opened);
@@ -482,15 +482,15 @@ abstract contract CourtTest is Test {
 
     /// @dev So many reviewers with a seat each.
     function draw(Play memory play, uint256 reviewers) internal {
-        uint8[] memory seats = new uint8[](reviewers);
+        bytes memory seats = new bytes(reviewers);
         for (uint256 i = 0; i < reviewers; ++i) {
-            seats[i] = 1;
+            seats[i] = 0x01;
         }
         draw(play, seats);
     }
 
-    function reviewSalt(address reviewer) internal pure returns (bytes32) {
-        return keccak256(abi.encode("review", reviewer));
+    function reviewSalt(address reviewer) internal pure returns (bytes16) {
+        return bytes16(keccak256(abi.encode("review", reviewer)));
     }
 
     function hasTrace(uint8 opinion) internal pure returns (bool) {

@@ -178,7 +178,7 @@ class Hearing:
     """All that a case is decided on: each reviewer's seats and showing (None: silent), and the node's."""
 
     kind: CaseKind
-    seats: tuple[int, ...]
+    seats: Sequence[int]
     reveals: tuple[Showing | None, ...]
     node: Showing | None
 

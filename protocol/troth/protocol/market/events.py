@@ -444,14 +444,14 @@ class CaseOpened:
 
 @dataclass(frozen=True, slots=True)
 class ReviewersDrawn:
-    """The committee, by the RANDAO of a proven header."""
+    """The committee, by the RANDAO of a proven header; ``seats`` holds a byte for each reviewer."""
 
     case_id: Hash32
     drawer: Address
     round: int
     randao: Hash32
     reviewers: tuple[Address, ...]
-    seats: tuple[int, ...]
+    seats: bytes
     meta: LogMeta
 
 

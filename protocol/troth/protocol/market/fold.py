@@ -365,7 +365,7 @@ def case_after(
             return replace(case, phase=CasePhase.SEEDED, phase_block=block, seeder=event.seeder, seed=event.seed)
         case on.CaseRestarted():
             nobody = replace(case, drawer=NO_ADDRESS, committer=NO_ADDRESS, seeder=NO_ADDRESS, seed=NO_HASH)
-            anew = replace(nobody, reviewers=(), seats=(), commitments=(), round=event.round, bond=event.bond)
+            anew = replace(nobody, reviewers=(), seats=b"", commitments=(), round=event.round, bond=event.bond)
             return replace(anew, phase=CasePhase.OPENED, phase_block=block)
         case _:
             assert_never(event)

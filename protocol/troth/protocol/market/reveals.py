@@ -1,6 +1,6 @@
 """What the reviewers of a case show, packed one behind the other (library Reveals).
 
-A reveal is its opinion (1 byte; behind 0, nothing shown, nothing follows), score (4), spread (4), salt (32) and root
+A reveal is its opinion (1 byte; behind 0, nothing shown, nothing follows), score (4), spread (4), salt (16) and root
 (32; left out where the opinion's highest bit is set: it is the last one before it). In a tolerant class, where the
 opinion is ACCEPT or REJECT, follow the mask (1), the sampled tiles (512 each), XORed with those that the mask names,
 and their siblings (32 each, from the bottom, tile by tile). Who agrees with another has nearly the same tiles, and
@@ -24,6 +24,8 @@ NODE, CLEAR = 254, 255
 """Masks that are no reviewer's place: the node's tiles, and none."""
 _TOLD = frozenset({Opinion.ACCEPT, Opinion.REJECT})
 _WORD = 32
+SALT_BYTES = 16
+"""Of a reveal's salt that are not zero: nobody tries 2^128 of them."""
 _REMEDY = "Take the reveals as the Court's decide was given them."
 
 
@@ -53,7 +55,7 @@ def encode(reveals: Sequence[Reveal], node_tiles: bytes = b"") -> bytes:
             continue
         repeated = reveal.root == last
         packed.append(reveal.opinion | REPEATED * repeated)
-        packed += reveal.score.to_bytes(4) + reveal.spread.to_bytes(4) + reveal.salt
+        packed += reveal.score.to_bytes(4) + reveal.spread.to_bytes(4) + _salt_of(reveal)
         packed += b"" if repeated else reveal.root
         last = reveal.root
         if reveal.tiles:
@@ -61,6 +63,22 @@ def encode(reveals: Sequence[Reveal], node_tiles: bytes = b"") -> bytes:
             packed += bytes([mask]) + tiles + b"".join(reveal.siblings)
             known[place] = reveal.tiles
     return bytes(packed)
+
+
+def salt_of(chance: bytes) -> Hash32:
+    """A reveal's salt: the first ``SALT_BYTES`` of ``chance``, and zeros."""
+    return Hash32(chance[:SALT_BYTES].ljust(_WORD, b"\0"))
+
+
+def is_short(salt: Hash32) -> bool:
+    """Whether a reveal with this salt can be packed."""
+    return salt == salt_of(salt)
+
+
+def _salt_of(reveal: Reveal) -> bytes:
+    if not is_short(reveal.salt):
+        raise InvalidCase(f"A reveal's salt has {SALT_BYTES} bytes, and zeros", reveal.salt, "Leave the reveal out.")
+    return reveal.salt[:SALT_BYTES]
 
 
 def _masked(tiles: bytes, known: dict[int, bytes]) -> tuple[int, bytes]:
@@ -104,7 +122,7 @@ def _read(reader: _Reader, sample: Sample, known: dict[int, bytes]) -> Reveal:
     if opinion == Opinion.NONE:
         return Reveal()
     score, spread = int.from_bytes(reader.take(4)), int.from_bytes(reader.take(4))
-    salt = Hash32(reader.take(_WORD))
+    salt = salt_of(reader.take(SALT_BYTES))
     if not first & REPEATED:
         reader.root = Hash32(reader.take(_WORD))
     tiles: bytes = b""

@@ -33,7 +33,6 @@ NO_HASH = ZERO_HASH
 NO_ADDRESS = ZERO_ADDRESS
 NO_HASHES: tuple[Hash32, ...] = ()
 NO_ADDRESSES: tuple[Address, ...] = ()
-NO_NUMBERS: tuple[int, ...] = ()
 
 
 # ------------------------------------------------------------------------------------------------------- deployment
@@ -539,7 +538,10 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaseState:
-    """A case on its way; the Court keeps its hash. ``verifiers`` are one per seat, ``reviewers`` distinct nodes."""
+    """A case on its way; the Court keeps its hash. ``verifiers`` are one per seat, ``reviewers`` distinct nodes.
+
+    ``opinions`` and ``seats`` hold a byte for each of them.
+    """
 
     kind: CaseKind = CaseKind.NONE
     phase: CasePhase = CasePhase.NONE
@@ -564,10 +566,10 @@ class CaseState:
     bond: Uint96 = 0
     locked: Uint96 = 0
     verifiers: tuple[Address, ...] = NO_ADDRESSES
-    opinions: tuple[Uint8, ...] = NO_NUMBERS
+    opinions: Bytes = b""
     excluded: tuple[Address, ...] = NO_ADDRESSES
     reviewers: tuple[Address, ...] = NO_ADDRESSES
-    seats: tuple[Uint8, ...] = NO_NUMBERS
+    seats: Bytes = b""
     commitments: tuple[Hash32, ...] = NO_HASHES
     seed: Hash32 = NO_HASH
     drawer: Address = NO_ADDRESS
