@@ -52,8 +52,10 @@ TELLING = {
     ("client", "after", "answered"),
 }
 
+WITH_ORDER = "client_tab"
+"""A client's word comes with its order, and is stored with the admission for the first time."""
 ANSWERED = {
-    *(("scheduler", step) for step in SCHEDULER[SCHEDULER.index("Revealed") :]),
+    *(("scheduler", step) for step in SCHEDULER[SCHEDULER.index("Revealed") :] if step != WITH_ORDER),
     *(("client", step) for step in CLIENT[CLIENT.index("draw_stored") :]),
 }
 """Steps of an order that has its draw."""
