@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version, under_second_rules
-from troth.protocol.errors import InvalidTokens
+from troth.protocol.errors import InvalidStates, InvalidTokens
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request
 from troth.protocol.scores import NOISE_FACTOR
@@ -19,8 +19,9 @@ from troth.protocol.types import Hash32
 
 ZERO = Hash32(bytes(32))
 FLOAT32 = ExecutionClass(
-    ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 50_000, 8000, 1, 1, 1, 40, 6100, 2000, 1, 1, ZERO
-)
+    ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 50_000, 8000, 1, 1, 1, 40, 6100, 2000, 1, 1,
+    under_second_rules(ZERO),
+)  # fmt: skip
 BFLOAT16 = replace(FLOAT32, dtype=1, mantissa_bits=7, steps=7, state_cut=1_700_000)
 GENERATOR = np.random.default_rng(21)
 REFERENCE = GENERATOR.normal(size=(60, 96)).astype(np.float32)
@@ -53,6 +54,21 @@ def test_float32_rows_within_the_own_noise_are_excused_and_no_others() -> None:
     assert judge_states(FLOAT32, claimed, REFERENCE, None, again).accepted
     assert not judge_states(FLOAT32, noisy(NOISE_FACTOR * 2e-4), REFERENCE, None, again).accepted
     assert not judge_states(FLOAT32, claimed, REFERENCE, None, noisy(1e-7)).accepted
+
+
+def test_rows_that_are_nearly_alike_frame_nobody() -> None:
+    """One token repeated: the spread over rows is next to nothing, and rounding is what it always is."""
+    alike = np.repeat(REFERENCE[:1], 60, axis=0)
+    claimed = noisy(1e-6, alike)
+    old = replace(FLOAT32, calibration=ZERO, state_cut=280)
+    assert not judge_states(old, claimed, alike).accepted
+    assert judge_states(FLOAT32, claimed, alike).accepted
+    assert not judge_states(FLOAT32, noisy(1e-3, alike), alike).accepted
+
+
+def test_a_reference_of_zeros_is_the_callers_fault() -> None:
+    with pytest.raises(InvalidStates, match="zero"):
+        judge_states(FLOAT32, REFERENCE, np.zeros_like(REFERENCE))
 
 
 def test_noise_of_one_row_excuses_that_row_alone() -> None:

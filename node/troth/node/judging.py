@@ -41,8 +41,6 @@ class Cuts(Tolerance, Protocol):
 
     @property
     def margin_cut(self) -> int: ...
-    @property
-    def calibration(self) -> Hash32: ...
 
 
 class Place(Protocol):

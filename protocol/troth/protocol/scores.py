@@ -99,16 +99,35 @@ def mean_ratio(ratios: NDArray[np.float64]) -> float:
     return float(np.exp(np.mean(np.log(np.maximum(ratios, LEAST_RATIO)))))
 
 
-def single_precision(claimed: Numbers, own: Sequence[Numbers], cut: float) -> NDArray[np.float64]:
+def relative_rms(claimed: Numbers, reference: Numbers) -> NDArray[np.float64]:
+    """Distance of each row, shape (rows,), every element measured by its own size, at least the row's median size.
+
+    No other row counts: a prompt whose rows are nearly alike has next to no spread over rows, and an honest node's
+    rounding would be large beside it. Raises InvalidStates on shapes that differ, and for a row of zeros.
+    """
+    if claimed.shape != reference.shape or claimed.ndim != 2:
+        raise InvalidStates("States to compare need one shape", (claimed.shape, reference.shape), "Send every row.")
+    distances = np.empty(len(claimed))
+    done = 0
+    for ours, theirs in zip(_blocks(reference), _blocks(claimed), strict=True):
+        sizes = np.abs(ours)
+        sizes = np.maximum(sizes, np.median(sizes, axis=1, keepdims=True))
+        if not sizes.all():
+            raise InvalidStates("A row of the reference is zero", reference.shape, "Check the model's weights.")
+        distances[done : done + len(ours)] = np.sqrt(np.mean(np.square((theirs - ours) / sizes), axis=1))
+        done += len(ours)
+    return distances
+
+
+def relative_distances(claimed: Numbers, own: Sequence[Numbers], cut: float) -> NDArray[np.float64]:
     """Each row's distance from the first own run in float32, shape (rows,).
 
     A row in which another own run is NOISE_FACTOR times less than the cut away, or further, is measured by that noise:
     so far away it counts as one at the cut.
     """
-    reference, sigma = own[0], dimension_spread(own[0])
-    distances = weighted_rms(claimed, reference, sigma)
+    distances = relative_rms(claimed, own[0])
     for other in own[1:]:
-        distances /= np.maximum(1.0, NOISE_FACTOR * weighted_rms(other, reference, sigma) / cut)
+        distances /= np.maximum(1.0, NOISE_FACTOR * relative_rms(other, own[0]) / cut)
     return distances
 
 
