@@ -14,7 +14,7 @@ from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version, un
 from troth.protocol.errors import InvalidStates, InvalidTokens
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request
-from troth.protocol.scores import NOISE_FACTOR
+from troth.protocol.scores import NOISE_FACTOR, independent_rows, trace_score
 from troth.protocol.types import Hash32
 
 ZERO = Hash32(bytes(32))
@@ -85,6 +85,25 @@ def test_bfloat16_rows_are_measured_by_the_noisier_own_run() -> None:
     assert not judge_states(BFLOAT16, claimed, own, REFERENCE).accepted
     assert judge_states(BFLOAT16, claimed, own, REFERENCE, again).accepted
     assert not judge_states(BFLOAT16, words(noisy(0.08)), own, REFERENCE, again).accepted
+
+
+def test_rows_that_repeat_themselves_are_one_row_in_bfloat16() -> None:
+    """Their noise is the same in every row: a mean over it is as heavy-tailed as a single row."""
+    alike = np.repeat(REFERENCE[:1] + 0.001, 60, axis=0) + 1e-4 * REFERENCE
+    own = np.repeat(noisy(1.0)[:1], 60, axis=0)
+    found = independent_rows(own, alike.astype(np.float32))
+    assert (found < 1.5).all()
+    spread = independent_rows(noisy(0.01), REFERENCE)
+    assert (spread > 10).all()
+    assert trace_score(np.full(60, 3.0), 1.7, found).within(1.7)
+    assert not trace_score(np.full(60, 3.0), 1.7, spread).within(1.7)
+    assert not trace_score(np.full(60, 400.0), 1.7, found).within(1.7)
+
+
+def test_a_short_trace_must_be_further_away() -> None:
+    assert trace_score(np.full(9, 2.5), 1.7, np.array([9.0])).within(1.7)
+    assert not trace_score(np.full(32, 2.5), 1.7, np.array([9.0])).within(1.7)
+    assert not trace_score(np.full(9, 30.0), 1.7, np.array([9.0])).within(1.7)
 
 
 @given(some.floats(-50, 50), some.integers(33, 80))

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from troth.protocol.doubts import rules_version
 from troth.protocol.errors import InvalidStates
-from troth.protocol.scores import dimension_spread, mean_ratio, relative_distances, rho, trace_score, weighted_rms
+from troth.protocol.scores import (
+    dimension_spread,
+    independent_rows,
+    mean_ratio,
+    relative_distances,
+    rho,
+    trace_score,
+    weighted_rms,
+)
 from troth.protocol.statistics import PaperStatistics, paper_statistics
 from troth.protocol.tensors import Dtype, RowArray, finite, widen
 from troth.protocol.types import Hash32
@@ -76,7 +84,10 @@ def judge_states(
         return _judge_exact(claimed, reference, statistics)
     distances = _distances(rules, dtype, claimed, own, reference_high)
     cut = _cut(rules)
-    measured = trace_score(distances, cut)
+    independent = None
+    if reference_high is not None and rules_version(rules.calibration) >= 2:
+        independent = independent_rows(widen(reference, dtype), reference_high)
+    measured = trace_score(distances, cut, independent)
     return StateReport(
         score=measured.score,
         cut=cut,

@@ -25,6 +25,8 @@ WINDOW = 32
 """Rows averaged at a time; fewer give honest bfloat16 noise a chance, more let a short cheat hide."""
 SHORTEST_WINDOW = 8
 """A trace with fewer rows is filled up with rows at the floor, since single rows are heavy-tailed."""
+ENOUGH_ROWS = 4.0
+"""Independent rows of a window that judge it fully: windows of ordinary prompts have four to twelve in bfloat16."""
 ROW_FACTOR = 20.0
 """A single row beyond this many cuts rejects a trace: one forged row can steer every later segment."""
 SIGMA_FLOOR = 1e-3
@@ -131,8 +133,28 @@ def relative_distances(claimed: Numbers, own: Sequence[Numbers], cut: float) -> 
     return distances
 
 
-def trace_score(distances: NDArray[np.float64], cut: float) -> TraceScore:
-    """The score of a whole trace from the distances of its rows."""
+def independent_rows(own: Numbers, reference_high: Numbers) -> NDArray[np.float64]:
+    """How many independent rows each window of a trace is worth, by the verifier's own noise, shape (windows,).
+
+    Where a prompt repeats itself, so does rounding: thirty-two rows are then one row, and a mean over them averages
+    nothing. n unit vectors of noise whose sum has length s are worth n^2 / s^2, no more than n.
+    """
+    noise = (own.astype(np.float64) - reference_high) / dimension_spread(reference_high)
+    noise /= np.maximum(np.linalg.norm(noise, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    width = min(WINDOW, len(noise))
+    sums = np.cumsum(np.concatenate([np.zeros((1, noise.shape[1])), noise]), axis=0)
+    squares = np.square(sums[width:] - sums[:-width]).sum(axis=1)
+    return np.minimum(width**2 / np.maximum(squares, 1e-12), width)
+
+
+def trace_score(
+    distances: NDArray[np.float64], cut: float, independent: NDArray[np.float64] | None = None
+) -> TraceScore:
+    """The score of a whole trace from the distances of its rows.
+
+    ``independent``: the independent rows of each window; one with fewer than ENOUGH_ROWS counts by so much less above
+    the floor, and so does a trace that is shorter than a window. None: all count alike.
+    """
     floor = cut / 2
     if not floor > 0 or not len(distances):
         raise InvalidStates("A score needs a positive cut and at least one row", (cut, len(distances)), "Check both.")
@@ -142,8 +164,12 @@ def trace_score(distances: NDArray[np.float64], cut: float) -> TraceScore:
     width = min(WINDOW, len(logs))
     sums = np.cumsum(np.concatenate([[0.0], logs]))
     worst = int(np.argmax(distances))
+    means = (sums[width:] - sums[:-width]) / width
+    if independent is not None:
+        weight = np.minimum(independent / ENOUGH_ROWS, 1.0) * min(len(distances) / WINDOW, 1.0)
+        means = np.log(floor) + (means - np.log(floor)) * weight
     return TraceScore(
-        score=float(np.exp(np.max(sums[width:] - sums[:-width]) / width)),
+        score=float(np.exp(np.max(means))),
         worst_row=float(distances[worst]),
         worst_position=worst,
     )
