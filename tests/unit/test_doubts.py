@@ -11,16 +11,17 @@ from hypothesis import strategies as some
 
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version, under_second_rules
-from troth.protocol.errors import InvalidTokens
+from troth.protocol.errors import InvalidStates, InvalidTokens
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request
-from troth.protocol.scores import NOISE_FACTOR
+from troth.protocol.scores import NOISE_FACTOR, independent_rows, trace_score
 from troth.protocol.types import Hash32
 
 ZERO = Hash32(bytes(32))
 FLOAT32 = ExecutionClass(
-    ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 50_000, 8000, 1, 1, 1, 40, 6100, 2000, 1, 1, ZERO
-)
+    ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 50_000, 8000, 1, 1, 1, 40, 6100, 2000, 1, 1,
+    under_second_rules(ZERO),
+)  # fmt: skip
 BFLOAT16 = replace(FLOAT32, dtype=1, mantissa_bits=7, steps=7, state_cut=1_700_000)
 GENERATOR = np.random.default_rng(21)
 REFERENCE = GENERATOR.normal(size=(60, 96)).astype(np.float32)
@@ -55,6 +56,21 @@ def test_float32_rows_within_the_own_noise_are_excused_and_no_others() -> None:
     assert not judge_states(FLOAT32, claimed, REFERENCE, None, noisy(1e-7)).accepted
 
 
+def test_rows_that_are_nearly_alike_frame_nobody() -> None:
+    """One token repeated: the spread over rows is next to nothing, and rounding is what it always is."""
+    alike = np.repeat(REFERENCE[:1], 60, axis=0)
+    claimed = noisy(1e-6, alike)
+    old = replace(FLOAT32, calibration=ZERO, state_cut=280)
+    assert not judge_states(old, claimed, alike).accepted
+    assert judge_states(FLOAT32, claimed, alike).accepted
+    assert not judge_states(FLOAT32, noisy(1e-3, alike), alike).accepted
+
+
+def test_a_reference_of_zeros_is_the_callers_fault() -> None:
+    with pytest.raises(InvalidStates, match="zero"):
+        judge_states(FLOAT32, REFERENCE, np.zeros_like(REFERENCE))
+
+
 def test_noise_of_one_row_excuses_that_row_alone() -> None:
     claimed, again = noisy(1e-7), noisy(1e-7)
     claimed[7], again[7] = claimed[7] + 3e-3, again[7] + 3e-3
@@ -69,6 +85,25 @@ def test_bfloat16_rows_are_measured_by_the_noisier_own_run() -> None:
     assert not judge_states(BFLOAT16, claimed, own, REFERENCE).accepted
     assert judge_states(BFLOAT16, claimed, own, REFERENCE, again).accepted
     assert not judge_states(BFLOAT16, words(noisy(0.08)), own, REFERENCE, again).accepted
+
+
+def test_rows_that_repeat_themselves_are_one_row_in_bfloat16() -> None:
+    """Their noise is the same in every row: a mean over it is as heavy-tailed as a single row."""
+    alike = np.repeat(REFERENCE[:1] + 0.001, 60, axis=0) + 1e-4 * REFERENCE
+    own = np.repeat(noisy(1.0)[:1], 60, axis=0)
+    found = independent_rows(own, alike.astype(np.float32))
+    assert (found < 1.5).all()
+    spread = independent_rows(noisy(0.01), REFERENCE)
+    assert (spread > 10).all()
+    assert trace_score(np.full(60, 3.0), 1.7, found).within(1.7)
+    assert not trace_score(np.full(60, 3.0), 1.7, spread).within(1.7)
+    assert not trace_score(np.full(60, 400.0), 1.7, found).within(1.7)
+
+
+def test_a_short_trace_must_be_further_away() -> None:
+    assert trace_score(np.full(9, 2.5), 1.7, np.array([9.0])).within(1.7)
+    assert not trace_score(np.full(32, 2.5), 1.7, np.array([9.0])).within(1.7)
+    assert not trace_score(np.full(9, 30.0), 1.7, np.array([9.0])).within(1.7)
 
 
 @given(some.floats(-50, 50), some.integers(33, 80))

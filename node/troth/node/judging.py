@@ -41,8 +41,6 @@ class Cuts(Tolerance, Protocol):
 
     @property
     def margin_cut(self) -> int: ...
-    @property
-    def calibration(self) -> Hash32: ...
 
 
 class JudgedSegment(Protocol):
@@ -120,35 +118,31 @@ async def judge_rows(engine: Engine, work: JudgedSession, claimed: NDArray[Any],
     seat, own = work.seat, work.all_outputs()
     reference = await reference_rows(engine, work)
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)
-    tokens = None
-    if seat.is_last:
-        tokens = await judge_text(engine, work, own if reference is None else reference, work.tokens)
-    found = Judgement(root_matches, states, tokens)
+    if not seat.is_last:
+        text = None
+    elif reference is None:
+        text = _Text(await judge_text(engine, work, own, work.tokens))
+    else:
+        text = await _judge_beside_own(engine, work, own, reference)
+    found = Judgement(root_matches, states, None if text is None else text.report)
     if rules_version(seat.execution_class.calibration) >= 2:
-        return await _by_second_rules(engine, work, claimed, reference, found)
-    if tokens is None or reference is None:
+        if not seat.execution_class.exact:
+            found = await _second_look(engine, work, claimed, reference, found)
+        return replace(found, findings=_findings(work, found, text, precise=reference is None))
+    if text is None or reference is None:
         return found
-    lost = tokens.mean_margin * len(work.tokens)
-    return replace(found, text=MarginSums(len(work.tokens), lost, await _own_noise(engine, work, own, reference)))
+    return replace(found, text=MarginSums(len(work.tokens), text.lost(len(work.tokens)), text.own))
 
 
-async def _by_second_rules(
-    engine: Engine, work: JudgedSession, claimed: NDArray[Any], reference: NDArray[Any] | None, first: Judgement
-) -> Judgement:
-    """The judgement with this task's findings, after a second look where one is due."""
-    seat, found = work.seat, first
-    if not seat.execution_class.exact:
-        found = await _second_look(engine, work, claimed, reference, first)
-    findings = [] if reference is None else [of_states(found.states)]
-    if found.tokens is not None and first.tokens is not None:
-        if reference is None:
-            findings.append(of_precise_text(found.tokens))
-        else:
-            own = await _own_noise(engine, work, work.all_outputs(), reference)
-            lost = first.tokens.mean_margin * len(work.tokens)
-            one = of_text(Sampling.of(seat.request), lost=lost, own=own)
-            findings += [] if one is None else [one]
-    return replace(found, findings=tuple(findings))
+def _findings(work: JudgedSession, found: Judgement, text: _Text | None, *, precise: bool) -> tuple[TaskFinding, ...]:
+    """What this task says; ``precise``: without a reference, in a float32 or an exact class."""
+    if precise:
+        return () if found.tokens is None else (of_precise_text(found.tokens),)
+    states = of_states(found.states)
+    if text is None:
+        return (states,)
+    said = of_text(Sampling.of(work.seat.request), lost=text.lost(len(work.tokens)), own=text.own)
+    return (states,) if said is None else (states, said)
 
 
 async def _second_look(
@@ -234,16 +228,35 @@ def _noise(logits: list[NDArray[Any]]) -> NDArray[np.float64]:
     return found
 
 
-async def _own_noise(engine: Engine, work: JudgedSession, own: NDArray[Any], reference: NDArray[Any]) -> float:
-    """What this node's own choices along the text lose by the reference, in logits."""
-    sampling, seed, lost = Sampling.of(work.seat.request), work.seat.noise_seed, 0.0
-    for position, _, logits in _blocks(work, work.tokens):
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text at the first look: its report, and what the verifier's ``own`` choices along it lose, in logits."""
+
+    report: TokenReport
+    own: float = 0.0
+
+    def lost(self, tokens: int) -> float:
+        """What so many tokens of it lose."""
+        return self.report.mean_margin * tokens
+
+
+async def _judge_beside_own(engine: Engine, work: JudgedSession, own: NDArray[Any], reference: NDArray[Any]) -> _Text:
+    """Judge a text by the reference, and this node's own choices along it, block by block: both share noise."""
+    request, found, lost = work.seat.request, [], 0.0
+    sampling, seed = Sampling.of(request), work.seat.noise_seed
+
+    def judged(low: NDArray[Any], high: NDArray[Any], tokens: tuple[int, ...], position: int) -> Any:
+        mine = choices(low, sampling, seed=seed, first_position=position)
+        theirs = margins(high, tokens, sampling, seed=seed, first_position=position)
+        return theirs, float(margins(high, mine, sampling, seed=seed, first_position=position).sum())
+
+    for position, tokens, logits in _blocks(work, work.tokens):
         low, high = await logits(engine, own), await logits(engine, reference)
-        mine = await asyncio.to_thread(choices, low, sampling, seed=seed, first_position=position)
-        lost += float(
-            (await asyncio.to_thread(margins, high, mine, sampling, seed=seed, first_position=position)).sum()
-        )
-    return lost
+        theirs, mine = await asyncio.to_thread(judged, low, high, tokens, position)
+        found.append(theirs)
+        lost += mine
+    cut = work.seat.execution_class.margin_cut / 1_000_000
+    return _Text(judge_tokens(np.concatenate(found), work.tokens, request, cut), lost)
 
 
 async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) -> NDArray[Any]:

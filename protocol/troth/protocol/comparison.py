@@ -1,7 +1,7 @@
 """A verifier's judgement of states: exact equality, or a calibrated score, by the execution class.
 
 exact      every element equal, bit for bit
-float32    weighted RMS against the verifier's own prefill
+float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size
 bfloat16   rho, against the verifier's prefills at bfloat16 and at float32
 """
 
@@ -14,10 +14,20 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from troth.protocol.doubts import rules_version
 from troth.protocol.errors import InvalidStates
-from troth.protocol.scores import mean_ratio, rho, single_precision, trace_score
+from troth.protocol.scores import (
+    dimension_spread,
+    independent_rows,
+    mean_ratio,
+    relative_distances,
+    rho,
+    trace_score,
+    weighted_rms,
+)
 from troth.protocol.statistics import PaperStatistics, paper_statistics
 from troth.protocol.tensors import Dtype, RowArray, finite, widen
+from troth.protocol.types import Hash32
 
 
 class Tolerance(Protocol):
@@ -29,6 +39,8 @@ class Tolerance(Protocol):
     def exact(self) -> bool: ...
     @property
     def state_cut(self) -> int: ...
+    @property
+    def calibration(self) -> Hash32: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +84,10 @@ def judge_states(
         return _judge_exact(claimed, reference, statistics)
     distances = _distances(rules, dtype, claimed, own, reference_high)
     cut = _cut(rules)
-    measured = trace_score(distances, cut)
+    independent = None
+    if reference_high is not None and rules_version(rules.calibration) >= 2:
+        independent = independent_rows(widen(reference, dtype), reference_high)
+    measured = trace_score(distances, cut, independent)
     return StateReport(
         score=measured.score,
         cut=cut,
@@ -104,7 +119,9 @@ def _distances(
     reference_high: NDArray[np.float32] | None,
 ) -> NDArray[np.float64]:
     if dtype is Dtype.FLOAT32:
-        return single_precision(claimed, own, _cut(rules))
+        if rules_version(rules.calibration) >= 2:
+            return relative_distances(claimed, own, _cut(rules))
+        return weighted_rms(claimed, own[0], dimension_spread(own[0]))
     if reference_high is None:
         raise InvalidStates("A bfloat16 class compares against float32 as well", None, "Run the float32 prefill too.")
     if reference_high.shape != claimed.shape or not bool(np.isfinite(reference_high).all()):

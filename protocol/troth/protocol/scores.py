@@ -25,6 +25,8 @@ WINDOW = 32
 """Rows averaged at a time; fewer give honest bfloat16 noise a chance, more let a short cheat hide."""
 SHORTEST_WINDOW = 8
 """A trace with fewer rows is filled up with rows at the floor, since single rows are heavy-tailed."""
+ENOUGH_ROWS = 4.0
+"""Independent rows of a window that judge it fully: windows of ordinary prompts have four to twelve in bfloat16."""
 ROW_FACTOR = 20.0
 """A single row beyond this many cuts rejects a trace: one forged row can steer every later segment."""
 SIGMA_FLOOR = 1e-3
@@ -99,21 +101,60 @@ def mean_ratio(ratios: NDArray[np.float64]) -> float:
     return float(np.exp(np.mean(np.log(np.maximum(ratios, LEAST_RATIO)))))
 
 
-def single_precision(claimed: Numbers, own: Sequence[Numbers], cut: float) -> NDArray[np.float64]:
+def relative_rms(claimed: Numbers, reference: Numbers) -> NDArray[np.float64]:
+    """Distance of each row, shape (rows,), every element measured by its own size, at least the row's median size.
+
+    No other row counts: a prompt whose rows are nearly alike has next to no spread over rows, and an honest node's
+    rounding would be large beside it. Raises InvalidStates on shapes that differ, and for a row of zeros.
+    """
+    if claimed.shape != reference.shape or claimed.ndim != 2:
+        raise InvalidStates("States to compare need one shape", (claimed.shape, reference.shape), "Send every row.")
+    distances = np.empty(len(claimed))
+    done = 0
+    for ours, theirs in zip(_blocks(reference), _blocks(claimed), strict=True):
+        sizes = np.abs(ours)
+        sizes = np.maximum(sizes, np.median(sizes, axis=1, keepdims=True))
+        if not sizes.all():
+            raise InvalidStates("A row of the reference is zero", reference.shape, "Check the model's weights.")
+        distances[done : done + len(ours)] = np.sqrt(np.mean(np.square((theirs - ours) / sizes), axis=1))
+        done += len(ours)
+    return distances
+
+
+def relative_distances(claimed: Numbers, own: Sequence[Numbers], cut: float) -> NDArray[np.float64]:
     """Each row's distance from the first own run in float32, shape (rows,).
 
     A row in which another own run is NOISE_FACTOR times less than the cut away, or further, is measured by that noise:
     so far away it counts as one at the cut.
     """
-    reference, sigma = own[0], dimension_spread(own[0])
-    distances = weighted_rms(claimed, reference, sigma)
+    distances = relative_rms(claimed, own[0])
     for other in own[1:]:
-        distances /= np.maximum(1.0, NOISE_FACTOR * weighted_rms(other, reference, sigma) / cut)
+        distances /= np.maximum(1.0, NOISE_FACTOR * relative_rms(other, own[0]) / cut)
     return distances
 
 
-def trace_score(distances: NDArray[np.float64], cut: float) -> TraceScore:
-    """The score of a whole trace from the distances of its rows."""
+def independent_rows(own: Numbers, reference_high: Numbers) -> NDArray[np.float64]:
+    """How many independent rows each window of a trace is worth, by the verifier's own noise, shape (windows,).
+
+    Where a prompt repeats itself, so does rounding: thirty-two rows are then one row, and a mean over them averages
+    nothing. n unit vectors of noise whose sum has length s are worth n^2 / s^2, no more than n.
+    """
+    noise = (own.astype(np.float64) - reference_high) / dimension_spread(reference_high)
+    noise /= np.maximum(np.linalg.norm(noise, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    width = min(WINDOW, len(noise))
+    sums = np.cumsum(np.concatenate([np.zeros((1, noise.shape[1])), noise]), axis=0)
+    squares = np.square(sums[width:] - sums[:-width]).sum(axis=1)
+    return np.minimum(width**2 / np.maximum(squares, 1e-12), width)
+
+
+def trace_score(
+    distances: NDArray[np.float64], cut: float, independent: NDArray[np.float64] | None = None
+) -> TraceScore:
+    """The score of a whole trace from the distances of its rows.
+
+    ``independent``: the independent rows of each window; one with fewer than ENOUGH_ROWS counts by so much less above
+    the floor, and so does a trace that is shorter than a window. None: all count alike.
+    """
     floor = cut / 2
     if not floor > 0 or not len(distances):
         raise InvalidStates("A score needs a positive cut and at least one row", (cut, len(distances)), "Check both.")
@@ -123,8 +164,12 @@ def trace_score(distances: NDArray[np.float64], cut: float) -> TraceScore:
     width = min(WINDOW, len(logs))
     sums = np.cumsum(np.concatenate([[0.0], logs]))
     worst = int(np.argmax(distances))
+    means = (sums[width:] - sums[:-width]) / width
+    if independent is not None:
+        weight = np.minimum(independent / ENOUGH_ROWS, 1.0) * min(len(distances) / WINDOW, 1.0)
+        means = np.log(floor) + (means - np.log(floor)) * weight
     return TraceScore(
-        score=float(np.exp(np.max(sums[width:] - sums[:-width]) / width)),
+        score=float(np.exp(np.max(means))),
         worst_row=float(distances[worst]),
         worst_position=worst,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +31,9 @@ NUCLEUS_SLACK = 0.02
 of an honest nucleus would count as forged now and then."""
 END_MARGIN = 0.5
 """Largest margin of an end token: stopping early is a single token's lie, so it gets no window to hide in."""
+
+KEPT_ROWS = 32
+"""Positions whose noise is kept: as many as a verifier has logits of at a time."""
 
 NOISE_TAG = keccak256(b"troth/noise/1")
 """Separates the seed of the noise from every other hash of the same values."""
@@ -65,12 +69,18 @@ def noise(seed: Hash32, position: int, vocabulary: int) -> NDArray[np.float64]:
 
     ``position`` is the trace row whose logits choose the token. Key: the seed's first 16 bytes; counter words 1 to 3:
     the position and the last 16 bytes, all little-endian uint64; word 0 counts. u = (raw >> 12 + 1/2) / 2**52 is exact
-    in float64 and never 0 or 1.
+    in float64 and never 0 or 1. The array is read-only: the last ones are kept, since a verifier needs each for the
+    inferencer's token, for its own choice, and for what that one loses.
     """
     if len(seed) != 32 or not 0 <= position < 1 << 32 or vocabulary < 1:
         raise InvalidTokens(
             "Noise needs 32 bytes, a uint32 position, a vocabulary", (position, vocabulary), "Check them."
         )
+    return _noise(bytes(seed), position, vocabulary)
+
+
+@lru_cache(maxsize=KEPT_ROWS)
+def _noise(seed: bytes, position: int, vocabulary: int) -> NDArray[np.float64]:
     words = np.frombuffer(seed, dtype="<u8").astype(np.uint64)
     counter = np.array([0, position, words[2], words[3]], dtype=np.uint64)
     raw = np.random.Philox(key=words[:2], counter=counter).random_raw(vocabulary)
@@ -81,6 +91,7 @@ def noise(seed: Hash32, position: int, vocabulary: int) -> NDArray[np.float64]:
     np.negative(uniform, out=uniform)
     np.log(uniform, out=uniform)
     np.negative(uniform, out=uniform)
+    uniform.flags.writeable = False
     return uniform
 
 

@@ -14,6 +14,7 @@ from benchmarks.judging.recording import Recorder
 from benchmarks.judging.verdicts import Rules
 from troth.node.calibration.generating import CalibrationPlan, prefill, words
 from troth.node.engine.torch_engine import from_words
+from troth.node.judging import LOGIT_ROWS
 from troth.protocol.comparison import judge_states
 from troth.protocol.tokens import choices, margins
 from troth.protocol.types import Segment
@@ -49,10 +50,12 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
 
     def judge() -> None:
         judge_states(Rules(recorder.dtype, 1_000_000), kept["decode"]["rows-1"][prompt], rows, reference)
-        margins(values, tokens, sampling, seed=seed, first_position=first)
-        if recorder.dtype:
-            mine = choices(values, sampling, seed=seed, first_position=first)
-            margins(values, mine, sampling, seed=seed, first_position=first)
+        for start in range(0, len(tokens), LOGIT_ROWS):
+            block, place = values[start : start + LOGIT_ROWS], first + start
+            margins(block, tokens[start : start + LOGIT_ROWS], sampling, seed=seed, first_position=place)
+            if recorder.dtype:
+                mine = choices(block, sampling, seed=seed, first_position=place)
+                margins(block, mine, sampling, seed=seed, first_position=place)
 
     return computing, _timed(judge)[0]
 

@@ -12,11 +12,11 @@ from benchmarks.judging.corpus import Group
 from benchmarks.judging.runs import Arrays, Shelf
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.comparison import StateReport, judge_states
-from troth.protocol.doubts import judge_doubted_tokens
+from troth.protocol.doubts import judge_doubted_tokens, under_second_rules
 from troth.protocol.request import Request
 from troth.protocol.scores import ROW_FACTOR
 from troth.protocol.tokens import Sampling, TokenReport, judge_tokens
-from troth.protocol.types import ZERO_HASH
+from troth.protocol.types import ZERO_HASH, Hash32
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Rules:
     dtype: int
     state_cut: int
     exact: bool = False
+    calibration: Hash32 = under_second_rules(ZERO_HASH)  # noqa: RUF009 -- frozen
 
 
 @dataclass(frozen=True, slots=True)

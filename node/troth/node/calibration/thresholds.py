@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.calibration.verifying import RULES, Measured
+from troth.node.errors import ModelError
 from troth.node.models.thresholds import TileRule
 from troth.protocol.findings import LOST_LOGITS, MEAN_RATIO
 from troth.protocol.scores import mean_ratio, trace_score
@@ -92,10 +93,17 @@ def near(honest: Numbers, cheating: Numbers) -> float:
 
 
 def rules_for(dtype: Dtype, parts: Iterable[Measured]) -> int:
-    """By which rules a class with these honest runs may judge: the second ones where all lie within their constants."""
+    """By which rules a class with these honest runs may judge: the second ones where all lie within their constants.
+
+    Raises ModelError for float32 runs beyond them: their distances are measured as the second rules do.
+    """
     kept = list(parts)
     if dtype is Dtype.FLOAT32:
-        return 2 if max(float(margins_of(part).max()) for part in kept) <= LOST_LOGITS else 1
+        lost = max(float(margins_of(part).max()) for part in kept)
+        if lost > LOST_LOGITS:
+            what = f"an honest float32 token loses more than {LOST_LOGITS} logits, which evidence would count as a lie"
+            raise ModelError(what, lost, "Calibrate a bfloat16 class of this model.")
+        return 2
     ratios = [row for part in kept for name in part if name.startswith("distances-") for row in part[name]]
     return 2 if max(mean_ratio(row.astype(np.float64)) for row in ratios) <= MEAN_RATIO else 1
 

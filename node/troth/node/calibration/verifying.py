@@ -14,7 +14,7 @@ from troth.node.calibration.prompts import Bucket
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
 from troth.protocol.agreement import agreeing_elements
-from troth.protocol.scores import dimension_spread, rho, weighted_rms
+from troth.protocol.scores import relative_rms, rho
 from troth.protocol.statistics import paper_statistics
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import margins
@@ -81,7 +81,7 @@ class Verifier:
         for theirs, ours, exact in zip(claimed, own, high, strict=True):
             statistics.append(astuple(paper_statistics(theirs, ours, self._dtype)))
             if self._dtype is Dtype.FLOAT32:
-                distances.append(weighted_rms(theirs, ours, dimension_spread(ours)))
+                distances.append(relative_rms(theirs, ours))
             else:
                 distances.append(rho(widen(theirs, self._dtype), [widen(ours, self._dtype)], exact))
         return {"distances": np.array(distances, np.float32), "paper": np.array(statistics, np.float32)}
