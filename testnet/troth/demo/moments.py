@@ -49,7 +49,8 @@ class Moment(Line):
         "ready: a chain, two schedulers, {nodes} nodes, {members} committee members, {relays} relays, a process each"
     )
     WINDOWS = (
-        "short windows: blocks of {block} s, {percent} % of answers checked (usual: 5 %), logs each {log} s (usual: 1 h)"
+        "short windows: blocks of {block} s, {percent} % of answers checked (usual: 5 %), "
+        "logs each {log} s (usual: 1 h)"
     )
     TAB = "tab {tab} with the scheduler ({gas} gas); no other transaction is needed"
     GATEWAY = "`troth client serve` is ready at {address}/v1"
