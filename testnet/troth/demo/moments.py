@@ -46,12 +46,11 @@ class Moment(Line):
     """The lines of the picture."""
 
     READY = (
-        "ready: anvil, two schedulers, {nodes} nodes, {members} committee members, {relays} relays, a process each, "
-        "TLS between them"
+        "ready: a chain, two schedulers, {nodes} nodes, {members} committee members, {relays} relays, a process each"
     )
     WINDOWS = (
-        "windows are shorter than on a real network: blocks of {block} s, {percent} % of answers checked (usual: 5 %), "
-        "a log entry every {log} s (usual: an hour)"
+        "short windows: blocks of {block} s, {percent} % of answers checked (usual: 5 %), "
+        "logs each {log} s (usual: 1 h)"
     )
     TAB = "tab {tab} with the scheduler ({gas} gas); no other transaction is needed"
     GATEWAY = "`troth client serve` is ready at {address}/v1"
@@ -81,9 +80,7 @@ class Moment(Line):
     SECOND_TAB = "another client opens a tab with another scheduler ({gas} gas)"
     REFUSED = "question {number} at that scheduler: {question} {answer}: {outcome}"
     SUMMONED = "block {block}: the client's own software summons the check on chain"
-    SILENT = (
-        "block {block}: nobody answered in time: the scheduler is convicted, by one transaction and without a committee"
-    )
+    SILENT = "block {block}: nobody answered in time: the scheduler is convicted, without a committee"
     SCHEDULER_PAYS = "the scheduler loses {lost} of its stake for an answer that it would not have checked"
     CLIENT_PAID = "the client, which had put up {deposit}, is paid {paid}"
     REDEEMED = "{node} redeems {amount} for its answers and checks so far ({gas} gas)"
