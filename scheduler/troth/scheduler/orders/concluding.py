@@ -21,7 +21,7 @@ from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import Desk, Work
 from troth.scheduler.orders.hop import Hop
 from troth.scheduler.orders.story import Story
-from troth.transport.errors import ChannelUnavailable, OverlayError
+from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure
 
 _LIMIT = 1 << 13
 AWAY_SECONDS = 20.0
@@ -29,6 +29,8 @@ AWAY_SECONDS = 20.0
 AGAIN_SECONDS = 0.5
 ASKED_SECONDS = 5.0
 """For a node to find what it has signed."""
+BUSY = "busy"
+"""What a node answers whose model is still loading."""
 log = logging.getLogger(__name__)
 
 
@@ -83,7 +85,7 @@ class Ending:
             try:
                 return await hop.conclude(hop.chain.position, written, shown, timeout)
             except NodeFailed as error:
-                if not isinstance(error.__cause__, ChannelUnavailable) or loop.time() > until:
+                if not _is_away(error.__cause__) or loop.time() > until:
                     raise
             await asyncio.sleep(AGAIN_SECONDS)
 
@@ -126,9 +128,14 @@ async def signed_before(desk: Desk, story: Story, segment: int) -> Signed[Result
             return None
         signed = canonical.decode(Signed[Result], frame.payload, _LIMIT)
         result = signed.require(desk.operator.domain, node)
-    except ChannelUnavailable:
-        raise
     except (OverlayError, ProtocolError) as error:
+        if _is_away(error):
+            raise ChannelUnavailable(f"{node} cannot say yet what it has signed", error) from error
         log.info("%s has signed nothing for an order that was cut off: %s", node, error)
         return None
     return signed if (result.order, result.segment) == (story.order_id, segment) else None
+
+
+def _is_away(error: BaseException | None) -> bool:
+    """Whether a node may answer later: it is not there, or has started again and loads its model."""
+    return isinstance(error, ChannelUnavailable) or (isinstance(error, RemoteFailure) and error.remote_code == BUSY)
