@@ -22,7 +22,7 @@ from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.hop import Hop
 from troth.scheduler.orders.story import OrderHistory
-from troth.transport.errors import ChannelUnavailable, OverlayError
+from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure
 
 _LIMIT = 1 << 13
 AWAY_SECONDS = 20.0
@@ -30,6 +30,8 @@ AWAY_SECONDS = 20.0
 AGAIN_SECONDS = 0.5
 ASKED_SECONDS = 5.0
 """For a node to find what it has signed."""
+BUSY = "busy"
+"""What a node answers whose model is still loading."""
 log = logging.getLogger(__name__)
 
 
@@ -122,13 +124,18 @@ async def signed_before(desk: SchedulerContext, story: OrderHistory, segment: in
             return None
         signed = canonical.decode(Signed[Result], frame.payload, _LIMIT)
         result = signed.require(desk.operator.domain, node)
-    except ChannelUnavailable:
-        raise
     except (OverlayError, ProtocolError) as error:
+        if _is_away(error):
+            raise ChannelUnavailable(f"{node} cannot say yet what it has signed", error) from error
         log.info("%s has signed nothing for an order that was cut off: %s", node, error)
         return None
     return signed if (result.order, result.segment) == (story.order_id, segment) else None
 
 
 def _was_lost(error: Exception) -> bool:
-    return isinstance(error, NodeFailed) and isinstance(error.__cause__, ChannelUnavailable)
+    return isinstance(error, NodeFailed) and _is_away(error.__cause__)
+
+
+def _is_away(error: BaseException | None) -> bool:
+    """Whether a node may answer later: it is not there, or has started again and loads its model."""
+    return isinstance(error, ChannelUnavailable) or (isinstance(error, RemoteFailure) and error.remote_code == BUSY)
