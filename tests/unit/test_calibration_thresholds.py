@@ -13,16 +13,19 @@ from troth.node.calibration.intervals import share
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.report import Strip, strips
 from troth.node.calibration.thresholds import (
+    NEAR,
     OVERLAP,
     between,
     choose_tile_rule,
     least_cut,
     margin_cuts,
+    near,
     rejected,
+    rules_for,
     state_cuts,
 )
 from troth.node.calibration.verifying import RULES
-from troth.node.errors import NodeStorageError
+from troth.node.errors import ModelError, NodeStorageError
 from troth.protocol.scores import trace_score
 from troth.protocol.tensors import Dtype
 
@@ -117,3 +120,17 @@ def test_strips_show_every_run_and_the_cut() -> None:
     assert drawn.count("<circle") == 3
     assert "a &amp; b" in drawn
     assert "cut 0.001" in drawn
+
+
+def test_a_float32_cut_is_near_the_honest_runs_and_never_beyond_the_middle() -> None:
+    honest, cheating = np.array([1e-6, 2e-6]), np.array([1e-2])
+    assert near(honest, cheating) == pytest.approx(NEAR * 2e-6)
+    assert near(honest, np.array([3e-6])) == between(honest, np.array([3e-6]))
+
+
+def test_a_class_whose_honest_runs_are_noisier_keeps_the_first_rules() -> None:
+    quiet = {"margins": np.zeros((1, 4)), "distances-0": np.full((1, 9), 1.05)}
+    assert rules_for(Dtype.BFLOAT16, [quiet]) == rules_for(Dtype.FLOAT32, [quiet]) == 2
+    assert rules_for(Dtype.BFLOAT16, [quiet, quiet | {"distances-0": np.full((1, 9), 1.3)}]) == 1
+    with pytest.raises(ModelError, match="loses more"):
+        rules_for(Dtype.FLOAT32, [quiet | {"margins": np.full((1, 4), 0.02)}])
