@@ -144,7 +144,8 @@ def independent_rows(own: Numbers, reference_high: Numbers) -> NDArray[np.float6
     width = min(WINDOW, len(noise))
     sums = np.cumsum(np.concatenate([np.zeros((1, noise.shape[1])), noise]), axis=0)
     squares = np.square(sums[width:] - sums[:-width]).sum(axis=1)
-    return np.minimum(width**2 / np.maximum(squares, 1e-12), width)
+    rows: NDArray[np.float64] = np.minimum(width**2 / np.maximum(squares, 1e-12), width)
+    return rows
 
 
 def trace_score(
