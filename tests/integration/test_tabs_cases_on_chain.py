@@ -13,6 +13,7 @@ from support.tabs_stage import PARAMETERS, TabsStage, tabs_stage
 from support.waiting import eventually
 
 from troth.cases.command import read_evidence
+from troth.cases.steps import DRAWN_ALONE
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
 from troth.client.configuration import ClientConfiguration
 from troth.client.orders import case_terminal
@@ -72,7 +73,8 @@ async def test_a_case_is_shown_opened_by_the_command_and_carried_on_after_a_rest
         (case,) = done.cases
         assert [step for step, _ in case.steps] == ["opened"]
 
-        anvil.mine(PARAMETERS.lookahead + 1)
+        # Until then reviewers may sign before they are drawn; here nobody does, so they are drawn alone.
+        anvil.mine(PARAMETERS.lookahead + 2 + PARAMETERS.draw_window // DRAWN_ALONE)
         lines: list[str] = []
         async with running(
             purse.home, with_bond(configuration, "1ether"), purse.password_file, lambda _entry, line: lines.append(line)

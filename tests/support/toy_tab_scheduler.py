@@ -247,6 +247,12 @@ class ToyOrder:
         return self.submission.order.message
 
     @property
+    def not_drawn(self) -> Address:
+        """A node that the order's draw passes over, as another candidate too."""
+        drawn = {node for group in checks.candidates(self.order, self.infer_proof, self.view) for node in group}
+        return next(node for node in NODE_KEYS if node not in drawn)
+
+    @property
     def given(self) -> list[Result]:
         return [one.message for one in self.results]
 

@@ -101,8 +101,8 @@ def repeated(_one: ToyOrder, lines: list[Any]) -> list[Any]:
     return [*lines[:3], *lines[1:3], *lines[3:]]
 
 
-def other_nodes(_one: ToyOrder, lines: list[Any]) -> list[Any]:
-    return [lines[0] | {"nodes": [ENTRY]}, *lines[1:]]
+def other_nodes(one: ToyOrder, lines: list[Any]) -> list[Any]:
+    return [lines[0] | {"nodes": [one.not_drawn]}, *lines[1:]]
 
 
 def without_draw(_one: ToyOrder, lines: list[Any]) -> list[Any]:

@@ -43,8 +43,7 @@ def replaced(lines: list[Any], kind: str, value: Any) -> list[Any]:
 
 def other_nodes(toy: ToyScheduler) -> Any:
     def tamper(one: ToyOrder, lines: list[Any]) -> list[Any]:
-        friend = next(node for node in NODE_KEYS if node not in one.nodes)
-        named = (friend,) * len(one.nodes)
+        named = (one.not_drawn,) * len(one.nodes)
         admission = sign(Admission(one.identifier, messages.nodes_hash(named), 1_000), DOMAIN, toy.key.secret)
         return replaced(lines, "admitted", Admitted(admission, named, one.infer_proof))
 

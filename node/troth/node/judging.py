@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 LOGIT_ROWS = 32
 """Rows whose logits are held at a time: 32 rows of a large vocabulary are tens of megabytes, a whole text is not."""
+SECOND_RUN = b"troth/second run/"
+"""Names the caches of these runs as no order is named."""
 
 LogitsOf = Callable[[Engine, NDArray[Any]], Awaitable[NDArray[Any]]]
 
@@ -172,7 +174,7 @@ def looks_twice(rules: Cuts) -> bool:
 async def second_run(engine: Engine, work: JudgedSession) -> NDArray[Any]:
     """The same positions as who decodes computes them: the prompt at once, then one by one."""
     inputs, start = work.all_inputs(), 0
-    key, found = SessionKey(os.urandom(32), 0, 0), []
+    key, found = SessionKey(SECOND_RUN + os.urandom(16), 0, 0), []
     try:
         while start < len(inputs):
             end = start + 1 if start else min(len(work.seat.request.prompt_tokens), len(inputs))
