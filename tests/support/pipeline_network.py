@@ -42,7 +42,7 @@ class PipelineNetwork(LocalNetwork):
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
-        self._account(self.owner_of(node))
+        self.account(self.owner_of(node))
         seats = FAVOURED_SEATS if node.name == self.favoured else SEATS
         ask = ",".join(str(price * NODE_SHARE // 10 // len(SEGMENTS)) for price in PRICES)
         self._troth(

@@ -580,3 +580,15 @@ async def test_who_took_an_order_over_does_not_forget_that_its_scheduler_lied(tm
         journal.step(entry.identifier, Phase.CONTRADICTED, failure="a lie")
         journal.step(entry.identifier, Phase.ADMITTED)
         assert journal.entry(entry.identifier).phase is Phase.CONTRADICTED
+
+
+async def test_a_lie_about_an_order_that_the_chain_voided_meanwhile_is_noted(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        await asked(stage)
+        journal = stage.session.journal
+        (entry,) = journal.all()
+        stage.store.execute("UPDATE orders SET paid = '0', phase = ?", Phase.ORDERED)
+        journal.step(entry.identifier, Phase.ADMITTED)
+        assert journal.entry(entry.identifier).phase is Phase.ORDERED
+        journal.step(entry.identifier, Phase.CONTRADICTED, failure="a lie")
+        assert (journal.entry(entry.identifier).phase, journal.entry(entry.identifier).paid) == (Phase.CONTRADICTED, 0)

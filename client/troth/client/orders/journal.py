@@ -144,12 +144,13 @@ class OrderJournal:
         """Note a step with what belongs to it, at once; evidence is frozen types, or bytes as they are.
 
         ``more``: evidence by names that are no words of Python. What is paid has ended, and so has what a scheduler
-        contradicted itself in: whoever took a sleeping worker's order over does not begin it again.
+        contradicted itself in: whoever took a sleeping worker's order over does not begin it again. A contradiction alone
+        is still noted of what is paid: an order that the chain voids is paid with 0 while its answer still comes.
         """
         name = _name(identifier)
         with self._store.writing():
             if phase is not None:
-                going_on = "UPDATE orders SET phase = ? WHERE id = ? AND paid IS NULL AND phase != ?"
+                going_on = "UPDATE orders SET phase = ?1 WHERE id = ?2 AND (paid IS NULL OR ?1 = ?3) AND phase != ?3"
                 self._store.execute(going_on, phase, name, Phase.CONTRADICTED)
             for column, value in (("fee", _text(fee)), ("due", due), ("failure", failure)):
                 if value is not None:
