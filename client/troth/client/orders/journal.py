@@ -144,8 +144,8 @@ class OrderJournal:
         """Note a step with what belongs to it, at once; evidence is frozen types, or bytes as they are.
 
         ``more``: evidence by names that are no words of Python. What is paid has ended, and so has what a scheduler
-        contradicted itself in: whoever took a sleeping worker's order over does not begin it again. A contradiction alone
-        is still noted of what is paid: an order that the chain voids is paid with 0 while its answer still comes.
+        contradicted itself in: whoever took a sleeping worker's order over does not begin it again. A contradiction
+        alone is still noted of what is paid: an order that the chain voids is paid with 0 while its answer still comes.
         """
         name = _name(identifier)
         with self._store.writing():
