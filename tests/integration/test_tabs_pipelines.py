@@ -59,9 +59,11 @@ async def test_a_node_that_dies_midway_costs_nobody_the_answer(asker: Asker) -> 
     assert len(whole.nodes[0]) == len(whole.verifiers) == len(SEGMENTS), "each segment has a node and verifiers"
     assert not any(node in verifiers for node, verifiers in zip(whole.nodes[0], whole.verifiers, strict=True))
     broken = await asked(asker, kill=1)
-    assert (broken.outcome, broken.anew) == (OrderOutcome.CHECKED, 1)
-    assert broken.text == whole.text
     dead = asker.network.node_of(broken.nodes[0][1])
+    # It hosts two segments: drawn as a verifier, too, it says nothing, and only a summons lets another one be drawn.
+    is_missed = any(to_address(dead.operator) in verifiers for verifiers in broken.verifiers)
+    assert broken.outcome is (OrderOutcome.REFUSED_CHECK if is_missed else OrderOutcome.CHECKED)
+    assert (broken.anew, broken.text) == (1, whole.text)
     assert broken.nodes[1][1] != dead.operator
     assert dead.child is not None
     dead.child.process.wait(60)
@@ -72,7 +74,7 @@ async def test_a_cheat_in_one_segment_is_rejected_and_pays_alone(asker: Asker) -
     network = asker.network
     assert isinstance(network, PipelineNetwork)
     cheat = to_address(network.nodes[network.favoured].operator)
-    network.cheat(MODELS / "models" / int8_name(network.plan))
+    network.start_cheating(network.favoured, MODELS / "models" / int8_name(network.plan))
     for number in range(MOST_QUESTIONS):
         answered = await asked(asker, FEW, question=f"Name a thing that is {number} metres long.")
         if answered.outcome is OrderOutcome.REJECTED:

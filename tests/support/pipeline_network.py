@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from troth.testnet.anvil import fund
 from troth.testnet.network import FAVOURED_SEATS, NODE_SHARE, PRICES, SEATS, LocalNetwork
@@ -49,10 +48,3 @@ class PipelineNetwork(LocalNetwork):
             *("node", "register", "--home", node.home, *self._owned(node)),
             *("--stake", int(self.execution["class"]["seat"]) * seats, "--ask", ask, "--broadcast"),
         )
-
-    def cheat(self, weights: Path) -> None:
-        """The favoured node serves other weights from now on."""
-        child = self.nodes[self.favoured].child
-        assert child is not None
-        child.stop()
-        self.start_node(self.favoured, model=weights)

@@ -49,6 +49,11 @@ contract BankCasesTest is BankTest {
         assertEq(bank.balanceOf(PotKind.Burnt, 0), 1 ether);
     }
 
+    /// @dev Bank and Ledger have this number by itself, where their assembly needs a constant.
+    function test_APaymentIsFromABondToACredit() public pure {
+        assertEq(pay(address(1), 1)[0], bytes1(0x40));
+    }
+
     function test_ABondPaysWhatItHoldsOrNothing() public {
         collect(PotKind.Bond, CASE, 1 ether);
         vm.expectRevert(
