@@ -2,7 +2,7 @@
 
 A bound on recursion while a stranger's input is parsed.
 
-web3 imports py_ecc, which raises the interpreter's limit to 100,000 for the whole process. From there deeply nested
+Libraries for keyfiles import py_ecc, which raises the interpreter's limit to 100,000 for the whole process. From there deeply nested
 input overflows the C stack, and the process dies without an exception.
 """
 

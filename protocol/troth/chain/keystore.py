@@ -1,10 +1,5 @@
 """Keys in Ethereum keyfiles version 3, files that only their owner reads, and where a password comes from.
 
-They cost 0.8 s of processor time at each start of each `troth` command and process, and serve keyfiles of version 4
-(EIP-2335, for validators), which nobody here reads. So while eth_keyfile is imported, two names stand in for them: the
-one number that it wants at once, and an object that imports the real thing if it is ever used. web3 and eth_account
-import eth_keyfile too: whoever imports them imports this module first.
-
 Never a command-line argument and never the environment's own text: both show in the process list or are inherited.
 
 Both are 32-byte secrets. A VRF keyfile says so in a field ``purpose`` and has no address, so that neither is taken for
@@ -14,15 +9,16 @@ the other.
 from __future__ import annotations
 
 import getpass
+import importlib
 import json
 import os
 import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,7 +32,6 @@ from troth.chain.errors import (
     RawKeyRefused,
     WrongPassword,
 )
-from troth.chain.recursion import restore_recursion_limit
 from troth.protocol import vrf
 from troth.protocol.typed_data import CURVE_ORDER, address_of
 from troth.protocol.types import Address, address_from_bytes
@@ -84,6 +79,10 @@ _CURVE_ORDER = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF0000000
 """Of BLS12-381."""
 
 
+_RECURSION_LIMIT = 1000
+"""Python's default; nothing honest in the protocol nests a tenth as deep."""
+
+
 class _Pairings:
     """What py_ecc calls G2ProofOfPossession, loaded on first use."""
 
@@ -93,8 +92,15 @@ class _Pairings:
         return getattr(G2ProofOfPossession, name)
 
 
-@contextmanager
-def _without_pairings() -> Iterator[None]:
+@cache
+def _keyfiles() -> ModuleType:
+    """eth_keyfile, without what its version 4 (EIP-2335, for validators) costs, which nobody here reads.
+
+    It imports py_ecc, which takes 0.8 s of processor time and raises the interpreter's bound on recursion to 100,000
+    for the whole process; from there a stranger's deeply nested JSON overflows the stack, and the process dies without
+    an exception. So two names stand in for py_ecc: the one number that is wanted at once, and an object that imports
+    the real thing if it is ever used.
+    """
     stand_ins: dict[str, dict[str, Any]] = {
         "py_ecc.bls": {"G2ProofOfPossession": _Pairings()},
         "py_ecc.bls12_381": {"curve_order": _CURVE_ORDER},
@@ -105,16 +111,11 @@ def _without_pairings() -> Iterator[None]:
         vars(module).update(content)
         sys.modules[name] = module
     try:
-        yield
+        return importlib.import_module("eth_keyfile")
     finally:
         for name in missing:
             del sys.modules[name]
-
-
-with _without_pairings():
-    from eth_keyfile import create_keyfile_json, decode_keyfile_json
-
-__all__ = ["create_keyfile_json", "decode_keyfile_json"]
+        sys.setrecursionlimit(_RECURSION_LIMIT)
 
 
 ENVIRONMENT = "TROTH_PASSWORD_FILE"
@@ -165,8 +166,6 @@ def _from_terminal(purpose: str, confirm: bool, ask: Callable[[str], str]) -> st
         raise PasswordMissing("The two passwords differ", purpose, "Start again.")
     return password
 
-
-restore_recursion_limit()
 
 SCRYPT_N = 262_144
 """Work factor of a new keyfile, as geth's default: about one second and 256 MiB to open."""
@@ -255,7 +254,8 @@ def load_vrf_secret(path: Path, password: str) -> bytes:
 
 def _encrypted(secret: bytes, password: str, scrypt_n: int) -> dict[str, Any]:
     encoded = password.encode("utf-8", errors="surrogateescape")
-    content: dict[str, Any] = create_keyfile_json(secret, encoded, version=3, kdf="scrypt", iterations=scrypt_n)
+    create = _keyfiles().create_keyfile_json
+    content: dict[str, Any] = create(secret, encoded, version=3, kdf="scrypt", iterations=scrypt_n)
     return content
 
 
@@ -279,8 +279,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _decrypted(content: dict[str, Any], path: Path, password: str) -> bytes:
+    decode = _keyfiles().decode_keyfile_json
     try:
-        secret = bytes(decode_keyfile_json(content, password.encode("utf-8", errors="surrogateescape")))
+        secret = bytes(decode(content, password.encode("utf-8", errors="surrogateescape")))
     except ValueError as error:
         if "MAC mismatch" in str(error):
             raise WrongPassword("The password does not open the keyfile", path, "Try the right one.") from error

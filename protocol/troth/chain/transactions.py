@@ -13,24 +13,19 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-import troth.chain.keystore  # noqa: F401 - first: eth_account imports eth_keyfile
-
-# isort: split
-from eth_account import Account as EthereumAccount
+import rlp  # type: ignore[import-untyped]
 
 from troth.chain import decoding
 from troth.chain.errors import ChainRejected, ChainUnavailable, RpcRefused, TransactionDropped, TransactionTimeout
 from troth.chain.keystore import Key
 from troth.chain.records import Fees, TransactionReceipt
-from troth.chain.recursion import restore_recursion_limit
 from troth.chain.retries import attempts_of
 from troth.chain.rpc import Rpc
 from troth.protocol.calls import Call
 from troth.protocol.contract_errors import ContractError, decode_error
 from troth.protocol.hashing import keccak256
-from troth.protocol.types import Address, Hash32
-
-restore_recursion_limit()
+from troth.protocol.typed_data import sign_digest
+from troth.protocol.types import Address, Hash32, address_to_bytes
 
 GAS_MARGIN_PERCENT = 20
 """Added to the estimate: the state may change between estimate and block."""
@@ -49,6 +44,9 @@ RESEND_INTERVAL = 2.0
 
 KEPT = 256
 """Signed transactions kept for handing them in again."""
+
+_DYNAMIC_FEE = b"\x02"
+"""The type of a transaction that names a maximal fee and a tip (EIP-2718, EIP-1559)."""
 
 _NONCE_TAKEN = ("nonce too low", "replacement transaction underpriced", "transaction underpriced")
 _SENT_ALREADY = ("already known", "already imported", "known transaction")
@@ -101,7 +99,7 @@ class Transactions:
                     with attempt:
                         if attempt.num > 1:
                             nonce = max(await self._nonce(key.address), nonce + 1)
-                        return await self._send_signed(self._sign(call, key, to, nonce, limit, fees))
+                        return await self._send_signed(signed(call, key, to, (self._chain_id, nonce, limit), fees))
             except _NonceTaken as error:
                 what = f"Another program takes the nonces of {key.address} faster than this one"
                 remedy = "Let one process alone send with this key."
@@ -110,21 +108,6 @@ class Transactions:
 
     async def _nonce(self, sender: Address) -> int:
         return decoding.quantity(await self._rpc.request("eth_getTransactionCount", sender, "pending"))
-
-    def _sign(self, call: Call, key: Key, to: Address | None, nonce: int, gas: int, fees: Fees) -> bytes:  # noqa: PLR0917
-        fields: dict[str, Any] = {
-            "type": 2,
-            "chainId": self._chain_id,
-            "nonce": nonce,
-            "gas": gas,
-            "maxFeePerGas": fees.maximum,
-            "maxPriorityFeePerGas": fees.priority,
-            "value": call.value,
-            "data": call.data,
-        }
-        if to is not None:
-            fields["to"] = to
-        return bytes(EthereumAccount.sign_transaction(fields, key.secret).raw_transaction)
 
     async def _send_signed(self, raw: bytes) -> Hash32:
         transaction = Hash32(keccak256(raw))
@@ -201,6 +184,16 @@ class Transactions:
             raise as_rejection(what, error, explain=self._explain) from error
         reason = ContractError("Reverted", {}, "The state changed before it was mined; read it anew and send again.")
         raise ChainRejected(f"transaction {decoding.hexadecimal(transaction)}", reason)
+
+
+def signed(call: Call, key: Key, to: Address | None, numbers: tuple[int, int, int], fees: Fees) -> bytes:
+    """A transaction of type 2 (EIP-1559) without an access list; ``numbers`` are chain, nonce and gas limit."""
+    chain_id, nonce, gas = numbers
+    place = b"" if to is None else address_to_bytes(to)
+    fields = [chain_id, nonce, fees.priority, fees.maximum, gas, place, call.value, call.data, []]
+    signature = sign_digest(keccak256(_DYNAMIC_FEE + rlp.encode(fields)), key.secret)
+    r, s, parity = int.from_bytes(signature[:32]), int.from_bytes(signature[32:64]), signature[64] - 27
+    return _DYNAMIC_FEE + bytes(rlp.encode([*fields, parity, r, s]))
 
 
 class _NonceTaken(Exception):
