@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -26,6 +24,7 @@ from troth.protocol.market import log_data
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import LogCounts, Opinion, Outcome
+from troth.testnet import forked
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 PROGRAM = "from troth.cases.command import app; app()"
@@ -50,16 +49,14 @@ class Program:
         self.options += ["--home", str(folder / "home"), "--json"]
         self.keys = ["--keystore", str(folder / "key.json"), "--password-file", str(folder / "password")]
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
-        given = [sys.executable, "-c", PROGRAM, *words, *self.options, *self.keys]
-        return subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-c", PROGRAM, *words, *self.options, *self.keys]
 
     async def run(self, *words: str) -> tuple[int, list[dict[str, Any]]]:
-        process = self.start(*words)
-        out, error = await asyncio.to_thread(process.communicate, timeout=60)
-        lines = [json.loads(line) for line in out.splitlines()]
-        assert process.returncode in {0, 4}, error.decode()[-2_000:]
-        return process.returncode, lines
+        done = await asyncio.to_thread(forked.run, self.command(*words), os.environ, 60)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert done.returncode in {0, 4}, done.stderr[-2_000:]
+        return done.returncode, lines
 
 
 async def test_show_says_what_can_be_done_and_sends_nothing(court: CourtStage, tmp_path: Path) -> None:
@@ -95,8 +92,13 @@ async def test_a_case_goes_on_through_kill_9(court: CourtStage, tmp_path: Path) 
     court.defend(evidence.nodes[0])
     court.store.evidence = evidence
     files.write(tmp_path / "one.evidence", evidence)
+    log = tmp_path / "log"
+
+    def start(words: tuple[str, ...]) -> forked.Forked:
+        return forked.start(program.command(*words), os.environ, log)
+
     opening = ("open", str(tmp_path / "one.evidence"), "--most-bond", str(10**18))
-    cases, kills, process = court.follower.state.cases, 0, program.start(*opening)
+    cases, kills, process = court.follower.state.cases, 0, start(opening)
     for number in range(240):
         await asyncio.sleep(0.2)
         await court.look()
@@ -104,15 +106,15 @@ async def test_a_case_goes_on_through_kill_9(court: CourtStage, tmp_path: Path) 
         if cases and all(record.outcome for _, record in cases.items()):
             break
         if number % 24 == 23:
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
+            process.kill()
+            process.wait()
             kills += 1
-            process = program.start(*(("carry",) if cases else opening))
+            process = start(("carry",) if cases else opening)
         elif cases and number % 3 == 0:
             court.stage.anvil.mine(1)
     process.kill()
-    _, error = process.communicate()
-    assert cases, error.decode()[-2_000:]
+    process.wait()
+    assert cases, log.read_text()[-2_000:]
     (record,) = [one for _, one in court.follower.state.cases.items()]
     assert record.outcome is Outcome.CONVICTED
     assert kills

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import re
 import time
 from collections.abc import Callable
@@ -12,11 +14,12 @@ from pathlib import Path
 import httpx
 import pytest
 from conftest import Anvil
-from support.committee_processes import Processes, called, committee_processes
+from support.committee_processes import Processes, arguments_of, called, committee_processes
 
 from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import Listing, read_membership
+from troth.testnet import forked
 from troth.transport.errors import OverlayError
 from troth.transport.https import pinned_client
 
@@ -135,11 +138,6 @@ async def _path(relays: list) -> None:
 
 
 def _doctor(home: Path) -> dict:
-    import json
-    import subprocess
-
-    from support.committee_processes import arguments_of, environment
-
     command = arguments_of("relay", "doctor", "--home", str(home), "--json")
-    run = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=SECONDS)
+    run = forked.run(command, os.environ, SECONDS)
     return {finding["check"]: finding for finding in json.loads(run.stdout)}

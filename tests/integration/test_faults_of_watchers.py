@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +17,7 @@ from support.waiting import SECONDS
 from troth.cases import evidence as files
 from troth.chain.keystore import create_account
 from troth.protocol.market.types import Outcome, PotKind
+from troth.testnet import forked
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow, pytest.mark.timeout(900)]
 PROGRAM = """
@@ -47,7 +48,7 @@ class Watch:
         self.court, self.folder = court, folder
         self.plan = Plan(folder / "plan")
         self.key = court.stage.anvil.keys[9]
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: forked.Forked | None = None
         password = folder / "password"
         password.write_text("secret")
         password.chmod(0o600)
@@ -59,9 +60,8 @@ class Watch:
         self.words += ["--most-bond", str(10**18)]
 
     def start(self) -> None:
-        with (self.folder / "log").open("ab") as log:
-            given = [sys.executable, "-c", PROGRAM, str(TESTS), str(self.plan.path), *self.words]
-            self.process = subprocess.Popen(given, stdout=log, stderr=log)
+        given = [sys.executable, "-c", PROGRAM, str(TESTS), str(self.plan.path), *self.words]
+        self.process = forked.start(given, os.environ, self.folder / "log")
 
     @property
     def is_dead(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -30,6 +29,7 @@ from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
 from troth.protocol.types import Hash32, pack_ends
 from troth.protocol.wire_market import Advance, Conclude, Proceed, Redeemable
+from troth.testnet.forked import Forked
 from troth.transport.channel import Channel
 from troth.transport.errors import RemoteFailure
 from troth.transport.identity import Operator
@@ -41,15 +41,15 @@ SALT = Hash32(b"s" * 32)
 
 
 @pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
+def processes() -> Iterator[list[Forked]]:
+    started: list[Forked] = []
     yield started
     for process in started:
         process.kill()
         process.wait()
 
 
-async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
+async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[Forked]) -> None:
     folder = tiny_model(tmp_path / "model")
     async with tabs_stage(anvil, nodes=1, model=describe(folder, 0), tabs=False) as stage:
         operated, made = await joined(stage, anvil, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from support.tabs_stage import tabs_stage
 from support.tiny_llama import tiny_model
 
 from troth.node.models.descriptor import describe
+from troth.testnet.forked import Forked
 from troth.testnet.ports import free_port
 from troth.transport.https import pinned_sync_client
 
@@ -24,22 +24,20 @@ pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
 
 @pytest.fixture
-def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
+def processes() -> Iterator[list[Forked]]:
+    started: list[Forked] = []
     yield started
     for process in started:
         process.kill()
         process.wait()
 
 
-def stopped(process: subprocess.Popen[bytes]) -> None:
+def stopped(process: Forked) -> None:
     process.terminate()
     assert process.wait(DEADLINE) == 0
 
 
-async def test_other_weights_are_not_served(
-    anvil: Any, tmp_path: Path, processes: list[subprocess.Popen[bytes]]
-) -> None:
+async def test_other_weights_are_not_served(anvil: Any, tmp_path: Path, processes: list[Forked]) -> None:
     """A node that served its class well, and has other weights of the same shape in its folder from then on."""
     folder = tiny_model(tmp_path / "model")
     async with tabs_stage(anvil, nodes=1, model=describe(folder, 0), tabs=False) as stage:
@@ -66,7 +64,7 @@ def listens_nowhere(made: dict[str, Any]) -> bool:
 
 
 async def test_an_entry_of_the_overlay_hosts_the_whole_model(
-    anvil: Any, tmp_path: Path, processes: list[subprocess.Popen[bytes]]
+    anvil: Any, tmp_path: Path, processes: list[Forked]
 ) -> None:
     folder = tiny_model(tmp_path / "model")
     async with tabs_stage(anvil, nodes=1, model=describe(folder, 0), tabs=False) as stage:

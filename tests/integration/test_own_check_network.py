@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,15 +53,7 @@ class Told:
 
 def ask(asker: Asker, question: str, model: str | Path) -> Told:
     options = ("--check", "self", "--model", model, "--max-tokens", TOKENS, "--home", asker.home, "--json")
-    done = subprocess.run(
-        cli.command("client", "ask", question, *options),
-        capture_output=True,
-        text=True,
-        env=cli.environment(asker.network.password_file),
-        timeout=600,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = cli.output_of(cli.command("client", "ask", question, *options), asker.network.password_file)
     return Told(done.returncode, json.loads(done.stdout or "{}"), done.stderr)
 
 

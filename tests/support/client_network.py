@@ -40,6 +40,7 @@ from troth.protocol.types import Hash32, ModelDescriptor
 from troth.protocol.wire_market import Advance
 from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.served import ModelTexts, ServedClass
+from troth.testnet import cli, forked
 from troth.testnet.ports import free_port
 from troth.transport.identity import create_identity
 from troth.transport.server import TlsServer, serving
@@ -256,6 +257,16 @@ class ClientSide:
         """A command line; every command accepts --home."""
         return [TROTH, "client", *(str(argument) for argument in arguments), "--home", str(self.home)]
 
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": "/usr/bin:/bin",
+            "TROTH_PASSWORD_FILE": str(self.password_file),
+            "PYTHONUTF8": "1",
+            # Which copy of the code is tested.
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        }
+
     async def start(self, *arguments: object) -> asyncio.subprocess.Process:
         """Start a command."""
         return await asyncio.create_subprocess_exec(
@@ -263,19 +274,17 @@ class ClientSide:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={
-                "PATH": "/usr/bin:/bin",
-                "TROTH_PASSWORD_FILE": str(self.password_file),
-                "PYTHONUTF8": "1",
-                # Which copy of the code is tested.
-                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-            },
+            env=self._environment,
             # As in a terminal: what a shell runs in its background ignores SIGINT, and so do its children.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
 
     async def run(self, *arguments: object, stdin: bytes = b"") -> Spoken:
         """Run a command to its end."""
+        if not stdin:
+            command = cli.command(*self.command(*arguments)[1:])
+            done = await asyncio.to_thread(forked.run, command, self._environment, 180)
+            return Spoken(done.returncode, done.stdout, done.stderr)
         process = await self.start(*arguments)
         out, err = await asyncio.wait_for(process.communicate(stdin), 180)
         assert process.returncode is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.overlay.circuits.descriptors import RelayDescriptor
 from troth.overlay.relay.initialisation import own_descriptor
 from troth.protocol.types import Address
+from troth.testnet import forked
 from troth.testnet.ports import free_port
 
 PASSWORD = "a password of tests"
@@ -31,14 +31,10 @@ def arguments_of(program: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", code, *arguments]
 
 
-def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
 def called(program: str, *arguments: str) -> Any:
     """The JSON that a command prints; AssertionError with its errors if it fails."""
     command = arguments_of(program, *arguments, "--json")
-    run = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=120)
+    run = forked.run(command, os.environ, 120)
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
@@ -52,7 +48,7 @@ class Processes:
     password: Path
     committee: Address = DOMAIN.contract
     homes: list[Path] = field(default_factory=list)
-    running: dict[Path, subprocess.Popen[bytes]] = field(default_factory=dict)
+    running: dict[Path, forked.Forked] = field(default_factory=dict)
 
     def member(self, number: int) -> dict[str, Any]:
         """`troth committee init`, with a keystore that opens fast."""
@@ -89,8 +85,7 @@ class Processes:
     def start(self, program: str, home: Path) -> None:
         extra = self.secret() if program == "committee" else []
         command = arguments_of(program, "start", "--home", str(home), "--log-level", "info", *extra)
-        log = (home / "log").open("ab")
-        self.running[home] = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+        self.running[home] = forked.start(command, os.environ, home / "log")
 
     def kill(self, home: Path) -> None:
         """As a machine that loses power does."""

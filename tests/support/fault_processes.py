@@ -7,12 +7,11 @@ They are forked from a server that has imported everything, so that one starts w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
-import multiprocessing
-import os
 import signal
-import sys
+import subprocess
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from troth.node.orders.running import RunningNode
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import DutyPace
+from troth.testnet.forked import Forked, fork, preload, take_streams
 from troth.transport.identity import load_identity
 from troth.transport.logs import configure
 from troth.transport.server import TlsServer, run_until_stopped
@@ -46,16 +46,7 @@ PASSWORD = "of a test"
 PACE = DutyPace(urgent=0.1, money=0.5, slow=5.0)
 STOP_SECONDS = 60.0
 
-CONTEXT = multiprocessing.get_context("forkserver")
-# What is imported here is not imported by each of a dozen processes: torch and its models take seconds.
-CONTEXT.set_forkserver_preload(
-    [
-        "support.fault_network",
-        "accelerate",
-        "troth.node.loading",
-        "troth.node.engine.torch_engine",
-    ]
-)
+preload("support.fault_network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,36 +86,37 @@ class Process:
     settings: Any
     plan: Plan
     log: Path
-    running: Any = None
+    running: Forked | None = None
 
     def start(self) -> Process:
         assert not self.alive
         target, arguments = begun, (self.main, self.settings, self.plan, str(self.log))
-        self.running = CONTEXT.Process(target=target, args=arguments, daemon=True, name=self.name)
-        self.running.start()
+        self.running = fork(target, arguments, self.name)
         return self
 
     @property
     def alive(self) -> bool:
-        return self.running is not None and self.running.is_alive()
+        return self.running is not None and self.running.poll() is None
 
     @property
     def killed(self) -> bool:
-        return self.running is not None and self.running.exitcode == -signal.SIGKILL
+        return self.code == -signal.SIGKILL
 
     @property
     def code(self) -> int | None:
-        return None if self.running is None else self.running.exitcode
+        return None if self.running is None else self.running.poll()
 
     def kill(self) -> None:
         """As a loss of power does."""
+        assert self.running is not None
         self.running.kill()
-        self.running.join()
+        self.running.wait()
 
     def stop(self) -> None:
-        if self.alive:
+        if self.running is not None and self.alive:
             self.running.terminate()
-            self.running.join(STOP_SECONDS)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.running.wait(STOP_SECONDS)
         if self.alive:
             self.kill()
 
@@ -134,11 +126,7 @@ class Process:
 
 def begun(main: Callable[..., None], settings: Any, plan: Plan, log: str) -> None:
     """In the child: what it prints goes to its log."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for standard in (1, 2):
-        os.dup2(descriptor, standard)
-    sys.stdout = os.fdopen(1, "w", buffering=1)
-    sys.stderr = os.fdopen(2, "w", buffering=1)
+    take_streams(log, log)
     configure("info")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     main(settings, plan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 from support.tabs_stage import ASK, TabsStage
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
+from troth.testnet import forked
 from troth.testnet.ports import free_port
 from troth.transport.https import pinned_sync_client
 
@@ -29,10 +31,7 @@ class Operated:
         return [*words, "--home", str(self.home)]
 
     def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, timeout=DEADLINE, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        return forked.run(self.command(*arguments), os.environ, DEADLINE)
 
     def told(self, *arguments: object) -> Any:
         done = self.run(*arguments, "--json")
@@ -47,13 +46,12 @@ class Operated:
         """What processes of ``start`` wrote."""
         return (self.home / "log").read_text()
 
-    def start(self, *options: str) -> subprocess.Popen[bytes]:
+    def start(self, *options: str) -> forked.Forked:
         command = self.command("start", *options, "--password-file", self.password)
-        with (self.home / "log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        return forked.start(command, os.environ, self.home / "log")
 
 
-def wait_until_ready(operated: Operated, made: dict[str, Any], process: subprocess.Popen[bytes]) -> None:
+def wait_until_ready(operated: Operated, made: dict[str, Any], process: forked.Forked) -> None:
     give_up, answer = time.monotonic() + DEADLINE, None
     while time.monotonic() < give_up:
         assert process.poll() is None, operated.log

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -266,14 +265,7 @@ def audit(stage: DemoStage) -> None:
 
 def _audited(stage: DemoStage, *arguments: object) -> tuple[int, str]:
     """Exit code and report, which is printed."""
-    done = subprocess.run(
-        cli.command("audit", *arguments),
-        capture_output=True,
-        text=True,
-        env=cli.environment(stage.network.password_file),
-        timeout=cli.TIMEOUT_SECONDS,
-        check=False,
-    )
+    done = cli.output_of(cli.command("audit", *arguments), stage.network.password_file)
     if done.returncode not in {0, 1}:
         what = f"exit code {done.returncode}"
         raise ActFailed("The audit did not complete", what, f"It said:\n{done.stdout}{done.stderr}")

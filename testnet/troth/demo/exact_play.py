@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,13 +105,7 @@ def converse(asker: Asker, display: Display) -> None:
 
 def audit_clean(network: LocalNetwork, display: Display) -> None:
     """Re-check everything on the chain, and demand that nothing is found."""
-    done = subprocess.run(
-        cli.command("audit", "market", "--rpc", network.rpc, "--factory", network.factory),
-        capture_output=True,
-        text=True,
-        env=cli.environment(network.password_file),
-        timeout=cli.TIMEOUT_SECONDS,
-        check=False,
-    )
+    command = cli.command("audit", "market", "--rpc", network.rpc, "--factory", network.factory)
+    done = cli.output_of(command, network.password_file)
     display.console.print(done.stdout, markup=False, soft_wrap=True)
     demand(done.returncode == 0, "`troth audit market` exits 0", done.stderr or done.stdout)

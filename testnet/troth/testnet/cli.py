@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from troth.testnet import forked
 from troth.testnet.errors import ProcessDied
 
 TIMEOUT_SECONDS = 600.0
@@ -48,21 +49,18 @@ def environment(password_file: Path) -> dict[str, str]:
     }
 
 
+def output_of(command: list[str], password_file: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command line to its end, whatever it exits with."""
+    return forked.run(command, environment(password_file), TIMEOUT_SECONDS)
+
+
 def run(password_file: Path, *arguments: object) -> Any:
     """Run a sub-command with --json to its end and return what it printed, parsed.
 
     Raises:
         ProcessDied: it exited with another code than 0; the error holds what it said.
     """
-    done = subprocess.run(
-        command(*arguments, "--json"),
-        capture_output=True,
-        text=True,
-        env=environment(password_file),
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = output_of(command(*arguments, "--json"), password_file)
     if done.returncode:
         words = " ".join(str(part) for part in arguments[:2])
         raise ProcessDied(

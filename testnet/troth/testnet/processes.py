@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from troth.testnet import forked
 from troth.testnet.errors import ProcessDied
 
 STOP_SECONDS = 10.0
@@ -25,7 +26,7 @@ class Child:
     name: str
     command: tuple[str, ...]
     log: Path
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | forked.Forked
 
     @property
     def alive(self) -> bool:
@@ -62,18 +63,23 @@ class ProcessGroup:
     children: dict[str, Child] = field(default_factory=dict)
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Child:
-        """Start a process; its output goes to `logs/NAME.log`."""
+        """Start a process; its output goes to `logs/NAME.log`. Programs of Python are forked: see ``forked``."""
         self.logs.mkdir(parents=True, exist_ok=True)
         log = self.logs / f"{name}.log"
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})},
-                preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one system call, no locks
-            )
+        variables = {**os.environ, **(environment or {})}
+        process: subprocess.Popen[bytes] | forked.Forked
+        if command[0] == sys.executable:
+            process = forked.start(command, variables, log)
+        else:
+            with log.open("ab") as output:
+                process = subprocess.Popen(
+                    list(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=variables,
+                    preexec_fn=_die_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one system call, no locks
+                )
         child = Child(name, tuple(command), log, process)
         self.children[name] = child
         return child
