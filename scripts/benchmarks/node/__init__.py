@@ -1,0 +1,117 @@
+"""What Troth costs a node beside its engine for each token: board, signing, wire; its worker has no model."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.figures import Figure
+from benchmarks.node.scene import DOMAIN, Plan, chain_of, operator_of, order_of
+from troth.protocol.market.rows import verify_rows
+from troth.protocol.tensors import Dtype, row_size, tokens_from_bytes
+from troth.protocol.wire import Decoded
+from troth.protocol.wire_fields import DECODE_LIMIT
+from troth.protocol.wire_market import Proceed
+from troth.transport.channel import Channel
+
+RATES = (5_000.0, 0.0)
+BEFORE, REACH = 6_000.0, 60.0
+"""Microseconds a sampled token."""
+BEFORE_TOKENS, REACH_TOKENS = 200.0, 5_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds that passed, and the node's own account of its processor."""
+
+    wall: float
+    total: float
+    bare: float
+    spent: dict[str, float]
+
+
+def measure(options: Sequence[str] = ()) -> list[Figure]:
+    """Figures for each rate."""
+    parser = argparse.ArgumentParser(prog="scripts/bench node")
+    parser.add_argument("--sequences", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=256, help="of each sequence")
+    parser.add_argument("--hidden", type=int, default=4_096)
+    parser.add_argument("--rates", default=",".join(f"{rate:g}" for rate in RATES), help="rows a second; 0: no pause")
+    asked = parser.parse_args(list(options))
+    figures: list[Figure] = []
+    for rate in map(float, asked.rates.split(",")):
+        plan = Plan(asked.sequences, asked.tokens, asked.hidden, rate)
+        figures += _figures(plan, asyncio.run(_run(plan)))
+    return figures
+
+
+def _figures(plan: Plan, measured: Measured) -> Iterator[Figure]:
+    tokens = plan.sequences * plan.tokens
+    each = {name: 1e6 * seconds / tokens for name, seconds in measured.spent.items()}
+    total, bare = 1e6 * measured.total / tokens, 1e6 * measured.bare / tokens
+    left = total - sum(each.values())
+    parts = ", ".join(f"{name} {value:.0f}" for name, value in sorted(each.items(), key=lambda one: -one[1]))
+    pace = f"{plan.rate:,.0f} rows a second" if plan.rate else "as fast as it takes them"
+    where = f"{total:.0f} in all, {bare:.0f} bare hashing; of it {parts}, rest {left:.0f}"
+    note = f"{plan.sequences} sequences, {pace}; {where}"
+    name = f"processor a token beside the engine and bare hashing, d = {plan.hidden:,}"
+    yield Figure(name, total - bare, "us", BEFORE, REACH, note)
+    if not plan.rate:
+        name = "sampled tokens a second through one node's Troth parts (engine replaced)"
+        yield Figure(name, tokens / measured.wall, "/s", BEFORE_TOKENS, REACH_TOKENS, "scheduler and worker beside it")
+
+
+async def _run(plan: Plan) -> Measured:
+    with _node(plan) as node:
+        assert node.stdout is not None
+        assert node.stdin is not None
+        said = json.loads(await asyncio.to_thread(node.stdout.readline))
+        place = f"https://127.0.0.1:{said['port']}"
+        me, peer = operator_of("scheduler"), operator_of("node").address
+        channels = [await Channel.connect(place, bytes.fromhex(said["key"]), me, peer) for _ in range(4)]
+        began = time.perf_counter()
+        await asyncio.gather(*(_follow(plan, number, channels[number % 4]) for number in range(plan.sequences)))
+        wall = time.perf_counter() - began
+        node.stdin.write("enough\n")
+        node.stdin.flush()
+        account: dict[str, Any] = json.loads(await asyncio.to_thread(node.stdout.readline))
+        for channel in channels:
+            await channel.close()
+        return Measured(wall, account["total"], account["bare"], account["spent"])
+
+
+@contextmanager
+def _node(plan: Plan) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "benchmarks.node.serving", json.dumps(asdict(plan))]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield node
+    finally:
+        node.kill()
+        node.wait()
+
+
+async def _follow(plan: Plan, number: int, channel: Channel) -> None:
+    """One sequence to its end, every row and signature checked."""
+    chain, position, size = chain_of(plan, number), plan.prompt, row_size(plan.hidden, Dtype(plan.dtype))
+    token, finished, signer = 7, None, operator_of("node").address
+    while finished is None:
+        frame = await channel.request(Proceed(order_of(number), position, DECODE_LIMIT), b"", 60.0)
+        decoded = frame.header
+        assert isinstance(decoded, Decoded), decoded
+        tokens = tokens_from_bytes(frame.payload[: 4 * decoded.count], decoded.count, plan.vocabulary)
+        bound = (token, *tokens[:-1])
+        rows = frame.payload[4 * decoded.count :]
+        chain = verify_rows(chain, rows, size, decoded.row, signer=signer, domain=DOMAIN, tokens=bound)
+        position, token, finished = position + decoded.count, tokens[-1], decoded.finished
+        await asyncio.sleep(0)
