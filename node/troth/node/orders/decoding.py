@@ -2,12 +2,14 @@
 
 An engine that writes texts by itself does so, in one batch with its other requests; any other is fed position by
 position. The loop runs ahead of the scheduler by at most ``AHEAD`` positions, then rests until it is asked again. One
-signature covers all rows of an answer and is made when they are asked for.
+signature covers all rows of an answer and is made when they are asked for; an engine that is faster than eyes fills an
+answer for ``GATHER_SECONDS``, since signature, envelope and frame cost more than the tokens in them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -33,6 +35,9 @@ from troth.protocol.wire_market import Proceed
 
 AHEAD = DECODE_LIMIT
 """Positions computed beyond the last answer: what a scheduler that goes away has had for nothing."""
+
+GATHER_SECONDS = 0.025
+"""How long an answer that has something to say waits for more; the first one of a text does not."""
 
 
 async def proceed(bench: NodeContext, session: SegmentSession, header: Proceed) -> tuple[Decoded, bytes]:
@@ -81,6 +86,7 @@ class Decoding:
         self._running: asyncio.Task[None] | None = None
         self._goes_on = False
         self._failure: Exception | None = None
+        self._resting = asyncio.Event()
 
     async def answer(self, start: int, most: int) -> tuple[Decoded, bytes]:
         """What was decoded from ``start`` on, as soon as there is something."""
@@ -88,6 +94,8 @@ class Decoding:
         if not 0 <= index <= len(self._steps):
             raise OutOfOrder(f"the next position is {self.first + len(self._steps)}", start, "Ask for that one.")
         await self._reach(index)
+        if index and self._steps[-1].seconds < GATHER_SECONDS / 2:
+            await self._gather()
         steps = self._steps[index : index + most]
         signature = signed_row(self._bench, steps[-1].row)
         reply = Decoded(
@@ -127,8 +135,15 @@ class Decoding:
                     # It went to rest just before it was asked for more.
                     self._start()
 
+    async def _gather(self) -> None:
+        """Give the loop time for more steps, unless it rests."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GATHER_SECONDS):
+                await self._resting.wait()
+
     def _start(self) -> None:
         if not self._goes_on:
+            self._resting.clear()
             self._goes_on, self._failure = True, None
             self._running = asyncio.create_task(self._run(), name="decoding")
 
@@ -160,6 +175,7 @@ class Decoding:
     async def _rest(self) -> None:
         async with self._moved:
             self._goes_on = False
+            self._resting.set()
             self._moved.notify_all()
 
     def _over(self) -> OutOfOrder:

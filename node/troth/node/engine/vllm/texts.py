@@ -31,7 +31,8 @@ class EngineTexts:
                 async for output in outputs:
                     for token in output.outputs[0].token_ids:
                         rows = await self.rows(core, name, tokens, done, len(tokens))
-                        done, tokens = len(tokens), [*tokens, int(token)]
+                        done = len(tokens)
+                        tokens.append(int(token))
                         yield TokenStep(int(token), rows)
         finally:
             await self._keep_all(core, name, tokens[:done])
