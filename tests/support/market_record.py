@@ -28,13 +28,13 @@ from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace
 from troth.protocol import typed_data, vrf
 from troth.protocol.identifiers import group_id
-from troth.protocol.logs import Log
+from troth.protocol.logs import Log, LogMeta
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data, messages
 from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.types import Ask, Entry, ExecutionClass, Inclusion, LogCounts, Parameters, PotKind
-from troth.protocol.types import ZERO_HASH, Hash32, Segment
+from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 
 SCHEDULER = TAB.payee
 PLACE = DeploymentPlace(FACTORY, replace(CONTRACTS, bank=DOMAIN.contract))
@@ -80,20 +80,28 @@ def _standing(definition: ExecutionClass) -> list[Any]:
 
 def _members(nodes: int, definition: ExecutionClass) -> list[Any]:
     """Nodes that joined long ago, each with its own owner and enough stake."""
-    group_of = Scene().view.groups[0]
-    place, segment = replace(META, block=1), Segment(0, 12)
+    group_of, place = Scene().view.groups[0], replace(META, block=1)
     class_id = messages.state_hash(definition)
-    made: list[Any] = []
-    for number, operator in enumerate(list(KEYS)[:nodes]):
-        stake = STAKE
-        pot = Hash32(bytes(12) + bytes.fromhex(operator[2:]))
-        owner = group_of.owners[operator]
-        made.append(on.Collected(ZERO_HASH, owner, PotKind.STAKE, pot, stake, stake, place))
-        made.append(on.NodeRegistered(operator, owner, class_id, owner, 0, 12, "https://n.example", ZERO_HASH, place))
-        group, entry = group_id(class_id, segment), Entry(operator, 1, 1, 10, 0)
-        made.append(on.EntryChanged(group, number, entry, number + 1, place))
-        made.append(on.AskChanged(operator, segment.first, segment.end, ASK, place))
-    return made
+    joined = enumerate(list(KEYS)[:nodes])
+    return [
+        event
+        for number, operator in joined
+        for event in joining(operator, group_of.owners[operator], number, class_id=class_id, place=place)
+    ]
+
+
+def joining(
+    operator: Address, owner: Address, number: int, *, class_id: Hash32, seats: int = 10, place: LogMeta = META
+) -> list[Any]:
+    """A node of the whole model takes the next place, ``number``, of the class's group; its stake exceeds its seats."""
+    pot, segment = Hash32(bytes(12) + bytes.fromhex(operator[2:])), Segment(0, 12)
+    entry = Entry(operator, place.block, place.block, seats, 0)
+    return [
+        on.Collected(ZERO_HASH, owner, PotKind.STAKE, pot, STAKE, STAKE, place),
+        on.NodeRegistered(operator, owner, class_id, owner, 0, 12, "https://n.example", ZERO_HASH, place),
+        on.EntryChanged(group_id(class_id, segment), number, entry, number + 1, place),
+        on.AskChanged(operator, segment.first, segment.end, ASK, place),
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------- log

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from support.market_case import OPENED, CaseScene, receipt_of, recorded
 from support.market_logs import META, address
-from support.market_record import PARAMETERS, PLACE, STAKE, record
-from support.market_scene import DOMAIN, KEYS, TAB, TAB_KEY, Scene, execution_class, hash_of, key_of
+from support.market_record import PARAMETERS, PLACE, STAKE, joining, record
+from support.market_scene import BLOCK, DOMAIN, KEYS, TAB, TAB_KEY, Scene, execution_class, hash_of, key_of
 from support.movements import pack_movements
 
 from troth.audit import receipts
 from troth.audit.checks import CHAIN, NUMBERS
 from troth.audit.errors import BundleRefused
+from troth.audit.findings import name_of
 from troth.audit.report import ExitCode, Finding, FindingKind
 from troth.audit.subject import AuditSubject
 from troth.protocol import typed_data
@@ -29,7 +30,7 @@ from troth.protocol.market.claims import claim_of
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import CaseKind, ClaimState, Entry, Fault, Opinion, Outcome, PotKind, Voucher
-from troth.protocol.types import ZERO_HASH, Hash32, Segment
+from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 
 CASE = CaseScene()
 NO_CHAIN = {"M18"}
@@ -53,7 +54,7 @@ def numbers(subject: AuditSubject) -> set[str]:
 
 
 def test_numbers_are_in_order_and_each_once() -> None:
-    assert [f"M{number}" for number in range(1, 21)] == list(NUMBERS)
+    assert [f"M{number}" for number in range(1, 22)] == list(NUMBERS)
 
 
 def test_an_honest_case_is_clean() -> None:
@@ -152,6 +153,51 @@ def test_more_seats_than_stake_are_found_with_the_call_that_ends_them() -> None:
     assert (found.check, found.party, found.action) == ("M4", node, f"Registry.evict({node})")
     stranger = on.EntryChanged(group_id(class_id, Segment(0, 12)), 24, Entry(address(70), 7, 7, 1, 0), 25, META)
     assert "M4" in numbers(record(stranger))
+
+
+# -------------------------------------------------------------------------------------------------------------- owners
+
+CLASS = messages.state_hash(execution_class())
+
+
+def owned(*seats: int, owner: Address = address(80), others: int = 9, block: int = META.block) -> AuditSubject:
+    """A group of nodes with ten seats and an owner each, and beside them one owner's nodes with these seats."""
+    later = [
+        event
+        for number, count in enumerate(seats)
+        for event in joining(
+            address(81 + number), owner, others + number,
+            class_id=CLASS, seats=count, place=replace(META, block=block),
+        )
+    ]  # fmt: skip
+    return record(*later, nodes=others)
+
+
+def test_an_owner_of_more_than_a_third_of_a_group_is_found_with_its_share() -> None:
+    (found,) = findings(owned(10, 10, 10, 10, 6))
+    assert (found.check, found.kind, found.party, found.role) == ("M21", FindingKind.INCONCLUSIVE, address(80), "owner")
+    assert found.task_id == group_id(CLASS, Segment(0, 12))
+    evidence = {"class": execution_class().name, "layers": "[0, 12)", "seasoned seats": "46 of 136", "nodes": "5 of 14"}
+    assert dict(found.evidence) == evidence
+
+
+def test_a_third_of_a_group_is_no_finding() -> None:
+    assert findings(owned(10, 10, 10, 10, 5)) == []
+
+
+def test_seats_that_may_not_check_yet_do_not_count_for_their_owner() -> None:
+    assert findings(owned(10, 10, 10, 10, 10, 10, block=BLOCK + 450)) == []
+
+
+def test_in_a_group_too_small_for_checks_no_owner_is_a_finding() -> None:
+    assert findings(owned(10, 10, 10, 10, 10, others=7)) == []
+    assert [found.check for found in findings(owned(10, 10, 10, 10, 10, others=8))] == ["M21"]
+
+
+def test_a_watcher_shows_a_large_owner_once_while_its_seats_change() -> None:
+    (few,), (more,) = findings(owned(10, 10, 10, 10, 6)), findings(owned(10, 10, 10, 10, 10))
+    assert few.evidence != more.evidence
+    assert name_of(few) == name_of(more)
 
 
 def test_an_unanswered_objection_names_the_call_that_strikes() -> None:

@@ -112,19 +112,18 @@ def _member(subject: AuditSubject, group: Hash32, operator: Address, seats: int)
         message = f"The node is drawn with {seats} seats, its stake of {stake} covers {stake // rules.seat}"
         action = f"Registry.evict({operator})"
         yield Finding("M4", FindingKind.MISMATCH, message, group, party=operator, role="node", action=action)
-    if group not in _groups(party.execution_class, party.hosted):
+    if group not in groups_within(party.execution_class, party.hosted):
         yield Finding(
             "M4", FindingKind.MISMATCH, "A node is a member for layers that it does not host", group, party=operator
         )
 
 
-def _groups(execution_class: Hash32, hosted: Segment) -> frozenset[Hash32]:
-    """All groups that a node with these layers may be in."""
-    return frozenset(
-        group_id(execution_class, Segment(first, end))
-        for first in range(hosted.first, hosted.end)
-        for end in range(first + 1, hosted.end + 1)
+def groups_within(execution_class: Hash32, hosted: Segment) -> dict[Hash32, Segment]:
+    """All groups that a node with these layers may be in, each with its segment, which its hash does not tell."""
+    segments = (
+        Segment(first, end) for first in range(hosted.first, hosted.end) for end in range(first + 1, hosted.end + 1)
     )
+    return {group_id(execution_class, segment): segment for segment in segments}
 
 
 def _addresses(subject: AuditSubject) -> Iterator[CheckResult]:
