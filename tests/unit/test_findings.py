@@ -1,4 +1,7 @@
-"""What one task says: nothing of what a client could choose, and no more than an honest node may have on average."""
+"""What one task says: nothing of what a client could choose, and no more than an honest node may have on average.
+
+These are the findings of verifiers over many tasks; those of the audit are tested in test_market_audit.py.
+"""
 
 from __future__ import annotations
 

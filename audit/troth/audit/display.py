@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from troth.audit.errors import AuditError
-from troth.audit.report import AuditReport, CheckReport, ExitCode, Finding, Reproduce
+from troth.audit.report import AuditReport, CheckReport, ExitCode, Finding, FindingKind, Reproduce
 
 _VERDICTS = {
     ExitCode.CLEAN: "[bold green]clean[/]: nothing that was checked is out of order",
@@ -20,6 +20,9 @@ _VERDICTS = {
     ExitCode.COULD_NOT_COMPLETE: "[bold red]could not complete[/]: some checks could not be carried out",
     ExitCode.INCONCLUSIVE: "[bold yellow]inconclusive[/]: no violation is proven, and not everything is",
 }
+
+
+_COLOURS = {FindingKind.CHEATED: "red", FindingKind.MISMATCH: "red", FindingKind.OBSERVED: "cyan"}
 
 
 def show(report: AuditReport, reproduce: Reproduce, lines: Iterable[str], console: Console) -> None:
@@ -55,7 +58,7 @@ def _table(report: AuditReport) -> Table:
 
 def show_finding(finding: Finding, reproduce: Reproduce, console: Console) -> None:
     """One finding with what to look at, and the command that shows it again."""
-    colour = "yellow" if finding.kind.value.startswith("inco") else "red"
+    colour = _COLOURS.get(finding.kind, "yellow")
     console.print(f"[bold {colour}]{finding.check} {finding.kind.value}[/] {escape(finding.message)}")
     for name, value in _details(finding):
         console.print(f"  {name}: {value}", markup=False)
@@ -64,13 +67,13 @@ def show_finding(finding: Finding, reproduce: Reproduce, console: Console) -> No
 
 def _details(finding: Finding) -> Iterable[tuple[str, str]]:
     if finding.task_id is not None:
-        yield "task", "0x" + finding.task_id.hex()
+        yield "about", "0x" + finding.task_id.hex()
     if finding.segment is not None:
         yield "segment", str(finding.segment)
     if finding.party is not None:
         yield finding.role or "party", finding.party
     if finding.amount is not None:
-        yield "slashed", f"{finding.amount} wei"
+        yield "amount", f"{finding.amount} wei"
     if finding.place is not None:
         yield "where", f"block {finding.place.block}, transaction 0x{finding.place.transaction.hex()}"
     yield from finding.evidence

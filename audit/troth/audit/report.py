@@ -21,6 +21,8 @@ class FindingKind(Enum):
     """The evidence decides neither way."""
     INCOMPLETE = "incomplete"
     """The check itself could not be carried out."""
+    OBSERVED = "observation"
+    """No violation, and none that is suspected; somebody may want to know it all the same. The exit code stays."""
 
 
 class ExitCode(IntEnum):
@@ -40,14 +42,17 @@ _EXIT_CODES = {
     FindingKind.MISMATCH: ExitCode.VIOLATION,
     FindingKind.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
     FindingKind.INCOMPLETE: ExitCode.COULD_NOT_COMPLETE,
+    FindingKind.OBSERVED: ExitCode.CLEAN,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not in order. ``amount`` in wei; ``evidence`` is what to look at, by name.
+    """One thing that is not in order. ``amount`` in wei, taken or due; ``evidence`` is what to look at, by name.
 
-    ``action`` names the call that acts on it, where anybody can.
+    ``task_id`` names what the check looked at: an order, a group, a tab, a case, a claim. ``action`` names the call
+    that acts on it, where anybody can. What changes from block to block belongs in ``evidence``: a watcher shows a
+    finding again when its ``message`` is another.
     """
 
     check: str
@@ -81,8 +86,8 @@ class CheckReport:
 
     @property
     def ok(self) -> int:
-        """Results without findings."""
-        return sum(not result.findings for result in self.results)
+        """Results without findings, observations aside."""
+        return sum(all(one.kind is FindingKind.OBSERVED for one in result.findings) for result in self.results)
 
     @property
     def violations(self) -> int:

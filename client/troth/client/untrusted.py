@@ -2,8 +2,8 @@
 
 A bound on recursion while a stranger's input is parsed.
 
-Libraries for keyfiles import py_ecc, which raises the interpreter's limit to 100,000 for the whole process. From there deeply nested
-input overflows the C stack, and the process dies without an exception.
+Python's own limit is 1,000. A program that embeds this one may have raised it, and from 100,000 on deeply nested input
+overflows the C stack: the process dies without an exception.
 """
 
 from __future__ import annotations

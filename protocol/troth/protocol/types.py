@@ -87,7 +87,7 @@ def to_hash32(value: bytes) -> Hash32:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
-    """The layers ``[first, end)`` that one inferencer computes for one request."""
+    """The layers ``[first, end)`` of one inferencer for one request; InvalidField unless first < end <= 255."""
 
     first: Uint8
     end: Uint8

@@ -51,6 +51,7 @@ from troth.protocol.market.types import (
     VrfProof,
 )
 from troth.protocol.market.types import Result as NodeResult
+from troth.protocol.market.views import rules_in
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 
 
@@ -110,7 +111,7 @@ def _opening(subject: AuditSubject, event: CaseOpened, before: State, opening: C
         for result, signature in zip(opening.results, opening.result_signatures, strict=False)
     ]
     judged = opening.results[opening.segment]
-    rules = _rules(before, order.execution_class)
+    rules = rules_in(before, order.execution_class)
     pairs = (
         ("order", event.order, digest),
         ("results of the draw", opening.draw.results, messages.results_hash(opening.results)),
@@ -221,7 +222,7 @@ def _randomness(subject: AuditSubject) -> Iterator[CheckResult]:
 def _reviewers(
     subject: AuditSubject, event: ReviewersDrawn, before: State, was: CaseState, randao: Hash32
 ) -> Iterator[Finding]:
-    rules = _rules(before, was.execution_class)
+    rules = rules_in(before, was.execution_class)
     seed = messages.court_seed(event.case_id, was.round, randao)
     drawn = Counter(_draw(subject, before, was, seed=seed, count=rules.reviewers, excluded=was.excluded))
     pairs = (
@@ -239,7 +240,7 @@ def _draw(
     subject: AuditSubject, before: State, state: CaseState, *, seed: Hash32, count: int, excluded: Iterable[Address]
 ) -> tuple[Address, ...]:
     """Seasoned seats of a case's segment, as the contract draws them."""
-    rules = _rules(before, state.execution_class)
+    rules = rules_in(before, state.execution_class)
     span = _span(state, rules)
     request = DrawRequest(
         execution_class=state.execution_class,
@@ -322,7 +323,7 @@ def _decided(
 ) -> Iterator[Finding]:
     """What follows from what was shown, and what it moves."""
     before = subject.history.before(event.meta.transaction)
-    rules = _rules(before, state.execution_class)
+    rules = rules_in(before, state.execution_class)
     node, packed = value(call, "node", NodeReveal), value(call, "reveals", bytes)
     sample = reveals.Sample.of(rules, state.rows)
     revealed = reveals.decode(packed, len(state.reviewers), sample, node.tiles)
@@ -378,7 +379,7 @@ def _paid(
     subject: AuditSubject, event: CaseDecided, state: CaseState, judged: court.CaseFinding, before: State
 ) -> Iterator[Finding]:
     """Fines, locks and slashes to the unit; of the bond, that the client came first and that nothing is left."""
-    rules = _rules(before, state.execution_class)
+    rules = rules_in(before, state.execution_class)
     moved = subject.history.moved(event.meta.transaction, event.case_id)
     bond = (PotKind.BOND, event.case_id)
     drawn_up = court_money.settle(state, judged, rules, _circumstances(event, state, before))
@@ -416,12 +417,6 @@ def _circumstances(event: CaseDecided, state: CaseState, before: State) -> court
 
 
 # ------------------------------------------------------------------------------------------------------------- common
-
-
-def _rules(state: State, execution_class: Hash32) -> Rules:
-    definition = state.classes[execution_class]
-    model = state.models[definition.model]
-    return prices.rules_of(definition, hidden_size=model.hidden_size, layers=model.layers)
 
 
 def _signer(message: Any, domain: typed_data.Domain, signature: bytes) -> Address | None:

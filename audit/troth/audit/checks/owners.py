@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from troth.audit.checks.stream import groups_within
 from troth.audit.report import CheckResult, Finding, FindingKind
 from troth.audit.subject import AuditCheck, AuditSubject
-from troth.protocol.market.draws import GroupHistory, offers_checks, seasoned_seats
+from troth.protocol.market.draws import GroupHistory, offers_checks, seats_by_owner
 from troth.protocol.market.state import Party
 from troth.protocol.market.views import rules_in
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Hash32
 
 NUMBER = "M21"
 SHARE = 3
@@ -32,14 +32,15 @@ def _owners(subject: AuditSubject) -> Iterator[CheckResult]:
 
 
 def _large(subject: AuditSubject, identifier: Hash32, group: GroupHistory, member: Party) -> Iterator[Finding]:
-    seats, nodes = _by_owner(group, subject.block, subject.evidence.parameters.seasoning)
+    seats = seats_by_owner(group, subject.block, subject.evidence.parameters.seasoning)
+    nodes = Counter(group.owners[entry.operator] for entry in group.members_at(subject.block))
     total, definition = seats.total(), subject.history.state.classes[member.execution_class]
     for owner, held in sorted(seats.items()):
         if SHARE * held > total:
             # The figures stand in the evidence: a watcher shows a finding again when its message changes.
             yield Finding(
                 NUMBER,
-                FindingKind.INCONCLUSIVE,
+                FindingKind.OBSERVED,
                 "One owner holds more than a third of the seats from which a group's verifiers are drawn",
                 identifier,
                 party=owner,
@@ -51,17 +52,6 @@ def _large(subject: AuditSubject, identifier: Hash32, group: GroupHistory, membe
                     ("nodes", f"{nodes[owner]} of {nodes.total()}"),
                 ),
             )
-
-
-def _by_owner(group: GroupHistory, block: int, seasoning: int) -> tuple[Counter[Address], Counter[Address]]:
-    """Seats that may check at a block, and nodes, of each owner."""
-    seats: Counter[Address] = Counter()
-    nodes: Counter[Address] = Counter()
-    for entry in group.members_at(block):
-        owner = group.owners[entry.operator]
-        seats[owner] += seasoned_seats(entry, block, seasoning)
-        nodes[owner] += 1
-    return seats, nodes
 
 
 def _layers(group: Hash32, member: Party) -> str:

@@ -1,4 +1,4 @@
-"""M1 to M4: the events fold to what the getters say, money is conserved, identities hold, seats follow stake."""
+"""M1 to M4 and M18: events fold to what getters say, money is conserved, identities hold, seats follow stake."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from troth.protocol.market.events import CaseOpened, Claimed, EntryChanged, Entr
 from troth.protocol.market.log_data import next_chain
 from troth.protocol.market.messages import case_id, state_hash, tab_id
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import NO_ADDRESS, CaseKind, PotKind, Role
+from troth.protocol.market.types import LATEST, NO_ADDRESS, CaseKind, PotKind, Role
 from troth.protocol.types import Address, Hash32, Segment
-
-LATEST = 1 << 62
 
 
 def _folds(subject: AuditSubject) -> Iterator[CheckResult]:

@@ -7,12 +7,10 @@ enough owners, and most of it outside the few largest, since p in ``economy`` co
 
 from __future__ import annotations
 
-from collections import Counter
-
 from troth.client.errors import ModelUnavailable
 from troth.client.market_table import MarketTable
 from troth.client.orders.terms import CheckedOffer, groups_of
-from troth.protocol.market.draws import SPARE_OWNERS, GroupHistory, offers_checks, seasoned_seats
+from troth.protocol.market.draws import SPARE_OWNERS, GroupHistory, offers_checks, seats_by_owner
 from troth.protocol.market.prices import BASIS_POINTS
 from troth.protocol.market.state import State
 from troth.protocol.types import Segment
@@ -52,7 +50,7 @@ def _require_group(
         owners = len(group.owners_at(block))
         what = f"The group of {where} has {owners} owners; with fewer than {least} a check says little"
         raise ModelUnavailable(what, "0x" + offer.class_id.hex(), "Wait for more owners, or use another class.")
-    seats = _seats_by_owner(group, block, seasoning)
+    seats = seats_by_owner(group, block, seasoning)
     total = seats.total()
     if total < table.seats:
         what = f"The group of {where} has {total} seasoned seats, and the policy wants {table.seats}"
@@ -63,10 +61,3 @@ def _require_group(
         what = f"The {count} largest owners hold {largest} of {total} seats of {where}"
         remedy = f"The policy wants {table.outside / 100:g} % outside of them: use another class, or set outside."
         raise ModelUnavailable(what, "0x" + offer.class_id.hex(), remedy)
-
-
-def _seats_by_owner(group: GroupHistory, block: int, seasoning: int) -> Counter[str]:
-    seats: Counter[str] = Counter()
-    for entry in group.members_at(block):
-        seats[group.owners[entry.operator]] += seasoned_seats(entry, block, seasoning)
-    return seats

@@ -89,6 +89,14 @@ def seasoned_seats(entry: Entry, block: int, seasoning: int) -> int:
     return entry.seats if block >= entry.since + seasoning else min(entry.settled, entry.seats)
 
 
+def seats_by_owner(group: GroupHistory, block: int, seasoning: int) -> Counter[Address]:
+    """Seats that may check at a block, of each owner."""
+    seats: Counter[Address] = Counter()
+    for entry in group.members_at(block):
+        seats[group.owners[entry.operator]] += seasoned_seats(entry, block, seasoning)
+    return seats
+
+
 def draw(request: DrawRequest, group: GroupHistory, *, seat_cap: int, seasoning: int) -> DrawnSeats:
     """The seats that a request draws; raises InvalidDrawRequest where they are not found in 256 + 128 × count tries."""
     block = request.block_number

@@ -19,6 +19,7 @@ from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.events import Deployed, FaultProven
 from troth.protocol.market.messages import summons_id
 from troth.protocol.market.types import (
+    LATEST,
     NO_ADDRESS,
     NO_HASH,
     Ask,
@@ -250,6 +251,7 @@ class State:
     parties: PersistentMap[Address, Party] = field(default_factory=PersistentMap)
     entries: PersistentMap[tuple[Hash32, int], tuple[Entry, ...]] = field(default_factory=PersistentMap)
     sizes: PersistentMap[Hash32, tuple[tuple[int, int], ...]] = field(default_factory=PersistentMap)
+    """By `identifiers.group_id(class, segment)`, which does not tell the segment: it lies in what its members host."""
     asks: PersistentMap[tuple[Hash32, Address], tuple[tuple[int, Ask], ...]] = field(default_factory=PersistentMap)
     suspensions: PersistentMap[Address, Suspension] = field(default_factory=PersistentMap)
     convictions: PersistentMap[Address, tuple[ConvictionRecord, ...]] = field(default_factory=PersistentMap)
@@ -343,11 +345,10 @@ class State:
 
     def groups_of(self, operator: Address) -> tuple[Hash32, ...]:
         """The groups in which a node stands now."""
-        now = 1 << 62
         return tuple(
             group
             for group in sorted(self.sizes)
-            if any(entry.operator == operator for entry in self.members_at(group, now))
+            if any(entry.operator == operator for entry in self.members_at(group, LATEST))
         )
 
     def group_of(self, operator: Address, segment: Segment) -> Hash32:

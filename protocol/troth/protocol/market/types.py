@@ -31,6 +31,8 @@ Bytes = Annotated[bytes, Solidity("bytes")]
 
 NO_HASH = ZERO_HASH
 NO_ADDRESS = ZERO_ADDRESS
+LATEST = 1 << 62
+"""A block after all that there will be: what holds now."""
 NO_HASHES: tuple[Hash32, ...] = ()
 NO_ADDRESSES: tuple[Address, ...] = ()
 

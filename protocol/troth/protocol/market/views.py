@@ -8,11 +8,8 @@ from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.messages import KeyCheck, market_domain, segments_of, signed_by_account, tab_id
 from troth.protocol.market.prices import rules_of
 from troth.protocol.market.state import Party, State
-from troth.protocol.market.types import ExecutionClass, Order, Parameters, Role, Rules, Tab
+from troth.protocol.market.types import LATEST, ExecutionClass, Order, Parameters, Role, Rules, Tab
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
-
-_NOW = 1 << 62
-"""A block after all that were followed."""
 
 
 def class_of(state: State, class_id: Hash32) -> tuple[ExecutionClass, ModelDescriptor]:
@@ -59,7 +56,7 @@ def hosts_of(state: State, identifier: Hash32) -> dict[Address, Party]:
     model = None if known is None else state.models.get(known.model)
     if model is None:
         return {}
-    members = state.members_at(group_id(identifier, Segment(0, model.layers)), _NOW)
+    members = state.members_at(group_id(identifier, Segment(0, model.layers)), LATEST)
     parties = (state.parties.get(entry.operator) for entry in members if entry.seats)
     return {one.operator: one for one in parties if one is not None and not one.exit_block}
 
