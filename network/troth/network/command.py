@@ -104,7 +104,7 @@ def create(
     warnings = [text for text in (warning_of(wish.parameters), pace) if text]
     told = showing.told_of_plan(wish, plan, warnings)
     if not as_json:
-        typer.echo(showing.plan_text(wish, plan, warnings), err=broadcast)
+        typer.echo(showing.plan_text(wish, plan, warnings, dry=not broadcast), err=broadcast)
     if broadcast:
         told |= _broadcast(rpc, wish, plan, keystore, password_file, as_json)
     if as_json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -17,6 +19,8 @@ from troth.protocol.market.shipped import BLOCK_SECONDS, warning_of
 from troth.protocol.market.types import NO_ADDRESS
 
 COIN = PaidIn()
+NARROWEST, WIDEST = 80, 120
+"""Columns of a line."""
 
 
 def chain_text(chain: ProbedChain) -> str:
@@ -44,13 +48,18 @@ def told_of_chain(chain: ProbedChain) -> dict[str, Any]:
 
 
 def parameters_text(explained: Sequence[Explained]) -> list[str]:
-    """A line for each parameter."""
-    width = max(len(one.value) for one in explained)
-    return [f"  {one.name:<17} {one.value:<{width}}  {one.meaning}" for one in explained]
+    """A line for each parameter, or more in a narrow terminal."""
+    values = max(len(one.value) for one in explained)
+    width = min(max(shutil.get_terminal_size().columns, NARROWEST), WIDEST)
+    indent = " " * (values + 22)
+    return [
+        textwrap.fill(f"  {one.name:<17} {one.value:<{values}}  {one.meaning}", width, subsequent_indent=indent)
+        for one in explained
+    ]
 
 
-def plan_text(wish: CreationWish, plan: CreationPlan, warnings: Sequence[str]) -> str:
-    """The dry run."""
+def plan_text(wish: CreationWish, plan: CreationPlan, warnings: Sequence[str], *, dry: bool) -> str:
+    """What will be created, and for a dry run what is to be done first."""
     pace = plan.chain.block_seconds or BLOCK_SECONDS
     price = plan.fees.maximum / 10**9
     lines = [chain_text(plan.chain), "", f"network {wish.name}, with a block every {pace:g} s:"]
@@ -67,9 +76,12 @@ def plan_text(wish: CreationWish, plan: CreationPlan, warnings: Sequence[str]) -
     if plan.under_way:
         lines.append(f"a creation is under way in {journal_of(wish.output)}: it is carried on")
     lines += [f"note: {text}" for text in warnings]
-    problems = problems_of(wish, plan)
-    lines += [f"problem: {text}" for text in problems]
-    lines.append("nothing was sent: " + ("mend this first" if problems else "add --broadcast to create the network"))
+    if dry:
+        problems = problems_of(wish, plan)
+        lines += [f"problem: {text}" for text in problems]
+        lines.append(
+            "nothing was sent: " + ("mend this first" if problems else "add --broadcast to create the network")
+        )
     return "\n".join(lines)
 
 
