@@ -124,7 +124,7 @@ def parse_description(content: bytes, place: str) -> NetworkDescription:
     if len(content) > LARGEST_FILE:
         raise _invalid(place, f"it has more than {LARGEST_FILE} bytes")
     try:
-        decoded = json.loads(content, object_pairs_hook=_without_repetition)
+        decoded = json.loads(content.decode("utf-8"), object_pairs_hook=_without_repetition)
         found = decoded.get("troth_network") if isinstance(decoded, dict) else None
         if found != VERSION:
             raise _invalid(place, f"its version, troth_network, is {str(found)[:20]} and not {VERSION}")
