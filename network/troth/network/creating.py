@@ -213,17 +213,27 @@ async def _code_hash(rpc: Rpc, place: Address) -> Hash32:
 
 
 async def _verified(network: NetworkDescription, url: str) -> Verification:
-    """The checks of what was made; CreationRefused where one fails again and again."""
+    """The checks of what was made; CreationRefused where one fails again and again.
+
+    Only the node's memory of old transactions (N3) and other nodes (N8) may leave a check open.
+    """
     verification = await verify(network, url)
     for _ in range(VERIFY_ATTEMPTS - 1):
-        if verification.exit_code != 1:
+        if _stands(verification):
             return verification
         await asyncio.sleep(VERIFY_PAUSE)
         verification = await verify(network, url)
-    if wrong := next((one for one in verification.findings if one.ok is False), None):
-        what = f"What stands on chain does not verify, so no file was written: {wrong.number}, {wrong.what}"
-        raise CreationRefused(what, wrong.found, "Repeat this over another --rpc: this node may not show the chain.")
-    return verification
+    if _stands(verification):
+        return verification
+    wrong = next(one for one in verification.findings if not one.ok)
+    what = f"What stands on chain does not verify, so no file was written: {wrong.number}, {wrong.what}"
+    raise CreationRefused(what, wrong.found, "Repeat this over another --rpc: this node may not show the chain.")
+
+
+def _stands(verification: Verification) -> bool:
+    return verification.exit_code != 1 and all(
+        one.ok for one in verification.findings if one.number not in {"N3", "N8"}
+    )
 
 
 def _called(step: str) -> str:

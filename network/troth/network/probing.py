@@ -123,7 +123,7 @@ async def _or_refusal(rpc: Rpc, method: str, *parameters: object) -> Any:
     try:
         return await rpc.request(method, *parameters)
     except RpcRefused as error:
-        return f"refused: {error.message[:80]}"
+        return f"refused: {error.message[:160]}"
 
 
 async def _run(rpc: Rpc, to: str, data: str) -> str:
@@ -133,7 +133,7 @@ async def _run(rpc: Rpc, to: str, data: str) -> str:
 async def _signatures(rpc: Rpc) -> Probed:
     answer = await _run(rpc, P256VERIFY, P256_VECTOR)
     ok = answer == "0x" + "1".rjust(64, "0")
-    found = "verifies a P-256 signature" if ok else f"no precompile at 0x100 (EIP-7951): {answer[:80]}"
+    found = "verifies a P-256 signature" if ok else f"no precompile at 0x100 (EIP-7951): {answer[:170]}"
     return Probed("P256VERIFY", ok, True, found, "draws by a scheduler's VRF cannot be checked on chain")
 
 
@@ -147,7 +147,7 @@ async def _history(rpc: Rpc) -> Probed:
     answer = await _run(rpc, HISTORY, f"{asked:064x}")
     # A block may have come between the two questions: any answer of 32 bytes for an old block is its hash.
     ok = answer == expected
-    found = "knows old blocks' hashes" if ok else f"no contract of block hashes (EIP-2935): {answer[:80]}"
+    found = "knows old blocks' hashes" if ok else f"no contract of block hashes (EIP-2935): {answer[:170]}"
     return Probed("block hashes", ok, True, found, "a court's randomness cannot be proven")
 
 
@@ -184,7 +184,7 @@ async def _code_size(rpc: Rpc) -> Probed:
     call = {"data": f"0x62{size:06x}5ff3", "from": ZERO_ADDRESS}
     answer = await _or_refusal(rpc, "eth_call", call, "latest")
     ok = isinstance(answer, str) and len(answer) == 2 + 2 * size
-    found = f"takes contracts of {size:,} bytes" if ok else f"refuses a contract of {size:,} bytes: {str(answer)[:80]}"
+    found = f"takes contracts of {size:,} bytes" if ok else f"refuses a contract of {size:,} bytes: {str(answer)[:170]}"
     return Probed("code size", ok, True, found, "the largest contract cannot be created")
 
 
@@ -210,7 +210,7 @@ async def _block_gas(newest: dict[str, Any]) -> Probed:
 async def _fees(rpc: Rpc) -> Probed:
     history = await _or_refusal(rpc, "eth_feeHistory", hex(1), "latest", [50])
     ok = isinstance(history, dict) and bool(history.get("baseFeePerGas"))
-    found = "has fees of EIP-1559" if ok else f"has no fee history: {str(history)[:80]}"
+    found = "has fees of EIP-1559" if ok else f"has no fee history: {str(history)[:170]}"
     return Probed("fees", ok, True, found, "no transaction can be priced")
 
 
@@ -225,7 +225,7 @@ async def _log_range(rpc: Rpc, newest: int) -> Probed:
         blocks //= 2
     ok = blocks == min(LOG_BLOCKS, newest + 1)
     if not blocks:
-        return Probed("logs", False, True, f"eth_getLogs is refused: {str(answer)[:80]}", "events cannot be read")
+        return Probed("logs", False, True, f"eth_getLogs is refused: {str(answer)[:170]}", "events cannot be read")
     found = f"gives logs of {blocks:,} blocks at once"
     return Probed("logs", ok, False, found, "following an old network begins slowly: many small requests")
 

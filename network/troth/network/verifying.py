@@ -16,7 +16,7 @@ from typing import Any
 
 from troth.chain import decoding
 from troth.chain.adapter import REQUEST_TIMEOUT
-from troth.chain.errors import ChainError, RpcRefused, WrongChain
+from troth.chain.errors import ChainError, ChainUnavailable, RpcRefused, WrongChain
 from troth.chain.market import find_deployed
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import message
@@ -30,6 +30,7 @@ from troth.protocol.market.parts import FACTORY
 from troth.protocol.runtime_code import part_runtime, runtime_of
 from troth.protocol.types import Address
 
+CHAIN_CHECK = "the node is on the network's chain"
 INCOMPLETE = 3
 """Exit code where a check could not be made; 1 where one failed, 0 where all hold."""
 
@@ -59,10 +60,13 @@ class Verification:
 
 
 async def verify(network: NetworkDescription, url: str, *, timeout: float = REQUEST_TIMEOUT) -> Verification:
-    """Compare a network with its chain over a node. Raises ChainUnavailable if the node does not answer."""
+    """Compare a network with its chain over a node; where that does not answer, the checks are not completed."""
     rpc = Rpc(url, timeout=timeout)
     try:
         return await _Verifier(network, rpc, url).verify()
+    except ChainUnavailable as error:
+        away = f"{error.what} ({error.value})"
+        return Verification((Verified("N1", CHAIN_CHECK, None, away, "Name a node that answers with --rpc."),))
     finally:
         await rpc.close()
 
@@ -88,10 +92,10 @@ class _Verifier:
         return Verification((first, *[await check() for check in checks]))
 
     async def _chain(self) -> Verified:
-        what, expected = "the node is on the network's chain", self._network.chain_id
+        expected = self._network.chain_id
         found = decoding.quantity(await self._rpc.request("eth_chainId"))
         remedy = "" if found == expected else f"Name a node of chain {expected} with --rpc."
-        return Verified("N1", what, found == expected, f"chain {found}", remedy)
+        return Verified("N1", CHAIN_CHECK, found == expected, f"chain {found}", remedy)
 
     async def _start(self) -> Verified:
         what, network = "the network is found from its start block on", self._network
