@@ -57,7 +57,7 @@ def _guarded(
     except (NodeError, ChainError, OverlayError) as error:
         return HealthFinding(check, False, error.what, error.remedy)
     except ImportError as error:
-        return HealthFinding(check, False, str(error), "pip install 'troth[torch]'")
+        return HealthFinding(check, False, str(error), "Install Troth again with its extra: pip install 'WHEEL[torch]'.")
 
 
 def _device(configuration: NodeConfiguration) -> HealthFinding:
