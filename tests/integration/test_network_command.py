@@ -136,13 +136,17 @@ async def test_a_kill_at_any_step_loses_nothing_and_nothing_is_made_twice(
     anvil.mine(3)
     monkeypatch.setattr("troth.network.creating.CreationJournal", Interrupted)
     plan = await plan_creation(anvil.url, wish, payer.address)
-    for number, planned in enumerate(plan.steps):
+    for number, planned in enumerate(plan.steps[:-1]):
         Interrupted.step, Interrupted.sent = planned.name, number % 2 == 1
         plan = await plan_creation(anvil.url, wish, payer.address)
         with pytest.raises(Killed):
             await create(anvil.url, wish, plan, payer, lambda line: None)
         assert not wish.output.exists()
     Interrupted.step = ""
+    anvil.rpc("anvil_setBalance", payer.address, hex(10**9))
+    with pytest.raises(CreationRefused, match="ran out of money"):
+        await create(anvil.url, wish, plan, payer, lambda line: None)
+    anvil.fund(payer)
     lines: list[str] = []
     made = await create(anvil.url, wish, plan, payer, lines.append)
     assert len(lines) == TRANSACTIONS
@@ -270,6 +274,9 @@ def test_what_cannot_be_is_refused_with_words(anvil: Anvil, payer: tuple[object,
         assert words in error("create", "--parameters", wrong, *payer)
     assert "0 deployments" in error("describe", "--factory", "0x" + "11" * 20, "--rpc", anvil.url)
     assert "No contract lives there" in error("create", "--factory", "0x" + "11" * 20, *payer)
+    history = "0x0000F90827F1C53a10cb7A02335B175320002935"
+    assert "Another contract lives there" in error("create", "--factory", history, *payer)
+    assert "Another contract lives there" in error("create", "--committee", history, *payer)
     assert "cannot be reached" in error("probe", "--rpc", f"http://127.0.0.1:{free_port()}")
     assert "no name" in error("create", "--name", "My Network", *payer)
     assert "no address of a chain node" in error("create", "--suggest-rpc", "ftp://x", *payer)

@@ -69,6 +69,8 @@ CHANGES: dict[str, tuple[Callable[[Content], object], str]] = {
     "a name that is a path": (lambda one: one.update(name="../mine"), "name"),
     "a node with a password": (lambda one: one.update(rpc=["https://me:secret@chain.example.org"]), "URL"),
     "a node that is a file": (lambda one: one.update(rpc=["file:///etc/passwd"]), "URL"),
+    "a node with an escape sequence": (lambda one: one.update(rpc=["https://a\x1b[2J.example"]), "URL"),
+    "a key with an escape sequence": (lambda one: one.update({"\x1b[2J": 1}), "\N{REPLACEMENT CHARACTER}[2J"),
     "too many nodes": (lambda one: one.update(rpc=["https://a.example"] * 9), "more than 8"),
     "another factory": (lambda one: one.update(factory=address_from_bytes(b"\x44" * 20)), "do not follow"),
     "another bank": (lambda one: one["contracts"].update(bank=FACTORY), "bank do not follow"),

@@ -166,7 +166,12 @@ def verify(network: NetworkArgument, rpc: ChainNodeOption = "", as_json: JsonOpt
 
     found = networks.find(network)
     verification = _verify(found, rpc)
-    _tell(showing.told_of_verification(verification), showing.verification_text(verification), as_json)
+    text = showing.verification_text(verification)
+    if not rpc:
+        text += (
+            f"\nasked of {found.rpc[0]}, which the file suggests: of strangers' files ask a node of yours with --rpc"
+        )
+    _tell(showing.told_of_verification(verification), text, as_json)
     if verification.exit_code:
         raise typer.Exit(verification.exit_code)
 

@@ -74,6 +74,13 @@ async def create(url: str, wish: CreationWish, plan: CreationPlan, key: Key, pro
         write_description(wish.output, network)
         gas, cost = (sum(getattr(step, name) for step in steps.values()) for name in ("gas", "cost"))
         created = CreatedNetwork(network, gas, cost, verification)
+    except RpcRefused as error:
+        journal.close()
+        if "insufficient" not in error.message.lower():
+            raise
+        what = "The account ran out of money for gas; what was deployed stays"
+        remedy = f"Send it more on chain {plan.chain.chain_id}, and repeat the command: it carries on."
+        raise CreationRefused(what, key.address, remedy) from error
     except BaseException:
         journal.close()
         raise

@@ -22,13 +22,15 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market.addresses import contracts_of, deployment_id
 from troth.protocol.market.types import Contracts, Parameters
 from troth.protocol.types import Address, Hash32, address_to_bytes, to_hash32
+from troth.transport.errors import visible
 
 VERSION = 1
 LARGEST_FILE = 64 * 1024
 """Bytes; a file has about four thousand."""
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 MOST_URLS = 8
-_URL = re.compile(r"""https?://[^\s"\\@]{1,200}""")
+_URL = re.compile(r"""https?://[!#-?A-\[\]-~]{1,200}""")
+"""Printable ASCII without quotes, backslashes and @, behind which a password could stand."""
 _MONEY = ("scheduler_stake", "gas_price")
 """Parameters that are written as text: JSON numbers lose digits beyond 2^53."""
 
@@ -238,7 +240,7 @@ def _require(holds: bool, words: str) -> None:
 
 def _invalid(place: str, reason: str) -> NetworkFileInvalid:
     remedy = "Get the file again from who runs the network, and check it with `troth network verify`."
-    return NetworkFileInvalid(f"This is no network file that can be used: {reason}", place, remedy)
+    return NetworkFileInvalid(f"This is no network file that can be used: {visible(reason)}", place, remedy)
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

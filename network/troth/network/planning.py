@@ -113,8 +113,8 @@ async def plan_creation(url: str, wish: CreationWish, sender: Address | None) ->
     rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
     try:
         paid = await asset_of(rpc, wish.parameters.asset)
-        for account, option in ((wish.factory, "--factory"), (wish.committee, "--committee")):
-            await _require_code(rpc, account, option)
+        await _require_code(rpc, wish.factory, FACTORY, "--factory")
+        await _require_code(rpc, wish.committee, COMMITTEE, "--committee")
         balance = None if sender is None else decoding.quantity(await rpc.request("eth_getBalance", sender, "latest"))
         fees = await Transactions(rpc, chain.chain_id).fees()
     finally:
@@ -178,7 +178,11 @@ async def _asked(rpc: Rpc, to: Address, signature: str, kind: str) -> object:
     return value
 
 
-async def _require_code(rpc: Rpc, account: Address | None, option: str) -> None:
-    if account is not None and not decoding.data(await rpc.request("eth_getCode", account, "latest")):
-        remedy = f"Check {option} and --rpc; leave the option out for a new one."
-        raise CreationRefused("No contract lives there", account, remedy)
+async def _require_code(rpc: Rpc, account: Address | None, contract: str, option: str) -> None:
+    """CreationRefused unless the shipped contract stands there: any other would take the money for gas and more."""
+    if account is None:
+        return
+    code = decoding.data(await rpc.request("eth_getCode", account, "latest"))
+    if not runtime_of(contract).fits(code):
+        what = "Another contract lives there" if code else "No contract lives there"
+        raise CreationRefused(what, account, f"Check {option} and --rpc; leave the option out for a new one.")

@@ -20,6 +20,7 @@ from troth.protocol.bindings import MARKET_PARTS
 from troth.protocol.market.addresses import creation_code
 from troth.protocol.runtime_code import largest_code
 from troth.protocol.types import ZERO_ADDRESS
+from troth.transport.errors import visible
 
 P256VERIFY = "0x" + "0" * 37 + "100"
 P256_VECTOR = (
@@ -92,7 +93,7 @@ async def probe_chain(url: str, *, timeout: float = REQUEST_TIMEOUT) -> ProbedCh
         chain_id = decoding.quantity(await rpc.request("eth_chainId"))
         newest = await _block(rpc, "latest")
         number = decoding.quantity(newest.get("number"))
-        client = str(await _or_refusal(rpc, "web3_clientVersion"))[:80]
+        client = visible(str(await _or_refusal(rpc, "web3_clientVersion"))[:80])
         probes: Sequence[Callable[[], Awaitable[Probed]]] = (
             lambda: _signatures(rpc),
             lambda: _history(rpc),
@@ -123,11 +124,11 @@ async def _or_refusal(rpc: Rpc, method: str, *parameters: object) -> Any:
     try:
         return await rpc.request(method, *parameters)
     except RpcRefused as error:
-        return f"refused: {error.message[:160]}"
+        return f"refused: {visible(error.message[:160])}"
 
 
 async def _run(rpc: Rpc, to: str, data: str) -> str:
-    return str(await _or_refusal(rpc, "eth_call", {"to": to, "data": "0x" + data}, "latest"))
+    return visible(str(await _or_refusal(rpc, "eth_call", {"to": to, "data": "0x" + data}, "latest"))[:1_000])
 
 
 async def _signatures(rpc: Rpc) -> Probed:
@@ -184,7 +185,11 @@ async def _code_size(rpc: Rpc) -> Probed:
     call = {"data": f"0x62{size:06x}5ff3", "from": ZERO_ADDRESS}
     answer = await _or_refusal(rpc, "eth_call", call, "latest")
     ok = isinstance(answer, str) and len(answer) == 2 + 2 * size
-    found = f"takes contracts of {size:,} bytes" if ok else f"refuses a contract of {size:,} bytes: {str(answer)[:170]}"
+    found = (
+        f"takes contracts of {size:,} bytes"
+        if ok
+        else f"refuses a contract of {size:,} bytes: {visible(str(answer)[:170])}"
+    )
     return Probed("code size", ok, True, found, "the largest contract cannot be created")
 
 
@@ -210,7 +215,7 @@ async def _block_gas(newest: dict[str, Any]) -> Probed:
 async def _fees(rpc: Rpc) -> Probed:
     history = await _or_refusal(rpc, "eth_feeHistory", hex(1), "latest", [50])
     ok = isinstance(history, dict) and bool(history.get("baseFeePerGas"))
-    found = "has fees of EIP-1559" if ok else f"has no fee history: {str(history)[:170]}"
+    found = "has fees of EIP-1559" if ok else f"has no fee history: {visible(str(history)[:170])}"
     return Probed("fees", ok, True, found, "no transaction can be priced")
 
 
@@ -225,7 +230,9 @@ async def _log_range(rpc: Rpc, newest: int) -> Probed:
         blocks //= 2
     ok = blocks == min(LOG_BLOCKS, newest + 1)
     if not blocks:
-        return Probed("logs", False, True, f"eth_getLogs is refused: {str(answer)[:170]}", "events cannot be read")
+        return Probed(
+            "logs", False, True, f"eth_getLogs is refused: {visible(str(answer)[:170])}", "events cannot be read"
+        )
     found = f"gives logs of {blocks:,} blocks at once"
     return Probed("logs", ok, False, found, "following an old network begins slowly: many small requests")
 
