@@ -8,6 +8,7 @@ node forgets while its receipt is awaited, in a reorganisation or a full pool, i
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -51,6 +52,7 @@ KEPT = 256
 """Signed transactions kept for handing them in again."""
 
 _NONCE_TAKEN = ("nonce too low", "replacement transaction underpriced", "transaction underpriced")
+_OUTBID = re.compile(r"fee.*(too low|less than)", re.IGNORECASE)
 _SENT_ALREADY = ("already known", "already imported", "known transaction")
 
 
@@ -181,7 +183,8 @@ class Transactions:
     async def resume(self, raw: bytes, timeout: float) -> TransactionReceipt | None:
         """The receipt of a transaction that was signed earlier, perhaps never sent: it is handed in as it is.
 
-        None if it failed, or another one has its nonce, so that it has no effect and never will. Raises
+        None if it failed, if another one has its nonce, or if it offers too little by now, so that the node does not
+        take it: another one may be signed then, and whichever of the two is mined takes the nonce of both. Raises
         TransactionTimeout if it is not mined in time.
         """
         transaction = Hash32(keccak256(raw))
@@ -189,6 +192,10 @@ class Transactions:
             if await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(transaction)) is None:
                 await self._send_signed(raw)
             return await self.wait(transaction, 1, timeout)
+        except RpcRefused as error:
+            if _OUTBID.search(error.message) is None:
+                raise
+            return None
         except (_NonceTaken, ChainRejected, TransactionDropped):
             # It may have been mined between the question and the second sending.
             found = await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(transaction))
