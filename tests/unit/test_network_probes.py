@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.fake_chain import FakeChain, served
+from support.fake_chain import FakeChain, Refused, served
+from support.market_logs import FACTORY, log_of, sample
 
-from troth.chain.errors import ChainUnavailable
+from troth.chain.deployment import differing_headers
+from troth.chain.errors import ChainUnavailable, WrongChain
+from troth.chain.market import find_deployed
+from troth.chain.rpc import Rpc
 from troth.network.errors import ChainUnfit, CreationRefused
 from troth.network.explaining import PaidIn, duration, explain
 from troth.network.planning import CreationWish, pace_words, plan_creation
 from troth.network.probing import HEAVIEST_CALL, ProbedChain, probe_chain
 from troth.network.showing import chain_text, plan_text, problems_of
+from troth.protocol.logs import Log
+from troth.protocol.market.events import Deployed
 from troth.protocol.market.shipped import BLOCK_SECONDS, DEMO, MAIN, broken_windows, stretched
 from troth.protocol.types import address_from_bytes
 
@@ -82,6 +90,62 @@ async def test_randomness_that_another_chain_lends_is_named() -> None:
     (found,) = [one for one in chain.findings if one.name == "RANDAO"]
     assert found.ok
     assert "kept for several blocks" in found.found
+
+
+@pytest.mark.parametrize("randao", ["fresh", "held"])
+async def test_two_headers_with_other_randomness_are_found(randao: str) -> None:
+    async with served(FakeChain(randao=randao, blocks=403)) as url, connected(url) as rpc:
+        newest, before = await differing_headers(rpc)
+    assert (newest.number, before.number) == (403, 402 if randao == "fresh" else 399)
+    assert newest.randao != before.randao
+
+
+async def test_a_chain_without_randomness_is_named_before_money_is_spent() -> None:
+    async with served(FakeChain(randao="constant")) as url, connected(url) as rpc:
+        with pytest.raises(WrongChain, match="did not change in 64 blocks"):
+            await differing_headers(rpc)
+
+
+async def test_a_deployment_is_found_on_a_node_that_limits_ranges_of_logs() -> None:
+    events = {120: sample(Deployed, 3), 321: sample(Deployed, 40)}
+    ranges: list[tuple[int, int]] = []
+
+    def logs(parameters: list[Any]) -> list[Any]:
+        first, last = (int(parameters[0][name], 16) for name in ("fromBlock", "toBlock"))
+        ranges.append((first, last))
+        if last - first + 1 > 50:
+            raise Refused("block range is too wide")
+        return [shown(log_of(one), block) for block, one in events.items() if first <= block <= last]
+
+    async with served(FakeChain(blocks=400, overridden={"eth_getLogs": logs})) as url:
+        with pytest.raises(WrongChain, match="2 deployments"):
+            await find_deployed(url, FACTORY)
+        answered = [one for one in ranges if one[1] - one[0] < 50]
+        assert [block for first, last in answered for block in range(first, last + 1)] == list(range(401))
+        ranges.clear()
+        found = await find_deployed(url, FACTORY, events[120].contracts.bank, 100)
+    assert (found.meta.block, found.contracts) == (120, events[120].contracts)
+    assert max(last for first, last in ranges if last - first < 50) < 200
+
+
+def shown(log: Log, block: int) -> dict[str, Any]:
+    """A log as a node shows it."""
+    return {
+        "address": log.address,
+        "topics": ["0x" + topic.hex() for topic in log.topics],
+        "data": "0x" + log.data.hex(),
+        "blockNumber": hex(block),
+        "blockHash": "0x" + "77" * 32,
+        "transactionHash": "0x" + "78" * 32,
+        "logIndex": "0x0",
+    }
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Rpc]:
+    rpc = Rpc(url, timeout=10)
+    yield rpc
+    await rpc.close()
 
 
 async def test_a_node_that_answers_nonsense_is_no_chain() -> None:
