@@ -106,6 +106,7 @@ wheel: setup
 	$(BIN)/python scripts/check_wheel
 
 dist: setup ## wheel and source archive into dist/
+	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 # In an environment of its own, which has what the wheel installs and nothing else; the tool lives in another one.

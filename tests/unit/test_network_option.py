@@ -53,9 +53,8 @@ def chain(code: str = "0x60", number: int = 77) -> FakeChain:
     return FakeChain(chain_id=number, overridden={"eth_getCode": lambda parameters: code})
 
 
-@pytest.fixture
-def command() -> Any:
-    """A command with all options that a network fills in; it prints what it got."""
+def toy_command(group: str) -> Any:
+    """A command of a group with all options that a network fills in; it prints what it got."""
     app = typer.Typer()
 
     @app.command()
@@ -71,8 +70,13 @@ def command() -> Any:
         typer.echo(json.dumps([factory, rpc, bank, start_block, committee]))
 
     found = typer.main.get_command(app)
-    offer_network("toy", found)
+    offer_network(group, found)
     return found
+
+
+@pytest.fixture
+def command() -> Any:
+    return toy_command("toy")
 
 
 @pytest.fixture
@@ -102,6 +106,17 @@ def test_a_network_fills_in_what_is_left_open(
         assert acted(command, capsys)[0] == FACTORY
         monkeypatch.setenv("TROTH_FACTORY", FACTORY.lower())
         assert acted(command, capsys)[0] == FACTORY.lower()
+
+
+def test_a_node_is_no_entry_of_the_overlay_unless_its_operator_says_so(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    node = toy_command("node")
+    with running(chain()) as url:
+        assert acted(node, capsys, "--network", file, "--rpc", url)[4] == ""
+        assert NETWORK.committee is not None
+        named = acted(node, capsys, "--network", file, "--rpc", url, "--committee", NETWORK.committee.address)
+        assert named[4] == NETWORK.committee.address
 
 
 def test_an_option_that_names_another_deployment_is_refused(

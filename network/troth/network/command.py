@@ -85,8 +85,7 @@ def create(
     A run that was interrupted is carried on by the same command: nothing is deployed twice.
     """
     from troth.network import showing
-    from troth.network.choices import read_parameters
-    from troth.network.planning import CreationWish, pace_words, plan_creation
+    from troth.network.planning import CreationWish, pace_words, plan_creation, read_parameters
     from troth.protocol.committee import read_member
     from troth.protocol.market.shipped import warning_of
 
@@ -229,7 +228,11 @@ def _broadcast(  # noqa: PLR0917
 
     assert keystore is not None  # _payer refused that
     key = load_account(keystore, read_password(password_file, purpose="the account that pays"))
-    made = _run(create_network(rpc, wish, plan, key, lambda line: typer.echo(line, err=True)))
+    try:
+        made = _run(create_network(rpc, wish, plan, key, lambda line: typer.echo(line, err=True)))
+    except KeyboardInterrupt:
+        typer.echo("interrupted: the same command carries on where this one stopped", err=True)
+        raise
     if not as_json:
         typer.echo(showing.created_text(wish, made))
     return showing.told_of_creation(wish, made)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from troth.protocol.market.prices import PER
@@ -81,12 +80,11 @@ def explain(parameters: Parameters, block_seconds: float, paid: PaidIn) -> tuple
             "the most that courts and summonses pay back for gas; above it, who acts pays the rest",
         ),
     )
-    parts: tuple[tuple[str, Callable[[], Explained]], ...] = tuple((name, lambda n=name: window(n)) for name in WINDOWS)  # type: ignore[misc]
     plugged = (
         Explained("weights", _plugged(parameters.weights), "a contract that weighs seats in draws beside their stake"),
         Explained("prover", _plugged(parameters.prover), "a contract that convicts by proofs of its own kind"),
     )
-    return (*money, *(made() for _, made in parts), *plugged)
+    return (*money, *(window(name) for name in WINDOWS), *plugged)
 
 
 def _asset(parameters: Parameters, paid: PaidIn) -> str:
