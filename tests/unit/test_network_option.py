@@ -167,6 +167,7 @@ def commands_of(command: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield from commands_of(one, f"{path} {name}")
 
 
+@pytest.mark.slow  # it loads every package
 def test_every_command_with_a_chain_node_takes_a_network() -> None:
     found = [one for name, point in plugins().items() for one in commands_of(load(point), name)]
     names = {path: {option.name for option in one.params} for path, one in found}
