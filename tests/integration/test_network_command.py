@@ -108,6 +108,24 @@ def test_a_network_is_created_verified_shown_and_given_a_class(
     assert [one["note"] for one in repeated["transactions"]] == ["registered already"] * 2
 
 
+def test_a_successor_is_made_by_the_factory_that_stands(
+    anvil: Anvil, payer: tuple[object, ...], tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    made = troth(app, "create", "--parameters", "demo", "--output", first, *payer, "--broadcast")
+    (tmp_path / "successor.toml").write_text("unbonding = 60000\n")
+    wish = ("--parameters", tmp_path / "successor.toml", "--factory", made["factory"], "--output", second)
+    before = sent_by(anvil, anvil.keys[0])
+    after = troth(app, "create", *wish, *payer, "--broadcast")
+    assert sent_by(anvil, anvil.keys[0]) == before + TRANSACTIONS - 1
+    assert (after["factory"], after["bank"] == made["bank"]) == (made["factory"], False)
+    assert [troth(app, "verify", file)["ok"] for file in (first, second)] == [True, True]
+    place = ("--factory", made["factory"], "--rpc", anvil.url, "--output", tmp_path / "found.json")
+    assert "2 deployments" in str(CliRunner().invoke(app, ["describe", *map(str, place)]).exception)
+    troth(app, "describe", *place, "--bank", after["bank"])
+    assert read_description(tmp_path / "found.json").contracts == read_description(second).contracts
+
+
 class Killed(BaseException):
     """The process is gone."""
 
