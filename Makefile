@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two targets at a time: the set-up of Python beside that of Node, the tests of Python beside all other checks.
 MAKEFLAGS += --jobs=2
 
-.PHONY: help setup dev quick vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversaries wheel bench clean
+.PHONY: help setup dev quick vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversaries wheel dist sbom bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -72,7 +72,7 @@ lint: setup
 	solhint --max-warnings 0 'contracts/**/*.sol'
 
 types: setup
-	$(BIN)/mypy protocol transport overlay routing node scheduler client command audit committee cases testnet
+	$(BIN)/mypy protocol transport network overlay routing node scheduler client command audit committee cases testnet
 
 layers: setup
 	$(BIN)/lint-imports
@@ -104,6 +104,21 @@ adversaries: setup ## every adversary as a real process, and the table of docs/r
 
 wheel: setup
 	$(BIN)/python scripts/check_wheel
+
+dist: setup ## wheel and source archive into dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+# In an environment of its own, which has what the wheel installs and nothing else; the tool lives in another one.
+sbom: dist ## what the wheel installs, as a CycloneDX file beside it
+	rm -rf build/sbom build/tool
+	$(PYTHON) -m venv build/sbom
+	build/sbom/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/troth-*.whl
+	build/sbom/bin/python -m pip uninstall --quiet --yes pip setuptools
+	$(PYTHON) -m venv build/tool
+	build/tool/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom==7.5.0
+	build/tool/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml \
+	  -o dist/troth-$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])').cdx.json build/sbom
 
 bench: setup ## print every table of docs/reference/benchmarks.md
 	for name in crypto gas verify pipeline capture ablation detection overlay anonymity placement chains forwarding; do $(BIN)/python scripts/bench $$name || exit 1; done

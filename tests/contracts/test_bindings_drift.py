@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import fields, is_dataclass
@@ -18,6 +19,7 @@ from troth.protocol.contract_errors import explained
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import reverts
 from troth.protocol.market import types as market_types
+from troth.protocol.runtime_code import runtime_of
 from troth.protocol.typed_data import camel_case
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -111,3 +113,25 @@ def test_bindings_are_those_of_the_compiled_contract() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "generate_bindings"), "--check"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.skipif(not (ROOT / "artifacts/contracts/market/Bank.sol/Bank.json").exists(), reason="run hardhat build")
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_code_is_known_whatever_its_immutables_are_and_by_every_other_byte(contract: str) -> None:
+    name = contract.removeprefix("market/").capitalize()
+    folder = "overlay" if contract == COMMITTEE else "market"
+    artifact = json.loads((ROOT / f"artifacts/contracts/{folder}/{name}.sol/{name}.json").read_text())
+    code, runtime = bytes.fromhex(artifact["deployedBytecode"][2:]), runtime_of(contract)
+    filled = bytearray(code)
+    for start in runtime.immutables:
+        # PUSH32: what follows is data, and no immutable can hide an instruction.
+        assert code[start - 1] == 0x7F
+        filled[start : start + 32] = keccak256(b"%d" % start)
+    assert runtime.fits(bytes(filled))
+    assert not runtime.fits(code + b"\0")
+    assert not runtime.fits(code[:-1])
+    words = {place for start in runtime.immutables for place in range(start, start + 32)}
+    for place in (one for one in range(0, len(code), 97) if one not in words):
+        changed = bytearray(code)
+        changed[place] ^= 1
+        assert not runtime.fits(bytes(changed)), place

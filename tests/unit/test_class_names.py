@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
-    "protocol", "transport", "overlay", "routing", "node", "scheduler",
+    "protocol", "transport", "network", "overlay", "routing", "node", "scheduler",
     "client", "command", "audit", "committee", "cases", "testnet",
 )  # fmt: skip
 

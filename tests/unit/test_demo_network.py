@@ -13,7 +13,6 @@ from troth.demo.command import app
 from troth.testnet.display import Display
 from troth.testnet.errors import DemoError
 from troth.testnet.network import LocalNetwork
-from troth.testnet.overlay import LocalOverlay
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,11 +20,7 @@ ROOT = Path(__file__).parents[2]
 def network_in(folder: Path) -> LocalNetwork:
     """A network of which everything is known and nothing runs."""
     network = LocalNetwork(folder / "a network", folder)
-    network.rpc, network.deployment, network.execution_class = "http://127.0.0.1:1", {"factory": "0xfa"}, "0xc1"
-    network.scheduler.operator = "0x5c"
-    place = (network.rpc, network.owner_keystore, network.factory)
-    network.overlay = LocalOverlay(network.home, network.plan, network.processes, network.password_file, *place)
-    network.overlay.committee = "0xc0"
+    network.execution_class, network.scheduler.operator = "0xc1", "0x5c"
     return network
 
 
@@ -35,14 +30,15 @@ def test_a_shell_reads_what_the_tutorials_use(tmp_path: Path) -> None:
     assert [name for name in variables if f"${name}" not in tutorials] == ["TROTH_PASSWORD_FILE"]
     file = tmp_path / "variables"
     file.write_text(network_play.in_shell(variables))
-    names = ("FACTORY", "COMMITTEE", "SCHEDULER", "CLASS", "TROTH_HOME")
+    names = ("NETWORK", "SCHEDULER", "CLASS", "TROTH_HOME")
     shown = subprocess.run(
         ["sh", "-c", '. "$1"; printf "%s|" ' + " ".join(f'"${name}"' for name in names), "sh", str(file)],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert shown == f"0xfa|0xc0|0x5c|0xc1|{tmp_path / 'a network' / 'yours'}|"
+    home = tmp_path / "a network"
+    assert shown == f"{home / 'network.json'}|0x5c|0xc1|{home / 'yours'}|"
 
 
 def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:

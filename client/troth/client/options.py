@@ -91,6 +91,6 @@ def read_configuration(
     found = load(home.configuration).overridden(**given)
     if model:
         found = replace(found, market=replace(found.market, model=model)).checked()
-    if not factory:
+    if not factory or factory == found.market.factory:
         return found
     return replace(found, market=replace(found.market, factory=factory, bank="")).checked()

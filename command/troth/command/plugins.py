@@ -12,13 +12,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from troth.command.errors import CommandError
+from troth.network.option import offer_network
 
 GROUP = "troth.commands"
 
 # One line each for `troth --help`, which must not import the packages to ask them.
 SUMMARIES = {
     "node": "Run a node: register, serve, exit.",
-    "market": "Deploy the market's contracts, and show a deployment.",
+    "network": "Create a network on any chain; keep, show, verify it.",
     "model": "Describe models: weights roots, descriptors, ids.",
     "calibrate": "Measure honest noise and cheats; find a class' thresholds.",
     "scheduler": "Run a scheduler: register, serve, exit.",
@@ -59,13 +60,14 @@ def load(point: EntryPoint) -> Any:
     application._add_completion, application.rich_markup_mode = False, None
     command = typer.main.get_command(application)
     command.name = point.name
+    offer_network(point.name, command)
     return command
 
 
 def _remedy(error: Exception) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is not None and missing.split(".")[0] != "troth":
-        return f"Install what it needs (pip install 'troth[torch]', or the module {missing})."
+        return f"Install what it needs (pip install 'WHEEL[torch]' with Troth's wheel, or the module {missing})."
     return "Reinstall troth; `troth --debug ...` shows where it failed. The other sub-commands still work."
 
 

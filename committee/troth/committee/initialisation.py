@@ -11,9 +11,7 @@ from troth.chain.deployment import committee_creation, estimate_creation, submit
 from troth.chain.keystore import address_in, create_account, load_account, read_password
 from troth.committee.configuration import FILE, Bonding, load, template
 from troth.committee.errors import MemberConfigurationInvalid
-from troth.protocol.committee import CommitteeMember, threshold
-from troth.protocol.errors import ProtocolError
-from troth.protocol.types import to_address, to_hash32
+from troth.protocol.committee import read_member, threshold
 from troth.transport.identity import load_or_create_identity
 
 
@@ -63,7 +61,7 @@ async def deploy(
     rpc: str, members: Sequence[str], keystore: Path, password_file: Path | None, *, broadcast: bool
 ) -> dict[str, Any]:
     """Estimate, and with `broadcast` send; `members` as `init` prints them."""
-    first = [member_of(text) for text in members]
+    first = [read_member(text) for text in members]
     sender = address_in(keystore)
     if sender is None:
         raise MemberConfigurationInvalid("The keystore names no address", keystore, "Name another file.")
@@ -88,15 +86,3 @@ async def deploy(
         "transaction": "0x" + receipt.transaction.hex(),
         "block": receipt.block,
     }
-
-
-def member_of(text: str) -> CommitteeMember:
-    """`operator,0xtlskeyhash,https://…`; raises MemberConfigurationInvalid."""
-    try:
-        operator, tls_key_hash, endpoint = text.split(",", 2)
-        return CommitteeMember(
-            to_address(operator), to_hash32(bytes.fromhex(tls_key_hash.removeprefix("0x"))), endpoint
-        )
-    except (ValueError, ProtocolError) as error:
-        remedy = "Write --member 0xOPERATOR,0xTLSKEYHASH,https://name:port, as `troth committee init` prints it."
-        raise MemberConfigurationInvalid("This is no member", text, remedy) from error

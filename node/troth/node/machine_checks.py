@@ -57,7 +57,8 @@ def _guarded(
     except (NodeError, ChainError, OverlayError) as error:
         return HealthFinding(check, False, error.what, error.remedy)
     except ImportError as error:
-        return HealthFinding(check, False, str(error), "pip install 'troth[torch]'")
+        remedy = "Install Troth again with its extra: pip install 'WHEEL[torch]'."
+        return HealthFinding(check, False, str(error), remedy)
 
 
 def _device(configuration: NodeConfiguration) -> HealthFinding:

@@ -2,26 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from troth.chain import decoding
 from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
 from troth.chain.errors import WrongChain
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
-from troth.chain.market import DeploymentPlace, Market
+from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.chain.records import Simulation, TransactionReceipt
 from troth.chain.rpc import Rpc
-from troth.chain.transactions import Transactions
+from troth.chain.transactions import Transactions, message
 from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, named, read_resource
-from troth.protocol.bindings.structs import encode_parameters
+from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.market.addresses import contracts_of, creation_code, factory_code
-from troth.protocol.market.calls import PartCall, build_factory
+from troth.protocol.market.calls import build_factory
+from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.reverts import decode_error
 from troth.protocol.market.types import Parameters
 from troth.protocol.types import Address
+
+FACTORY_STEP, BEGIN_STEP, COMMITTEE_STEP = "factory", "begin", "committee"
+"""Names of the steps beside the parts, which are called as ``MARKET_PARTS``."""
+
+HEADERS_BACK = 64
+"""Blocks that are searched for two headers with different RANDAO; the EVM knows the hashes of 256."""
+
+Report = Callable[[str, TransactionReceipt | None], None]
+"""Told of each step when it is done; without a receipt where the step was done before."""
+
+
+class DeploymentRecord(Protocol):
+    """What is written down of a deployment, so that another run carries it on after a kill."""
+
+    def attempts(self, step: str) -> Sequence[bytes]:
+        """The transactions that were signed for a step so far, the oldest first."""
+
+    def keep(self, step: str, raw: bytes) -> None:
+        """Write a signed transaction down, durably: it is sent when this returns."""
+
+    def mined(self, step: str, receipt: TransactionReceipt) -> None:
+        """A step is done."""
+
+
+class NoRecord:
+    """For deployments that nobody carries on."""
+
+    def attempts(self, step: str) -> Sequence[bytes]:
+        """None."""
+        del step
+        return ()
+
+    def keep(self, step: str, raw: bytes) -> None:
+        """Nothing is kept."""
+
+    def mined(self, step: str, receipt: TransactionReceipt) -> None:
+        """Nothing is kept."""
 
 
 def committee_creation(members: Sequence[CommitteeMember]) -> Call:
@@ -68,65 +107,114 @@ async def deploy_market(
     key: Key,
     *,
     factory: Address | None = None,
+    members: Sequence[CommitteeMember] = (),
+    record: DeploymentRecord | None = None,
+    report: Report = lambda step, receipt: None,
     request_timeout: float = REQUEST_TIMEOUT,
     receipt_timeout: float = RECEIPT_TIMEOUT,
 ) -> tuple[Market, tuple[TransactionReceipt, ...]]:
     """Deploy from ``key``, through ``factory`` or a new one; the connected market, and a receipt per transaction.
+
+    With ``members`` the directory's committee comes last. What ``record`` kept of an earlier run is carried on, and
+    what stands already is not made again.
 
     Raises ChainRejected if the factory refuses parameters, chain or code.
     """
     rpc = Rpc(url, timeout=request_timeout)
     try:
         chain_id = decoding.quantity(await rpc.request("eth_chainId"))
-        maker = _Maker(rpc, Transactions(rpc, chain_id, decode_error), key, receipt_timeout)
+        sender = Transactions(rpc, chain_id, decode_error)
+        maker = _Maker(rpc, sender, key, receipt_timeout, record or NoRecord(), report)
         maker.factory = factory or await maker.create_factory()
-        await maker.begin(parameters)
-        for index, part in enumerate(MARKET_PARTS):
-            made = build_factory(maker.factory, "create", parameters, index, creation_code(part))
-            await maker.send(made, f"creation of the {part}")
-        place = DeploymentPlace(maker.factory, contracts_of(maker.factory, parameters), maker.receipts[0].block)
-        chain = Chain(Rpc(url, timeout=request_timeout), chain_id, place.contracts.bank)
+        await maker.create_parts(parameters)
+        if members:
+            await maker.step(COMMITTEE_STEP, committee_creation(members), None)
+        contracts = contracts_of(maker.factory, parameters)
+        if maker.receipts:
+            first = maker.receipts[0].block
+        else:
+            first = (await find_deployed(url, maker.factory, contracts.bank)).meta.block
+        chain = Chain(Rpc(url, timeout=request_timeout), chain_id, contracts.bank)
     except BaseException:
         await rpc.close()
         raise
-    return Market(chain, rpc, place), tuple(maker.receipts)
+    return Market(chain, rpc, DeploymentPlace(maker.factory, contracts, first)), tuple(maker.receipts)
 
 
 class _Maker:
     """One deployment under way."""
 
-    def __init__(self, rpc: Rpc, transactions: Transactions, key: Key, timeout: float) -> None:
+    def __init__(  # noqa: PLR0917
+        self, rpc: Rpc, transactions: Transactions, key: Key, timeout: float, record: DeploymentRecord, report: Report
+    ) -> None:
         self._rpc = rpc
         self._transactions = transactions
         self._key = key
         self._timeout = timeout
+        self._record = record
+        self._report = report
         self.factory = Address("")
         self.receipts: list[TransactionReceipt] = []
 
     async def create_factory(self) -> Address:
         """The factory of exactly the packaged parts."""
-        receipt = await self._sent(Call("deployment of the factory", factory_code()), None)
+        receipt = await self.step(FACTORY_STEP, Call("deployment of the factory", factory_code()), None)
         if receipt.created is None:
             raise WrongChain(
                 "The receipt of a creation names no contract", receipt.transaction.hex(), "Use another node."
             )
         return receipt.created
 
-    async def begin(self, parameters: Parameters) -> None:
-        """Parameters, and the headers of two blocks that show that this chain's RANDAO changes."""
-        newest = await self._header("latest")
-        before = await self._header(hex(newest.number - 1))
-        await self.send(build_factory(self.factory, "begin", parameters, newest.raw, before.raw), "begin")
+    async def create_parts(self, parameters: Parameters) -> None:
+        """Parameters, and the headers of two blocks that show that this chain's RANDAO changes; then each part."""
+        begun, bits = await self._progress(parameters)
+        if begun:
+            self._report(BEGIN_STEP, None)
+        else:
+            newest, before = await differing_headers(self._rpc)
+            call = build_factory(self.factory, "begin", parameters, newest.raw, before.raw).call
+            await self.step(BEGIN_STEP, call, self.factory)
+        for index, part in enumerate(MARKET_PARTS):
+            if bits >> index & 1:
+                self._report(part, None)
+                continue
+            made = build_factory(self.factory, "create", parameters, index, creation_code(part)).call
+            await self.step(part, Call(f"creation of the {part}", made.data), self.factory)
 
-    async def send(self, call: PartCall, what: str) -> None:
-        """A transaction to the factory, mined."""
-        await self._sent(Call(what, call.call.data), call.to)
+    async def step(self, name: str, call: Call, to: Address | None) -> TransactionReceipt:
+        """A transaction, mined: one that an earlier run signed, if it can still be, or a new one."""
+        for raw in self._record.attempts(name):
+            found = await self._transactions.resume(raw, self._timeout)
+            if found is not None:
+                return self._done(name, found)
+        kept = lambda raw: self._record.keep(name, raw)  # noqa: E731
+        transaction = await self._transactions.send(call, self._key, to, keep=kept)
+        return self._done(name, await self._transactions.wait(transaction, 1, self._timeout))
 
-    async def _sent(self, call: Call, to: Address | None) -> TransactionReceipt:
-        transaction = await self._transactions.send(call, self._key, to)
-        receipt = await self._transactions.wait(transaction, 1, self._timeout)
+    def _done(self, name: str, receipt: TransactionReceipt) -> TransactionReceipt:
+        self._record.mined(name, receipt)
         self.receipts.append(receipt)
+        self._report(name, receipt)
         return receipt
 
-    async def _header(self, tag: str) -> RawHeader:
-        return header_of(await self._rpc.request("eth_getBlockByNumber", tag, False))
+    async def _progress(self, parameters: Parameters) -> tuple[bool, int]:
+        """Whether this deployment was begun at the factory, and a bit for each part that stands."""
+        asked = build_factory(self.factory, "progressOf", parameters).call
+        answer = await self._rpc.request("eth_call", message(asked, None, self.factory), "latest")
+        outputs = named("function", FACTORY)["progressOf"].outputs
+        begun, bits = decode_parameters(outputs, decoding.data(answer))
+        return bool(begun), int(bits)
+
+
+async def differing_headers(rpc: Rpc) -> tuple[RawHeader, RawHeader]:
+    """The newest header and one before it with another RANDAO: some chains keep one value for several blocks.
+
+    Raises WrongChain if the last blocks all have the same.
+    """
+    newest = header_of(await rpc.request("eth_getBlockByNumber", "latest", False))
+    for number in range(newest.number - 1, max(newest.number - HEADERS_BACK, 0) - 1, -1):
+        before = header_of(await rpc.request("eth_getBlockByNumber", hex(number), False))
+        if before.randao != newest.randao:
+            return newest, before
+    what = f"The chain's RANDAO did not change in {HEADERS_BACK} blocks, and a court is drawn by it"
+    raise WrongChain(what, f"block {newest.number}", "Deploy on a chain whose blocks have PREVRANDAO (EIP-4399).")

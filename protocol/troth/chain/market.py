@@ -57,20 +57,37 @@ async def find_place(rpc_url: str, factory: Address, bank: Address | None = None
 
 async def find_deployed(rpc_url: str, factory: Address, bank: Address | None = None, start: int = 0) -> Deployed:
     """What the factory said when that deployment stood, its parameters among it."""
-    topic = named("event", FACTORY)["Deployed"].topic
-    read = decoder(Deployed, named("event", FACTORY)["Deployed"])
     rpc = Rpc(rpc_url, timeout=REQUEST_TIMEOUT)
     try:
-        wanted = {"address": factory, "fromBlock": hex(start), "topics": [decoding.hexadecimal(topic)]}
-        found = [read.event(log) for log in decoding.logs(await rpc.request("eth_getLogs", wanted))]
+        found = await _deployments(rpc, factory, bank, start)
     finally:
         await rpc.close()
     mine = [one for one in found if bank in {None, one.contracts.bank}]
     if len(mine) != 1:
         what = f"The factory has {len(mine)} deployments that fit"
         raise WrongChain(what, factory, "Name one of them by its Bank, and a start block not after it.")
-    event: Deployed = mine[0]
-    return event
+    return mine[0]
+
+
+async def _deployments(rpc: Rpc, factory: Address, bank: Address | None, start: int) -> list[Deployed]:
+    """What the factory said from a block on, up to this Bank's deployment; in parts where the node limits ranges."""
+    event = named("event", FACTORY)["Deployed"]
+    read, topic = decoder(Deployed, event), decoding.hexadecimal(event.topic)
+    newest = decoding.quantity(await rpc.request("eth_blockNumber"))
+    first, blocks, found = start, newest - start + 1, list[Deployed]()
+    while first <= newest and not any(one.contracts.bank == bank for one in found):
+        last = min(first + blocks - 1, newest)
+        wanted = {"address": factory, "fromBlock": hex(first), "toBlock": hex(last), "topics": [topic]}
+        try:
+            logs = decoding.logs(await rpc.request("eth_getLogs", wanted))
+        except RpcRefused:
+            if first == last:
+                raise
+            blocks = (last - first + 1) // 2
+            continue
+        found += [read.event(one) for one in logs]
+        first = last + 1
+    return found
 
 
 class Market:

@@ -8,6 +8,7 @@ node forgets while its receipt is awaited, in a reorganisation or a full pool, i
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -49,11 +50,15 @@ _DYNAMIC_FEE = b"\x02"
 """The type of a transaction that names a maximal fee and a tip (EIP-2718, EIP-1559)."""
 
 _NONCE_TAKEN = ("nonce too low", "replacement transaction underpriced", "transaction underpriced")
+_OUTBID = re.compile(r"fee.*(too low|less than)", re.IGNORECASE)
 _SENT_ALREADY = ("already known", "already imported", "known transaction")
 
 
 Explain = Callable[[bytes], ContractError]
 """What the data of a revert says."""
+
+Keep = Callable[[bytes], None]
+"""Writes a signed transaction down before it is sent, so that ``resume`` can go on after a kill."""
 
 
 class Transactions:
@@ -89,8 +94,13 @@ class Transactions:
             raise as_rejection(call.function, error, sender, self._explain) from error
         return decoding.quantity(gas) * (100 + GAS_MARGIN_PERCENT) // 100
 
-    async def send(self, call: Call, key: Key, to: Address | None, gas: int | None = None) -> Hash32:
-        """Sign and send; the transaction's hash. ChainRejected if it would revert, so that no gas is spent."""
+    async def send(
+        self, call: Call, key: Key, to: Address | None, gas: int | None = None, *, keep: Keep | None = None
+    ) -> Hash32:
+        """Sign and send; the transaction's hash. ChainRejected if it would revert, so that no gas is spent.
+
+        What is signed is given to ``keep`` before it is sent, each time anew if another program takes the nonce.
+        """
         async with self._locks[key.address]:
             fees, nonce = await asyncio.gather(self.fees(), self._nonce(key.address))
             limit = await self.estimate(call, key.address, to) if gas is None else gas
@@ -99,7 +109,10 @@ class Transactions:
                     with attempt:
                         if attempt.num > 1:
                             nonce = max(await self._nonce(key.address), nonce + 1)
-                        return await self._send_signed(signed(call, key, to, (self._chain_id, nonce, limit), fees))
+                        raw = signed(call, key, to, (self._chain_id, nonce, limit), fees)
+                        if keep is not None:
+                            keep(raw)
+                        return await self._send_signed(raw)
             except _NonceTaken as error:
                 what = f"Another program takes the nonces of {key.address} faster than this one"
                 remedy = "Let one process alone send with this key."
@@ -149,6 +162,27 @@ class Transactions:
                 look_after = time.monotonic() + RESEND_INTERVAL
             await asyncio.sleep(interval)
             interval = min(2 * interval, 1.0)
+
+    async def resume(self, raw: bytes, timeout: float) -> TransactionReceipt | None:
+        """The receipt of a transaction that was signed earlier, perhaps never sent: it is handed in as it is.
+
+        None if it failed, if another one has its nonce, or if it offers too little by now, so that the node does not
+        take it: another one may be signed then, and whichever of the two is mined takes the nonce of both. Raises
+        TransactionTimeout if it is not mined in time.
+        """
+        transaction = Hash32(keccak256(raw))
+        try:
+            if await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(transaction)) is None:
+                await self._send_signed(raw)
+            return await self.wait(transaction, 1, timeout)
+        except RpcRefused as error:
+            if _OUTBID.search(error.message) is None:
+                raise
+            return None
+        except (_NonceTaken, ChainRejected, TransactionDropped):
+            # It may have been mined between the question and the second sending.
+            found = await self._rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(transaction))
+            return decoding.receipt(found) if found and decoding.quantity(found.get("status")) == 1 else None
 
     async def _hand_in_again(self, transaction: Hash32) -> None:
         """If the node has forgotten it and this process has signed it: the same bytes, so it cannot count twice."""

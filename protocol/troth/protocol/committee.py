@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from troth.protocol.types import Address, Hash32, Uint64
+from troth.protocol.errors import InvalidField
+from troth.protocol.types import Address, Hash32, Uint64, to_address, to_hash32
 
 MAXIMUM_MEMBERS = 32
 
@@ -49,3 +50,14 @@ class MoveMember:
 def threshold(members: int) -> int:
     """The least number that is more than 2/3 of ``members``."""
     return 2 * members // 3 + 1
+
+
+def read_member(text: str) -> CommitteeMember:
+    """`operator,0xtlskeyhash,https://…`, as `troth committee init` prints it; raises InvalidField."""
+    try:
+        operator, tls_key_hash, endpoint = text.split(",", 2)
+        key_hash = to_hash32(bytes.fromhex(tls_key_hash.removeprefix("0x")))
+        return CommitteeMember(to_address(operator), key_hash, endpoint)
+    except ValueError as error:
+        remedy = "Write --member 0xOPERATOR,0xTLSKEYHASH,https://name:port, as `troth committee init` prints it."
+        raise InvalidField("This is no member of a committee", text, remedy) from error

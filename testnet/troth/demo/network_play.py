@@ -41,13 +41,10 @@ def play(folder: Path, models: Path, display: Display) -> None:
 
 
 def variables_of(network: LocalNetwork) -> Mapping[str, object]:
-    """What a reader needs to know of the network: addresses, keyfiles with money, and where things are."""
-    assert network.overlay is not None
+    """What a reader needs to know of the network: its file, keyfiles with money, and where things are."""
     keys = network.home / "keys"
     return {
-        "RPC": network.rpc,
-        "FACTORY": network.factory,
-        "COMMITTEE": network.overlay.committee,
+        "NETWORK": network.file,
         "SCHEDULER": network.scheduler.operator,
         "CLASS": network.execution_class,
         "MODEL": network.models / "models" / network.plan.model,

@@ -7,12 +7,15 @@ many segments as the plan has slices. Beside the scheduler there is a second one
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from troth.chain import keystore
+from troth.network.description import CommitteePlace, read_description, write_description
+from troth.protocol.hashing import keccak256
+from troth.protocol.types import Hash32, to_address
 from troth.testnet import cli
 from troth.testnet.anvil import fund, rpc, start_anvil
 from troth.testnet.overlay import LocalOverlay
@@ -68,6 +71,11 @@ class LocalNetwork(Parties):
         return str(self.deployment["factory"])
 
     @property
+    def file(self) -> Path:
+        """The network's file, which every command takes as --network."""
+        return self.home / "network.json"
+
+    @property
     def schedulers(self) -> tuple[PartyProcess, ...]:
         """The honest one, and the one that refuses checks where the plan has it."""
         return (self.scheduler, self.refuser) if self.plan.refuser else (self.scheduler,)
@@ -107,8 +115,8 @@ class LocalNetwork(Parties):
         self.account(self.owner_keystore)
         rpc(self.rpc, "anvil_mine", "0x3")
         self.deployment = self._troth(
-            *("market", "deploy", "--parameters", "demo", "--rpc", self.rpc),
-            *("--keystore", self.owner_keystore, "--broadcast"),
+            *("network", "create", "--parameters", "demo", "--name", "testnet", "--rpc", self.rpc),
+            *("--keystore", self.owner_keystore, "--output", self.file, "--broadcast"),
         )
         self.report(f"deployed the market from {self.factory} ({self.deployment['gas']:,} gas)")
         self.report(str(self.deployment["warning"]))
@@ -130,6 +138,10 @@ class LocalNetwork(Parties):
         place = (self.rpc, self.owner_keystore, self.factory)
         self.overlay = LocalOverlay(self.home, plan, self.processes, self.password_file, *place)
         self.overlay.set_up()
+        committee = to_address(self.overlay.committee)
+        code = bytes.fromhex(str(rpc(self.rpc, "eth_getCode", committee, "latest")).removeprefix("0x"))
+        listed = CommitteePlace(committee, Hash32(keccak256(code)))
+        write_description(self.file, replace(read_description(self.file), committee=listed))
 
     def set_up_parties(self) -> None:
         """Every party: keys, configuration, TLS identity, registration with its stake, and then its process."""

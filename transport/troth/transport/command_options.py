@@ -12,7 +12,9 @@ BroadcastOption = Annotated[
     bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, a dry run.")
 ]
 RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
-FactoryOption = Annotated[str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment.")]
+FactoryOption = Annotated[
+    str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment; --network names it too.")
+]
 BankOption = Annotated[
     str, typer.Option("--bank", envvar="TROTH_BANK", help="The deployment's Bank, where the factory made several.")
 ]

@@ -240,10 +240,11 @@ def failure_of(error: BaseException) -> Failure:
 
 def remote_failure(endpoint: str, failure: Failure) -> RemoteFailure:
     """The exception for a refusal from `endpoint`, whose words are a stranger's and may end up on a terminal."""
-    return RemoteFailure(endpoint, failure.code, _printable(failure.message), _printable(failure.remedy))
+    return RemoteFailure(endpoint, failure.code, visible(failure.message), visible(failure.remedy))
 
 
-def _printable(text: str) -> str:
+def visible(text: str) -> str:
+    """A stranger's words without what steers a terminal."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 

@@ -197,7 +197,8 @@ class _Named:
             await self._engine.require(descriptor, definition)
         except ImportError as error:
             what = f"Computing an answer again needs {error.name}, which is not installed"
-            raise OwnModelUnusable(what, self._name, "Install it with pip install 'troth[torch]'.") from error
+            remedy = "Install Troth again with its extra: pip install 'WHEEL[torch]'."
+            raise OwnModelUnusable(what, self._name, remedy) from error
         except (NodeError, OSError, RuntimeError, ValueError) as error:
             raise self._unusable(error) from error
 

@@ -229,24 +229,56 @@ def longest_case(parameters: Parameters) -> int:
     return opening + 2 * (2 * randomness + parameters.commit_window + parameters.reveal_window)
 
 
+HISTORY = 8_191
+"""Block hashes that EIP-2935 knows."""
+INCLUSION = 4
+"""Blocks that a transaction may wait."""
+_MAY_BE_NONE = {"seasoning", "suspension_pause"}
+_WINDOWS = (
+    *("lag", "summons_window", "lookahead", "draw_window", "commit_window", "reveal_window", "claim_delay"),
+    *("answer_window", "close_delay", "unbonding", "seasoning", "reference_age", "suspension_pause"),
+)
+
+
 def broken_windows(parameters: Parameters) -> tuple[str, ...]:
-    """The relations between windows that a set of parameters breaks; none for a set that may be deployed."""
-    case = longest_case(parameters)
+    """The rules that a set of parameters breaks; none for a set that may be deployed.
+
+    They are those of contracts/market/libraries/Windows.sol, and one more: unbonding outlasts closing.
+    """
+    case = longest_case(parameters) + 2 * INCLUSION
+    opening = parameters.reference_age + parameters.lag + SUMMONS_WINDOWS * parameters.summons_window
+    claim = parameters.claim_delay + parameters.answer_window
+    named = ((name, getattr(parameters, name)) for name in _WINDOWS)
     rules = {
+        "nothing is instant, and nothing lasts for ever": all(
+            (0 if name in _MAY_BE_NONE else 1) <= blocks <= 1 << 30 for name, blocks in named
+        ),
         "a check summoned at half of D is answered within D": (
-            parameters.lag // 2 + parameters.summons_window < parameters.lag
+            parameters.lag > 2 * parameters.summons_window + INCLUSION
         ),
-        "a RANDAO can still be proven": parameters.lookahead + parameters.draw_window < 8_191,
-        "a claim outlasts order, lag and the longest case": (
-            parameters.claim_delay > parameters.reference_age + parameters.lag + case
-        ),
+        "a RANDAO can still be proven": parameters.lookahead + parameters.draw_window <= HISTORY,
+        "commitments and reveals have four blocks": min(parameters.commit_window, parameters.reveal_window) >= 4,
+        "a claim outlasts the longest case": parameters.claim_delay > case,
         "a claim can be objected to and answered": parameters.claim_delay > 2 * parameters.answer_window,
-        "closing outlasts a claim and its last answer": (
-            parameters.close_delay > parameters.claim_delay + parameters.answer_window
+        "closing outlasts a claim and its last answer": parameters.close_delay > claim,
+        "unbonding outlasts an order, its claim and the last answer": (
+            parameters.unbonding > opening + claim + INCLUSION
         ),
         "unbonding outlasts closing and the longest case": parameters.unbonding > parameters.close_delay + case,
+        "stake and gas are worth something": min(parameters.scheduler_stake, parameters.gas_price) > 0,
     }
     return tuple(rule for rule, holds in rules.items() if not holds)
+
+
+def stretched(parameters: Parameters, block_seconds: float) -> Parameters:
+    """The same set for a chain of another pace: every window lasts as long in seconds as with blocks of 12 seconds.
+
+    Not ``lookahead``: it is the distance in blocks beyond which nobody can choose the randomness.
+    """
+    factor = BLOCK_SECONDS / block_seconds
+    windows = {name: max(round(getattr(parameters, name) * factor), 1) for name in _WINDOWS if name != "lookahead"}
+    kept = {name: 0 for name in _MAY_BE_NONE if getattr(parameters, name) == 0}
+    return replace(parameters, **(windows | kept))
 
 
 def main_money() -> ClassMoney:

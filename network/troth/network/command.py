@@ -1,0 +1,282 @@
+"""`troth network`: create one on any chain, keep it by name, show it, verify it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from troth.transport.command_options import (
+    BankOption,
+    BroadcastOption,
+    FactoryOption,
+    JsonOption,
+    KeystoreOption,
+    PasswordOption,
+    RpcOption,
+    StartBlockOption,
+)
+
+if TYPE_CHECKING:
+    from troth.network.description import NetworkDescription
+
+Result = TypeVar("Result")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="A network as one file: create it on a chain, keep it by name, show and verify it.",
+)
+
+LOCAL_RPC = "http://127.0.0.1:8545"
+NetworkArgument = Annotated[
+    str, typer.Argument(metavar="FILE|NAME", envvar="TROTH_NETWORK", help="A network file, or a name that is kept.")
+]
+NameOption = Annotated[str, typer.Option("--name", help="The network's name: 1 to 32 of a-z, 0-9 and -.")]
+OutputOption = Annotated[Path, typer.Option("--output", help="The file to write.")]
+CommitteeOption = Annotated[
+    str, typer.Option("--committee", envvar="TROTH_COMMITTEE", help="The directory's committee that stands already.")
+]
+SuggestOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--suggest-rpc",
+        help="A chain node that the file suggests to everybody, repeatable; default: --rpc, if it holds no secret.",
+    ),
+]
+ChainNodeOption = Annotated[
+    str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node; default: the file's.")
+]
+
+
+@app.command()
+def create(
+    *,
+    name: NameOption = "network",
+    rpc: RpcOption = LOCAL_RPC,
+    keystore: KeystoreOption = None,
+    password_file: PasswordOption = None,
+    parameters: Annotated[
+        str, typer.Option("--parameters", help="main, demo, or a TOML file that changes fields of main's.")
+    ] = "main",
+    block_seconds: Annotated[
+        float,
+        typer.Option("--block-seconds", min=0.05, max=3_600, help="Stretch windows made for 12 s to this pace."),
+    ] = 12.0,
+    asset: Annotated[str, typer.Option("--asset", help="ERC-20 in which all is paid; default: the chain's coin.")] = "",
+    factory: Annotated[str, typer.Option("--factory", help="A factory that stands already; default: a new one.")] = "",
+    member: Annotated[
+        list[str] | None,
+        typer.Option(help="A first member of the committee, as `troth committee init` prints it. Repeat it."),
+    ] = None,
+    committee: CommitteeOption = "",
+    suggest_rpc: SuggestOption = None,
+    output: OutputOption = Path("network.json"),
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Deploy everything that a network needs, verify it, write network.json. A dry run without --broadcast.
+
+    A run that was interrupted is carried on by the same command: nothing is deployed twice.
+    """
+    from troth.network import showing
+    from troth.network.planning import CreationWish, pace_words, plan_creation, read_parameters
+    from troth.protocol.committee import read_member
+    from troth.protocol.market.shipped import warning_of
+
+    wish = CreationWish(
+        name=name,
+        parameters=read_parameters(parameters, asset, block_seconds),
+        output=output.expanduser(),
+        factory=_optional(factory),
+        members=tuple(read_member(text) for text in member or ()),
+        committee=_optional(committee),
+        suggested=_suggestions(rpc, suggest_rpc),
+    ).checked()
+    plan = _run(plan_creation(rpc, wish, _payer(keystore, broadcast)))
+    pace = pace_words(wish.parameters, plan.chain.block_seconds, block_seconds)
+    warnings = [text for text in (warning_of(wish.parameters), pace) if text]
+    told = showing.told_of_plan(wish, plan, warnings)
+    if not as_json:
+        typer.echo(showing.plan_text(wish, plan, warnings, dry=not broadcast), err=broadcast)
+    if broadcast:
+        told |= _broadcast(rpc, wish, plan, keystore, password_file, as_json)
+    if as_json:
+        typer.echo(json.dumps(told))
+    if not broadcast and told["problems"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def describe(
+    *,
+    factory: FactoryOption,
+    bank: BankOption = "",
+    committee: CommitteeOption = "",
+    start_block: StartBlockOption = 0,
+    name: NameOption = "network",
+    rpc: RpcOption = LOCAL_RPC,
+    suggest_rpc: SuggestOption = None,
+    output: OutputOption = Path("network.json"),
+    as_json: JsonOption = False,
+) -> None:
+    """Write the file of a network that stands already."""
+    from troth.network import creating
+    from troth.network.description import write_description
+    from troth.network.errors import CreationRefused
+    from troth.protocol.types import to_address
+
+    place = output.expanduser()
+    if place.exists():
+        raise CreationRefused("There is a file already", place, "Choose another --output.")
+    network = _run(
+        creating.describe(
+            rpc,
+            name,
+            to_address(factory),
+            bank=_optional(bank),
+            committee=_optional(committee),
+            start=start_block,
+            suggested=_suggestions(rpc, suggest_rpc),
+        )
+    )
+    write_description(place, network)
+    _tell({"network": str(place), "name": name, "factory": network.factory}, f"wrote {place}", as_json)
+
+
+@app.command()
+def show(network: NetworkArgument, as_json: JsonOption = False) -> None:
+    """What a network is: its chain, contracts and parameters in money and hours. Asks nobody."""
+    from troth.network import networks, showing
+
+    found = networks.find(network)
+    _tell(showing.told_of_network(found), showing.network_text(found), as_json)
+
+
+@app.command()
+def verify(network: NetworkArgument, rpc: ChainNodeOption = "", as_json: JsonOption = False) -> None:
+    """Compare the file with the chain. Exit code 0 it holds, 1 a check failed, 2 no usable file, 3 not completed."""
+    from troth.network import networks, showing
+
+    found = networks.find(network)
+    verification = _verify(found, rpc)
+    text = showing.verification_text(verification)
+    if not rpc:
+        text += (
+            f"\nasked of {found.rpc[0]}, which the file suggests: of strangers' files ask a node of yours with --rpc"
+        )
+    _tell(showing.told_of_verification(verification), text, as_json)
+    if verification.exit_code:
+        raise typer.Exit(verification.exit_code)
+
+
+@app.command()
+def add(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A network file.")],
+    name: Annotated[str, typer.Option("--name", help="Keep it under this name; default: the file's own.")] = "",
+    rpc: ChainNodeOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Verify a file and keep it, so that --network NAME finds it."""
+    from troth.network import networks, showing
+    from troth.network.description import NAME, read_description
+
+    found = read_description(file)
+    if name and NAME.fullmatch(name) is None:
+        raise typer.BadParameter("A name has 1 to 32 of a-z, 0-9 and -.", param_hint="--name")
+    verification = _verify(found, rpc)
+    if verification.exit_code == 1:
+        _tell(showing.told_of_verification(verification), showing.verification_text(verification), as_json)
+        raise typer.Exit(1)
+    kept = networks.keep(found, name or found.name)
+    _tell({"name": kept.stem, "network": str(kept)}, f"kept as {kept.stem}: use --network {kept.stem}", as_json)
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """The networks that are kept, and where."""
+    from troth.network import networks
+
+    names, folder = networks.kept_names(), networks.networks_folder()
+    text = "\n".join(names) or f"none are kept in {folder}: add one with `troth network add FILE`"
+    _tell({"folder": str(folder), "networks": names}, text, as_json)
+
+
+@app.command()
+def probe(rpc: RpcOption = LOCAL_RPC, as_json: JsonOption = False) -> None:
+    """What a chain has of what a network needs, and what will not work there. Exit code 1: no network can."""
+    from troth.network import showing
+    from troth.network.probing import probe_chain
+
+    found = _run(probe_chain(rpc))
+    _tell(showing.told_of_chain(found), showing.chain_text(found), as_json)
+    if found.unfit:
+        raise typer.Exit(1)
+
+
+def _broadcast(  # noqa: PLR0917
+    rpc: str, wish: Any, plan: Any, keystore: Path | None, password_file: Path | None, as_json: bool
+) -> dict[str, Any]:
+    from troth.chain.keystore import load_account, read_password
+    from troth.network import showing
+    from troth.network.creating import create as create_network
+
+    assert keystore is not None  # _payer refused that
+    key = load_account(keystore, read_password(password_file, purpose="the account that pays"))
+    try:
+        made = _run(create_network(rpc, wish, plan, key, lambda line: typer.echo(line, err=True)))
+    except KeyboardInterrupt:
+        typer.echo("interrupted: the same command carries on where this one stopped", err=True)
+        raise
+    if not as_json:
+        typer.echo(showing.created_text(wish, made))
+    return showing.told_of_creation(wish, made)
+
+
+def _verify(network: NetworkDescription, rpc: str) -> Any:
+    from troth.network import verifying
+    from troth.network.errors import NetworkError
+
+    if not rpc and not network.rpc:
+        raise NetworkError("The file suggests no chain node", network.name, "Name one with --rpc.")
+    return _run(verifying.verify(network, rpc or network.rpc[0]))
+
+
+def _payer(keystore: Path | None, broadcast: bool) -> Any:
+    """The account that pays, by its keyfile; a dry run does without."""
+    from troth.chain.keystore import address_in
+    from troth.network.errors import CreationRefused
+
+    if keystore is not None:
+        return address_in(keystore.expanduser())
+    if broadcast:
+        raise CreationRefused("No account pays", "no keyfile", "Name its keyfile with --keystore.")
+    return None
+
+
+def _suggestions(rpc: str, given: list[str] | None) -> tuple[str, ...]:
+    """The chain nodes of the file: those that were named, or --rpc where everybody may know it."""
+    from troth.network.description import suggested
+
+    if given:
+        return tuple(given)
+    return (rpc,) if suggested(rpc) else ()
+
+
+def _optional(text: str) -> Any:
+    from troth.protocol.types import to_address
+
+    return to_address(text) if text else None
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    return asyncio.run(work)
+
+
+def _tell(told: dict[str, Any], text: str, as_json: bool) -> None:
+    sys.stdout.write((json.dumps(told) if as_json else text) + "\n")

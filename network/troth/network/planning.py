@@ -1,0 +1,218 @@
+"""What a founder wants, and what creating it would do: the dry run, with steps, gas, money and what stands in the way.
+
+The contracts cannot be tried before their factory stands, so the gas of a part is computed from its size; a test holds
+the figures to what anvil charges. On an L2 the fee for data on its parent chain comes on top.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from eth_abi.abi import decode
+from eth_abi.exceptions import DecodingError
+
+from troth.chain import decoding
+from troth.chain.adapter import REQUEST_TIMEOUT
+from troth.chain.deployment import BEGIN_STEP, COMMITTEE_STEP, FACTORY_STEP, committee_creation
+from troth.chain.errors import RpcRefused
+from troth.chain.records import Fees
+from troth.chain.rpc import Rpc
+from troth.chain.tokens import selector
+from troth.chain.transactions import Transactions
+from troth.network.description import NAME, is_url
+from troth.network.errors import CreationRefused
+from troth.network.explaining import PaidIn
+from troth.network.journal import journal_of
+from troth.network.probing import ProbedChain, creation_gas, probe_chain
+from troth.protocol.bindings import COMMITTEE, MARKET_PARTS
+from troth.protocol.committee import CommitteeMember
+from troth.protocol.market.addresses import creation_code, factory_code
+from troth.protocol.market.parts import FACTORY
+from troth.protocol.market.shipped import BLOCK_SECONDS, DEMO, MAIN, broken_windows, stretched
+from troth.protocol.market.types import NO_ADDRESS, Parameters
+from troth.protocol.runtime_code import part_runtime, runtime_of
+from troth.protocol.types import Address, to_address
+
+SHIPPED = {"main": MAIN, "demo": DEMO}
+"""Parameters by name."""
+BEGIN_GAS = 130_000
+MEMBER_GAS = 110_000
+"""Of one member of the committee: its slots, and its endpoint."""
+PACE_TOLERANCE = 1.25
+"""Windows that last so many times shorter or longer than they were made for are worth a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreationWish:
+    """What a founder wants. ``factory``: one that stands already; ``committee``: a contract that stands already, in
+    place of ``members``; ``rpc`` what the file suggests to others."""
+
+    name: str
+    parameters: Parameters
+    output: Path
+    factory: Address | None = None
+    members: tuple[CommitteeMember, ...] = ()
+    committee: Address | None = None
+    suggested: tuple[str, ...] = ()
+
+    def checked(self) -> CreationWish:
+        """This wish, or CreationRefused where no network can come of it."""
+        if NAME.fullmatch(self.name) is None:
+            remedy = "Use 1 to 32 of a-z, 0-9 and -, a letter or digit first."
+            raise CreationRefused("This is no name of a network", self.name, remedy)
+        if self.members and self.committee:
+            remedy = "Leave one of the two out."
+            raise CreationRefused("A network has one committee", "--member and --committee", remedy)
+        if wrong := [url for url in self.suggested if not is_url(url)]:
+            raise CreationRefused("This is no address of a chain node", wrong[0], "Write http://… or https://….")
+        if broken := broken_windows(self.parameters):
+            what = "The contracts refuse these parameters, which break a rule"
+            raise CreationRefused(what, "; ".join(broken), "Change the windows; the dry run shows how long each lasts.")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One transaction: what it creates, and its gas, about."""
+
+    name: str
+    gas: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreationPlan:
+    """What would be sent, what it would cost, and why it cannot be sent yet. ``balance`` in wei; None: no account."""
+
+    chain: ProbedChain
+    steps: tuple[PlannedStep, ...]
+    fees: Fees
+    balance: int | None
+    paid: PaidIn
+    under_way: bool
+
+    @property
+    def gas(self) -> int:
+        """Of all steps."""
+        return sum(step.gas for step in self.steps)
+
+    @property
+    def cost(self) -> int:
+        """Wei at the present price of gas."""
+        return self.gas * ((self.fees.maximum - self.fees.priority) // 2 + self.fees.priority)
+
+    @property
+    def most(self) -> int:
+        """Wei if the base fee doubles."""
+        return self.gas * self.fees.maximum
+
+
+async def plan_creation(url: str, wish: CreationWish, sender: Address | None) -> CreationPlan:
+    """Ask the chain about everything; nothing is sent. Raises ChainUnavailable, or CreationRefused for the asset."""
+    chain = await probe_chain(url)
+    rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
+    try:
+        paid = await asset_of(rpc, wish.parameters.asset)
+        await _require_code(rpc, wish.factory, FACTORY, "--factory")
+        await _require_code(rpc, wish.committee, COMMITTEE, "--committee")
+        balance = None if sender is None else decoding.quantity(await rpc.request("eth_getBalance", sender, "latest"))
+        fees = await Transactions(rpc, chain.chain_id).fees()
+    finally:
+        await rpc.close()
+    return CreationPlan(chain, planned_steps(wish), fees, balance, paid, journal_of(wish.output).exists())
+
+
+def planned_steps(wish: CreationWish) -> tuple[PlannedStep, ...]:
+    """The transactions of a creation, in their order."""
+    factory = PlannedStep(FACTORY_STEP, creation_gas(len(factory_code()), runtime_of(FACTORY).length) + 130_000)
+    parts = (
+        PlannedStep(part, creation_gas(len(creation_code(part)), part_runtime(part).length)) for part in MARKET_PARTS
+    )
+    made = (
+        () if wish.factory else (factory,),
+        (PlannedStep(BEGIN_STEP, BEGIN_GAS), *parts),
+        _committee_step(wish.members),
+    )
+    return tuple(step for steps in made for step in steps)
+
+
+def _committee_step(members: Sequence[CommitteeMember]) -> tuple[PlannedStep, ...]:
+    if not members:
+        return ()
+    size = len(committee_creation(members).data)
+    return (PlannedStep(COMMITTEE_STEP, creation_gas(size, runtime_of(COMMITTEE).length) + MEMBER_GAS * len(members)),)
+
+
+def pace_words(parameters: Parameters, block_seconds: float, made_for: float) -> str:
+    """What to say of windows on a chain of another pace than they were made for; empty where there is nothing."""
+    if not block_seconds or parameters.lookahead < MAIN.lookahead:
+        return ""
+    ratio = made_for / block_seconds
+    if 1 / PACE_TOLERANCE <= ratio <= PACE_TOLERANCE:
+        return ""
+    return (
+        f"A block takes {block_seconds:g} s here, and these windows were made for {made_for:g} s. Repeat this with "
+        f"--block-seconds {block_seconds:g}, so that they last as long as they should."
+    )
+
+
+async def asset_of(rpc: Rpc, asset: Address) -> PaidIn:
+    """Symbol and decimals of what a deployment is paid in; CreationRefused for an address that is no token."""
+    if asset == NO_ADDRESS:
+        return PaidIn()
+    try:
+        decimals = await _asked(rpc, asset, "decimals()", "uint8")
+    except (RpcRefused, DecodingError) as error:
+        remedy = "Name an ERC-20 of this chain, or leave --asset out to be paid in the chain's coin."
+        raise CreationRefused("The asset is no ERC-20 token", asset, remedy) from error
+    try:
+        symbol = str(await _asked(rpc, asset, "symbol()", "string"))
+    except (RpcRefused, DecodingError):
+        symbol = ""
+    return PaidIn(symbol if re.fullmatch(r"[A-Za-z0-9.$]{1,12}", symbol) else "tokens", int(str(decimals)))
+
+
+async def _asked(rpc: Rpc, to: Address, signature: str, kind: str) -> object:
+    data = {"to": to, "data": decoding.hexadecimal(selector(signature))}
+    (value,) = decode([kind], decoding.data(await rpc.request("eth_call", data, "latest")))
+    return value
+
+
+async def _require_code(rpc: Rpc, account: Address | None, contract: str, option: str) -> None:
+    """CreationRefused unless the shipped contract stands there: any other would take the money for gas and more."""
+    if account is None:
+        return
+    code = decoding.data(await rpc.request("eth_getCode", account, "latest"))
+    if not runtime_of(contract).fits(code):
+        what = "Another contract lives there" if code else "No contract lives there"
+        raise CreationRefused(what, account, f"Check {option} and --rpc; leave the option out for a new one.")
+
+
+def read_parameters(name: str, asset: str, block_seconds: float) -> Parameters:
+    """The shipped set of this name, or main's with the fields of a TOML file; windows for a chain of this pace.
+
+    A file's windows are meant as they are written, so only those that it leaves out are stretched. Raises
+    CreationRefused where a field is wrong.
+    """
+    base = SHIPPED.get(name, MAIN)
+    if name != "demo" and block_seconds != BLOCK_SECONDS:
+        base = stretched(base, block_seconds)
+    chosen = base if name in SHIPPED else replace(base, **_fields(Path(name)))
+    return replace(chosen, asset=to_address(asset)) if asset else chosen
+
+
+def _fields(path: Path) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+        replace(MAIN, **found)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, TypeError) as error:
+        remedy = "Name main, demo, or a TOML file with fields of them, as the dry run prints them with --json."
+        raise CreationRefused("These parameters cannot be read", f"{path}: {error}", remedy) from error
+    if wrong := [key for key, value in found.items() if type(value) is not type(getattr(MAIN, key))]:
+        remedy = "Windows are whole numbers of blocks, money whole numbers of units, addresses text."
+        raise CreationRefused("Parameters of another type", ", ".join(wrong), remedy)
+    return {key: to_address(value) if isinstance(value, str) else value for key, value in found.items()}

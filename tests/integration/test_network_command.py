@@ -1,0 +1,349 @@
+"""`troth network` and `troth model register` on real chains: created, carried on after kills, verified, and doubted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Anvil, key_number, wait_for_answer
+from support.tiny_llama import tiny_model
+from typer.testing import CliRunner
+
+from troth.chain import keystore
+from troth.chain.keystore import Key
+from troth.chain.records import TransactionReceipt
+from troth.network.command import app
+from troth.network.creating import create
+from troth.network.description import read_description, write_description
+from troth.network.errors import CreationRefused
+from troth.network.journal import CreationJournal, journal_of
+from troth.network.planning import CreationWish, plan_creation
+from troth.network.verifying import verify
+from troth.node import model_command
+from troth.protocol.hashing import keccak256
+from troth.protocol.market.calls import build_factory
+from troth.protocol.market.shipped import DEMO, broken_windows
+from troth.protocol.types import Hash32, address_from_bytes
+from troth.testnet.ports import free_port
+
+pytestmark = [pytest.mark.chain, pytest.mark.slow]
+
+PASSWORD = "a throw-away chain"
+HISTORY_STAND_IN = "0x5f35405f5260205ff3"
+"""BLOCKHASH of the word that is asked: what EIP-2935's contract says, for 256 blocks."""
+TRANSACTIONS = 13
+
+
+def troth(application: Any, *arguments: object, code: int = 0) -> Any:
+    found = CliRunner().invoke(application, [str(argument) for argument in arguments], env={"TROTH_JSON": "1"})
+    assert found.exit_code == code, (found.output, found.exception)
+    return json.loads(found.stdout) if found.stdout.startswith("{") else found.output
+
+
+def account(folder: Path, key: Key) -> tuple[object, ...]:
+    """The options of who pays."""
+    keystore.create_account(folder / "owner.json", PASSWORD, scrypt_n=keystore.DEMO_SCRYPT_N, key=key)
+    (folder / "password").write_text(PASSWORD)
+    (folder / "password").chmod(0o600)
+    return ("--keystore", folder / "owner.json", "--password-file", folder / "password")
+
+
+@pytest.fixture
+def payer(anvil: Anvil, tmp_path: Path) -> tuple[object, ...]:
+    anvil.mine(3)
+    return ("--rpc", anvil.url, *account(tmp_path, anvil.keys[0]))
+
+
+def sent_by(node: Any, key: Key) -> int:
+    return int(node.rpc("eth_getTransactionCount", key.address, "latest"), 16)
+
+
+def test_a_network_is_created_verified_shown_and_given_a_class(
+    anvil: Anvil, payer: tuple[object, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "network.json"
+    member = f"{anvil.keys[1].address},0x{'12' * 32},https://127.0.0.1:8543"
+    wish = ("--parameters", "demo", "--name", "mine", "--output", file, "--member", member)
+    tried = troth(app, "create", *wish, *payer)
+    assert (tried["sent"], tried["problems"]) == (False, [])
+    assert not file.exists()
+    assert "no money at stake" in tried["warning"]
+    made = troth(app, "create", *wish, *payer, "--broadcast")
+    assert made["gas"] <= tried["estimated_gas"] <= 1.1 * made["gas"]
+    assert not journal_of(file).exists()
+
+    network = read_description(file)
+    assert (network.rpc, network.committee and network.committee.address) == ((anvil.url,), made["committee"])
+    verified = troth(app, "verify", file)
+    assert [one["number"] for one in verified["findings"] if one["ok"]] == [f"N{number}" for number in range(1, 9)]
+    shown = troth(app, "show", file)
+    assert (shown["contracts"]["bank"], shown["explained"]["scheduler_stake"]["value"]) == (made["bank"], "0.1 ether")
+    again = CliRunner().invoke(app, ["create", *map(str, (*wish, *payer)), "--broadcast"])
+    assert "a file already" in str(again.exception)
+
+    described = tmp_path / "described.json"
+    place = ("--factory", made["factory"], "--committee", made["committee"], "--rpc", anvil.url)
+    troth(app, "describe", *place, "--name", "mine", "--output", described)
+    found = read_description(described)
+    assert replace(found, start_block=network.start_block, block_seconds=network.block_seconds) == network
+
+    folder = tiny_model(tmp_path / "tiny").path
+    register = ("register", folder, "--factory", made["factory"], *payer)
+    dry = troth(model_command.app, *register)
+    added = troth(model_command.app, *register, "--broadcast")
+    assert [one["sent"] for one in (*dry["transactions"], *added["transactions"])] == [False, False, True, True]
+    assert int(added["class"]["penalty"]) >= 2 * int(added["class"]["fee_cap"])
+    repeated = troth(model_command.app, *register, "--broadcast")
+    assert [one["note"] for one in repeated["transactions"]] == ["registered already"] * 2
+
+
+def test_a_successor_is_made_by_the_factory_that_stands(
+    anvil: Anvil, payer: tuple[object, ...], tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    made = troth(app, "create", "--parameters", "demo", "--output", first, *payer, "--broadcast")
+    (tmp_path / "successor.toml").write_text("unbonding = 60000\n")
+    wish = ("--parameters", tmp_path / "successor.toml", "--factory", made["factory"], "--output", second)
+    before = sent_by(anvil, anvil.keys[0])
+    after = troth(app, "create", *wish, *payer, "--broadcast")
+    assert sent_by(anvil, anvil.keys[0]) == before + TRANSACTIONS - 1
+    assert (after["factory"], after["bank"] == made["bank"]) == (made["factory"], False)
+    assert [troth(app, "verify", file)["ok"] for file in (first, second)] == [True, True]
+    place = ("--factory", made["factory"], "--rpc", anvil.url, "--output", tmp_path / "found.json")
+    assert "2 deployments" in str(CliRunner().invoke(app, ["describe", *map(str, place)]).exception)
+    troth(app, "describe", *place, "--bank", after["bank"])
+    assert read_description(tmp_path / "found.json").contracts == read_description(second).contracts
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Interrupted(CreationJournal):
+    """A journal whose process dies at a step: before the transaction is sent, or when it is mined."""
+
+    step, sent = "", False
+
+    def keep(self, step: str, raw: bytes) -> None:
+        super().keep(step, raw)
+        if step == self.step and not self.sent:
+            raise Killed
+
+    def mined(self, step: str, receipt: TransactionReceipt) -> None:
+        if step == self.step and self.sent:
+            raise Killed
+        super().mined(step, receipt)
+
+
+async def test_a_kill_at_any_step_loses_nothing_and_nothing_is_made_twice(
+    anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payer, wish = key_number(901), CreationWish("mine", DEMO, tmp_path / "network.json")
+    anvil.fund(payer)
+    anvil.mine(3)
+    monkeypatch.setattr("troth.network.creating.CreationJournal", Interrupted)
+    plan = await plan_creation(anvil.url, wish, payer.address)
+    for number, planned in enumerate(plan.steps[:-1]):
+        Interrupted.step, Interrupted.sent = planned.name, number % 2 == 1
+        plan = await plan_creation(anvil.url, wish, payer.address)
+        with pytest.raises(Killed):
+            await create(anvil.url, wish, plan, payer, lambda line: None)
+        assert not wish.output.exists()
+        if planned.name == "court":
+            # What was signed offers too little now.
+            anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(100 * 10**9))
+    Interrupted.step = ""
+    anvil.rpc("anvil_setBalance", payer.address, hex(10**9))
+    with pytest.raises(CreationRefused, match="ran out of money"):
+        await create(anvil.url, wish, plan, payer, lambda line: None)
+    anvil.fund(payer)
+    lines: list[str] = []
+    made = await create(anvil.url, wish, plan, payer, lines.append)
+    assert len(lines) == TRANSACTIONS
+    assert sent_by(anvil, payer) == TRANSACTIONS
+    assert (made.verification.exit_code, read_description(wish.output)) == (0, made.network)
+    assert not journal_of(wish.output).exists()
+
+
+async def test_a_creation_is_carried_on_only_as_it_began(anvil: Anvil, tmp_path: Path) -> None:
+    payer, wish = key_number(902), CreationWish("mine", DEMO, tmp_path / "network.json")
+    anvil.fund(payer)
+    anvil.mine(3)
+    plan = await plan_creation(anvil.url, wish, payer.address)
+    journal = CreationJournal(journal_of(wish.output))
+    journal.require_wish({"name": "another", "chain": 1, "genesis block": "0x12"})
+    with pytest.raises(CreationRefused, match="cannot be used: database is locked"):
+        await create(anvil.url, wish, plan, payer, lambda line: None)
+    journal.close()
+    with pytest.raises(CreationRefused, match="chain, committee, factory, genesis block, members, name"):
+        await create(anvil.url, wish, plan, payer, lambda line: None)
+    journal_of(wish.output).write_bytes(b"no database at all, but text that is long enough to be none")
+    with pytest.raises(CreationRefused, match="not a database"):
+        await create(anvil.url, wish, plan, payer, lambda line: None)
+    assert sent_by(anvil, payer) == 0
+
+
+def test_a_process_that_is_killed_with_a_transaction_in_the_pool_is_carried_on(anvil: Anvil, tmp_path: Path) -> None:
+    payer, file = key_number(903), tmp_path / "network.json"
+    anvil.fund(payer)
+    anvil.mine(3)
+    words = ["create", "--rpc", anvil.url, *account(tmp_path, payer), "--parameters", "demo", "--output", file]
+    command = [sys.executable, "-c", "from troth.network.command import app; app()", *map(str, words), "--broadcast"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("3 of"):
+            anvil.rpc("evm_setAutomine", False)
+            break
+    give_up = time.monotonic() + 30
+    while not pending(anvil, payer) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+    assert pending(anvil, payer)
+    anvil.rpc("evm_setAutomine", True)
+    made = troth(app, *words, "--broadcast")
+    assert sent_by(anvil, payer) == TRANSACTIONS
+    assert read_description(file).factory == made["factory"]
+
+
+def pending(node: Anvil, key: Key) -> int:
+    return int(node.rpc("eth_getTransactionCount", key.address, "pending"), 16) - sent_by(node, key)
+
+
+async def test_what_stands_otherwise_than_the_file_says_is_found(anvil: Anvil, tmp_path: Path) -> None:
+    payer, wish = key_number(904), CreationWish("mine", DEMO, tmp_path / "network.json", suggested=(anvil.url,))
+    anvil.fund(payer)
+    anvil.mine(3)
+    plan = await plan_creation(anvil.url, wish, payer.address)
+    network = (await create(anvil.url, wish, plan, payer, lambda line: None)).network
+
+    async def failed(changed: Any, code: int) -> list[str]:
+        found = await verify(changed, anvil.url)
+        assert found.exit_code == code
+        return [one.number for one in found.findings if one.ok is not True]
+
+    assert await failed(network, 0) == []
+    assert await failed(replace(network, chain_id=1), 1) == ["N1"]
+    away = await verify(network, f"http://127.0.0.1:{free_port()}")
+    assert ([one.number for one in away.findings], away.exit_code) == (["N1"], 3)
+    newest = int(anvil.rpc("eth_blockNumber"), 16)
+    assert await failed(replace(network, start_block=newest + 1), 1) == ["N2"]
+    assert await failed(replace(network, created_by=None), 3) == ["N3"]
+    assert await failed(replace(network, created_by=Hash32(bytes(32))), 3) == ["N3"]
+    own = Hash32(bytes.fromhex(anvil.rpc("eth_getBlockByNumber", hex(newest), False)["transactions"][0][2:]))
+    assert await failed(replace(network, created_by=own), 1) == ["N3"]
+    assert await failed(replace(network, code=network.code | {"court": Hash32(keccak256(b""))}), 1) == ["N6"]
+    code = anvil.rpc("eth_getCode", network.contracts.bank, "latest")
+    for other, numbers in (("0x", ["N5", "N6"]), (code[:-2] + "00", ["N5", "N6"]), (code, [])):
+        anvil.rpc("anvil_setCode", network.contracts.bank, other)
+        assert await failed(network, 1 if numbers else 0) == numbers
+    factory = anvil.rpc("eth_getCode", network.factory, "latest")
+    anvil.rpc("anvil_setCode", network.factory, "0x60806040")
+    assert await failed(network, 1) == ["N4", "N6"]
+    anvil.rpc("anvil_setCode", network.factory, factory)
+
+    nowhere = replace(network, factory=address_from_bytes(b"\x42" * 20))
+    assert {"N2", "N3", "N4"} <= set(await failed(nowhere, 1))
+    write_description(wish.output.with_name("other.json"), replace(network, code=network.code | {"bank": own}))
+    told = await asyncio.to_thread(troth, app, "verify", wish.output.with_name("other.json"), code=1)
+    assert told["ok"] is False
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_chain_refuses_whatever_broken_windows_are_not_named(deployed: Any, seed: int) -> None:
+    """Sets around main's bounds: what the contract refuses, the dry run has named."""
+    market, refused = deployed.market, 0
+    headers = await market.header(), await market.header((await market.chain.block_number()) - 1)
+    for name in [one for one in DEMO.__slots__ if isinstance(getattr(DEMO, one), int)]:
+        value = (0, 3, 1 << 31, getattr(DEMO, name) // 2)[seed]
+        changed = replace(DEMO, **{name: value})
+        call = build_factory(market.place.factory, "begin", changed, headers[0].raw, headers[1].raw)
+        simulated = await market.simulate(call, deployed.deployer.address)
+        if simulated.rejection is not None and simulated.rejection.name == "InvalidParameters":
+            refused += 1
+            assert broken_windows(changed), (name, value)
+    assert refused
+
+
+def test_what_cannot_be_is_refused_with_words(anvil: Anvil, payer: tuple[object, ...], tmp_path: Path) -> None:
+    def error(*arguments: object) -> str:
+        found = CliRunner().invoke(app, [str(one) for one in arguments])
+        assert found.exit_code != 0
+        return str(found.exception)
+
+    wrong = tmp_path / "wrong.toml"
+    for text, words in (
+        ("lagg = 3", "lagg"),
+        ('lag = "3"', "another type"),
+        ("lag = ", "cannot be read"),
+        ("unbonding = 9", "break a rule"),
+    ):
+        wrong.write_text(text)
+        assert words in error("create", "--parameters", wrong, *payer)
+    assert "0 deployments" in error("describe", "--factory", "0x" + "11" * 20, "--rpc", anvil.url)
+    assert "No contract lives there" in error("create", "--factory", "0x" + "11" * 20, *payer)
+    history = "0x0000F90827F1C53a10cb7A02335B175320002935"
+    assert "Another contract lives there" in error("create", "--factory", history, *payer)
+    assert "Another contract lives there" in error("create", "--committee", history, *payer)
+    assert "cannot be reached" in error("probe", "--rpc", f"http://127.0.0.1:{free_port()}")
+    assert "no name" in error("create", "--name", "My Network", *payer)
+    assert "no address of a chain node" in error("create", "--suggest-rpc", "ftp://x", *payer)
+    assert "No account pays" in error("create", "--rpc", anvil.url, "--broadcast")
+    poor = tmp_path / "poor"
+    poor.mkdir()
+    options = ("--rpc", anvil.url, *account(poor, key_number(905)), "--output", poor / "network.json")
+    assert troth(app, "create", *options, code=1)["problems"][0].startswith("the account needs")
+    assert "too little for gas" in error("create", *options, "--broadcast")
+    assert not (poor / "network.json").exists()
+
+
+@pytest.fixture
+def hardhat() -> Iterator[Anvil]:
+    """Hardhat's own node; it speaks to tests as anvil does."""
+    command = [str(ROOT / "node_modules" / ".bin" / "hardhat"), "node", "--hostname", "127.0.0.1"]
+    if not Path(command[0]).exists():
+        pytest.skip("Hardhat is not installed; run npm ci")
+    import httpx
+
+    port = free_port()
+    environment = os.environ | {"PATH": f"{ROOT / 'node_modules' / '.bin'}:{os.environ['PATH']}"}
+    process = subprocess.Popen(
+        [*command, "--port", str(port)], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    with httpx.Client(verify=False, trust_env=False, timeout=60) as client:
+        node = Anvil(process, port, (), client)
+        try:
+            wait_for_answer(node)
+            yield node
+        finally:
+            node.stop()
+
+
+def test_hardhats_own_node_lacks_block_hashes_and_works_with_a_stand_in(hardhat: Anvil, tmp_path: Path) -> None:
+    payer = key_number(906)
+    hardhat.rpc("hardhat_setBalance", payer.address, hex(10**18))
+    for _ in range(3):
+        hardhat.rpc("evm_mine")
+    words = ("create", "--rpc", hardhat.url, *account(tmp_path, payer), "--parameters", "demo")
+    words = (*words, "--output", tmp_path / "network.json")
+    tried = troth(app, *words, code=1)
+    (problem,) = tried["problems"]
+    assert re.search("the chain lacks block hashes: .*EIP2935 is not supported in Hardhat", problem)
+    page = (ROOT / "docs" / "how-to" / "networks.md").read_text("utf-8")
+    assert HISTORY_STAND_IN in page
+    hardhat.rpc("hardhat_setCode", "0x0000F90827F1C53a10cb7A02335B175320002935", HISTORY_STAND_IN)
+    troth(app, *words, "--broadcast")
+    assert troth(app, "verify", tmp_path / "network.json")["ok"] is True
