@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import eth_account  # noqa: F401 - it raises the bound on recursion for the whole process, see below
 import httpx
 import pytest
 from hypothesis import settings
@@ -27,6 +29,9 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.market import shipped
 from troth.protocol.market.types import Parameters
 from troth.testnet.ports import free_port
+
+sys.setrecursionlimit(1000)
+"""Python's own, as in every process of Troth: none imports eth_account, with which tests compare."""
 
 settings.register_profile("fixed", derandomize=True)
 settings.register_profile("random")
