@@ -79,7 +79,7 @@ async def judged(
 ) -> Judgement:
     seat = SimpleNamespace(
         execution_class=rules, layers=Segment(0, 2), dtype=Dtype(rules.dtype), is_last=True, request=REQUEST,
-        noise_seed=SEED,
+        prompt_positions=PROMPT, noise_seed=SEED,
     )  # fmt: skip
     inputs = np.arange(len(ROWS))
     work: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
@@ -105,6 +105,18 @@ async def test_rounding_that_a_prompt_made_large_is_looked_at_twice() -> None:
     assert engine.pieces == [PROMPT, *[1] * (WRITTEN - 1)]
     assert (await judged(NEW, noisy(1e-2), text_of(ROWS), engine)).refused
     assert (await judged(NEW, claimed, text_of(ROWS), Rows(noisy(1e-7)))).refused
+
+
+async def test_a_segment_in_the_middle_is_looked_at_twice_without_the_request() -> None:
+    """Its verifiers are shown rows alone."""
+    seat = SimpleNamespace(
+        execution_class=NEW, layers=Segment(1, 2), dtype=Dtype(NEW.dtype), is_last=False, prompt_positions=PROMPT
+    )
+    work: Any = SimpleNamespace(seat=seat, tokens=(), all_inputs=lambda: ROWS, all_outputs=lambda: ROWS)
+    engine = Rows(noisy(1e-6))
+    found = await judge_rows(engine, work, noisy(1e-2), root_matches=True)  # type: ignore[arg-type]
+    assert found.refused
+    assert engine.pieces == [PROMPT, *[1] * (WRITTEN - 1)]
 
 
 async def test_another_models_text_over_honest_states_counts_in_float32() -> None:

@@ -46,7 +46,7 @@ class Cuts(Tolerance, Protocol):
 
 
 class JudgedSegment(Protocol):
-    """Which segment of which order is judged."""
+    """Which segment of which order is judged. Only who judges the first or the last one is shown the ``request``."""
 
     @property
     def execution_class(self) -> Cuts: ...
@@ -56,6 +56,8 @@ class JudgedSegment(Protocol):
     def dtype(self) -> Dtype: ...
     @property
     def is_last(self) -> bool: ...
+    @property
+    def prompt_positions(self) -> int: ...
     @property
     def request(self) -> Request: ...
     @property
@@ -177,7 +179,7 @@ async def second_run(engine: Engine, work: JudgedSession) -> NDArray[Any]:
     key, found = SessionKey(SECOND_RUN + os.urandom(16), 0, 0), []
     try:
         while start < len(inputs):
-            end = start + 1 if start else min(len(work.seat.request.prompt_tokens), len(inputs))
+            end = start + 1 if start else min(work.seat.prompt_positions, len(inputs))
             found.append((await engine.forward(key, work.seat.layers, start, inputs[start:end])).rows)
             start = end
     finally:

@@ -45,6 +45,10 @@ class _Place:
     def dtype(self) -> Dtype:
         return Dtype(self.execution_class.dtype)
 
+    @property
+    def prompt_positions(self) -> int:
+        return len(self.request.prompt_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class _Run:

@@ -124,6 +124,11 @@ class Assignment:
         return self.ordered
 
     @property
+    def prompt_positions(self) -> int:
+        """Of the prompt, as the result says that is checked; who has the request has compared them."""
+        return self.result.prompt + self.result.cached
+
+    @property
     def salt(self) -> Hash32:
         """The request's salt; comes with the request."""
         if self.ordered_salt is None:
