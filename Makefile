@@ -72,7 +72,7 @@ lint: setup
 	solhint --max-warnings 0 'contracts/**/*.sol'
 
 types: setup
-	$(BIN)/mypy protocol transport overlay routing node scheduler client command audit committee cases testnet
+	$(BIN)/mypy protocol transport overlay routing node scheduler client command audit committee cases explorer testnet
 
 layers: setup
 	$(BIN)/lint-imports
