@@ -13,7 +13,7 @@ from typing import Any
 
 from support.market_case import CaseScene
 from support.market_logs import CONTRACTS, META, log_of
-from support.market_record import PARAMETERS, PLACE, SCHEDULER, line_of, posted, record
+from support.market_record import PLACE, SCHEDULER, line_of, posted, record
 from support.market_scene import DOMAIN, Scene, hash_of
 
 from troth.audit.checks import logs as log_checks
@@ -21,7 +21,6 @@ from troth.audit.history import read_history
 from troth.audit.report import CheckReport, Finding
 from troth.audit.subject import AuditSubject
 from troth.explorer.index import ExplorerIndex
-from troth.protocol.hashing import keccak256
 from troth.protocol.logs import Log
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data
@@ -33,7 +32,7 @@ from troth.protocol.types import Address, Hash32
 CASES = CaseScene()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stage:
     """The chain as a list of logs, and what schedulers serve behind their entries."""
 
@@ -73,8 +72,17 @@ def mined(events: Sequence[tuple[int, Any]], fork: str = "") -> tuple[Log, ...]:
 
 
 def events_of_record() -> list[tuple[int, Any]]:
-    """The deployment of ``market_record``: a class, a scheduler, 24 nodes."""
-    return [(step.event.meta.block, step.event) for step in record(changes=CASES.scene.changes).history.steps]
+    """The deployment of ``market_record``: a class, a scheduler, and 24 nodes, each in a block of its own."""
+    made: list[tuple[int, Any]] = []
+    block = 1
+    for step in record(changes=CASES.scene.changes).history.steps:
+        event = step.event
+        if isinstance(event, on.Collected) and event.kind is PotKind.STAKE:
+            block += 7
+        if isinstance(event, on.EntryChanged):
+            event = replace(event, entry=replace(event.entry, from_block=block, since=block))
+        made.append((block, event))
+    return made
 
 
 def events_of_case() -> list[tuple[int, Any]]:
@@ -119,6 +127,16 @@ def stage() -> Stage:
     return Stage(mined(events), {(SCHEDULER, 1): first, (SCHEDULER, 2): second})
 
 
+def forked(chain: Stage, after: int, until: int, fork: str) -> Stage:
+    """Another chain: the same up to block ``after``, then blocks of its own up to ``until``, and nothing later."""
+    later = []
+    for log in chain.logs:
+        if after < log.meta.block <= until:
+            names = [hash_of(f"{what} {log.meta.block} {fork}") for what in ("block", "transaction")]
+            later.append(replace(log, meta=replace(log.meta, block_hash=names[0], transaction=names[1])))
+    return Stage((*chain.until(after), *later), chain.served)
+
+
 def reproduce(finding: Finding) -> str:
     """The command of a finding."""
     return f"troth audit market --check {finding.check}"
@@ -150,5 +168,3 @@ def tables(index: ExplorerIndex) -> dict[str, list[tuple[Any, ...]]]:
         kept = [at for at, one in enumerate(cursor.description) if one[0] not in times.get(name, set())]
         found[name] = sorted(tuple(row[at] for at in kept) for row in cursor)
     return found
-
-

@@ -130,9 +130,7 @@ class Watcher:
         self._asked = True
         return AuditSubject(evidence, history)
 
-    def served_by(
-        self, history: History, scheduler: Address, only: Collection[int] | None = None
-    ) -> logs.ServedLogs:
+    def served_by(self, history: History, scheduler: Address, only: Collection[int] | None = None) -> logs.ServedLogs:
         """A scheduler's data, of ``only`` these entries: what hashes to what was posted is kept on disk and not asked
         for again."""
         data: dict[int, bytes] = {}

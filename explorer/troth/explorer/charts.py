@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -68,7 +68,14 @@ def lanes(row: Sequence[Any], groups: Iterable[Sequence[Any]], slices: Sequence[
     held = [sum(count for first, end, count in slices if first <= layer < end) for layer in range(layers)]
     most = max(held, default=0) or 1
     coverage = tuple(
-        Bar(layer * unit, 30 - 30 * count / most, max(unit - 1, 0.5), 30 * count / most, f"layer {layer}: {count}", count)
+        Bar(
+            layer * unit,
+            30 - 30 * count / most,
+            max(unit - 1, 0.5),
+            30 * count / most,
+            f"layer {layer}: {count}",
+            count,
+        )
         for layer, count in enumerate(held)
     )
     own = sorted((one for one in groups if one[0] == execution_class), key=lambda one: (one[1] - one[2], one[1]))
@@ -82,9 +89,7 @@ def lanes(row: Sequence[Any], groups: Iterable[Sequence[Any]], slices: Sequence[
     )
     nodes = sum(count for _, _, count in slices)
     height = 42.0 + 24 * len(bars)
-    return ModelLanes(
-        execution_class, name, architecture, layers, nodes, coverage, bars, height, min(held, default=0)
-    )
+    return ModelLanes(execution_class, name, architecture, layers, nodes, coverage, bars, height, min(held, default=0))
 
 
 def gas(database: sqlite3.Connection) -> Chart:
@@ -151,7 +156,7 @@ def _points(values: Sequence[int], most: int) -> str:
     return " ".join(made[:-1])
 
 
-def steps(life: Iterable[Sequence[Any]]) -> list[tuple[int, str, Mapping[str, list[tuple[str, str]]]]]:
+def steps(life: Iterable[Sequence[Any]]) -> list[tuple[int, str, dict[str, list[tuple[str, str]]]]]:
     """A case's life by transaction: the block, the transaction, and what was said in each lane."""
     made = []
     for (block, transaction), rows in groupby(life, key=lambda row: (row[0], row[4])):

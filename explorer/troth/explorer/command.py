@@ -133,9 +133,7 @@ def show(
     site.close()
 
 
-def _settings(
-    factory: str, bank: str, rpc: str, start_block: int, home: Path, interval: float
-) -> ReaderSettings:
+def _settings(factory: str, bank: str, rpc: str, start_block: int, home: Path, interval: float) -> ReaderSettings:
     named = read_address(bank) if bank else None
     return ReaderSettings(rpc, read_address(factory), named, start_block, home.expanduser(), interval)
 

@@ -52,7 +52,10 @@ class Figure:
 
     def as_json(self) -> str:
         """An object with the rows as objects; amounts are decimal strings."""
-        made = [dict(zip((one.name for one in self.columns), map(_exact, self._plain(row)), strict=True)) for row in self.rows]
+        made = [
+            dict(zip((one.name for one in self.columns), map(_exact, self._plain(row)), strict=True))
+            for row in self.rows
+        ]
         about = {"figure": self.name, "title": self.title, "options": dict(self.options), "next": self.cursor or None}
         return json.dumps({**about, "rows": made}, indent=1)
 
@@ -376,7 +379,7 @@ QUERIES: Mapping[str, Query] = {
             Column("reproduce", "Shows it again", "command"),
         ),
         'SELECT "check", kind, message, order_id, party, role, block, action, reproduce FROM findings WHERE 1 {where}',
-        'source != \'chain\', block DESC, source, place',
+        "source != 'chain', block DESC, source, place",
         filters={"order": "order_id = ?", "party": "party = ?"},
     ),
 }

@@ -39,7 +39,7 @@ CHAIN = "chain"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS progress (
     only INTEGER PRIMARY KEY CHECK (only = 0), chain_id INTEGER NOT NULL, factory TEXT NOT NULL, bank TEXT NOT NULL,
-    start INTEGER NOT NULL, asset TEXT NOT NULL DEFAULT '', parameters TEXT NOT NULL DEFAULT '{}',
+    start INTEGER NOT NULL, asset TEXT NOT NULL DEFAULT '', parameters TEXT NOT NULL DEFAULT '{}', lens TEXT NOT NULL, registry TEXT NOT NULL,
     block INTEGER NOT NULL DEFAULT -1, seen REAL NOT NULL DEFAULT 0,
     audited INTEGER NOT NULL DEFAULT -1, audited_at REAL NOT NULL DEFAULT 0, trouble TEXT NOT NULL DEFAULT ''
 );
@@ -183,8 +183,9 @@ class ExplorerIndex:
             database.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {SCHEMA}")
             named = (chain_id, str(place.factory), str(place.contracts.bank))
             database.execute(
-                "INSERT OR IGNORE INTO progress (only, chain_id, factory, bank, start) VALUES (0, ?, ?, ?, ?)",
-                (*named, place.block),
+                "INSERT OR IGNORE INTO progress (only, chain_id, factory, bank, start, lens, registry) "
+                "VALUES (0, ?, ?, ?, ?, ?, ?)",
+                (*named, place.block, place.contracts.lens, place.contracts.registry),
             )
             found = database.execute("SELECT chain_id, factory, bank FROM progress").fetchone()
         except OtherFormat as error:
@@ -222,9 +223,7 @@ class ExplorerIndex:
                 self._rewind(agreed)
             if fresh or agreed < indexed or indexed < 0:
                 self._take(fresh, state)
-            self.database.execute(
-                "UPDATE progress SET block=?, seen=?, trouble=''", (block, time.time())
-            )
+            self.database.execute("UPDATE progress SET block=?, seen=?, trouble=''", (block, time.time()))
 
     def _agreed(self, logs_after: LogsAfter) -> int:
         """The last block up to which this index and the followed chain say the same; -1 if there is none.
@@ -351,9 +350,7 @@ class ExplorerIndex:
         """What the checks of the chain's events found up to a block."""
         with self._writing():
             self._file(CHAIN, reports, reproduce)
-            self.database.execute(
-                "UPDATE progress SET audited=min(?, block), audited_at=?", (block, time.time())
-            )
+            self.database.execute("UPDATE progress SET audited=min(?, block), audited_at=?", (block, time.time()))
 
     def _file(self, source: str, reports: Sequence[CheckReport], reproduce: Reproduce) -> None:
         self._forget_source(source)
@@ -406,5 +403,3 @@ class ExplorerIndex:
 def report_findings(report: CheckReport) -> Iterator[Any]:
     """All findings of a check."""
     return (one for result in report.results for one in result.findings)
-
-

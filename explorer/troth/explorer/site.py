@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -24,6 +24,8 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
 from troth.protocol.market.log_data import LogLine
 from troth.protocol.types import to_address
+
+Made = TypeVar("Made")
 
 STALE_SECONDS = 60.0
 """The badge turns when nothing was read for so long."""
@@ -86,7 +88,7 @@ class Site:
     written: bool = False
     allowed: frozenset[str] | None = None
     linked: Links = field(default_factory=lambda: Links(""))
-    environment: Environment = field(default_factory=lambda: _environment())
+    environment: Environment = field(default_factory=lambda: environment())
 
     @classmethod
     def open(cls, index: Path, *, written: bool = False) -> Site:
@@ -137,7 +139,7 @@ class Site:
         reader = FigureReader(self.database)
         return self._reading(lambda: reader.figure(name, options, most=most, cursor=cursor))
 
-    def _reading(self, work: Callable[[], Any]) -> Any:
+    def _reading(self, work: Callable[[], Made]) -> Made:
         """One view of the index for all queries of a page; a query that takes too long is given up."""
         self.database.set_progress_handler(lambda: 1, QUERY_STEPS)
         self.database.execute("BEGIN")
@@ -357,7 +359,7 @@ def _spans(line: LogLine | None) -> list[tuple[int, int]]:
     return list(zip([0, *ends], ends, strict=False))
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
     made = Environment(
         loader=PackageLoader("troth.explorer"),
         autoescape=True,

@@ -64,9 +64,7 @@ class _ReadEntry:
     lines: tuple[LogLine, ...]
 
 
-def examine(
-    subject: AuditSubject, served: ServedLogs, only: Collection[int] | None = None
-) -> tuple[CheckReport, ...]:
+def examine(subject: AuditSubject, served: ServedLogs, only: Collection[int] | None = None) -> tuple[CheckReport, ...]:
     """All checks over one scheduler's log, or over ``only`` these entries of it."""
     state = subject.history.state
     party = state.parties.get(served.scheduler)
