@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.explorer_stage import Stage, bring_up, examine, forked, stage, tables
 from support.market_record import PLACE
@@ -17,9 +17,7 @@ from troth.explorer.index import ExplorerIndex
 pytestmark = pytest.mark.slow
 
 LAST = 2_060
-STEPS = st.tuples(
-    st.sampled_from(["advance", "fork", "kill", "examine"]), st.integers(0, 40), st.integers(0, 40)
-)
+STEPS = st.tuples(st.sampled_from(["advance", "fork", "kill", "examine"]), st.integers(0, 40), st.integers(0, 40))
 
 
 def opened(folder: str, name: str) -> ExplorerIndex:
@@ -32,7 +30,14 @@ def place(chain: Stage, number: int) -> int:
     return blocks[number % len(blocks)] + number % 2
 
 
-@settings(max_examples=15, deadline=None)
+ALL = 30
+"""The place of the last block in which something happened."""
+
+
+@settings(max_examples=12, deadline=None)
+@example([("advance", ALL, 0), ("examine", 0, 0), ("fork", 3, 20)])
+@example([("advance", ALL, 0), ("examine", 0, 0), ("kill", 0, 0), ("fork", 27, ALL), ("examine", 0, 0)])
+@example([("advance", 26, 0), ("examine", 0, 0), ("fork", 24, 28), ("advance", ALL, 0)])
 @given(st.lists(STEPS, max_size=8))
 def test_an_index_that_grew_is_one_made_at_once(steps: list[tuple[str, int, int]]) -> None:
     chain, at = stage(), 0
@@ -58,6 +63,10 @@ def test_an_index_that_grew_is_one_made_at_once(steps: list[tuple[str, int, int]
         bring_up(once, chain, LAST)
         examine(once, chain, LAST)
         assert tables(grown) == tables(once)
+
+
+def test_the_examples_reach_the_last_block() -> None:
+    assert stage().blocks[ALL:] == [2_040]
 
 
 def test_a_log_that_a_chain_node_left_out_is_found_later() -> None:

@@ -170,7 +170,9 @@ def answers(scene: Scene, found: Receipt) -> tuple[dict[str, str], dict[str, str
     places = {"registry": PLACE.contracts.registry, "lens": PLACE.contracts.lens}
     contracts[1] = places["registry"]
     made = {call(places["lens"], "contracts()"): b"".join(bytes(12) + bytes.fromhex(one[2:]) for one in contracts)}
-    made[call(places["registry"], "vrfKeyOf(address)", found.tab.payee)] = b"".join(one.to_bytes(32) for one in view.vrf_key)
+    made[call(places["registry"], "vrfKeyOf(address)", found.tab.payee)] = b"".join(
+        one.to_bytes(32) for one in view.vrf_key
+    )
     for node in found.nodes:
         profile = [32, 1, int(group.owners[node], 16), *([0] * 16)]
         made[call(places["lens"], "profileOf(address)", node)] = b"".join(one.to_bytes(32) for one in profile)
@@ -212,7 +214,9 @@ def test_the_chain_is_asked_exactly_what_python_would_draw(parts: tuple[int, ...
     asked = {"receipt": text, "places": places, "chainId": DOMAIN.chain_id, "answers": known}
     friend = next(one for one in scene.view.groups[0].owners if one not in found.checks[0].drawn)
     drawn = bytes(12) + address_to_bytes(found.checks[0].drawn[0])
-    lied = {name: said.replace(drawn.hex(), (bytes(12) + address_to_bytes(friend)).hex()) for name, said in known.items()}
+    lied = {
+        name: said.replace(drawn.hex(), (bytes(12) + address_to_bytes(friend)).hex()) for name, said in known.items()
+    }
     wrong_key = dict(known)
     wrong_key[call(places["registry"], "vrfKeyOf(address)", TAB.payee)] = "0x" + "11" * 64
     page = said_by_page(
@@ -244,5 +248,3 @@ def test_the_library_is_as_it_was_copied() -> None:
             listed[parts[1]] = parts[0]
     files = {str(one.relative_to(STATIC / "vendor")): one for one in (STATIC / "vendor").rglob("*.js")}
     assert {name: hashlib.sha256(one.read_bytes()).hexdigest() for name, one in files.items()} == listed
-
-

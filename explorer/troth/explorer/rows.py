@@ -306,7 +306,7 @@ def slash_rows(events: Sequence[Any], state: State) -> list[Row]:
     made = []
     for event in events:
         if isinstance(event, on.Convicted):
-            taken, burnt = _taken(by_transaction[event.meta.transaction], event.operator)
+            taken, burnt = _taken(by_transaction[event.meta.transaction], event.operator, event.subject)
             reason = event.fault.name.lower()
             bounds = (event.void_from, event.void_until)
             made.append(_slash(event, event.operator, reason, event.subject, state, (taken, burnt), bounds))
@@ -333,16 +333,17 @@ def _slash(
     return (*place, operator, role, reason, evidence, hexadecimal(subject), *map(amount_text, sums), *void)
 
 
-def _taken(events: Iterable[Any], convict: Address) -> tuple[int, int]:
-    """What left a convict's stake in one transaction, and what of it was burnt."""
+def _taken(events: Iterable[Any], convict: Address, subject: Hash32) -> tuple[int, int]:
+    """What left a convict's stake in one transaction, and what of it was burnt: at once, or out of the case's bond."""
     account = account_id(convict)
     own = {(PotKind.STAKE, account), (PotKind.LOCKED, account)}
     taken = burnt = 0
     for one in _movements(events):
         if (one.from_kind, one.from_id) in own and (one.to_kind, one.to_id) not in own:
             taken += one.amount
-            burnt += one.amount if one.to_kind is PotKind.BURNT else 0
-    return taken, burnt
+        if one.to_kind is PotKind.BURNT and (one.from_kind, one.from_id) in own | {(PotKind.BOND, subject)}:
+            burnt += one.amount
+    return taken, min(burnt, taken)
 
 
 def _movements(events: Iterable[Any]) -> Iterator[Movement]:

@@ -94,7 +94,9 @@ class Site:
     def open(cls, index: Path, *, written: bool = False) -> Site:
         """Open an index to read; IndexUnusable if there is none yet, or another version's."""
         try:
-            database = sqlite3.connect(f"file:{quote(str(index))}?mode=ro", uri=True, isolation_level=None)
+            database = sqlite3.connect(
+                f"file:{quote(str(index))}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+            )
             (found,) = database.execute("PRAGMA user_version").fetchone()
             database.execute("PRAGMA query_only=ON")
         except sqlite3.Error as error:
