@@ -47,21 +47,9 @@ def shown(home: Path) -> dict[str, Any]:
         site.close()
 
 
-async def test_a_reader_follows_prices_and_audits(market: TabsStage, tmp_path: Path) -> None:
-    told = settings(market, tmp_path)
-    await read(told, once=True)
-    found = shown(tmp_path)
-    assert found["nodes"]
-    assert found["schedulers"]
-    assert found["groups"]
-    assert all(row[2] > 21_000 for row in found["gas"])
-    assert {"registration", "deployment"} <= {row[0] for row in found["gas"]}
-    freshness = found["freshness"]
-    assert (freshness["behind"], freshness["findings"], freshness["state"]) == (0, 0, "good")
-    assert "No transaction was priced yet" not in found["page"]
-
-
-async def test_a_reorganisation_takes_back_what_was_shown(market: TabsStage, tmp_path: Path) -> None:
+async def test_a_reader_follows_prices_audits_and_takes_back_what_a_reorganisation_took(
+    market: TabsStage, tmp_path: Path
+) -> None:
     told = settings(market, tmp_path)
     node = market.nodes[0]
 
@@ -72,6 +60,13 @@ async def test_a_reorganisation_takes_back_what_was_shown(market: TabsStage, tmp
 
     taken = market.anvil.rpc("evm_snapshot")
     await read(told, once=True)
+    found = shown(tmp_path)
+    assert found["schedulers"]
+    assert found["groups"]
+    assert all(row[2] > 21_000 for row in found["gas"])
+    assert {"registration", "deployment"} <= {row[0] for row in found["gas"]}
+    assert (found["freshness"]["behind"], found["freshness"]["findings"]) == (0, 0)
+    assert "No transaction was priced yet" not in found["page"]
     assert leaving() == 0
     await market.send(market.owner_of(node), Part.REGISTRY, "deregister", node.address)
     await read(told, once=True)
@@ -91,7 +86,7 @@ async def test_it_serves_goes_on_after_kill_9_and_stops_cleanly(market: TabsStag
     command += ["--home", str(tmp_path), "--port", str(port), "--interval", "1"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for ending in (signal.SIGKILL, signal.SIGTERM):
-        process = subprocess.Popen(command, env=environment, cwd=tmp_path)
+        process = await asyncio.to_thread(subprocess.Popen, command, env=environment, cwd=tmp_path)
         try:
             await until_fresh(port, market.anvil)
             reader = await reader_of(process.pid)
@@ -99,7 +94,7 @@ async def test_it_serves_goes_on_after_kill_9_and_stops_cleanly(market: TabsStag
                 # The reader is killed alone first: its keeper starts another, and pages are served meanwhile.
                 reader.kill()
                 market.anvil.mine(1)
-                assert httpx.get(f"http://127.0.0.1:{port}/").status_code == 200
+                assert (await asyncio.to_thread(httpx.get, f"http://127.0.0.1:{port}/")).status_code == 200
                 await until_fresh(port, market.anvil)
                 reader = await reader_of(process.pid)
             process.send_signal(ending)

@@ -1,4 +1,4 @@
-"""The explorer's index: however it grew, through whatever reorganisations and kills, it holds what one made at once does."""
+"""The explorer's index: however it grew, through reorganisations and kills, it holds what one made at once does."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def web(home: Path) -> TestClient:
     return TestClient(application(lambda: Site.open(home / INDEX_FILE)))
 
 
-# ---------------------------------------------------------------------------------------------------------- what is shown
+# -------------------------------------------------------------------------------------------------------- what is shown
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -174,7 +174,7 @@ def test_no_cell_is_a_formula_or_a_lost_digit() -> None:
     assert json.loads(figure.as_json())["rows"][0] == {"said": "=1+1", "amount": str(10**28), "count": str(1 << 60)}
 
 
-# ------------------------------------------------------------------------------------------------------ strangers' words
+# ----------------------------------------------------------------------------------------------------- strangers' words
 
 
 EVIL = "https://x/\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"

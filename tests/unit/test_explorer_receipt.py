@@ -13,20 +13,15 @@ from typing import Any
 
 import pytest
 from support.market_case import receipt_of
-from support.market_record import PLACE
-from support.market_scene import DOMAIN, SCHEDULER_KEY, SEASONING, TAB, VRF_SECRET, Scene, hash_of
+from support.market_scene import DOMAIN, SCHEDULER_KEY, TAB, VRF_SECRET, Scene, hash_of
+from support.receipt_chain import answers, call
 
 from troth.protocol import vrf
-from troth.protocol.bindings.structs import encode_parameters
 from troth.protocol.errors import ProtocolError
-from troth.protocol.hashing import keccak256
-from troth.protocol.market import checks, draws, messages, receipt
-from troth.protocol.market.calls import build
-from troth.protocol.market.draws import GroupHistory
+from troth.protocol.market import messages, receipt
 from troth.protocol.market.messages import sign
-from troth.protocol.market.parts import Part
 from troth.protocol.market.receipt import Receipt
-from troth.protocol.market.types import Ask, Opinion
+from troth.protocol.market.types import Opinion
 from troth.protocol.types import address_to_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -160,49 +155,7 @@ def test_proofs_are_those_of_the_protocol() -> None:
     assert sum(one is not None for one in expected) == 6
 
 
-# ---------------------------------------------------------------------------------------------------------- by the chain
-
-
-def answers(scene: Scene, found: Receipt) -> tuple[dict[str, str], dict[str, str]]:
-    """What a chain with the scene's groups answers to the page's calls: addresses, and answers by call."""
-    view, group = scene.view, scene.view.groups[0]
-    contracts = [DOMAIN.contract, *("0x" + f"{number:040d}" for number in range(1, 11))]
-    places = {"registry": PLACE.contracts.registry, "lens": PLACE.contracts.lens}
-    contracts[1] = places["registry"]
-    made = {call(places["lens"], "contracts()"): b"".join(bytes(12) + bytes.fromhex(one[2:]) for one in contracts)}
-    made[call(places["registry"], "vrfKeyOf(address)", found.tab.payee)] = b"".join(
-        one.to_bytes(32) for one in view.vrf_key
-    )
-    for node in found.nodes:
-        profile = [32, 1, int(group.owners[node], 16), *([0] * 16)]
-        made[call(places["lens"], "profileOf(address)", node)] = b"".join(one.to_bytes(32) for one in profile)
-    for request in requests(scene, found):
-        built = build(PLACE.contracts, Part.LENS, "draw", request)
-        drawn = draws.draw(request, group, seat_cap=view.rules.seat_cap, seasoning=SEASONING).operators
-        head = [(64).to_bytes(32), (64 + 32 * (1 + len(drawn))).to_bytes(32), len(drawn).to_bytes(32)]
-        body = [bytes(12) + address_to_bytes(one) for one in drawn]
-        made[f"{places['lens']} 0x{built.call.data.hex()}"] = b"".join((*head, *body, bytes(32)))
-    return places, {name: "0x" + data.hex() for name, data in made.items()}
-
-
-def call(to: str, signature: str, *accounts: str) -> str:
-    data = keccak256(signature.encode())[:4] + b"".join(bytes(12) + bytes.fromhex(one[2:]) for one in accounts)
-    return f"{to} 0x{data.hex()}"
-
-
-def requests(scene: Scene, found: Receipt) -> list[Any]:
-    """Every draw of an order, as the contracts are asked for it."""
-    view, order, made = scene.view, found.order.message, []
-    infer = vrf.verify(view.vrf_key, messages.infer_alpha(scene.order_id), found.infer_proof)
-    results = [one.message for one in found.results]
-    assert found.secret is not None
-    seed = messages.check_seed(scene.order_id, found.secret, found.draw.message.beta, messages.results_hash(results))
-    owners = tuple(dict.fromkeys(view.groups[0].owners[node] for node in found.nodes))
-    for segment, span in enumerate(view.segments(order)):
-        own = messages.segment_seed(infer, segment)  # type: ignore[arg-type]
-        made.append(draws.inferencers_request(order, view.rules, span, own))
-        made.append(draws.verifiers_request(order, view.rules, span, messages.segment_seed(seed, segment), owners))
-    return made
+# --------------------------------------------------------------------------------------------------------- by the chain
 
 
 @pytest.mark.parametrize("parts", [(12,), (5, 12)])
@@ -237,7 +190,7 @@ def test_the_chain_is_asked_exactly_what_python_would_draw(parts: tuple[int, ...
     assert found.order.signature.hex() not in heard
 
 
-# ---------------------------------------------------------------------------------------------------------- other's code
+# --------------------------------------------------------------------------------------------------------- other's code
 
 
 def test_the_library_is_as_it_was_copied() -> None:

@@ -49,7 +49,7 @@ def serve(
 ) -> None:
     """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    settings = _settings(factory, bank, rpc, start_block, home, interval)
+    settings = _settings(factory, bank, rpc, start_block, home, interval=interval)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     server = TlsServer(application(lambda: Site.open(settings.index)), None, host, port)
     reader = ReaderProcess(settings)
@@ -70,7 +70,7 @@ def read_once(
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Read the deployment to its newest block, examine all logs, audit once, and leave."""
-    settings = _settings(factory, bank, rpc, start_block, home, 15.0)
+    settings = _settings(factory, bank, rpc, start_block, home)
     asyncio.run(read(settings, once=True))
     site = Site.open(settings.index)
     typer.echo(site.freshness()["text"])
@@ -133,7 +133,9 @@ def show(
     site.close()
 
 
-def _settings(factory: str, bank: str, rpc: str, start_block: int, home: Path, interval: float) -> ReaderSettings:
+def _settings(
+    factory: str, bank: str, rpc: str, start_block: int, home: Path, *, interval: float = 15.0
+) -> ReaderSettings:
     named = read_address(bank) if bank else None
     return ReaderSettings(rpc, read_address(factory), named, start_block, home.expanduser(), interval)
 

@@ -309,16 +309,28 @@ def slash_rows(events: Sequence[Any], state: State) -> list[Row]:
             taken, burnt = _taken(by_transaction[event.meta.transaction], event.operator, event.subject)
             reason = event.fault.name.lower()
             bounds = (event.void_from, event.void_until)
-            made.append(_slash(event, event.operator, reason, event.subject, state, (taken, burnt), bounds))
+            made.append(
+                _slash(
+                    event,
+                    event.operator,
+                    reason=reason,
+                    subject=event.subject,
+                    state=state,
+                    sums=(taken, burnt),
+                    void=bounds,
+                )
+            )
         elif isinstance(event, on.NodeSilent):
             sums = (event.taken, 0)
-            made.append(_slash(event, event.node, "silent_when_summoned", event.summons_id, state, sums, (0, 0)))
+            subject, reason = event.summons_id, "silent_when_summoned"
+            made.append(_slash(event, event.node, reason=reason, subject=subject, state=state, sums=sums, void=(0, 0)))
     return made
 
 
 def _slash(
     event: Any,
     operator: Address,
+    *,
     reason: str,
     subject: Hash32,
     state: State,

@@ -42,6 +42,20 @@ NAVIGATION = (
 )
 
 
+def jinja() -> Environment:
+    """Templates whose every value is escaped."""
+    made = Environment(
+        loader=PackageLoader("troth.explorer"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(words.FILTERS)
+    made.globals["queries"] = QUERIES
+    return made
+
+
 @dataclass(slots=True)
 class Links:
     """Relative links from one page; ``written``: to files, those of ``allowed`` pages only. Keeps what was linked."""
@@ -88,7 +102,7 @@ class Site:
     written: bool = False
     allowed: frozenset[str] | None = None
     linked: Links = field(default_factory=lambda: Links(""))
-    environment: Environment = field(default_factory=lambda: environment())
+    environment: Environment = field(default_factory=jinja)
 
     @classmethod
     def open(cls, index: Path, *, written: bool = False) -> Site:
@@ -359,16 +373,3 @@ def _spans(line: LogLine | None) -> list[tuple[int, int]]:
     except InvalidField:
         return []
     return list(zip([0, *ends], ends, strict=False))
-
-
-def environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("troth.explorer"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters.update(words.FILTERS)
-    made.globals["queries"] = QUERIES
-    return made
