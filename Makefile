@@ -106,7 +106,7 @@ wheel: setup
 	$(BIN)/python scripts/check_wheel
 
 bench: setup ## print every table of docs/reference/benchmarks.md
-	for name in crypto gas verify pipeline capture ablation detection overlay anonymity placement chains forwarding; do $(BIN)/python scripts/bench $$name || exit 1; done
+	for name in crypto gas verify pipeline capture ablation detection overlay anonymity placement chains forwarding explorer; do $(BIN)/python scripts/bench $$name || exit 1; done
 
 clean: ## remove what the build made (not .venv, not node_modules)
 	rm -rf artifacts cache dist build $(STAMPS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

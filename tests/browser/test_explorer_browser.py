@@ -83,6 +83,7 @@ def test_what_is_not_accessible_is_noticed(browser: Browser, url: str) -> None:
         with pytest.raises(AssertionError, match=r"button-name.*color-contrast"):
             looked.require_accessible()
         looked.page.evaluate("fetch('http://127.0.0.2:1/').catch(() => 0)")
+        looked.page.wait_for_timeout(200)
         with pytest.raises(AssertionError, match="Content Security Policy"):
             looked.require_clean()
 

@@ -73,20 +73,20 @@ class Looked:
 
     def require_clean(self) -> None:
         """No script failed, nothing was refused by the policy, no other host was asked."""
-        assert self.errors == []
-        assert self.elsewhere == []
+        assert self.errors == [], self.errors
+        assert self.elsewhere == [], self.elsewhere
 
     def require_accessible(self) -> None:
         """No violation of WCAG 2.2 AA that axe-core sees."""
         self.page.evaluate(AXE.read_text(encoding="utf-8"))
         found = self.page.evaluate("rules => axe.run(document, {runOnly: rules})", RULES)
         told = [(one["id"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found["violations"]]
-        assert told == []
+        assert told == [], told
 
     def require_narrow(self) -> None:
         """Nothing is wider than the screen."""
         widths = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-        assert widths[0] <= widths[1]
+        assert widths[0] <= widths[1], widths
 
 
 @contextmanager

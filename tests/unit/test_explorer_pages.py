@@ -10,16 +10,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from starlette.testclient import TestClient
-from support.explorer_stage import CASES, Stage, bring_up, home_of, lines, stage
+from support.explorer_stage import CASES, Stage, bring_up, home_of, lines, reproduce, stage
 from support.market_logs import META, log_of
 from support.market_record import PLACE, SCHEDULER
 from support.market_scene import DOMAIN, TAB
 from typer.testing import CliRunner
 
+from troth.audit.checks import logs as log_checks
+from troth.audit.report import Finding, FindingKind
 from troth.explorer import exporting, reading, words
 from troth.explorer.command import app as commands
 from troth.explorer.errors import ExplorerError, IndexUnusable, NoSuchFigure, NothingHere
@@ -29,6 +32,8 @@ from troth.explorer.pages import application, policy
 from troth.explorer.reading import INDEX_FILE
 from troth.explorer.site import Site
 from troth.protocol.market import events as on
+from troth.protocol.market import log_data
+from troth.protocol.market.log_data import LogLine
 from troth.protocol.types import ZERO_HASH
 
 PAGE_LIMIT = 100_000
@@ -116,7 +121,7 @@ def test_the_index_itself_holds_no_payer(home: Path) -> None:
 def test_files_and_command_say_the_same(web: TestClient, home: Path, name: str) -> None:
     shown = json.loads(web.get(f"/figures/{name}.json").text)
     table = list(csv.DictReader(io.StringIO(web.get(f"/figures/{name}.csv").text)))
-    printed = CliRunner().invoke(commands, ["show", name, "--home", str(home), "--most", "10000", "--json"])
+    printed = CliRunner().invoke(commands, ["show", name, "--home", str(home), "--most", "5000", "--json"])
     assert printed.exit_code == 0, printed.output
     assert json.loads(printed.output) == shown
     assert len(table) == len(shown["rows"])
@@ -331,9 +336,37 @@ def test_money_of_a_token_keeps_its_unit() -> None:
 
 
 def test_commands_that_show_a_finding_again_hide_the_node_s_password(tmp_path: Path) -> None:
-    from troth.audit.report import Finding, FindingKind
-
     told = reading.ReaderSettings("https://me:secret@node.example/key", PLACE.factory, None, 0, tmp_path)
     said = told.reproduce(Finding("M1", FindingKind.MISMATCH, "x"))
     assert "secret" not in said
     assert "TROTH_RPC" in said
+
+
+def test_a_broken_log_waits_its_turn_and_a_forged_one_is_told(tmp_path: Path) -> None:
+    known, at = stage(), 2_060
+    index = ExplorerIndex.open(tmp_path / INDEX_FILE, DOMAIN.chain_id, PLACE)
+    bring_up(index, known, at)
+    first, second = index.waiting()
+    nothing = log_checks.ServedLogs(
+        first.scheduler, {}, {1: log_checks.MissingLogData("HTTP status 404", reached=True)}
+    )
+    index.examined(first, (), log_checks.examine(known.subject(at), nothing, {1}), reproduce)
+    assert index.waiting() == [second]
+    (line,) = log_data.decode_data(known.served[second.scheduler, 2])
+    lied = log_data.encode_line(LogLine(**{**fields_of(line), "beta": "0x" + "11" * 32})) + b"\n"
+    served = log_checks.ServedLogs(second.scheduler, {2: lied}, {})
+    index.examined(second, log_data.decode_data(lied), log_checks.examine(known.subject(at), served, {2}), reproduce)
+    assert index.waiting() == []
+    index.database.execute("UPDATE entries SET examined=examined-61")
+    assert [one.number for one in index.waiting()] == [1]
+    index.database.execute("UPDATE entries SET examined=examined-3600")
+    assert [one.number for one in index.waiting()] == [1, 2]
+    index.audited(at, [], reproduce)
+    site = Site.open(tmp_path / INDEX_FILE)
+    assert site.freshness()["state"] == "bad"
+    assert "its data is not served" in site.page("audit")
+    assert "what is served is not what was posted" in site.page("audit")
+
+
+def fields_of(line: LogLine) -> dict[str, Any]:
+    return {name: getattr(line, name) for name in line.__struct_fields__}

@@ -32,13 +32,15 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Bars or lines over blocks; empty where there is nothing to draw."""
+    """Bars or lines over blocks, and Unix times of their ends where known; empty where there is nothing to draw."""
 
     first: int
     last: int
     most: int
     bars: tuple[Bar, ...] = ()
     lines: tuple[tuple[str, str], ...] = ()
+    since: int = 0
+    until: int = 0
 
     @property
     def empty(self) -> bool:
@@ -79,17 +81,32 @@ def lanes(row: Sequence[Any], groups: Iterable[Sequence[Any]], slices: Sequence[
         for layer, count in enumerate(held)
     )
     own = sorted((one for one in groups if one[0] == execution_class), key=lambda one: (one[1] - one[2], one[1]))
+    lanes_of = _packed([(one[1], one[2]) for one in own[:LANES_SHOWN]])
     bars = tuple(
         Bar(
-            *(one[1] * unit, 38 + 24 * place, max((one[2] - one[1]) * unit - 2, 1), 20),
+            *(one[1] * unit, 38 + 24 * lane, max((one[2] - one[1]) * unit - 2, 1), 20),
             f"layers {one[1]}–{one[2] - 1}: {one[3]} nodes of {one[4]} owners, {one[5]} seats",
             one[3],
         )
-        for place, one in enumerate(own[:LANES_SHOWN])
+        for lane, one in zip(lanes_of, own, strict=False)
     )
     nodes = sum(count for _, _, count in slices)
-    height = 42.0 + 24 * len(bars)
+    height = 42.0 + 24 * (max(lanes_of, default=-1) + 1)
     return ModelLanes(execution_class, name, architecture, layers, nodes, coverage, bars, height, min(held, default=0))
+
+
+def _packed(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """A lane for each span: the first in which nothing is in its way."""
+    taken: list[list[tuple[int, int]]] = []
+    made = []
+    for first, end in spans:
+        free = (all(end <= one or other <= first for one, other in held) for held in taken)
+        lane = next((place for place, fits in enumerate(free) if fits), len(taken))
+        if lane == len(taken):
+            taken.append([])
+        taken[lane].append((first, end))
+        made.append(lane)
+    return made
 
 
 def gas(database: sqlite3.Connection) -> Chart:
@@ -112,7 +129,8 @@ def gas(database: sqlite3.Connection) -> Chart:
         )
         for place, used, count in found
     )
-    return Chart(first, first + BINS * size - 1, most, bars)
+    times = database.execute("SELECT min(time), max(time) FROM blocks WHERE time > 0").fetchone()
+    return Chart(first, last, most, bars, since=times[0] or 0, until=times[1] or 0)
 
 
 def prices(database: sqlite3.Connection) -> Chart:

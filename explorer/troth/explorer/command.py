@@ -12,7 +12,7 @@ import typer
 from troth.audit.options import read_address
 from troth.explorer.errors import ExplorerError
 from troth.explorer.exporting import PAGES_LIMIT, export
-from troth.explorer.figures import FILE_ROWS, QUERIES
+from troth.explorer.figures import QUERIES
 from troth.explorer.pages import application
 from troth.explorer.reading import INDEX_FILE, ReaderProcess, ReaderSettings, read
 from troth.explorer.site import Site
@@ -106,7 +106,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="FIGURE", callback=_named_figure, help=", ".join(QUERIES))],
     *,
     home: HomeOption = DEFAULT_HOME,
-    most: Annotated[int, typer.Option("--most", min=1, max=FILE_ROWS, help="Rows at most.")] = 100,
+    most: Annotated[int, typer.Option("--most", min=1, max=1_000_000, help="Rows at most.")] = 100,
     after: Annotated[str, typer.Option("--after", help="Go on after this cursor.")] = "",
     scheduler: Annotated[str | None, typer.Option("--scheduler", help="Of this scheduler.")] = None,
     operator: Annotated[str | None, typer.Option("--operator", help="Of this node or scheduler.")] = None,

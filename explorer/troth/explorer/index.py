@@ -7,13 +7,12 @@ written anew. So an index that grew block by block, through any reorganisation, 
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,15 @@ from troth.protocol.types import Address, Hash32
 FORMAT = 1
 PATIENCE = 10.0
 """Seconds to wait for another writer."""
+ASK_AGAIN_SECONDS, EXAMINE_AGAIN_SECONDS = 60.0, 3_600.0
+"""After which data that was not served is asked for again, and data with findings is examined again."""
 CHAIN = "chain"
 """The source of findings that are not about one log entry."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS progress (
     only INTEGER PRIMARY KEY CHECK (only = 0), chain_id INTEGER NOT NULL, factory TEXT NOT NULL, bank TEXT NOT NULL,
-    start INTEGER NOT NULL, asset TEXT NOT NULL DEFAULT '', parameters TEXT NOT NULL DEFAULT '{}',
+    start INTEGER NOT NULL, asset TEXT NOT NULL DEFAULT '',
     lens TEXT NOT NULL, registry TEXT NOT NULL,
     block INTEGER NOT NULL DEFAULT -1, seen REAL NOT NULL DEFAULT 0,
     audited INTEGER NOT NULL DEFAULT -1, audited_at REAL NOT NULL DEFAULT 0, trouble TEXT NOT NULL DEFAULT ''
@@ -203,7 +204,8 @@ class ExplorerIndex:
         self.database.close()
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
+        """One transaction: all of it, or nothing."""
         self.database.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -219,7 +221,7 @@ class ExplorerIndex:
         agreed = self._agreed(logs_after)
         fresh = logs_after(agreed)
         (indexed,) = self.database.execute("SELECT block FROM progress").fetchone()
-        with self._writing():
+        with self.writing():
             if agreed < indexed:
                 self._rewind(agreed)
             if fresh or agreed < indexed or indexed < 0:
@@ -277,13 +279,13 @@ class ExplorerIndex:
         contracts, factory = self.place.contracts, self.place.factory
         events = [parse_log(log, contracts, factory) for log in fresh]
         counted = Counter((log.meta.block, hexadecimal(log.meta.block_hash)) for log in fresh)
-        self._insert("blocks", ((*name, count, 0) for name, count in counted.items()))
-        self._insert("transactions", ((*row, None, None) for row in rows.transaction_rows(events)))
-        self._insert("asks", rows.ask_rows(events, state))
-        self._insert("slashes", rows.slash_rows(events, state))
-        self._insert("entries", ((*row, "waiting", 0) for row in rows.entry_rows(events)))
+        self.insert("blocks", ((*name, count, 0) for name, count in counted.items()))
+        self.insert("transactions", ((*row, None, None) for row in rows.transaction_rows(events)))
+        self.insert("asks", rows.ask_rows(events, state))
+        self.insert("slashes", rows.slash_rows(events, state))
+        self.insert("entries", ((*row, "waiting", 0) for row in rows.entry_rows(events)))
         told = rows.case_event_rows(events, state)
-        self._insert("case_events", told)
+        self.insert("case_events", told)
         self._cases(state, {row[0] for row in told})
         members = rows.member_rows(state, self.names)
         for table, made in (
@@ -292,20 +294,18 @@ class ExplorerIndex:
             ("classes", rows.class_rows(state)),
         ):
             self.database.execute(f"DELETE FROM {table}")  # noqa: S608 -- own names
-            self._insert(table, made)
+            self.insert(table, made)
         if state.deployed is not None:
-            parameters = asdict(state.deployed.parameters)
-            self.database.execute(
-                "UPDATE progress SET asset=?, parameters=?", (parameters["asset"], json.dumps(parameters))
-            )
+            self.database.execute("UPDATE progress SET asset=?", (state.deployed.parameters.asset,))
 
     def _cases(self, state: State, touched: Collection[str]) -> None:
         """Cases that were touched, and those that a rewind took and that still stand."""
         kept = {name for (name,) in self.database.execute("SELECT case_id FROM cases")}
         wanted = [one for one in state.cases if (name := hexadecimal(one)) in touched or name not in kept]
-        self._insert("cases", rows.case_rows(state, wanted))
+        self.insert("cases", rows.case_rows(state, wanted))
 
-    def _insert(self, table: str, made: Iterable[rows.Row]) -> None:
+    def insert(self, table: str, made: Iterable[rows.Row]) -> None:
+        """Rows of a table, in place of those with the same key."""
         listed = list(made)
         if listed:
             marks = ",".join("?" * len(listed[0]))
@@ -314,12 +314,17 @@ class ExplorerIndex:
     # ---- logs and findings
 
     def waiting(self, most: int = 1_000) -> list[EntryName]:
-        """Entries that were not examined yet, then those that were not served or had findings, which later events may
-        answer: who was looked at longest ago comes first, so that no scheduler's broken log keeps others waiting."""
+        """Entries that were not examined yet, then those that were not served or had findings, and rested since.
+
+        Later events may answer a finding. Who was looked at longest ago comes first, so that no scheduler's broken or
+        huge log keeps others waiting.
+        """
+        now = time.time()
         found = self.database.execute(
-            "SELECT scheduler, number, data_hash, state FROM entries WHERE state != 'clean' "
+            "SELECT scheduler, number, data_hash, state FROM entries WHERE state = 'waiting' "
+            "OR (state = 'refused' AND examined < ?) OR (state = 'wrong' AND examined < ?) "
             "ORDER BY examined, block, scheduler, number LIMIT ?",
-            (most,),
+            (now - ASK_AGAIN_SECONDS, now - EXAMINE_AGAIN_SECONDS, most),
         )
         return [EntryName(Address(scheduler), *rest) for scheduler, *rest in found]
 
@@ -329,18 +334,18 @@ class ExplorerIndex:
         """What was found in an entry's data; without lines it was not served, or cannot be read."""
         wrong = Counter(rows.order_of(one.task_id) for report in reports for one in report_findings(report))
         state = "clean" if lines and not wrong else "wrong" if lines else "refused"
-        with self._writing():
+        with self.writing():
             known = self.database.execute(
                 "SELECT data_hash FROM entries WHERE scheduler=? AND number=?", (entry.scheduler, entry.number)
             ).fetchone()
             if known is None or known[0] != entry.data_hash:
                 return
             self._forget_entry(entry.scheduler, entry.number)
-            self._insert("tasks", rows.task_rows(entry.scheduler, entry.number, lines, wrong))
+            self.insert("tasks", rows.task_rows(entry.scheduler, entry.number, lines, wrong))
             work = rows.work_rows(entry.scheduler, entry.number, lines)
-            self._insert("work", work)
+            self.insert("work", work)
             tally = Counter((row[0], *row[3:6], row[7]) for row in work)
-            self._insert("tallies", ((*name, count) for name, count in tally.items()))
+            self.insert("tallies", ((*name, count) for name, count in tally.items()))
             self._file(entry.source, reports, reproduce)
             self.database.execute(
                 "UPDATE entries SET state=?, examined=? WHERE scheduler=? AND number=?",
@@ -349,7 +354,7 @@ class ExplorerIndex:
 
     def audited(self, block: int, reports: Sequence[CheckReport], reproduce: Reproduce) -> None:
         """What the checks of the chain's events found up to a block."""
-        with self._writing():
+        with self.writing():
             self._file(CHAIN, reports, reproduce)
             self.database.execute("UPDATE progress SET audited=min(?, block), audited_at=?", (block, time.time()))
 
@@ -361,9 +366,9 @@ class ExplorerIndex:
             held[0] = one.title
             for place, count in enumerate((one.ok, one.violations, one.inconclusive), start=1):
                 held[place] += count
-        self._insert("results", ((source, number, *held) for number, held in merged.items()))
+        self.insert("results", ((source, number, *held) for number, held in merged.items()))
         found = [one for report in reports for one in report_findings(report)][:_FINDINGS_KEPT]
-        self._insert(
+        self.insert(
             "findings",
             (
                 (
@@ -386,7 +391,7 @@ class ExplorerIndex:
 
     def priced(self, gas: Mapping[Hash32, tuple[int, int]], times: Mapping[int, int]) -> None:
         """What transactions used and paid per gas, in wei, and blocks' times in Unix seconds."""
-        with self._writing():
+        with self.writing():
             self.database.executemany(
                 "UPDATE transactions SET used=?, price=? WHERE hash=?",
                 [(used, price, hexadecimal(name)) for name, (used, price) in gas.items()],
@@ -397,7 +402,7 @@ class ExplorerIndex:
 
     def troubled(self, words: str) -> None:
         """Why the chain or a log cannot be read now; the next ``follow`` clears it."""
-        with self._writing():
+        with self.writing():
             self.database.execute("UPDATE progress SET trouble=?", (words[:_TEXT],))
 
 

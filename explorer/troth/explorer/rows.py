@@ -94,7 +94,7 @@ def party_rows(state: State, members: Sequence[Row]) -> list[Row]:
                 party.operator,
                 party.role.name.lower(),
                 party.owner,
-                party.endpoint[:200],
+                party.endpoint[:120],
                 hexadecimal(party.execution_class) if party.role is Role.NODE else "",
                 *hosted,
                 party.registered.block,

@@ -18,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from troth.explorer import charts, words
 from troth.explorer.errors import ExplorerError, IndexUnusable, NothingHere
-from troth.explorer.figures import FILE_ROWS, PAGE_ROWS, QUERIES, Figure, FigureReader
+from troth.explorer.figures import FILE_ROWS, PAGE_ROWS, Figure, FigureReader
 from troth.explorer.index import FORMAT
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
@@ -27,10 +27,14 @@ from troth.protocol.types import to_address
 
 Made = TypeVar("Made")
 
+SHOWN_FIRST = 10
+"""Models and changes of prices on the first page."""
 STALE_SECONDS = 60.0
 """The badge turns when nothing was read for so long."""
-QUERY_STEPS = 2_000_000
-"""Steps of SQLite's machine after which a query is given up: some tens of times what the slowest page takes."""
+QUERY_SECONDS = 3.0
+"""After which the queries of a page are given up: some tens of times what the slowest page takes."""
+_STEPS = 10_000
+"""Steps of SQLite's machine between two looks at the clock."""
 NAVIGATION = (
     ("", "Network"),
     ("nodes", "Nodes"),
@@ -52,7 +56,6 @@ def jinja() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(words.FILTERS)
-    made.globals["queries"] = QUERIES
     return made
 
 
@@ -157,7 +160,8 @@ class Site:
 
     def _reading(self, work: Callable[[], Made]) -> Made:
         """One view of the index for all queries of a page; a query that takes too long is given up."""
-        self.database.set_progress_handler(lambda: 1, QUERY_STEPS)
+        until = time.monotonic() + QUERY_SECONDS
+        self.database.set_progress_handler(lambda: int(time.monotonic() > until), _STEPS)
         self.database.execute("BEGIN")
         try:
             return work()
@@ -167,11 +171,13 @@ class Site:
             self.database.execute("ROLLBACK")
             self.database.set_progress_handler(None, 0)
 
-    def _some(self, name: str, query: Mapping[str, str] | None = None, **options: str) -> Figure:
+    def _some(
+        self, name: str, query: Mapping[str, str] | None = None, *, most: int = PAGE_ROWS, **options: str
+    ) -> Figure:
         """A figure's first rows, or those after the page's cursor, as the page's query chooses."""
         given = dict(query or {})
         cursor = given.pop("after", "")
-        return FigureReader(self.database).figure(name, {**given, **options}, most=PAGE_ROWS, cursor=cursor)
+        return FigureReader(self.database).figure(name, {**given, **options}, most=most, cursor=cursor)
 
     # ---- what every page has
 
@@ -223,7 +229,7 @@ class Site:
         (schedulers,) = self._one("SELECT count(*) FROM parties WHERE role='scheduler' AND exit_block=0")
         live, cases = self._one("SELECT coalesce(sum(outcome=''),0), count(*) FROM cases")
         slashes, taken = self._one("SELECT count(*), total(taken) FROM slashes")
-        groups, classes = self._some("groups"), self._some("classes")
+        groups, classes = self._some("groups"), self._some("classes", most=SHOWN_FIRST)
         lanes = [charts.lanes(row, groups.rows, self._slices(row[0])) for row in classes.rows]
         return "network.html", {
             "totals": {
@@ -231,12 +237,12 @@ class Site:
                 **{"checked": checked, "rejected": rejected, "live": live, "cases": cases},
                 **{"slashes": slashes, "taken": int(taken)},
             },
-            "schedulers": self._some("schedulers"),
+            "schedulers": self._some("schedulers", most=25),
             "groups": groups,
             "classes": classes,
             "lanes": lanes,
             "gas": self._some("gas"),
-            "asks": self._some("asks"),
+            "asks": self._some("asks", most=SHOWN_FIRST),
             "gas_chart": charts.gas(self.database),
             "price_chart": charts.prices(self.database),
         }
@@ -279,7 +285,7 @@ class Site:
     def logs(self, _: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """Log entries and tasks."""
         chosen = {key: value for key, value in query.items() if key != "entries_after"}
-        entries = self._some("entries", {"after": query.get("entries_after", "")})
+        entries = self._some("entries", {"after": query.get("entries_after", "")}, most=20)
         return "logs.html", {"entries": entries, "tasks": self._some("tasks", chosen), "query": chosen}
 
     def task(self, order: str, _: Mapping[str, str]) -> tuple[str, dict[str, Any]]:

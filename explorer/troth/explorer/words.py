@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -140,6 +141,11 @@ def badge(audited: int, behind: int, findings: int) -> str:
     return f"audited to block {audited:,}, {behind:,} behind, {counted}"
 
 
+def day(seconds: int) -> str:
+    """A day in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y")
+
+
 def _named(table: Mapping[str, str]) -> Callable[[str], str]:
     return lambda name: table.get(name, name.replace("_", " "))
 
@@ -155,4 +161,6 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "outcome": _named(OUTCOMES),
     "audit_state": _named(STATES),
     "share": share,
+    "day": day,
+    "wei": Money(""),
 }
