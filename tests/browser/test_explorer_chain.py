@@ -14,6 +14,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed (make setu
 
 from playwright.sync_api import expect
 from support.browser import CHROMIUM, WHY_NOT, chromium, looking, served
+from support.court_logs import line_of, post
 from support.court_stage import CourtStage, court_stage
 
 from troth.cases.evidence import Evidence
@@ -22,6 +23,7 @@ from troth.explorer.pages import application
 from troth.explorer.reading import INDEX_FILE, ReaderSettings, read
 from troth.explorer.site import Site
 from troth.protocol.market import checks, receipt
+from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.receipt import CheckedSegment, Receipt
 from troth.protocol.market.types import Opinion
 
@@ -73,13 +75,34 @@ def receipt_of(court: CourtStage, held: Evidence) -> Receipt:
     )
 
 
-async def test_the_chain_says_the_same_of_a_real_receipt(court: CourtStage, tmp_path: Path) -> None:
+async def logged(court: CourtStage, home: Path, number: int, line: LogLine) -> None:
+    """An entry on chain, and its data where the reader keeps what it has fetched."""
+    data = await post(court, number, [line])
+    place = home / "logs" / court.stage.scheduler.address.lower() / f"{number}.jsonl"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(data)
+
+
+async def test_a_real_log_is_recomputed_and_a_real_receipt_asked_of_the_chain(
+    court: CourtStage, tmp_path: Path
+) -> None:
     held = await court.serve(opinion=Opinion.ACCEPT)
+    unchecked = await court.serve(opinion=Opinion.ACCEPT)
+    await logged(court, tmp_path / "home", 1, line_of(held))
+    await logged(court, tmp_path / "home", 2, line_of(unchecked, checked=False))
     found = receipt_of(court, held)
     assert receipt.verify(found).checked
     place = court.stage.market.place
     told = ReaderSettings(court.stage.anvil.url, place.factory, place.contracts.bank, 0, tmp_path / "home")
     await read(told, once=True)
+    site = Site.open(tmp_path / "home" / INDEX_FILE)
+    assert {row[1]: row[-1] for row in site.figure("entries", {}).rows} == {1: "clean", 2: "wrong"}
+    assert "it hits, and the seats that it draws gave their verdicts" in site.page(f"tasks/0x{held.order_id.hex()}")
+    wrong = site.page(f"tasks/0x{unchecked.order_id.hex()}")
+    assert "The answer was drawn, and there is no check of it" in wrong
+    assert "Summons.summonCheck" in wrong
+    assert site.freshness()["findings"] == 1
+    site.close()
     # A verifier's word in another's place: signatures hold, and only the chain knows who was drawn.
     check = found.checks[0]
     friend = next(one.address for one in court.stage.nodes if one.address not in {*check.drawn, *found.nodes})

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI, Request
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from troth.explorer.errors import ExplorerError, IndexUnusable, NoSuchFigure, NothingHere
@@ -67,6 +68,7 @@ def media_of(path: str) -> str:
 def application(open_site: Callable[[], Site]) -> FastAPI:
     """The application; ``open_site`` opens the index, again if it could not be opened yet."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5)
     served = _Served(open_site)
     parts = static_parts()
 
