@@ -295,7 +295,9 @@ def test_an_index_of_another_deployment_or_version_is_refused(tmp_path: Path) ->
         with pytest.raises(IndexUnusable):
             again()
     web = TestClient(application(lambda: Site.open(tmp_path / "none.sqlite")))
-    assert web.get("/").status_code == 503
+    answer = web.get("/")
+    assert answer.status_code == 503
+    assert "Reading the chain" in answer.text
     assert web.get("/livez").status_code == 200
 
 

@@ -36,6 +36,14 @@ MEDIA = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
+WAITING = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="3"><title>Reading · Troth explorer</title>
+<link rel="stylesheet" href="/static/explorer.css"></head>
+<body><main><h1>Reading the chain</h1><p class="lead">The first reading takes as long as the deployment has events.
+This page looks again by itself.</p></main></body></html>
+"""
+"""What is shown until there is an index."""
 QUERY_LIMIT = 1_000
 """Bytes of a query string."""
 
@@ -135,7 +143,8 @@ class _Served:
                 self._site = self._open()
             return work(self._site)
         except IndexUnusable as error:
-            return Response(f"{error}\n", 503, media_type="text/plain", headers={"Retry-After": "5"})
+            _log.warning("%s", error)
+            return HTMLResponse(WAITING, 503, headers={"Retry-After": "3"})
         except (NothingHere, NoSuchFigure) as error:
             return self._told(error, 404, path)
         except ExplorerError as error:

@@ -48,7 +48,7 @@ GAS_AT_ONCE = 200
 ENTRIES_AT_ONCE = 50
 """Log entries examined between two audits of the chain, so that a long log does not keep the badge from moving."""
 REQUEST_SECONDS = 20.0
-RESTART_SECONDS = 5.0
+RESTART_SECONDS = 2.0
 CONCERNS_LOGS = frozenset(logs.TITLES)
 
 

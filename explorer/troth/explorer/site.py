@@ -35,6 +35,8 @@ QUERY_SECONDS = 3.0
 """After which the queries of a page are given up: some tens of times what the slowest page takes."""
 _STEPS = 10_000
 """Steps of SQLite's machine between two looks at the clock."""
+_ABOVE = {"tasks": "logs", "schedulers": ""}
+"""The page of the navigation to which others belong."""
 NAVIGATION = (
     ("", "Network"),
     ("nodes", "Nodes"),
@@ -144,7 +146,7 @@ class Site:
         return made.render(
             links=self.linked,
             navigation=NAVIGATION,
-            here=path.partition("/")[0],
+            here=_ABOVE.get(path.partition("/")[0], path.partition("/")[0]),
             freshness=self.freshness(),
             progress=progress,
             money=words.Money(progress["asset"]),
