@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from troth.audit.checks import logs as log_checks
 from troth.audit.report import Finding, FindingKind
-from troth.explorer import exporting, reading, words
+from troth.explorer import exporting, reading, rows, words
 from troth.explorer.command import app as commands
 from troth.explorer.errors import ExplorerError, IndexUnusable, NoSuchFigure, NothingHere
 from troth.explorer.figures import QUERIES, Column, Figure
@@ -275,6 +275,8 @@ def test_the_badge_tells_of_findings_and_of_a_reader_that_is_away(tmp_path: Path
     assert "does not answer" in site.page("")
     index.database.execute("UPDATE progress SET trouble='', seen=seen-7200")
     assert "nothing was read for 2 hours" in site.freshness()["trouble"]
+    index.database.execute("UPDATE progress SET seen=seen+7200, audited_at=audited_at-3000")
+    assert site.freshness()["trouble"] == "the last audit ended 50 minutes ago"
     index.database.execute("UPDATE results SET violations=2")
     assert site.freshness()["state"] == "bad"
     assert words.badge(-1, 0, 0) == "not audited yet"
@@ -372,3 +374,19 @@ def test_a_broken_log_waits_its_turn_and_a_forged_one_is_told(tmp_path: Path) ->
 
 def fields_of(line: LogLine) -> dict[str, Any]:
     return {name: getattr(line, name) for name in line.__struct_fields__}
+
+
+def test_no_name_in_an_index_leads_out_of_an_export(tmp_path: Path) -> None:
+    home_of(tmp_path / "home")
+    index = ExplorerIndex.open(tmp_path / "home" / INDEX_FILE, DOMAIN.chain_id, PLACE)
+    index.database.execute("UPDATE tasks SET order_id='../../../stolen' WHERE order_id=?", (TASK,))
+    index.close()
+    site = Site.open(tmp_path / "home" / INDEX_FILE, written=True)
+    exporting.export(site, tmp_path / "a" / "b" / "out")
+    assert list(tmp_path.rglob("*stolen*")) == []
+    with pytest.raises(ExplorerError, match="out of the folder"):
+        exporting._write(tmp_path / "out", "tasks/../../stolen.html", b"")
+
+
+def test_signs_that_deceive_the_eye_are_left_out() -> None:
+    assert rows.plain("https://a\u202eexample\u200b\x00.org" + "x" * 200, 30) == "https://aexample.orgxxxxxxx"

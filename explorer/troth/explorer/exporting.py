@@ -62,5 +62,7 @@ def _reachable(site: Site, most: int) -> list[str]:
 
 def _write(folder: Path, path: str, content: bytes) -> None:
     place = folder / path
+    if not place.resolve().is_relative_to(folder.resolve()):
+        raise ExplorerError("A name leads out of the folder", path, "Leave this index: it was not made by a reader.")
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_bytes(content)

@@ -22,9 +22,8 @@ from typing import Any
 
 from troth.audit import running
 from troth.audit.checks import CHAIN, logs
-from troth.audit.errors import AuditError
 from troth.audit.findings import ShownFindings
-from troth.audit.report import CheckReport, Finding
+from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
 from troth.audit.source import Source, each
 from troth.audit.subject import AuditSubject
 from troth.audit.watching import CachingSource, Watcher
@@ -134,7 +133,13 @@ class Reader:
     ) -> tuple[tuple[log_data.LogLine, ...], tuple[CheckReport, ...], bool]:
         """An entry's lines, what the audit says of them, and whether its scheduler answered."""
         served = self.watcher.served_by(subject.history, entry.scheduler, {entry.number})
-        reports = logs.examine(subject, served, {entry.number})
+        try:
+            reports = logs.examine(subject, served, {entry.number})
+        except (ProtocolError, ValueError, LookupError, ArithmeticError, TypeError) as error:
+            # As an audit's other checks: what nobody foresaw in a stranger's data keeps no other entry waiting.
+            what = f"Entry {entry.number} could not be examined: {type(error).__name__}: {error}"
+            finding = Finding("M13", FindingKind.INCOMPLETE, what, party=entry.scheduler, role="scheduler")
+            return (), (CheckReport("M13", logs.TITLES["M13"], (CheckResult(None, (finding,)),)),), True
         data = served.data.get(entry.number, b"")
         lines: tuple[log_data.LogLine, ...] = ()
         if log_data.written(log_data.data_hash(data)) == entry.data_hash:
@@ -195,7 +200,7 @@ async def _again(work: Callable[[], Awaitable[None]], pause: float, index: Explo
     while True:
         try:
             await work()
-        except (TrothError, AuditError, OSError, sqlite3.Error) as error:
+        except Exception as error:  # noqa: BLE001 -- nothing may end the reading
             _log.warning("reading goes on after: %s", error)
             with suppress(sqlite3.Error):
                 index.troubled(str(error))

@@ -33,6 +33,11 @@ def amount_text(value: int) -> str:
     return f"{value:0{AMOUNT_DIGITS}d}"
 
 
+def plain(text: str, most: int) -> str:
+    """A stranger's words, shortened, without signs that turn the direction of reading or cannot be seen."""
+    return "".join(one for one in text[:most] if one.isprintable())
+
+
 def hexadecimal(raw: bytes) -> str:
     """Bytes as pages and files show them."""
     return "0x" + raw.hex()
@@ -94,7 +99,7 @@ def party_rows(state: State, members: Sequence[Row]) -> list[Row]:
                 party.operator,
                 party.role.name.lower(),
                 party.owner,
-                party.endpoint[:120],
+                plain(party.endpoint, 120),
                 hexadecimal(party.execution_class) if party.role is Role.NODE else "",
                 *hosted,
                 party.registered.block,
@@ -124,9 +129,9 @@ def _class_row(name: Hash32, definition: ExecutionClass, state: State) -> Row:
     model = state.models.get(definition.model)
     return (
         hexadecimal(name),
-        definition.name[:80],
+        plain(definition.name, 80),
         hexadecimal(definition.model),
-        "" if model is None else model.architecture[:80],
+        "" if model is None else plain(model.architecture, 80),
         0 if model is None else model.layers,
         int(definition.exact),
         definition.verifiers,

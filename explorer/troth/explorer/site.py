@@ -27,6 +27,8 @@ from troth.protocol.types import to_address
 
 Made = TypeVar("Made")
 
+AUDIT_SECONDS = 900.0
+"""The badge turns, too, when blocks wait for an audit for so long."""
 SHOWN_FIRST = 10
 """Models and changes of prices on the first page."""
 STALE_SECONDS = 60.0
@@ -197,7 +199,10 @@ class Site:
         age = time.time() - at["seen"]
         behind = max(0, at["block"] - at["audited"])
         said = words.badge(at["audited"], behind, found)
+        unaudited = time.time() - at["audited_at"]
         trouble = at["trouble"] or (f"nothing was read for {words.duration(age)}" if age > STALE_SECONDS else "")
+        if not trouble and behind and at["audited_at"] and unaudited > AUDIT_SECONDS:
+            trouble = f"the last audit ended {words.duration(unaudited)} ago"
         state = "bad" if found else "late" if (trouble and not self.written) or at["audited"] < 0 else "good"
         return {
             "text": said,
