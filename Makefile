@@ -72,7 +72,7 @@ lint: setup
 	solhint --max-warnings 0 'contracts/**/*.sol'
 
 types: setup
-	$(BIN)/mypy protocol transport network overlay routing node scheduler client command audit committee cases testnet
+	$(BIN)/mypy protocol transport network overlay routing node scheduler client command audit committee cases explorer testnet
 
 layers: setup
 	$(BIN)/lint-imports
@@ -121,7 +121,7 @@ sbom: dist ## what the wheel installs, as a CycloneDX file beside it
 	  -o dist/troth-$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])').cdx.json build/sbom
 
 bench: setup ## print every table of docs/reference/benchmarks.md
-	for name in crypto gas verify pipeline capture ablation detection overlay anonymity placement chains forwarding; do $(BIN)/python scripts/bench $$name || exit 1; done
+	for name in crypto gas verify pipeline capture ablation detection overlay anonymity placement chains forwarding explorer; do $(BIN)/python scripts/bench $$name || exit 1; done
 
 clean: ## remove what the build made (not .venv, not node_modules)
 	rm -rf artifacts cache dist build $(STAMPS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

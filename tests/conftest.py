@@ -166,7 +166,7 @@ async def deployed(anvil: Anvil, parameters: Parameters) -> AsyncIterator[Deploy
         yield Deployed(anvil, market, deployer, parameters)
 
 
-SLOW = {"slow", "model", "chain", "gpu", "vllm", "namespaces", "network"}
+SLOW = {"slow", "model", "chain", "browser", "gpu", "vllm", "namespaces", "network"}
 """Markers of tests that the inner loop leaves out."""
 
 

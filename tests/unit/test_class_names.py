@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = (
     "protocol", "transport", "network", "overlay", "routing", "node", "scheduler",
-    "client", "command", "audit", "committee", "cases", "testnet",
+    "client", "command", "audit", "committee", "cases", "explorer", "testnet",
 )  # fmt: skip
 
 

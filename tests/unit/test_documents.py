@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("scripts/**/*.md")])
 SOURCES = (
     *("protocol", "transport", "overlay", "routing", "node", "scheduler", "client", "command", "audit", "committee"),
-    *("cases", "network", "testnet", "contracts", "scripts", "tests"),
+    *("cases", "explorer", "network", "testnet", "contracts", "scripts", "tests"),
 )
 FOLDERS = {"tutorials", "how-to", "reference", "explanation"}
 HISTORY = ("CHANGELOG.md", "docs/adr/")

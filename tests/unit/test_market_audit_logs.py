@@ -255,3 +255,34 @@ def test_a_full_disk_is_told_and_findings_are_kept_once_there_is_room(tmp_path: 
 def test_what_was_looked_at_is_counted_in_plain_english() -> None:
     said = [counted(number, what) for what in ("log entry", "case") for number in (0, 1, 4)]
     assert said == ["0 log entries", "1 log entry", "4 log entries", "0 cases", "1 case", "4 cases"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"order": "../../etc/passwd"},
+        {"order": "0x" + "11" * 31},
+        {"secret": "0x11"},
+        {"beta": ""},
+        {"execution_class": "x" * 60_000},
+        {"positions_bucket": 1 << 40},
+        {"positions_bucket": -1},
+        {"block_bucket": -1},
+        {"reference_block": 1 << 60},
+        {"check_rate": -1},
+        {"results": (LoggedResult("<b>", "0x", "0x"),)},
+        {"results": honest().results * 33},
+        {"node_share": 1 << 16},
+        {"verdicts": (LoggedVerdict(0, "0x12", 1, False, "0x", "0x"),)},
+        {"verdicts": (LoggedVerdict(1 << 62, TAB_NODE, 1, False, "0x", "0x"),)},
+        {"verdicts": (LoggedVerdict(0, TAB_NODE, 1 << 62, False, "0x", "0x"),)},
+    ],
+)
+def test_a_line_out_of_all_bounds_is_its_scheduler_s_fault_and_stops_no_audit(change: dict[str, Any]) -> None:
+    """An auditor counts with what a stranger wrote: a shift by 2^40, say, would take all of its memory."""
+    data = log_data.encode_data([changed(**change)])
+    subject = record(posted(log_data.encode_data([honest()]), data_hash=log_data.data_hash(data)))
+    reports = logs.examine(subject, logs.ServedLogs(SCHEDULER, {1: data}, {}))
+    (finding,) = [found for report in reports for one in report.results for found in one.findings]
+    assert (finding.check, finding.kind, finding.party) == ("M13", FindingKind.CHEATED, SCHEDULER)
+    assert "cannot be read" in finding.message

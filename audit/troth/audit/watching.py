@@ -7,7 +7,7 @@ posted is kept, so that a look costs what is new. What was shown is kept, too, t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,10 +97,10 @@ class Watcher:
         """One look at everything; raises what a broken chain raises, and ChainMoved where it moved meanwhile."""
         await self.follower.catch_up()
         block, state = self.follower.block, self.follower.state
-        subject = await self._subject(block)
+        subject = await self.subject(block)
         reports = [await asyncio.to_thread(check.report, subject) for check in CHAIN if self._wants(check.number)]
         for scheduler in sorted(subject.history.state.logs):
-            served = await asyncio.to_thread(self._served_by, subject.history, scheduler)
+            served = await asyncio.to_thread(self.served_by, subject.history, scheduler)
             found = await asyncio.to_thread(logs.examine, subject, served)
             reports += [one for one in found if self._wants(one.number)]
         if self.evidence is not None and self._wants(handed.NUMBER):
@@ -116,7 +116,7 @@ class Watcher:
     def _wants(self, number: str) -> bool:
         return not self.only or number in self.only
 
-    async def _subject(self, block: int) -> AuditSubject:
+    async def subject(self, block: int) -> AuditSubject:
         """The record up to a block. The contracts' own words are asked for in the first look."""
         found = tuple(self.follower.logs())
         self.source.settled = block - WINDOW
@@ -130,11 +130,14 @@ class Watcher:
         self._asked = True
         return AuditSubject(evidence, history)
 
-    def _served_by(self, history: History, scheduler: Address) -> logs.ServedLogs:
-        """A scheduler's data: what hashes to what was posted is kept on disk and not asked for again."""
+    def served_by(self, history: History, scheduler: Address, only: Collection[int] | None = None) -> logs.ServedLogs:
+        """A scheduler's data, of ``only`` these entries: what hashes to what was posted is kept on disk and not asked
+        for again."""
         data: dict[int, bytes] = {}
         refusals: dict[int, logs.MissingLogData] = {}
         for entry in history.state.logs.get(scheduler, ()):
+            if only is not None and entry.number not in only:
+                continue
             kept = self._kept(scheduler, entry.number, entry.data_hash)
             try:
                 data[entry.number] = self._asked_for(history, scheduler, entry.number) if kept is None else kept
@@ -146,6 +149,10 @@ class Watcher:
         own = tuple(one for one in self.promises if running.is_promise_of(one, scheduler, self.source.domain))
         return logs.ServedLogs(scheduler, data, refusals, own)
 
+    def release(self) -> None:
+        """Keep logs on disk alone: what is asked for again is read from there."""
+        self._served.clear()
+
     def _asked_for(self, history: History, scheduler: Address, number: int) -> bytes:
         if self.fetch is not None:
             return self.fetch(history, scheduler, number)
@@ -153,7 +160,7 @@ class Watcher:
 
     def _kept(self, scheduler: Address, number: int, expected: Hash32) -> bytes | None:
         known = self._served.get((scheduler, number))
-        path = self._path(scheduler, number)
+        path = self.path(scheduler, number)
         data = path.read_bytes() if known is None and path.is_file() else known
         if data is None or data_hash(data) != expected:
             return None
@@ -161,12 +168,13 @@ class Watcher:
         return data
 
     def _keep(self, scheduler: Address, number: int, data: bytes) -> None:
-        path = self._path(scheduler, number)
+        path = self.path(scheduler, number)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         self._served[scheduler, number] = data
 
-    def _path(self, scheduler: Address, number: int) -> Path:
+    def path(self, scheduler: Address, number: int) -> Path:
+        """Where an entry's data is kept."""
         return self.folder / "logs" / scheduler.lower() / f"{number}.jsonl"
 
     def _report(self, subject: AuditSubject, reports: list[CheckReport]) -> AuditReport:

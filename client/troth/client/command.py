@@ -23,7 +23,17 @@ from troth.client.options import (
     read_configuration,
 )
 from troth.client.orders.case_command import case
-from troth.client.tabs.command import finish, list_tabs, object_to, open_tab, summon, take_back, top_up, trust
+from troth.client.tabs.command import (
+    WebOption,
+    finish,
+    list_tabs,
+    object_to,
+    open_tab,
+    summon,
+    take_back,
+    top_up,
+    trust,
+)
 from troth.transport.command_options import (
     BankOption,
     BroadcastOption,
@@ -120,6 +130,7 @@ def receipts(
 def close(  # noqa: PLR0917
     tab: Annotated[str, typer.Argument(help="The tab, or its beginning; none: all of them.")] = "",
     broadcast: BroadcastOption = False,
+    web: WebOption = False,
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
     home: HomeOption = DEFAULT_HOME,
@@ -129,7 +140,7 @@ def close(  # noqa: PLR0917
     from troth.client.home import Home
 
     place = Home(home.expanduser())
-    take_back(place, read_configuration(place, rpc), tab, broadcast, password_file, as_json)
+    take_back(place, read_configuration(place, rpc), tab, broadcast, password_file, as_json, web=web)
 
 
 def _print(result: dict[str, Any], as_json: bool, text: str) -> None:

@@ -26,6 +26,7 @@ SUMMARIES = {
     "client": "Use the network: open a tab, ask, serve, receipts.",
     "audit": "Re-check deployments, logs and receipts from public data.",
     "case": "Act on evidence: convict, go to court, summon.",
+    "explorer": "Look at a deployment in a browser; needs no key.",
     "demo": "Start a whole network on this machine.",
     "committee": "Run a member of the directory's committee.",
     "relay": "Run a relay of the anonymous overlay.",

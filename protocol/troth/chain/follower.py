@@ -141,9 +141,9 @@ class Follower(Generic[Folded]):
             return ""
         return f"the chain was last followed {self.age:.0f} s ago: {self.failure or 'its node does not answer'}"
 
-    def logs(self) -> list[Log]:
-        """Every log that was folded, in the order of the chain."""
-        return list(self._store.logs())
+    def logs(self, after: int = -1) -> list[Log]:
+        """Every log that was folded, or those of blocks above ``after``, in the order of the chain."""
+        return list(self._store.logs(after))
 
     async def wait_until(self, condition: Callable[[Folded], bool], timeout: float) -> Folded:
         """The first state that fulfils ``condition``; FollowTimeout after ``timeout`` seconds."""

@@ -109,11 +109,12 @@ class EventStore:
             self._database.execute("DELETE FROM logs WHERE block > ?", (number,))
             self._database.execute("DELETE FROM blocks WHERE number > ?", (number,))
 
-    def logs(self) -> Iterator[Log]:
-        """All logs in the order of the chain."""
+    def logs(self, after: int = -1) -> Iterator[Log]:
+        """The logs of blocks above ``after``, all of them by default, in the order of the chain."""
         rows = self._database.execute(
             "SELECT block, log_index, block_hash, transaction_hash, topics, data, address FROM logs "
-            "ORDER BY block, log_index"
+            "WHERE block > ? ORDER BY block, log_index",
+            (after,),
         )
         for block, log_index, block_hash, transaction, topics, data, address in rows:
             meta = LogMeta(block, log_index, Hash32(block_hash), Hash32(transaction))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
@@ -64,13 +64,15 @@ class _ReadEntry:
     lines: tuple[LogLine, ...]
 
 
-def examine(subject: AuditSubject, served: ServedLogs) -> tuple[CheckReport, ...]:
-    """All checks over one scheduler's log."""
+def examine(subject: AuditSubject, served: ServedLogs, only: Collection[int] | None = None) -> tuple[CheckReport, ...]:
+    """All checks over one scheduler's log, or over ``only`` these entries of it."""
     state = subject.history.state
     party = state.parties.get(served.scheduler)
     found: dict[str, list[CheckResult]] = {number: [] for number in TITLES}
     entries = []
     for logged in state.logs.get(served.scheduler, ()):
+        if only is not None and logged.number not in only:
+            continue
         entry, findings = _read(served, logged)
         found["M13"].append(CheckResult(logged.root, findings))
         if entry is not None:
@@ -151,7 +153,7 @@ def count(lines: Iterable[LogLine]) -> dict[str, tuple[int, int]]:
         "orders": len(lines),
         "drawn": len(drawn),
         "checked": sum(bool(line.verdicts) for line in drawn),
-        "rejected": sum(_rejected(line) for line in drawn),
+        "rejected": sum(is_rejected(line) for line in drawn),
         "unrevealed": sum(not line.secret for line in lines),
     }
     bounds = {name: (value, value) for name, value in exact.items()}
@@ -170,7 +172,7 @@ def is_drawn(line: LogLine) -> bool:
     return lottery.hits(log_data.read_hash(line.secret), log_data.read_hash(line.beta), line.check_rate)
 
 
-def _rejected(line: LogLine) -> bool:
+def is_rejected(line: LogLine) -> bool:
     """Whether more of the verdicts over some segment reject than do not."""
     by_segment: dict[int, list[int]] = {}
     for said in line.verdicts:

@@ -13,6 +13,7 @@ from troth.client.options import DEFAULT_HOME, HomeOption, SchedulerOption, read
 from troth.transport.command_options import BroadcastOption, FactoryOption, JsonOption, PasswordOption, RpcOption
 
 Result = TypeVar("Result")
+WebOption = Annotated[bool, typer.Option("--web", help="Have a browser's wallet sign it, on a page of this machine.")]
 TabArgument = Annotated[
     str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address; none: the only one, or all.")
 ]
@@ -25,6 +26,7 @@ def open_tab(  # noqa: PLR0917
         str, typer.Option("--payer", help="Account that pays, if it is not the wallet here: the calls are for it.")
     ] = "",
     broadcast: BroadcastOption = False,
+    web: WebOption = False,
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
     factory: FactoryOption = "",
@@ -38,8 +40,22 @@ def open_tab(  # noqa: PLR0917
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, scheduler=scheduler, factory=factory)
     purse = managing.Purse(place, password_file)
+    if web:
+        _require_alone(web, broadcast, payer)
+        done = _run(managing.open_by_wallet(purse, configuration, amount, _show_page))
+        _print(done, as_json, f"tab {done['tab']} with {done['scheduler']} is open, paid by {done['from']}")
+        return
     done = _run(managing.open_tab(purse, configuration, amount, payer=payer, broadcast=broadcast))
     _print(done, as_json, f"tab {done['tab']} with {done['scheduler']}\n{opening.describe(done)}")
+
+
+def _require_alone(web: bool, broadcast: bool, payer: str = "") -> None:
+    if web and (broadcast or payer):
+        raise typer.BadParameter("--web has the browser's wallet send it: leave --broadcast and --payer out.")
+
+
+def _show_page(address: str) -> None:
+    typer.echo(f"sign with your wallet at {address}", err=True)
 
 
 def top_up(  # noqa: PLR0917
@@ -66,6 +82,7 @@ def top_up(  # noqa: PLR0917
 def finish(  # noqa: PLR0917
     tab: TabArgument = "",
     broadcast: BroadcastOption = False,
+    web: WebOption = False,
     password_file: PasswordOption = None,
     rpc: RpcOption = "",
     factory: FactoryOption = "",
@@ -76,16 +93,22 @@ def finish(  # noqa: PLR0917
     from troth.client.home import Home
 
     place = Home(home.expanduser())
-    take_back(place, read_configuration(place, rpc, factory=factory), tab, broadcast, password_file, as_json)
+    configuration = read_configuration(place, rpc, factory=factory)
+    take_back(place, configuration, tab, broadcast, password_file, as_json, web=web)
 
 
 def take_back(  # noqa: PLR0917
-    home: Any, configuration: Any, tab: str, broadcast: bool, password_file: Path | None, as_json: bool
+    home: Any, configuration: Any, tab: str, broadcast: bool, password_file: Path | None, as_json: bool, *, web: bool
 ) -> None:
     """What `close` and `finish` do."""
     from troth.client.tabs import managing
 
     purse = managing.Purse(home, password_file)
+    if web:
+        _require_alone(web, broadcast)
+        one = _run(managing.take_back_by_wallet(purse, configuration, tab, _show_page))
+        _print(one, as_json, f"{one['tab']}  {one['step']}: done" if one.get("broadcast") else _told(one))
+        return
     done = _run(managing.take_back(purse, configuration, tab, broadcast=broadcast))
     _print(done, as_json, "\n".join(_told(one) for one in done) or "this client has no tab")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from troth.client.tabs.keys import Keyring
 from troth.client.tabs.opening import OpeningCalls, carry_out
 from troth.client.tabs.store import TabStore, opened
 from troth.client.wallet import open_wallet, wallet_address
+from troth.client.web.wallet_page import Done, WalletPage
 from troth.protocol.market.calls import view
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
@@ -37,10 +38,11 @@ class Purse:
     home: Home
     password_file: Path | None = None
     scrypt_n: int | None = None
+    held: Keyring | None = None
 
     def keyring(self) -> Keyring:
-        """The tab keys."""
-        return Keyring(self.home, read_password(self.password_file, purpose="the tab keys"))
+        """The tab keys; asked for the password once where ``held`` has them."""
+        return self.held or Keyring(self.home, read_password(self.password_file, purpose="the tab keys"))
 
     def wallet(self, sender: Address, *, broadcast: bool) -> Key | None:
         """The wallet's key where it is to send from this account; WalletError where it cannot."""
@@ -71,11 +73,11 @@ async def open_tab(
             record = _prepared(
                 purse, TabBooks(store), keyring, follower.state, configuration, market, sender, scheduler
             )
-            plan = await opening.plan_open(
-                market, asset, record, keyring.key(record.tab.key), asset.parse(amount), wallet
-            )
+            units = asset.parse(amount)
+            plan = await opening.plan_open(market, asset, record, keyring.key(record.tab.key), units, wallet)
             done = await carry_out(market, plan, wallet, broadcast=broadcast)
-    return done | {"tab": _name(record), "scheduler": scheduler, "key": record.tab.key}
+    more = {"chain_id": record.chain_id, "shown": [asset.show(units)] * len(plan.calls)}
+    return done | {"tab": _name(record), "scheduler": scheduler, "key": record.tab.key, **more}
 
 
 def _prepared(  # noqa: PLR0917
@@ -174,7 +176,54 @@ async def _taken_back(
         if step == "finish":
             plan = opening.plan_finish(market, record, record.tab.payer)
         wallet = purse.wallet(record.tab.payer, broadcast=broadcast)
-        return told | await carry_out(market, plan, wallet, broadcast=broadcast)
+        more = {"chain_id": record.chain_id, "shown": ["no money"] * len(plan.calls)}
+        return told | await carry_out(market, plan, wallet, broadcast=broadcast) | more
+
+
+async def open_by_wallet(
+    purse: Purse, configuration: ClientConfiguration, amount: str, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """Open a tab with a browser's wallet; ``tell`` gets the address of the page."""
+    ready = replace(purse, held=purse.keyring())
+
+    async def plan(payer: str) -> dict[str, Any]:
+        return await open_tab(ready, configuration, amount, payer=payer)
+
+    return await WalletPage(f"Open a tab of {amount}", plan, _taken(purse, configuration)).run(tell)
+
+
+async def take_back_by_wallet(
+    purse: Purse, configuration: ClientConfiguration, tab: str, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """The next step that brings a tab's money back, with a browser's wallet; where only blocks help, nothing."""
+    with opened(purse.home.tabs) as store:
+        record = _named(TabBooks(store), tab)
+    name = _name(record)
+    (before,) = await take_back(purse, configuration, name)
+    if "calls" not in before:
+        return before
+
+    async def plan(_: str) -> dict[str, Any]:
+        (told,) = await take_back(purse, configuration, name)
+        return told
+
+    titles = {"close": "Close a tab", "finish": "Take back what is left of a tab"}
+    title = f"{titles[before['step']]}: {name[:14]}…"
+    return await WalletPage(title, plan, _taken(purse, configuration), payer=record.tab.payer).run(tell)
+
+
+def _taken(purse: Purse, configuration: ClientConfiguration) -> Done:
+    """Whether a plan is carried out: by the chain, the tab's next step is another one than before."""
+
+    async def done(planned: dict[str, Any]) -> bool:
+        before: str = planned.get("step", "nothing")
+        with opened(purse.home.tabs) as store:
+            record = TabBooks(store).find(planned["tab"])
+        async with deployment_of(record, configuration) as market:
+            state, block = await tab_state(market, record), await market.chain.block_number()
+        return opening.next_step(state, block) != before
+
+    return done
 
 
 async def list_tabs(home: Home, configuration: ClientConfiguration) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ import msgspec
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.market.types import LogCounts, Opinion
-from troth.protocol.types import ZERO_HASH, Address, Hash32, to_address, to_hash32
+from troth.protocol.types import SEGMENTS_LIMIT, ZERO_HASH, Address, Hash32, to_address, to_hash32
 
 LINE_LIMIT = 1 << 16
 """Bytes of one line: 255 segments would not fit a task's other messages either."""
@@ -94,7 +94,29 @@ def decode_line(data: bytes) -> LogLine:
         raise InvalidField(f"The line is malformed ({error})", data[:80], "Ask for the entry's data again.") from error
     if encode_line(line) != data:
         raise InvalidField("The line is not in canonical form", data[:80], "Ask for the entry's data again.")
+    _require_bounds(line)
     return line
+
+
+def _require_bounds(line: LogLine) -> None:
+    """Hashes are hashes, accounts are accounts, numbers are such as an order can have: readers count with them."""
+    for hashed in (line.order, line.execution_class, line.beta, *((line.secret,) if line.secret else ())):
+        read_hash(hashed)
+    for account in (*(seen.node for seen in line.results), *(said.verifier for said in line.verdicts)):
+        read_address(account)
+    numbers = {
+        "positions_bucket": (line.positions_bucket, 64),
+        "block_bucket": (line.block_bucket, 1 << 40),
+        "reference_block": (line.reference_block, 1 << 40),
+        "check_rate": (line.check_rate, 1 << 32),
+        "results": (len(line.results), SEGMENTS_LIMIT),
+        "node_share": (line.node_share, (1 << 16) - 1),
+        "verdicts' segment": (max((abs(said.segment) for said in line.verdicts), default=0), 255),
+        "verdicts' opinion": (max((abs(said.opinion) for said in line.verdicts), default=0), 255),
+    }
+    for name, (value, most) in numbers.items():
+        if not 0 <= value <= most:
+            raise InvalidField(f"A line's {name} is 0 to {most}", value, "Ask for the entry's data again.")
 
 
 def encode_data(lines: Iterable[LogLine]) -> bytes:

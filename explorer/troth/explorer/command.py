@@ -1,0 +1,147 @@
+"""`troth explorer serve`, `export`, `read` and `show`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.audit.options import read_address
+from troth.explorer.errors import ExplorerError
+from troth.explorer.exporting import PAGES_LIMIT, export
+from troth.explorer.figures import QUERIES
+from troth.explorer.pages import application
+from troth.explorer.reading import INDEX_FILE, ReaderProcess, ReaderSettings, read
+from troth.explorer.site import Site
+from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
+from troth.transport.event_loop import run
+from troth.transport.server import TlsServer, run_until_stopped
+
+DEFAULT_HOME = Path("~/.troth/explorer")
+DEFAULT_PORT = 8780
+
+HomeOption = Annotated[
+    Path, typer.Option("--home", envvar="TROTH_EXPLORER_HOME", help="Folder of the index; one for each deployment.")
+]
+IntervalOption = Annotated[float, typer.Option("--interval", min=1, help="Seconds between two audits.")]
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at a deployment in a browser: who serves, logs, cases, slashes. Needs no key."
+)
+
+
+@app.command()
+def serve(
+    *,
+    factory: FactoryOption,
+    bank: BankOption = "",
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    start_block: StartBlockOption = 0,
+    home: HomeOption = DEFAULT_HOME,
+    host: Annotated[
+        str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on; put a web server before it.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", envvar="TROTH_PORT", help="Port to listen on.")] = DEFAULT_PORT,
+    interval: IntervalOption = 15.0,
+) -> None:
+    """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    settings = _settings(factory, bank, rpc, start_block, home, interval=interval)
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    server = TlsServer(application(lambda: Site.open(settings.index)), None, host, port)
+    reader = ReaderProcess(settings)
+    reader.start()
+    try:
+        run(run_until_stopped(server, lambda taken: typer.echo(f"the explorer is at http://{host}:{taken}/")))
+    finally:
+        reader.stop()
+
+
+@app.command(name="read")
+def read_once(
+    *,
+    factory: FactoryOption,
+    bank: BankOption = "",
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    start_block: StartBlockOption = 0,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Read the deployment to its newest block, examine all logs, audit once, and leave."""
+    settings = _settings(factory, bank, rpc, start_block, home)
+    asyncio.run(read(settings, once=True))
+    site = Site.open(settings.index)
+    typer.echo(site.freshness()["text"])
+    site.close()
+
+
+@app.command(name="export")
+def export_pages(
+    folder: Annotated[Path, typer.Argument(help="An empty folder, or that of an earlier export.")],
+    *,
+    home: HomeOption = DEFAULT_HOME,
+    most: Annotated[int, typer.Option("--most", min=10, max=50_000, help="Pages at most.")] = PAGES_LIMIT,
+) -> None:
+    """Write the pages as files that any web server serves, from what `read` or `serve` has indexed."""
+    site = _site(home, written=True)
+    pages = export(site, folder.expanduser(), most)
+    typer.echo(f"{pages} pages in {folder}: {site.freshness()['text']}")
+    site.close()
+
+
+def _named_figure(name: str) -> str:
+    if name not in QUERIES:
+        raise typer.BadParameter(f"There is no figure {name}; there are {', '.join(QUERIES)}.")
+    return name
+
+
+def _chosen(**given: str | None) -> dict[str, str]:
+    return {name: value for name, value in given.items() if value}
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(metavar="FIGURE", callback=_named_figure, help=", ".join(QUERIES))],
+    *,
+    home: HomeOption = DEFAULT_HOME,
+    most: Annotated[int, typer.Option("--most", min=1, max=1_000_000, help="Rows at most.")] = 100,
+    after: Annotated[str, typer.Option("--after", help="Go on after this cursor.")] = "",
+    scheduler: Annotated[str | None, typer.Option("--scheduler", help="Of this scheduler.")] = None,
+    operator: Annotated[str | None, typer.Option("--operator", help="Of this node or scheduler.")] = None,
+    node: Annotated[str | None, typer.Option("--node", help="About this node.")] = None,
+    party: Annotated[str | None, typer.Option("--party", help="About this party.")] = None,
+    execution_class: Annotated[str | None, typer.Option("--class", help="Of this execution class.")] = None,
+    order: Annotated[str | None, typer.Option("--order", help="Of this task.")] = None,
+    case: Annotated[str | None, typer.Option("--case", help="Of this case.")] = None,
+    entry: Annotated[str | None, typer.Option("--entry", help="Of log entries with this number.")] = None,
+    state: Annotated[str | None, typer.Option("--state", help="drawn, rejected, unrevealed, wrong, live, …")] = None,
+    part: Annotated[str | None, typer.Option("--part", help="infer or check.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a figure of the pages as CSV, or as JSON."""
+    options = _chosen(
+        **{"scheduler": scheduler, "operator": operator, "node": node, "party": party, "class": execution_class},
+        **{"order": order, "case": case, "entry": entry, "state": state, "part": part},
+    )
+    site = _site(home)
+    figure = site.figure(name, options, after, most)
+    typer.echo(figure.as_json() if as_json else figure.as_csv(), nl=False)
+    if figure.cursor and not as_json:
+        typer.echo(f"there is more: --after {figure.cursor}", err=True)
+    site.close()
+
+
+def _settings(
+    factory: str, bank: str, rpc: str, start_block: int, home: Path, *, interval: float = 15.0
+) -> ReaderSettings:
+    named = read_address(bank) if bank else None
+    return ReaderSettings(rpc, read_address(factory), named, start_block, home.expanduser(), interval)
+
+
+def _site(home: Path, *, written: bool = False) -> Site:
+    index = home.expanduser() / INDEX_FILE
+    if not index.is_file():
+        raise ExplorerError("There is no index yet", index, "Run `troth explorer read --factory ADDRESS` first.")
+    return Site.open(index, written=written)

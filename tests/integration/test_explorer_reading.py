@@ -1,0 +1,137 @@
+"""The explorer on a real chain: its reader follows a court to a conviction, through a reorganisation, and is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from support.tabs_stage import TabsStage, tabs_stage
+
+from troth.explorer.reading import INDEX_FILE, ReaderSettings, read
+from troth.explorer.site import Site
+from troth.protocol.market.parts import Part
+from troth.testnet.ports import free_port
+
+pytestmark = [pytest.mark.chain, pytest.mark.slow]
+
+DEADLINE = 90.0
+
+
+@pytest.fixture
+async def market(anvil: Any) -> AsyncIterator[TabsStage]:
+    async with tabs_stage(anvil) as made:
+        yield made
+
+
+def settings(market: TabsStage, home: Path) -> ReaderSettings:
+    place = market.market.place
+    return ReaderSettings(market.anvil.url, place.factory, place.contracts.bank, 0, home, 1.0)
+
+
+def shown(home: Path) -> dict[str, Any]:
+    site = Site.open(home / INDEX_FILE)
+    try:
+        figures = {name: site.figure(name, {}).rows for name in ("nodes", "schedulers", "gas", "groups")}
+        return {**figures, "freshness": site.freshness(), "page": site.page("")}
+    finally:
+        site.close()
+
+
+async def test_a_reader_follows_prices_audits_and_takes_back_what_a_reorganisation_took(
+    market: TabsStage, tmp_path: Path
+) -> None:
+    told = settings(market, tmp_path)
+    node = market.nodes[0]
+
+    def leaving() -> int:
+        nodes = {row[0]: row for row in shown(tmp_path)["nodes"]}
+        assert len(nodes) == len(market.nodes)
+        return int(nodes[node.address][8])
+
+    taken = market.anvil.rpc("evm_snapshot")
+    await read(told, once=True)
+    found = shown(tmp_path)
+    assert found["schedulers"]
+    assert found["groups"]
+    assert all(row[2] > 21_000 for row in found["gas"])
+    assert {"registration", "deployment"} <= {row[0] for row in found["gas"]}
+    assert (found["freshness"]["behind"], found["freshness"]["findings"]) == (0, 0)
+    assert "No transaction was priced yet" not in found["page"]
+    assert leaving() == 0
+    await market.send(market.owner_of(node), Part.REGISTRY, "deregister", node.address)
+    await read(told, once=True)
+    assert leaving() > 0
+    market.anvil.rpc("evm_revert", taken)
+    market.anvil.mine(2)
+    await read(told, once=True)
+    assert leaving() == 0
+    assert shown(tmp_path)["freshness"]["state"] == "good"
+
+
+async def test_it_serves_goes_on_after_kill_9_and_stops_cleanly(market: TabsStage, tmp_path: Path) -> None:
+    place = market.market.place
+    port = free_port()
+    command = [sys.executable, "-c", "from troth.explorer.command import app; app()", "serve"]
+    command += ["--factory", place.factory, "--bank", place.contracts.bank, "--rpc", market.anvil.url]
+    command += ["--home", str(tmp_path), "--port", str(port), "--interval", "1"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for ending in (signal.SIGKILL, signal.SIGTERM):
+        process = await asyncio.to_thread(subprocess.Popen, command, env=environment, cwd=tmp_path)
+        try:
+            await until_fresh(port, market.anvil)
+            reader = await reader_of(process.pid)
+            if ending is signal.SIGKILL:
+                # The reader is killed alone first: its keeper starts another, and pages are served meanwhile.
+                reader.kill()
+                market.anvil.mine(1)
+                assert (await asyncio.to_thread(httpx.get, f"http://127.0.0.1:{port}/")).status_code == 200
+                await until_fresh(port, market.anvil)
+                reader = await reader_of(process.pid)
+            process.send_signal(ending)
+            await asyncio.to_thread(process.wait, 30)
+            await asyncio.to_thread(psutil.wait_procs, [reader], 15)
+            assert not reader.is_running() or reader.status() == psutil.STATUS_ZOMBIE
+            assert ending is signal.SIGKILL or process.returncode == 0
+        finally:
+            process.kill()
+            process.wait()
+        market.anvil.mine(1)
+
+
+async def reader_of(parent: int) -> psutil.Process:
+    """The reader's process, a child that is not Python's tracker of shared resources."""
+    give_up = time.monotonic() + DEADLINE
+    while time.monotonic() < give_up:
+        children = psutil.Process(parent).children()
+        found = [one for one in children if any("spawn_main" in word for word in one.cmdline())]
+        if found:
+            return found[0]
+        await asyncio.sleep(0.1)
+    raise AssertionError("no reader runs")
+
+
+async def until_fresh(port: int, anvil: Any) -> None:
+    """Until the served badge is at the chain's newest block."""
+    give_up = time.monotonic() + DEADLINE
+    said: Any = None
+    async with httpx.AsyncClient(trust_env=False) as client:
+        while time.monotonic() < give_up:
+            try:
+                said = (await client.get(f"http://127.0.0.1:{port}/freshness.json")).json()
+                if said["audited"] == int(anvil.rpc("eth_blockNumber"), 16):
+                    assert said["findings"] == 0
+                    return
+            except (httpx.HTTPError, ValueError):
+                pass
+            await asyncio.sleep(0.2)
+    raise AssertionError(f"not fresh in time: {said}")
