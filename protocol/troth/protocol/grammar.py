@@ -1,7 +1,7 @@
-"""The grammar that a text has to follow: a JSON schema in a frame of literal text, bounded before anything compiles it.
+"""The grammar of a text: a JSON schema in a frame of literal text, bounded before anything compiles it.
 
-It is part of the canonical request, so that whoever writes and whoever verifies masks the same tokens (`masks`). What is
-allowed is less than JSON Schema: a compiler of regular expressions can be made to work for hours, or to overflow its
+It is part of the canonical request, so that whoever writes and whoever verifies masks the same tokens (`masks`). What
+is allowed is less than JSON Schema: a compiler of regular expressions can be made to work for hours, or to overflow its
 stack, by a few hundred bytes. The bounds below were found by trying (``tests/unit/test_grammar.py``).
 """
 

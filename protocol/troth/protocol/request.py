@@ -5,8 +5,8 @@ Canonical bytes (all integers big-endian)::
     version 1 byte ‖ class id 32 ‖ max_tokens 4 ‖ temperature 4 ‖ top_p 4
     ‖ count 4 ‖ end tokens 4 each ‖ count 4 ‖ prompt tokens 4 each ‖ with version 2: transforms
 
-Version 2 has transforms of logits behind the prompt (`transforms`), and there is at least one; a request without any has
-version 1. Every field has one width and every list its count, so two requests never share an encoding.
+Version 2 has transforms of logits behind the prompt (`transforms`), and there is at least one; a request without any
+has version 1. Every field has one width and every list its count, so two requests never share an encoding.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ For every token of the text, in this order, in float64::
     value = value + (bias - presence - frequency x count) / 1,000,000        tokens with a bias, or of the text so far
     tokens that the grammar's mask forbids are left out
 
-The numerator is a whole number of millionths, so it has no rounding; ``count`` is how often the token stands in the text
-so far, ``presence`` counts where that is at least once. What follows, the nucleus and the noise, is over the tokens that
-are left. Canonical bytes of transforms, integers big-endian, texts UTF-8 with their length::
+The numerator is a whole number of millionths, so it has no rounding; ``count`` is how often the token stands in the
+text so far, ``presence`` counts where that is at least once. What follows, the nucleus and the noise, is over the
+tokens that are left. Canonical bytes of transforms, integers big-endian, texts UTF-8 with their length::
 
     written 4 ‖ presence 4, signed ‖ frequency 4, signed ‖ repetition 4 ‖ count 4 ‖ (token 4 ‖ bias 4, signed) each
     ‖ grammar: 0, or 1 ‖ rules ‖ schema ‖ before ‖ between ‖ after ‖ most 4

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from troth.client.gateway.choice import Delta
+from troth.client.gateway.choice import Answered, Delta
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.shapes import Shapes
+from troth.client.gateway.tool_calls import CallDelta, whole_calls
 from troth.client.orders.chosen import AnswerToken
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -22,12 +23,15 @@ async def whole(completion: Completion, shapes: Shapes) -> dict[str, Any]:
     """The answer in one object; raises GatewayRefusal."""
     texts: list[list[str]] = [[] for _ in completion.signed]
     chosen: list[list[AnswerToken]] = [[] for _ in completion.signed]
+    calls: list[list[CallDelta]] = [[] for _ in completion.signed]
     while not completion.whole:
         number, delta = await completion.next()
         if delta is not None:
             texts[number].append(delta.text)
             chosen[number] += delta.chosen
-    return shapes.whole(["".join(one) for one in texts], chosen)
+            calls[number] += delta.calls
+    answers = zip(texts, chosen, calls, strict=True)
+    return shapes.whole([Answered("".join(text), tuple(said), whole_calls(called)) for text, said, called in answers])
 
 
 async def streamed(completion: Completion, shapes: Shapes, silence: float) -> AsyncGenerator[bytes, None]:

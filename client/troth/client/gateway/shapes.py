@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from troth.client.detokenizer import REPLACEMENT
-from troth.client.gateway.choice import Delta
+from troth.client.gateway.choice import Answered, Delta
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.ordered import ether
+from troth.client.gateway.tool_calls import CallDelta, whole_calls
 from troth.client.language import Language
 from troth.client.orders.chosen import AnswerToken
 
@@ -87,6 +88,21 @@ def _byte_letters() -> dict[str, int]:
     return {chr(byte): byte for byte in plain} | {chr(256 + number): byte for number, byte in enumerate(others)}
 
 
+def call_json(call: CallDelta) -> dict[str, Any]:
+    """A whole call of a tool."""
+    return {
+        "id": call.identifier,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
+
+
+def _call_piece(call: CallDelta) -> dict[str, Any]:
+    if call.name:
+        return {"index": call.index} | call_json(call)
+    return {"index": call.index, "function": {"arguments": call.arguments}}
+
+
 class Shapes:
     """The objects of one completion; `base` is the gateway's own address, for the receipt's URL."""
 
@@ -95,9 +111,9 @@ class Shapes:
         self._base = base
         self._chat = completion.wanted.kind == "chat"
 
-    def whole(self, texts: Sequence[str], chosen: Sequence[Sequence[AnswerToken]]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[Answered]) -> dict[str, Any]:
         """The answer in one object."""
-        choices = [self._whole_choice(number, text, chosen[number]) for number, text in enumerate(texts)]
+        choices = [self._whole_choice(number, answer) for number, answer in enumerate(answers)]
         name = "chat.completion" if self._chat else "text_completion"
         return self._object(name, choices) | {"usage": self._usage(), "troth": self.troth()}
 
@@ -110,7 +126,10 @@ class Shapes:
 
     def piece(self, number: int, delta: Delta) -> dict[str, Any]:
         """A chunk of text."""
-        content = {"content": delta.text} if self._chat else delta.text
+        content: Any = {"content": delta.text} if self._chat else delta.text
+        if delta.calls:
+            said = {"content": delta.text} if delta.text else {}
+            content = said | {"tool_calls": [_call_piece(call) for call in whole_calls(delta.calls)]}
         return self._chunk(number, content, self._logprobs(number, delta.chosen, delta.offset), None)
 
     def closing(self, number: int, *, last: bool) -> dict[str, Any]:
@@ -158,15 +177,18 @@ class Shapes:
         chunk = self._object(self._chunk_name, [choice])
         return chunk | {"usage": None} if self._completion.wanted.include_usage else chunk
 
-    def _whole_choice(self, number: int, text: str, chosen: Sequence[AnswerToken]) -> dict[str, Any]:
-        shown = self._completion.prefixes[number] + text
-        content: dict[str, Any] = {"text": shown}
+    def _whole_choice(self, number: int, answer: Answered) -> dict[str, Any]:
+        text = self._completion.prefixes[number] + answer.text
+        content: dict[str, Any] = {"text": text}
         if self._chat:
-            content = {"message": {"role": "assistant", "content": shown, "refusal": None}}
+            message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+            if answer.calls:
+                message |= {"content": text or None, "tool_calls": [call_json(call) for call in answer.calls]}
+            content = {"message": message}
         return {
             "index": number,
             **content,
-            "logprobs": self._logprobs(number, chosen, 0),
+            "logprobs": self._logprobs(number, answer.chosen, 0),
             "finish_reason": self._completion.choices[number].reason,
         }
 

@@ -33,8 +33,9 @@ class SegmentSession:
 
     ``bound`` are the tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is
     the number of positions of the first message, ``cached`` that of the prompt's which the engine need not compute.
-    ``rules`` transform the logits of who chooses tokens, where the request says so. ``trace`` is set once it is on disk, ``committed`` once a verifier was shown the answer and has committed,
-    ``closed`` once nothing more is computed here.
+    ``rules`` transform the logits of who chooses tokens, where the request says so. ``trace`` is set once it is on
+    disk, ``committed`` once a verifier was shown the answer and has committed, ``closed`` once nothing more is computed
+    here.
     """
 
     seat: Assignment

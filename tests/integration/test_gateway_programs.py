@@ -1,0 +1,235 @@
+"""Agents, tools and structured answers as unmodified programs ask for them, over a network whose toy model can spell.
+
+What the model says is gibberish by itself; that it is JSON of the right form is the grammar's doing, at real nodes' rules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonschema
+import pytest
+import pytest_asyncio
+from pydantic import BaseModel, ConfigDict
+from support.client_network import Network, client_side, network, write_spelling_model
+from support.gateway_stage import Gateway, eventually, needed, run_program, serving_gateway
+
+pytestmark = [
+    pytest.mark.chain,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+ASKED: dict[str, Any] = {"model": "toy", "messages": [{"role": "user", "content": "is it cold in rome?"}]}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "enum": ["bern", "rome", "oslo"]},
+        "degrees": {"type": "integer", "minimum": 0, "maximum": 40},
+        "cold": {"type": "boolean"},
+    },
+    "required": ["city", "degrees", "cold"],
+    "additionalProperties": False,
+}
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "weather", "description": "of a city", "parameters": SCHEMA, "strict": True},
+}
+
+
+class City(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    city: Literal["bern", "rome"]
+    sights: list[Literal["a bridge", "a bear"]]
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def scene(anvil: Any, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Network]:
+    async with network(anvil, tmp_path_factory.mktemp("programs"), write_spelling_model) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def gateway(scene: Network, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    side = await client_side(scene, tmp_path_factory.mktemp("home"))
+    async with serving_gateway(side, "--max-tokens", 200) as made:
+        yield made
+
+
+def client(gateway: Gateway) -> Any:
+    openai = pytest.importorskip("openai", reason="openai is not installed")
+    return openai.AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key, max_retries=4)
+
+
+async def test_structured_answers(gateway: Gateway) -> None:
+    async with client(gateway) as openai:
+        form = {"type": "json_schema", "json_schema": {"name": "weather", "schema": SCHEMA, "strict": True}}
+        answer = await openai.chat.completions.create(**ASKED, response_format=form)
+        assert answer.choices[0].finish_reason == "stop"
+        jsonschema.validate(json.loads(answer.choices[0].message.content), SCHEMA)
+        parsed = await openai.chat.completions.parse(**ASKED, response_format=City, frequency_penalty=1.5)
+        assert isinstance(parsed.choices[0].message.parsed, City)
+        cut = await openai.chat.completions.create(**ASKED, response_format=form, max_tokens=9)
+        assert cut.choices[0].finish_reason == "length"
+        stream = await openai.chat.completions.create(**ASKED, response_format=form, stream=True)
+        said = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+        assert said == answer.choices[0].message.content
+
+
+async def test_a_schema_that_cannot_be_kept_costs_nothing(gateway: Gateway) -> None:
+    import openai as package
+
+    before = len(gateway.side.orders)
+    for schema in ({"not": {"type": "string"}}, {"type": "string", "pattern": "a{1000}{1000}{1000}", "minLength": 3}):
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        async with client(gateway) as openai:
+            with pytest.raises(package.BadRequestError) as refused:
+                await openai.chat.completions.create(**ASKED, response_format=form)
+        assert (refused.value.code, refused.value.param) == ("unsupported_value", "response_format")
+    assert len(gateway.side.orders) == before
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+async def test_forced_calls_whole_and_streamed(gateway: Gateway, choice: Any) -> None:
+    fields = {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
+    async with client(gateway) as openai:
+        answer = (await openai.chat.completions.create(**ASKED, **fields)).choices[0]
+        (call,) = answer.message.tool_calls
+        assert (answer.finish_reason, answer.message.content, call.function.name) == ("tool_calls", None, "weather")
+        jsonschema.validate(json.loads(call.function.arguments), SCHEMA)
+        async with openai.chat.completions.stream(**ASKED, **fields) as stream:
+            pieces = [event async for event in stream if event.type == "tool_calls.function.arguments.delta"]
+            final = (await stream.get_final_completion()).choices[0]
+        assert len(pieces) > 3
+        assert final.message.tool_calls[0].function.arguments == call.function.arguments
+        history = [
+            *ASKED["messages"],
+            {"role": "assistant", "content": None, "tool_calls": [call.model_dump()]},
+            {"role": "tool", "tool_call_id": call.id, "content": "it snows"},
+        ]
+        again = await openai.chat.completions.create(model="toy", messages=history, tools=[TOOL], max_tokens=5)
+        assert again.choices[0].finish_reason == "length"
+
+
+async def test_penalties_and_biases_change_what_is_said(gateway: Gateway) -> None:
+    async with client(gateway) as openai:
+        plain = (await openai.chat.completions.create(**ASKED, max_tokens=30)).choices[0].message.content
+        for change in ({"frequency_penalty": 2}, {"logit_bias": {"5": 100}}):
+            said = (await openai.chat.completions.create(**ASKED, max_tokens=30, **change)).choices[0].message.content
+            assert said != plain
+        assert said == "a" * 30
+
+
+LANGCHAIN = """
+import json
+from typing import Literal
+from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, ConfigDict
+
+class city(BaseModel):
+    "a city."
+    model_config = ConfigDict(extra="forbid")
+    city: Literal["bern", "rome"]
+    cold: bool
+
+model = ChatOpenAI(model="toy", timeout=60, max_retries=4)
+found = [model.with_structured_output(city, method=how).invoke("is it cold in rome?")
+         for how in ("json_schema", "function_calling")]
+bound = model.bind_tools([city], tool_choice="any").invoke("is it cold in rome?")
+print(json.dumps([type(one).__name__ for one in found] + [bound.tool_calls[0]["name"]]))
+"""
+
+LITELLM = """
+import json
+import litellm
+form = {"type": "json_schema", "json_schema": {"name": "x", "schema": json.loads(SCHEMA)}}
+asked = {"model": "openai/toy", "messages": [{"role": "user", "content": "is it cold in rome?"}], "timeout": 60}
+answer = litellm.completion(**asked, response_format=form)
+tool = {"type": "function", "function": {"name": "weather", "parameters": json.loads(SCHEMA)}}
+called = litellm.completion(**asked, tools=[tool], tool_choice="required")
+print(json.dumps([json.loads(answer.choices[0].message.content), called.choices[0].message.tool_calls[0].function.name]))
+"""
+
+AGENTS = """
+import asyncio, json
+from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+from openai import AsyncOpenAI
+from typing import Literal
+
+set_tracing_disabled(True)
+asked = []
+
+@function_tool
+def weather(city: Literal["bern", "rome"], cold: bool) -> str:
+    "The weather in a city."
+    asked.append(city)
+    return "it snows in " + city
+
+model = OpenAIChatCompletionsModel(model="toy", openai_client=AsyncOpenAI(max_retries=4))
+agent = Agent(name="Asker", instructions="ask.", model=model, tools=[weather],
+              model_settings=ModelSettings(tool_choice="required", max_tokens=160, parallel_tool_calls=False),
+              tool_use_behavior="stop_on_first_tool")
+done = asyncio.run(Runner.run(agent, "is it cold in rome?"))
+print(json.dumps([asked, done.final_output]))
+"""
+
+PYDANTIC = """
+import json
+from typing import Literal
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel
+
+class City(BaseModel):
+    city: Literal["bern", "rome"]
+    cold: bool
+
+agent = Agent(OpenAIChatModel("toy"), output_type=City)
+found = agent.run_sync("is it cold in rome?")
+print(json.dumps([type(found.output).__name__, found.output.city]))
+"""
+
+
+def environment(gateway: Gateway) -> dict[str, str]:
+    return {
+        "OPENAI_BASE_URL": gateway.base_url,
+        "OPENAI_API_KEY": gateway.key,
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+
+
+async def ran(gateway: Gateway, package: str, code: str, folder: Path) -> Any:
+    needed(package)
+    out = await run_program(code, environment=environment(gateway), folder=folder)
+    return json.loads(out.splitlines()[-1])
+
+
+async def test_langchain(gateway: Gateway, tmp_path: Path) -> None:
+    assert await ran(gateway, "langchain_openai", LANGCHAIN, tmp_path) == ["city"] * 3
+
+
+async def test_litellm(gateway: Gateway, tmp_path: Path) -> None:
+    code = f"SCHEMA = {json.dumps(json.dumps(SCHEMA))}\n{LITELLM}"
+    answer, name = await ran(gateway, "litellm", code, tmp_path)
+    jsonschema.validate(answer, SCHEMA)
+    assert name == "weather"
+
+
+async def test_openai_agents_run_a_tool(gateway: Gateway, tmp_path: Path) -> None:
+    (city,), said = await ran(gateway, "agents", AGENTS, tmp_path)
+    assert said == f"it snows in {city}"
+
+
+async def test_pydantic_ai(gateway: Gateway, tmp_path: Path) -> None:
+    name, city = await ran(gateway, "pydantic_ai", PYDANTIC, tmp_path)
+    assert name == "City"
+    assert city in {"bern", "rome"}
+
+
+async def test_orders_with_grammars_are_checked_and_paid(gateway: Gateway) -> None:
+    """The request that verifiers and the chain's hash know has the grammar in it."""
+    await eventually(lambda: not gateway.side.book.bounds)
+    assert gateway.side.book.spent > 0
