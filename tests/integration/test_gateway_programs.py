@@ -1,6 +1,6 @@
 """Agents, tools and structured answers as unmodified programs ask for them, over a network whose toy model can spell.
 
-What the model says is gibberish by itself; that it is JSON of the right form is the grammar's doing, at real nodes' rules.
+What the model says is gibberish by itself; that it is JSON of the right form is the grammar's doing.
 """
 
 from __future__ import annotations
@@ -150,7 +150,8 @@ asked = {"model": "openai/toy", "messages": [{"role": "user", "content": "is it 
 answer = litellm.completion(**asked, response_format=form)
 tool = {"type": "function", "function": {"name": "weather", "parameters": json.loads(SCHEMA)}}
 called = litellm.completion(**asked, tools=[tool], tool_choice="required")
-print(json.dumps([json.loads(answer.choices[0].message.content), called.choices[0].message.tool_calls[0].function.name]))
+name = called.choices[0].message.tool_calls[0].function.name
+print(json.dumps([json.loads(answer.choices[0].message.content), name]))
 """
 
 AGENTS = """
@@ -227,6 +228,87 @@ async def test_pydantic_ai(gateway: Gateway, tmp_path: Path) -> None:
     name, city = await ran(gateway, "pydantic_ai", PYDANTIC, tmp_path)
     assert name == "City"
     assert city in {"bern", "rome"}
+
+
+FLAT = {"type": "function"} | TOOL["function"]
+
+
+async def test_responses(gateway: Gateway) -> None:
+    """Whole, streamed, with a schema, with a tool, and going on from a stored one."""
+    import openai as package
+
+    form = {"format": {"type": "json_schema", "name": "weather", "schema": SCHEMA, "strict": True}}
+    async with client(gateway) as openai:
+        first = await openai.responses.create(model="toy", input="is it cold?", instructions="ask.", text=form)
+        jsonschema.validate(json.loads(first.output_text), SCHEMA)
+        assert (first.status, first.instructions, first.usage.total_tokens > 20) == ("completed", "ask.", True)
+        assert (await openai.responses.retrieve(first.id)).output_text == first.output_text
+        called = await openai.responses.create(
+            model="toy", input="and now?", previous_response_id=first.id, tools=[FLAT], tool_choice="required",
+            parallel_tool_calls=False,
+        )  # fmt: skip
+        (call,) = called.output
+        assert (call.type, call.name) == ("function_call", "weather")
+        assert called.usage.input_tokens > first.usage.input_tokens
+        async with openai.responses.stream(
+            model="toy", previous_response_id=called.id, text=form,
+            input=[{"type": "function_call_output", "call_id": call.call_id, "output": "it snows"}],
+        ) as stream:  # fmt: skip
+            kinds = [event.type async for event in stream]
+            final = await stream.get_final_response()
+        jsonschema.validate(json.loads(final.output_text), SCHEMA)
+        assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
+        assert kinds.count("response.output_text.delta") > 5
+        cut = await openai.responses.create(model="toy", input="is it cold?", max_output_tokens=4, store=False)
+        assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+        with pytest.raises(package.NotFoundError):
+            await openai.responses.create(model="toy", input="on", previous_response_id=cut.id)
+        await openai.responses.delete(first.id)
+        with pytest.raises(package.NotFoundError):
+            await openai.responses.retrieve(first.id)
+        with pytest.raises(package.InternalServerError, match="no rule"):
+            await openai.with_options(max_retries=0).embeddings.create(model="toy", input="x")
+
+
+async def test_streamed_calls_of_responses(gateway: Gateway) -> None:
+    async with (
+        client(gateway) as openai,
+        openai.responses.stream(
+            model="toy", input="is it cold?", tools=[FLAT], tool_choice={"type": "function", "name": "weather"}
+        ) as stream,
+    ):
+        kinds = [event.type async for event in stream]
+        final = await stream.get_final_response()
+    jsonschema.validate(json.loads(final.output[0].arguments), SCHEMA)
+    assert kinds.count("response.function_call_arguments.delta") > 3
+
+
+async def test_messages_of_anthropic(gateway: Gateway) -> None:
+    anthropic = pytest.importorskip("anthropic", reason="anthropic is not installed")
+    asked: dict[str, Any] = {"model": "toy", "max_tokens": 120, "system": "be brief."}
+    tool = {"name": "weather", "description": "of a city", "input_schema": SCHEMA}
+    async with anthropic.AsyncAnthropic(base_url=gateway.root, api_key=gateway.key, max_retries=2) as claude:
+        question = {"role": "user", "content": [{"type": "text", "text": "is it cold in rome?"}]}
+        plain = await claude.messages.create(
+            **asked | {"max_tokens": 6}, messages=[question], extra_body={"temperature": 0.5}
+        )
+        assert (plain.stop_reason, plain.usage.output_tokens, plain.content[0].type) == ("max_tokens", 6, "text")
+        forced = {"tools": [tool], "tool_choice": {"type": "tool", "name": "weather"}}
+        called = await claude.messages.create(**asked, messages=[question], **forced)
+        (call,) = called.content
+        assert (called.stop_reason, call.type, call.name) == ("tool_use", "tool_use", "weather")
+        jsonschema.validate(call.input, SCHEMA)
+        result = {"type": "tool_result", "tool_use_id": call.id, "content": "it snows"}
+        history = [question, {"role": "assistant", "content": called.content}, {"role": "user", "content": [result]}]
+        async with claude.messages.stream(**asked, messages=history, **forced) as stream:
+            kinds = [event.type async for event in stream]
+            final = await stream.get_final_message()
+        jsonschema.validate(final.content[0].input, SCHEMA)
+        assert kinds.count("content_block_delta") > 3
+        with pytest.raises(anthropic.BadRequestError, match="top_k"):
+            await claude.messages.create(**asked, messages=[question], extra_body={"top_k": 3})
+        with pytest.raises(anthropic.AuthenticationError):
+            await claude.with_options(api_key="other").messages.create(**asked, messages=[question])
 
 
 async def test_orders_with_grammars_are_checked_and_paid(gateway: Gateway) -> None:

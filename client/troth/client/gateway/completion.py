@@ -19,10 +19,12 @@ from troth.client.orders.updates import FinishedUpdate, SettledUpdate, TextUpdat
 from troth.protocol.grammar import ITEMS_LIMIT
 from troth.protocol.types import Address
 
+_PREFIXES = {"chat": "chatcmpl-", "text": "cmpl-", "response": "resp_", "message": "msg_"}
+
 
 def new_identifier(wanted: GatewayRequest) -> str:
     """A completion's id, in the form that clients expect; nobody can guess one."""
-    return ("chatcmpl-" if wanted.kind == "chat" else "cmpl-") + secrets.token_hex(16)
+    return _PREFIXES[wanted.kind] + secrets.token_hex(16)
 
 
 @dataclass

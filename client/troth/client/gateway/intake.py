@@ -109,7 +109,7 @@ class MarketIntake:
 
     async def start(self, wanted: GatewayRequest) -> TabCompletion:
         """Ask what is wanted. Raises GatewayRefusal, and then nothing was ordered."""
-        param = "messages" if wanted.kind == "chat" else "prompt"
+        param = {"text": "prompt", "response": "input"}.get(wanted.kind, "messages")
         async with self._connection.lease() as held:
             running = held.session
             self._questions.take_places(wanted.orders)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from troth.client.choices import SamplingChoices
@@ -147,10 +147,11 @@ class GatewayRequest:
         logprobs: alternatives per token, -1 for no log-probabilities at all.
         wait: whether the end of the answer is held until the chain has decided.
         check: how it is checked, as in --check; empty: as the gateway was told.
+        told: fields of the request that its answer repeats.
         tools: what may be called; a grammar that forces a call is made of it once the model is known.
     """
 
-    kind: Literal["chat", "text"]
+    kind: Literal["chat", "text", "response", "message"]
     model: str
     prompts: tuple[Prompt, ...]
     choices: SamplingChoices
@@ -163,6 +164,7 @@ class GatewayRequest:
     echo: bool = False
     check: str = ""
     tools: ToolWish = ToolWish()
+    told: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def orders(self) -> int:
