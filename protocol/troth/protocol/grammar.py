@@ -126,7 +126,7 @@ def require_bounded(schema: str) -> None:
         raise InvalidGrammar("The schema is not JSON", str(error)[:80], "Send a JSON Schema object.") from error
     if value is not True and not isinstance(value, dict):
         _refuse("A schema is a JSON object", type(value).__name__)
-    counts = _Counts()
+    counts = _SchemaSize()
     for part, place in _parts(value, "#"):
         counts.add(part, place)
 
@@ -152,7 +152,7 @@ def _require_shallow(text: str) -> None:
             depth -= 1
 
 
-class _Counts:
+class _SchemaSize:
     """What adds up over a whole schema."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from troth.client.gateway.tool_calls import CallDelta, CallReader, Said
+from troth.client.gateway.tool_calls import CallDelta, CallReader, ReadText
 from troth.client.orders.chosen import AnswerToken
 from troth.client.orders.updates import FinishedUpdate, TextUpdate
 
@@ -64,7 +64,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class WholeChoice:
     """A whole choice: its text, all tokens that begin in it, and its calls of tools."""
 
     text: str
@@ -118,7 +118,7 @@ class Choice:
 
     def _last(self, delta: Delta | None) -> Delta | None:
         """A delta with what the reader of calls had held back."""
-        rest = Said() if self._reader is None else self._reader.finish()
+        rest = ReadText() if self._reader is None else self._reader.finish()
         if not rest.text and not rest.calls:
             return delta
         before = delta or Delta("", (), self._shown)
@@ -128,5 +128,5 @@ class Choice:
         offset, self._shown = self._shown, self._shown + len(text)
         ready = [one for start, one in self._waiting if everything or start < self._shown]
         self._waiting = [pair for pair in self._waiting if not (everything or pair[0] < self._shown)]
-        said = Said(text) if self._reader is None else self._reader.feed(text)
+        said = ReadText(text) if self._reader is None else self._reader.feed(text)
         return Delta(said.text, tuple(ready), offset, said.calls) if said.text or said.calls or ready else None

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from troth.client.gateway.choice import Answered, Delta
+from troth.client.gateway.choice import WholeChoice, Delta
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.questions import TabCompletion, TabShapes
 from troth.client.gateway.shapes import event
@@ -23,7 +23,7 @@ class MessageShapes(TabShapes):
         self._blocks = 0
         self._open = ""
 
-    def whole(self, answers: Sequence[Answered]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[WholeChoice]) -> dict[str, Any]:
         """The answer in one object."""
         (answer,) = answers
         content: list[dict[str, Any]] = [{"type": "text", "text": answer.text}] if answer.text else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from troth.client.gateway.choice import Answered, Delta
+from troth.client.gateway.choice import WholeChoice, Delta
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.questions import TabCompletion, TabShapes
 from troth.client.gateway.response_request import StoredResponses, answered
@@ -26,7 +26,7 @@ class ResponseShapes(TabShapes):
         self._calls_at: list[int] = []
         self._closed: set[int] = set()
 
-    def whole(self, answers: Sequence[Answered]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[WholeChoice]) -> dict[str, Any]:
         """The answer in one object."""
         (answer,) = answers
         items = [self._message(answer.text)] if answer.text else []

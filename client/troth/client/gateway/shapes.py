@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from troth.client.detokenizer import REPLACEMENT
-from troth.client.gateway.choice import Answered, Delta
+from troth.client.gateway.choice import WholeChoice, Delta
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.ordered import ether
@@ -122,7 +122,7 @@ class Shapes:
         self._base = base
         self._chat = completion.wanted.kind != "text"
 
-    def whole(self, answers: Sequence[Answered]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[WholeChoice]) -> dict[str, Any]:
         """The answer in one object."""
         choices = [self._whole_choice(number, answer) for number, answer in enumerate(answers)]
         name = "chat.completion" if self._chat else "text_completion"
@@ -195,7 +195,7 @@ class Shapes:
         chunk = self._object(self._chunk_name, [choice])
         return chunk | {"usage": None} if self._completion.wanted.include_usage else chunk
 
-    def _whole_choice(self, number: int, answer: Answered) -> dict[str, Any]:
+    def _whole_choice(self, number: int, answer: WholeChoice) -> dict[str, Any]:
         text = self._completion.prefixes[number] + answer.text
         content: dict[str, Any] = {"text": text}
         if self._chat:

@@ -30,7 +30,7 @@ class CallDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ReadText:
     """What of a text is certain now."""
 
     text: str = ""
@@ -87,7 +87,7 @@ class CallReader:
         self._end = _JsonEnd()
         self.count = 0
 
-    def feed(self, piece: str) -> Said:
+    def feed(self, piece: str) -> ReadText:
         """What is certain after another piece."""
         self._held += piece
         steps = {"start": self._begin, "text": self._words, "call": self._call, "arguments": self._arguments}
@@ -98,63 +98,63 @@ class CallReader:
             text.append(said.text)
             calls += said.calls
             if (self._state, len(self._held)) == before:
-                return Said("".join(text), tuple(calls))
+                return ReadText("".join(text), tuple(calls))
 
-    def finish(self) -> Said:
+    def finish(self) -> ReadText:
         """The end of the text: what was held back is text, or a whole call without its last tag."""
         rest, self._held = self._held, ""
         if self._state == "call":
             return self._whole(rest, (OPENING if self._tagged else "") + rest)
-        return Said(rest) if self._state == "text" and not (self.count and rest.isspace()) else Said()
+        return ReadText(rest) if self._state == "text" and not (self.count and rest.isspace()) else ReadText()
 
-    def _begin(self) -> Said:
+    def _begin(self) -> ReadText:
         """Without tags an answer is a call from its first letter, or none."""
         stripped = self._held.lstrip()
         if stripped:
             self._state = "call" if stripped[0] == "{" else "text"
-        return Said()
+        return ReadText()
 
-    def _words(self) -> Said:
+    def _words(self) -> ReadText:
         at = self._held.find(OPENING) if self._tagged else -1
         if at >= 0:
             text, self._held, self._state = self._held[:at], self._held[at + len(OPENING) :], "call"
             # Space before a call, and between calls, is no answer.
-            return Said("" if text.isspace() else text)
+            return ReadText("" if text.isspace() else text)
         certain = len(self._held) - (_overlap(self._held, OPENING) if self._tagged else 0)
         if self._tagged and not self._held[:certain].strip():
-            return Said()
+            return ReadText()
         text, self._held = self._held[:certain], self._held[certain:]
-        return Said(text)
+        return ReadText(text)
 
-    def _call(self) -> Said:
+    def _call(self) -> ReadText:
         head = _HEAD.match(self._held)
         if head is not None:
             self._held, self._state, self._end = self._held[head.end() :], "arguments", _JsonEnd()
-            return Said(calls=(CallDelta(self._next(), "", head["name"], new_call()),))
+            return ReadText(calls=(CallDelta(self._next(), "", head["name"], new_call()),))
         at = self._held.find(CLOSING) if self._tagged else -1
         if at < 0:
-            return Said()
+            return ReadText()
         inside, self._held = self._held[:at], self._held[at + len(CLOSING) :]
         said = self._whole(inside, OPENING + inside + CLOSING)
         self._state = self._after()
         return said
 
-    def _arguments(self) -> Said:
+    def _arguments(self) -> ReadText:
         if not self._held:
-            return Said()
+            return ReadText()
         size = self._end.feed(self._held)
         if size is not None:
             self._state = "tail"
         cut = len(self._held) if size is None else size
         piece, self._held = self._held[:cut], self._held[cut:]
-        return Said(calls=(CallDelta(self.count - 1, piece),))
+        return ReadText(calls=(CallDelta(self.count - 1, piece),))
 
-    def _passed(self) -> Said:
+    def _passed(self) -> ReadText:
         """What closes a call, a brace and its tag, and what comes after the last call."""
         at = self._held.find(CLOSING) if self._tagged and self._state == "tail" else -1
         if at >= 0:
             self._held, self._state = self._held[at + len(CLOSING) :], self._after()
-        return Said()
+        return ReadText()
 
     def _after(self) -> str:
         return "text" if self.count < self._most else "over"
@@ -163,18 +163,18 @@ class CallReader:
         self.count += 1
         return self.count - 1
 
-    def _whole(self, text: str, raw: str) -> Said:
+    def _whole(self, text: str, raw: str) -> ReadText:
         """A call in another order or spacing, of which all is there; the raw text where it is none."""
         try:
             found = json.loads(text)
             name = found["name"]
             arguments = found.get("arguments", found.get("parameters", {}))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return Said(raw)
+            return ReadText(raw)
         if not isinstance(name, str) or not isinstance(arguments, dict):
-            return Said(raw)
+            return ReadText(raw)
         written = json.dumps(arguments, ensure_ascii=False)
-        return Said(calls=(CallDelta(self._next(), written, name, new_call()),))
+        return ReadText(calls=(CallDelta(self._next(), written, name, new_call()),))
 
 
 def _overlap(text: str, tag: str) -> int:
