@@ -156,7 +156,8 @@ print(json.dumps([json.loads(answer.choices[0].message.content), name]))
 
 AGENTS = """
 import asyncio, json
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
+import agents
+from agents import Agent, ModelSettings, Runner, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI
 from typing import Literal
 
@@ -169,7 +170,7 @@ def weather(city: Literal["bern", "rome"], cold: bool) -> str:
     asked.append(city)
     return "it snows in " + city
 
-model = OpenAIChatCompletionsModel(model="toy", openai_client=AsyncOpenAI(max_retries=4))
+model = getattr(agents, KIND)(model="toy", openai_client=AsyncOpenAI(max_retries=4))
 agent = Agent(name="Asker", instructions="ask.", model=model, tools=[weather],
               model_settings=ModelSettings(tool_choice="required", max_tokens=160, parallel_tool_calls=False),
               tool_use_behavior="stop_on_first_tool")
@@ -219,8 +220,9 @@ async def test_litellm(gateway: Gateway, tmp_path: Path) -> None:
     assert name == "weather"
 
 
-async def test_openai_agents_run_a_tool(gateway: Gateway, tmp_path: Path) -> None:
-    (city,), said = await ran(gateway, "agents", AGENTS, tmp_path)
+@pytest.mark.parametrize("kind", ["OpenAIChatCompletionsModel", "OpenAIResponsesModel"])
+async def test_openai_agents_run_a_tool(gateway: Gateway, tmp_path: Path, kind: str) -> None:
+    (city,), said = await ran(gateway, "agents", f"KIND = {kind!r}\n{AGENTS}", tmp_path)
     assert said == f"it snows in {city}"
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.byte_language import END, LANGUAGE
+from support.byte_language import tokenizer as byte_tokenizer
 
 pytest.importorskip("vllm", reason="vLLM is not installed: troth node engine install vllm")
 torch = pytest.importorskip("torch")
@@ -16,6 +19,7 @@ from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality  # n
 
 from troth.node.engine.vllm.noise import PublicNoise  # noqa: E402
 from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_to_words  # noqa: E402
+from troth.protocol.grammar import Grammar  # noqa: E402
 from troth.protocol.masks import text_rules  # noqa: E402
 from troth.protocol.request import Request  # noqa: E402
 from troth.protocol.tokens import Sampling, choose, noise  # noqa: E402
@@ -81,6 +85,28 @@ def test_rows_that_move_and_go_take_their_noise_along() -> None:
     logits = torch.randn(2, VOCABULARY, generator=torch.Generator().manual_seed(2))
     wanted = [expected(logits[0].numpy(), DRAWS[2], 2), expected(logits[1].numpy(), DRAWS[0], 0)]
     assert made.apply(logits).argmax(dim=1).tolist() == wanted
+
+
+def test_a_grammar_masks_as_it_does_elsewhere(tmp_path: Path) -> None:
+    """The tokenizer is that of vLLM's own model folder; a text that goes on counts what was written."""
+    (tmp_path / "tokenizer.json").write_text(byte_tokenizer().to_str())
+    config = SimpleNamespace(model_config=SimpleNamespace(model=str(tmp_path)))
+    grammar = Grammar('{"type": "array", "items": {"type": "integer"}, "minItems": 2}')
+    (bracket,) = LANGUAGE.tokenizer.encode("[", add_special_tokens=False).ids
+    request = Request(ZERO_HASH, (5, bracket), 64, 0, 1_000_000, (END,), Transforms(grammar=grammar, written=1))
+    made, output = PublicNoise(config, torch.device("cpu"), False), list[int]()
+    added = [(0, parameters(SamplingDraw(request, Hash32(bytes(32)))), list(request.prompt_tokens), output)]
+    made.update_state(BatchUpdate(1, removed=[], added=added, moved=[]))
+    rules = text_rules(request, VOCABULARY, byte_tokenizer().to_str())
+    assert rules is not None
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(12):
+        logits = torch.randn(1, VOCABULARY, generator=generator)
+        wanted = choose(logits[0].numpy(), Sampling(0.0, 1.0), None, rules.row())
+        assert made.apply(logits).argmax(dim=1).tolist() == [wanted]
+        output.append(wanted)
+        rules.take(wanted)
+        made.update_state(None)
 
 
 def test_a_row_without_a_draw_is_left_alone() -> None:

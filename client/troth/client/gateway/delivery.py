@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
-from troth.client.gateway.choice import WholeChoice, Delta
+from troth.client.gateway.choice import Delta, WholeChoice
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.shapes import Shapes
@@ -28,7 +28,9 @@ async def whole(completion: Completion, shapes: Shapes) -> dict[str, Any]:
             chosen[number] += delta.chosen
             calls[number] += delta.calls
     answers = zip(texts, chosen, calls, strict=True)
-    return shapes.whole([WholeChoice("".join(text), tuple(said), whole_calls(called)) for text, said, called in answers])
+    return shapes.whole(
+        [WholeChoice("".join(text), tuple(said), whole_calls(called)) for text, said, called in answers]
+    )
 
 
 async def streamed(completion: Completion, shapes: Shapes, silence: float) -> AsyncGenerator[bytes, None]:

@@ -53,7 +53,8 @@ def with_grammar(language: Language, vocabulary: int, wanted: GatewayRequest) ->
 
     Takes milliseconds. Raises Unsupported, which says why.
     """
-    transforms, param = wanted.choices.transforms, "tools" if wanted.tools.forced else "response_format"
+    transforms, form = wanted.choices.transforms, "text.format" if wanted.kind == "response" else "response_format"
+    param = "tools" if wanted.tools.forced else form
     outside = [token for token, _ in transforms.biases if token >= vocabulary]
     if outside:
         what = "A token is none of the model's"

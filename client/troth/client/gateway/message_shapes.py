@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from troth.client.gateway.choice import WholeChoice, Delta
+from troth.client.gateway.choice import Delta, WholeChoice
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.questions import TabCompletion, TabShapes
 from troth.client.gateway.shapes import event

@@ -27,6 +27,8 @@ _TOLD: dict[str, Any] = {
     "text": {"format": {"type": "text"}}, "truncation": "disabled", "reasoning": None, "user": None,
 }  # fmt: skip
 """Fields that a response repeats, and what they are where they are left out."""
+_NAMES = {"response_format": "text.format", "messages": "input", "max_tokens": "max_output_tokens"}
+"""Fields of a chat by their names in a response."""
 _TEXTS = {"input_text", "output_text", "text"}
 
 
@@ -85,7 +87,11 @@ def read_response(body: object, defaults: Defaults, stored: StoredResponses) -> 
         "tool_choice": _choice(fields.get("tool_choice")),
         "parallel_tool_calls": fields.get("parallel_tool_calls"),
     }
-    wanted = read_chat(chat, defaults)
+    try:
+        wanted = read_chat(chat, defaults)
+    except InvalidParameter as error:
+        error.param = _NAMES.get(error.param or "", error.param)
+        raise
     repeated = {name: default if fields.get(name) is None else fields.get(name) for name, default in _TOLD.items()}
     return replace(wanted, kind="response", told=repeated | {"conversation": messages})
 

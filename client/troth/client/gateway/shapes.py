@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from troth.client.detokenizer import REPLACEMENT
-from troth.client.gateway.choice import WholeChoice, Delta
+from troth.client.gateway.choice import Delta, WholeChoice
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.ordered import ether
