@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel, ConfigDict
-from support.client_network import Network, client_side, network, write_spelling_model
+from support.client_network import LETTERS, SPECIAL, Network, client_side, network, write_spelling_model
 from support.gateway_stage import Gateway, eventually, needed, run_program, serving_gateway
 
 pytestmark = [
@@ -77,6 +77,23 @@ async def test_structured_answers(gateway: Gateway) -> None:
         stream = await openai.chat.completions.create(**ASKED, response_format=form, stream=True)
         said = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
         assert said == answer.choices[0].message.content
+
+
+async def test_a_format_beside_tools(gateway: Gateway) -> None:
+    """Either one, as the model likes, and never anything else."""
+    form = {"type": "json_schema", "json_schema": {"name": "city", "schema": City.model_json_schema()}}
+    async with client(gateway) as openai:
+        for letter, calls in (("<", True), ("{", False)):
+            answer = await openai.chat.completions.create(
+                **ASKED, response_format=form, tools=[TOOL], parallel_tool_calls=False,
+                logit_bias={str(len(SPECIAL) + LETTERS.index(letter)): 20}, frequency_penalty=1.5,
+            )  # fmt: skip
+            said = answer.choices[0].message
+            assert bool(said.tool_calls) is calls
+            if said.tool_calls:
+                jsonschema.validate(json.loads(said.tool_calls[0].function.arguments), SCHEMA)
+            else:
+                City.model_validate_json(said.content)
 
 
 async def test_a_schema_that_cannot_be_kept_costs_nothing(gateway: Gateway) -> None:

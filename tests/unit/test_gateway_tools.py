@@ -72,7 +72,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"tools": [CLOCK], "tool_choice": {"function": {"name": "weather"}}}, "tool_choice"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"functions": [{"name": "f"}]}, "functions"),
-    ({"tools": [CLOCK], "response_format": {"type": "json_object"}}, "response_format"),
     ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
     ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "messages[0].tool_calls[0].function.arguments"),
     ({"messages": [{"role": "function", "content": "x"}]}, "messages[0].role"),
@@ -159,7 +158,8 @@ def test_any_other_reads_them_in_the_system_message() -> None:
 
 
 def forced(template: str, **fields: Any) -> TextRules:
-    grammar = grammar_of(chat(**fields).tools, template)
+    wanted = chat(**fields)
+    grammar = grammar_of(wanted.tools, template, wanted.choices.transforms.grammar)
     assert grammar is not None
     request = Request(ZERO_HASH, (1,), 400, 0, 1_000_000, (END,), Transforms(grammar=grammar))
     return TextRules(request, VOCABULARY, tokenizer().to_str())
@@ -191,6 +191,19 @@ def test_required_calls_are_calls_of_the_tools() -> None:
     assert follows(forced(LIKE_LLAMA, **REQUIRED), BERN.replace("arguments", "parameters"))
     assert dialect_of(LIKE_LLAMA) == LLAMA
     assert dialect_of(KNOWING) == dialect_of("") == TAGGED
+
+
+def test_a_format_beside_tools_leaves_the_choice_to_the_model() -> None:
+    """As agents ask that have tools and an output of a type."""
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer"}}}
+    free = {"tools": [WEATHER, CLOCK], "response_format": form}
+    for text in ("42", f"<tool_call>\n{BERN}\n</tool_call>"):
+        assert follows(forced("", **free), text)
+    assert not follows(forced("", **free), "It snows.")
+    assert not follows(forced("", **free | {"tool_choice": "required"}), "42")
+    assert not follows(forced("", **free | {"tool_choice": "none"}), f"<tool_call>\n{BERN}\n</tool_call>")
+    assert follows(forced(LIKE_LLAMA, **free), BERN.replace("arguments", "parameters"))
+    assert follows(forced(LIKE_LLAMA, **free), "42")
 
 
 # ------------------------------------------------------------------------------------------------------- reading calls

@@ -17,9 +17,9 @@ from support.byte_language import END, LANGUAGE, VOCABULARY, tokenizer
 
 from troth.protocol import masks
 from troth.protocol.errors import InvalidGrammar, InvalidRequest, InvalidTokens
-from troth.protocol.grammar import ANY_OBJECT, PARTS_LIMIT, Grammar
+from troth.protocol.grammar import ANY_OBJECT, PARTS_LIMIT, SCHEMA_LIMIT, Grammar
 from troth.protocol.masks import TextRules
-from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
+from troth.protocol.request import PROMPT_LIMIT, Request, canonical_bytes, from_canonical_bytes
 from troth.protocol.tokens import MARGIN_CLIP, Sampling, choose, margin
 from troth.protocol.transforms import MILLION, NO_TRANSFORMS, Transforms
 from troth.protocol.types import ZERO_HASH
@@ -203,7 +203,14 @@ NUMBERS = st.builds(
     biases=st.dictionaries(st.integers(0, 2**32 - 1), st.integers(1, 100 * MILLION), max_size=5).map(
         lambda found: tuple(sorted(found.items()))
     ),
-    grammar=st.none() | st.builds(Grammar, st.just(ANY_OBJECT), st.text("<ä>\n", max_size=5), most=st.integers(1, 16)),
+    grammar=st.none()
+    | st.builds(
+        Grammar,
+        st.just(ANY_OBJECT),
+        st.text("<ä>\n", max_size=5),
+        most=st.integers(1, 16),
+        other=st.sampled_from(["", ANY_OBJECT]),
+    ),
 )
 
 
@@ -250,6 +257,20 @@ def test_nothing_to_transform_has_no_second_encoding() -> None:
 def test_transforms_have_limits(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         Transforms(**change)
+
+
+def test_the_longest_request_fits_a_frame() -> None:
+    """`wire_market.RequestSize` names at most a mebibyte."""
+    longest = json.dumps({"type": "object", "title": "x" * (SCHEMA_LIMIT - 40)})
+    full = Grammar(longest, "ä" * 128, "b" * 256, "c" * 256, 16, longest)
+    made = Transforms(biases=tuple((token, 1) for token in range(1_024)), grammar=full)
+    whole = replace(request(made, (7,) * PROMPT_LIMIT), end_tokens=tuple(range(64)))
+    data = canonical_bytes(whole)
+    assert from_canonical_bytes(data) == whole
+    assert len(data) < 1 << 20
+    for change in ({"before": "ä" * 129}, {"schema": longest + " " * 64}, {"after": "\ud800"}, {"before": "\0"}):
+        with pytest.raises(InvalidGrammar):
+            replace(full, **change)
 
 
 def test_a_grammar_needs_an_end_and_written_tokens_a_prompt() -> None:

@@ -15,13 +15,13 @@ from typing import Any, NoReturn
 
 from troth.protocol.errors import InvalidGrammar
 
-MASK_RULES = "llguidance-1.9.1/1"
+MASK_RULES = "llguidance-1.7.6/1"
 """Names what computes masks, its version, and the limits in `masks`: another one may mask other tokens, so nodes of one
 order have to agree on it. A request with another name is refused by who does not have it."""
 SCHEMA_LIMIT = 64 * 1024
-"""Characters of a schema."""
+"""Bytes of a schema in UTF-8: with the longest prompt a request stays below what a frame's header can name."""
 FRAME_LIMIT = 256
-"""Characters of each piece of the frame."""
+"""Bytes of each piece of the frame."""
 ITEMS_LIMIT = 16
 """Most values of one text: calls of tools, as a rule."""
 DEPTH_LIMIT = 64
@@ -64,8 +64,9 @@ _REMEDY = "Use a simpler schema; docs/how-to/gateway.md says which keywords are 
 class Grammar:
     """``before`` item (``between`` item)* ``after``, each item JSON that follows ``schema``, ``most`` items at most.
 
-    JSON is written on one line, with one space after each comma and colon and none elsewhere. ``rules`` names how masks
-    are computed. Raises InvalidGrammar outside the bounds; whether it compiles, `masks.compiled` says.
+    ``other`` is a second schema that the whole text may follow instead, so that a model calls a tool or answers; empty:
+    none. JSON is written on one line, with one space after each comma and colon and none elsewhere. ``rules`` names how
+    masks are computed. Raises InvalidGrammar outside the bounds; whether it compiles, `masks.compiled` says.
     """
 
     schema: str
@@ -73,6 +74,7 @@ class Grammar:
     between: str = ""
     after: str = ""
     most: int = 1
+    other: str = ""
     rules: str = MASK_RULES
 
     def __post_init__(self) -> None:
@@ -82,20 +84,30 @@ class Grammar:
             _require_text(name, piece, FRAME_LIMIT)
         if type(self.most) is not int or not 1 <= self.most <= ITEMS_LIMIT:
             _refuse(f"A text has 1 to {ITEMS_LIMIT} values", self.most)
-        _require_text("schema", self.schema, SCHEMA_LIMIT)
+        for name, schema in (("schema", self.schema), ("other schema", self.other)):
+            _require_text(name, schema, SCHEMA_LIMIT)
         require_bounded(self.schema)
+        if self.other:
+            require_bounded(self.other)
 
     @property
     def lark(self) -> str:
         """The grammar as llguidance reads it."""
-        schema = json.loads(self.schema)
-        found = {} if schema is True else dict(schema)
-        found["x-guidance"] = {
-            "whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "coerce_one_of": True,
-        }  # fmt: skip
         more = f" ({_literal(self.between)} item){{0,{self.most - 1}}}" if self.most > 1 else ""
         start = f"start: {_literal(self.before)} item{more} {_literal(self.after)}"
-        return f"{start}\nitem: %json {json.dumps(found)}\n"
+        if not self.other:
+            return f"{start}\nitem: %json {_compact(self.schema)}\n"
+        return f"{start} | other\nitem: %json {_compact(self.schema)}\nother: %json {_compact(self.other)}\n"
+
+
+def _compact(schema: str) -> str:
+    """A schema with what says how its JSON is written."""
+    value = json.loads(schema)
+    found = {} if value is True else dict(value)
+    found["x-guidance"] = {
+        "whitespace_flexible": False, "item_separator": ", ", "key_separator": ": ", "coerce_one_of": True,
+    }  # fmt: skip
+    return json.dumps(found)
 
 
 def _literal(text: str) -> str:
@@ -103,18 +115,14 @@ def _literal(text: str) -> str:
 
 
 def _require_text(name: str, text: object, limit: int) -> None:
-    if not isinstance(text, str) or len(text) > limit:
-        _refuse(f"A grammar's {name} is text of at most {limit} characters", type(text).__name__)
-    if "\x00" in text or not _encodes(text):
-        _refuse(f"A grammar's {name} is not text that can be encoded", name)
-
-
-def _encodes(text: str) -> bool:
+    if not isinstance(text, str) or "\x00" in text:
+        _refuse(f"A grammar's {name} is no text", type(text).__name__)
     try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidGrammar(f"A grammar's {name} is no Unicode", error.start, "Encode it as UTF-8.") from error
+    if size > limit:
+        _refuse(f"A grammar's {name} has at most {limit} bytes", size)
 
 
 def require_bounded(schema: str) -> None:

@@ -24,7 +24,7 @@ from troth.protocol.grammar import MASK_RULES, Grammar
 from troth.protocol.request import Request
 from troth.protocol.transforms import MILLION, Transforms
 
-COMPILER = ("llguidance", "1.9.1")
+COMPILER = ("llguidance", "1.7.6")
 """The package and its version that ``MASK_RULES`` names."""
 LIMITS = LLParserLimits(
     max_items_in_row=1_000,

@@ -38,7 +38,7 @@ TOP_P_LIMIT = 1_000_000
 _HEAD = struct.Struct(">B32sIII")
 _COUNT = struct.Struct(">I")
 _LONGEST = _HEAD.size + 2 * _COUNT.size + 4 * (PROMPT_LIMIT + END_TOKENS_LIMIT)
-_TRANSFORMS_LIMIT = 1 << 19
+_TRANSFORMS_LIMIT = 1 << 18
 """Bytes of transforms; they bound themselves below it."""
 
 

@@ -12,7 +12,7 @@ text so far, ``presence`` counts where that is at least once. What follows, the 
 tokens that are left. Canonical bytes of transforms, integers big-endian, texts UTF-8 with their length::
 
     written 4 ‖ presence 4, signed ‖ frequency 4, signed ‖ repetition 4 ‖ count 4 ‖ (token 4 ‖ bias 4, signed) each
-    ‖ grammar: 0, or 1 ‖ rules ‖ schema ‖ before ‖ between ‖ after ‖ most 4
+    ‖ grammar: 0, or 1 ‖ rules ‖ schema ‖ before ‖ between ‖ after ‖ other ‖ most 4
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def transforms_to_bytes(transforms: Transforms) -> bytes:
     grammar = transforms.grammar
     if grammar is None:
         return head + biases + b"\x00"
-    texts = (grammar.rules, grammar.schema, grammar.before, grammar.between, grammar.after)
+    texts = (grammar.rules, grammar.schema, grammar.before, grammar.between, grammar.after, grammar.other)
     packed = b"".join(_LENGTH.pack(len(data)) + data for data in (text.encode() for text in texts))
     return head + biases + b"\x01" + packed + _LENGTH.pack(grammar.most)
 
@@ -126,13 +126,13 @@ def transforms_from_bytes(data: bytes) -> Transforms:
 
 def _grammar_of(data: bytes) -> Grammar:
     texts = []
-    for limit in (FRAME_LIMIT, SCHEMA_LIMIT, FRAME_LIMIT, FRAME_LIMIT, FRAME_LIMIT):
+    for limit in (FRAME_LIMIT, SCHEMA_LIMIT, FRAME_LIMIT, FRAME_LIMIT, FRAME_LIMIT, SCHEMA_LIMIT):
         (size,) = _LENGTH.unpack_from(data)
-        if size > 4 * limit or len(data) < _LENGTH.size + size:
+        if size > limit or len(data) < _LENGTH.size + size:
             raise InvalidRequest("A grammar's text exceeds its limit or the bytes sent", size, _REMEDY)
         texts.append(data[_LENGTH.size : _LENGTH.size + size].decode())
         data = data[_LENGTH.size + size :]
     if len(data) != _LENGTH.size:
         raise InvalidRequest("A grammar has more or fewer bytes", len(data), "Send the whole encoding.")
-    rules, schema, before, between, after = texts
-    return Grammar(schema, before, between, after, _LENGTH.unpack(data)[0], rules)
+    rules, schema, before, between, after, other = texts
+    return Grammar(schema, before, between, after, _LENGTH.unpack(data)[0], other, rules)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from troth.client.choices import SamplingChoices
 from troth.client.gateway.errors import InvalidParameter, Unsupported
 from troth.client.gateway.request import (
     MOST_ALTERNATIVES,
@@ -12,7 +11,6 @@ from troth.client.gateway.request import (
     Defaults,
     Fields,
     GatewayRequest,
-    ToolWish,
     kind_of,
     read_check,
     read_choices,
@@ -35,7 +33,6 @@ def read_chat(body: object, defaults: Defaults) -> GatewayRequest:
     _refuse(fields)
     stream, tools = fields.flag("stream"), read_tools(fields)
     choices = read_choices(fields, read_length(fields, ("max_completion_tokens", "max_tokens"), defaults.max_tokens))
-    require_one_form(tools, choices, "response_format")
     return GatewayRequest(
         kind="chat",
         model=fields.text("model"),
@@ -50,13 +47,6 @@ def read_chat(body: object, defaults: Defaults) -> GatewayRequest:
         check=read_check(fields),
         tools=tools,
     )
-
-
-def require_one_form(tools: ToolWish, choices: SamplingChoices, param: str) -> None:
-    """A text follows one grammar: that of a format, or that of calls."""
-    if tools.tools and choices.transforms.grammar is not None:
-        what = "A JSON format and tools that may be called exclude each other in one answer"
-        raise Unsupported(what, "", "Leave one out, or set tool_choice to none.", param=param)
 
 
 def _count(fields: Fields) -> int:

@@ -60,9 +60,8 @@ def with_grammar(language: Language, vocabulary: int, wanted: GatewayRequest) ->
         what = "A token is none of the model's"
         raise InvalidParameter(what, outside[0], f"Use 0 to {vocabulary - 1}.", param="logit_bias")
     try:
-        forced = grammar_of(wanted.tools, language.chat_template)
-        if forced is not None:
-            transforms = replace(transforms, grammar=forced)
+        asked = grammar_of(wanted.tools, language.chat_template, transforms.grammar)
+        transforms = replace(transforms, grammar=asked)
         if transforms.grammar is not None:
             if not language.end_tokens:
                 raise InvalidGrammar("This model has no end token, so no grammar can end", "", "Ask without one.")

@@ -177,12 +177,17 @@ def _written(call: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------------------------------------------- forced by grammar
 
 
-def grammar_of(wish: ToolWish, template: str) -> Grammar | None:
-    """The grammar of required calls; None where the model is free. Raises InvalidGrammar."""
-    if not wish.forced:
-        return None
+def grammar_of(wish: ToolWish, template: str, form: Grammar | None = None) -> Grammar | None:
+    """The grammar of calls, of a ``form`` that answers have, or of either; None where the model is free.
+
+    Raises InvalidGrammar.
+    """
+    if not wish.tools or not (wish.forced or form):
+        return form
     dialect = dialect_of(template)
-    tools = [one["function"] for one in wish.tools if wish.choice in ("required", "=" + one["function"]["name"])]
+    tools = [
+        one["function"] for one in wish.tools if wish.choice in ("required", "auto", "=" + one["function"]["name"])
+    ]
     definitions = {f"call{number}": _moved(one["parameters"], f"call{number}") for number, one in enumerate(tools)}
     calls = [
         {
@@ -194,13 +199,14 @@ def grammar_of(wish: ToolWish, template: str) -> Grammar | None:
         for number, one in enumerate(tools)
     ]
     schema = {"anyOf": calls, "$defs": definitions} if len(calls) > 1 else calls[0] | {"$defs": definitions}
-    several = wish.parallel and wish.choice == "required" and bool(dialect.between)
+    several = wish.parallel and not wish.choice.startswith("=") and bool(dialect.between)
     return Grammar(
         json.dumps(schema, ensure_ascii=False),
         dialect.before,
         dialect.between if several else "",
         dialect.after,
         ITEMS_LIMIT if several else 1,
+        "" if wish.forced or form is None else form.schema,
     )
 
 
