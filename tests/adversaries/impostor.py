@@ -51,6 +51,10 @@ class Impostor:
         return self._shop.honest.dtype
 
     @property
+    def tokenizer(self) -> str:
+        return self._shop.honest.tokenizer
+
+    @property
     def cache_bytes(self) -> int:
         return self._shop.honest.cache_bytes
 

@@ -30,6 +30,8 @@ ECONOMY = "tests/unit/test_bench_economy.py"
 ORDERS = "tests/unit/test_scheduler_orders.py"
 FAULTS = "tests/unit/test_tabs_faults.py"
 TERMS = "tests/unit/test_tabs_terms.py"
+JUDGING = "tests/unit/test_node_judging.py"
+GRAMMARS = "tests/unit/test_orders_grammar.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,5 +212,26 @@ REFERENCED = (
         "a dead scheduler",
         "another one serves",
         f"{FAULTS}::test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds",
+    ),
+    _by(
+        "a grammar that is ignored",
+        "verdict: tokens",
+        f"{JUDGING}::test_a_forged_or_ignored_mask_is_refused_in_every_class",
+        f"{GRAMMARS}::test_a_node_that_leaves_the_rules_out_is_rejected_in_every_class",
+        "tests/integration/test_grammar_model.py::test_what_the_grammar_forces_is_verified_and_a_lie_is_not",
+    ),
+    _by(
+        "penalties left out",
+        "verdict: tokens",
+        f"{JUDGING}::test_penalties_that_are_ignored_cost_margins",
+        f"{GRAMMARS}::test_a_node_that_leaves_the_rules_out_is_rejected_in_every_class",
+    ),
+    _by(
+        "a grammar that hangs nodes",
+        "gateway, scheduler and node refuse",
+        "tests/unit/test_grammar.py::test_what_could_take_long_is_refused_before_it_is_compiled",
+        "tests/unit/test_grammar.py::test_what_is_within_the_bounds_takes_no_time",
+        f"{GRAMMARS}::test_a_grammar_that_does_not_compile_is_refused_before_anything_is_computed",
+        f"{ORDERS}::test_a_grammar_that_nodes_would_refuse_is_refused_before_they_are_drawn",
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from support.client_network import ClientSide, Network, client_side, network, toy_answer
-from support.gateway_stage import MESSAGES, MODEL, QUESTION, Gateway, eventually, run_program, serving_gateway
+from support.gateway_stage import MESSAGES, MODEL, QUESTION, Gateway, eventually, needed, run_program, serving_gateway
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "toy-float32"
@@ -49,8 +48,8 @@ async def test_openai_python(scene: Network, tmp_path: Path) -> None:
             await client.chat.completions.create(model="gpt-4o", messages=MESSAGES)
         assert missing.value.code == "model_not_found"
         with pytest.raises(openai.BadRequestError) as refused:
-            await client.chat.completions.create(model=MODEL, messages=MESSAGES, presence_penalty=1.0)
-        assert (refused.value.code, refused.value.param) == ("unsupported_value", "presence_penalty")
+            await client.chat.completions.create(model=MODEL, messages=MESSAGES, functions=[{"name": "f"}])
+        assert (refused.value.code, refused.value.param) == ("unsupported_value", "functions")
         with pytest.raises(openai.AuthenticationError):
             await client.with_options(api_key="sk-other").models.list()
         # Every answer was paid for, and nothing else: on the tab, without a transaction.
@@ -58,13 +57,6 @@ async def test_openai_python(scene: Network, tmp_path: Path) -> None:
         fees = [story.answered.fee for story in side.orders if story.answered is not None]
         assert side.book.spent == sum(fees)
         assert len(fees) == 8
-
-
-def needed(*packages: str) -> None:
-    """Skip without them. They are not imported here: litellm would fetch a list from the network at once."""
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed")
 
 
 async def one_answer(client: Any, gateway: Gateway) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,8 +21,8 @@ from support.tab_scene import CONTEXT
 from support.tabs_stage import DEPOSIT, TabsStage, _key, execution_class_of, following, tabs_stage
 from support.toy_model import _EMBEDDING, COLUMNS, LAYERS, VOCABULARY, choose, layer
 from support.toy_tab_node import ToyTabNode
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE, WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
@@ -51,6 +51,7 @@ SPECIAL = ("<end>", "<user>", "<system>", "<assistant>", "<unknown>")
 WORDS = (*SPECIAL, *(f"word{number}" for number in range(len(SPECIAL), VOCABULARY)))
 # Does not end with the assistant's mark: the toy model would say that again, and special tokens have no text.
 TEMPLATE = "{% for message in messages %}<{{ message.role }}> {{ message.content }} {% endfor %}"
+SPELLING_CONTEXT = 1024
 LENIENT = {"stall": 60, "reviewers": 5, "seats": 1, "outside": 0}
 
 
@@ -65,6 +66,33 @@ def write_model(folder: Path) -> ModelTexts:
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text(tokenizer.to_str())
     (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return ModelTexts.load(folder)
+
+
+# A token for each letter that JSON and calls of tools are written in here.
+LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789 {}[]":,._-<>/=?+\n'
+TOOLED = (
+    "{% for tool in tools or [] %}{{ tool.function.name }} {% endfor %}"
+    "{% for m in messages %}{{ m.role }} {{ m.content }}{% for call in m.tool_calls or [] %}"
+    "{{ call.function.arguments | tojson }}{% endfor %}\n{% endfor %}"
+)
+
+
+def write_spelling_model(folder: Path) -> ModelTexts:
+    """A model folder whose tokenizer spells: grammars need one that any text can be written in."""
+    folder.mkdir(parents=True, exist_ok=True)
+    spelled = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    letters = ["".join(piece for piece, _ in spelled.pre_tokenize_str(letter)) for letter in LETTERS]
+    assert len(SPECIAL) + len(letters) <= VOCABULARY
+    vocabulary = {text: number for number, text in enumerate((*SPECIAL, *letters))}
+    tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = spelled
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    config = {"model_type": "toy", "max_position_embeddings": SPELLING_CONTEXT, "eos_token_id": 0}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(tokenizer.to_str())
+    (folder / "chat_template.jinja").write_text(TOOLED)
     return ModelTexts.load(folder)
 
 
@@ -99,7 +127,7 @@ class Network(ChainScene):
         """What a scene sets when it is made."""
 
     def served(self) -> ServedClass:
-        return ServedClass(self.class_id, self.ends, self.texts, CONTEXT)
+        return ServedClass(self.class_id, self.ends, self.texts, self.texts.context)
 
     @property
     def rpc(self) -> str:
@@ -166,9 +194,11 @@ class SlowNode(ToyTabNode):
 
 
 @asynccontextmanager
-async def network(anvil: Any, folder: Path) -> AsyncIterator[Network]:
+async def network(
+    anvil: Any, folder: Path, written: Callable[[Path], ModelTexts] = write_model
+) -> AsyncIterator[Network]:
     """Nodes and a scheduler that serve the speaking toy model, on a chain that goes on by itself."""
-    texts = write_model(folder / "speaking")
+    texts = written(folder / "speaking")
     model = ModelDescriptor(texts.architecture, LAYERS, COLUMNS, VOCABULARY, 0, Hash32(b"\x51" * 32))
     identity, port = create_identity(folder / "tls"), free_port()
     endpoint = f"https://127.0.0.1:{port}", Hash32(identity.spki_sha256)
@@ -189,6 +219,8 @@ async def network(anvil: Any, folder: Path) -> AsyncIterator[Network]:
         scene.moving = asyncio.Event()
         scene.moving.set()
         scene.start()
+        for node in scene.nodes.values():
+            node.tokenizer = texts.tokenizer
         stack.push_async_callback(scene.stop)
         await stack.enter_async_context(serving(TlsServer(scene.app, identity, "127.0.0.1", port)))
         mining = asyncio.create_task(_mine(scene))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from support.client_network import ClientSide
 from support.waiting import SECONDS, eventually
 
@@ -103,6 +105,13 @@ async def serving_gateway(side: ClientSide, *options: object, port: int = 0) -> 
         await errors
 
 
+def needed(*packages: str) -> None:
+    """Skip without them. They are not imported here: litellm would fetch a list from the network at once."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+
+
 async def run_program(code: str | None, *arguments: str, environment: dict[str, str], folder: Path) -> str:
     """Run Python code, or another program, beside the test's own event loop, and return what it prints."""
     command = [sys.executable, "-c", code, *arguments] if code is not None else list(arguments)
@@ -124,4 +133,14 @@ def events(text: str) -> list[Any]:
     return [one if one == "[DONE]" else json.loads(one) for one in found]
 
 
-__all__ = ["MESSAGES", "MODEL", "QUESTION", "Gateway", "events", "eventually", "run_program", "serving_gateway"]
+__all__ = [
+    "MESSAGES",
+    "MODEL",
+    "QUESTION",
+    "Gateway",
+    "events",
+    "eventually",
+    "needed",
+    "run_program",
+    "serving_gateway",
+]

@@ -56,6 +56,7 @@ from troth.protocol.market.types import (
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
+from troth.protocol.transforms import NO_TRANSFORMS, Transforms
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment, address_from_bytes, pack_ends
 from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Judge, Proceed, Recommit, Redeemable, Unveil
@@ -262,11 +263,18 @@ class Network:
     # ---- before
 
     def order(
-        self, *, max_tokens: int = 6, prompt: tuple[int, ...] = PROMPT, temperature: int = 0, **changes: Any
+        self,
+        *,
+        max_tokens: int = 6,
+        prompt: tuple[int, ...] = PROMPT,
+        temperature: int = 0,
+        end_tokens: tuple[int, ...] = (),
+        transforms: Transforms = NO_TRANSFORMS,
+        **changes: Any,
     ) -> Ordered:
         self.count += 1
         class_id = messages.state_hash(self.execution_class)
-        request = Request(class_id, prompt, max_tokens, temperature, 950_000, ())
+        request = Request(class_id, prompt, max_tokens, temperature, 950_000, end_tokens, transforms)
         salt = Hash32(keccak256(b"salt %d" % self.count))
         hashed = request_hash(request, salt)
         self.client, number = tabs.order_next(self.client, 10_000, self.ground.state.tab_state(self.client.tab))

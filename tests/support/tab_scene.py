@@ -26,6 +26,7 @@ from troth.protocol.market.messages import market_domain, sign
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Entry, ExecutionClass, Order, PotKind, Tab
 from troth.protocol.request import Request, canonical_bytes, request_hash
+from troth.protocol.transforms import NO_TRANSFORMS
 from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends, segments_from_ends
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.desk import SchedulerContext, Waits
@@ -262,7 +263,15 @@ class TabScene:
         """A fresh order that is right in all points but those in ``changes``."""
         key = changes.pop("key", self.tab_key)
         salt = Hash32(randomness.token_bytes(32))
-        request = Request(self.class_id, prompt, max_tokens, 0, 1_000_000, changes.pop("end_tokens", ()))
+        request = Request(
+            self.class_id,
+            prompt,
+            max_tokens,
+            0,
+            1_000_000,
+            changes.pop("end_tokens", ()),
+            changes.pop("transforms", NO_TRANSFORMS),
+        )
         hashed = request_hash(request, salt)
         rules = prices.rules_of(self.definition, hidden_size=MODEL.hidden_size, layers=MODEL.layers)
         tab = messages.tab_id(self.client_tab)

@@ -18,6 +18,8 @@ EMBEDDING = np.random.default_rng(7).standard_normal((VOCABULARY, COLUMNS)).asty
 class ToyEngine:
     """See ``engine.interface.Engine``. ``scale`` other than 1 is another model; ``calls`` counts passes."""
 
+    tokenizer = ""
+
     def __init__(self, hosted: Segment = Segment(0, LAYERS), scale: float = 1.0) -> None:
         self.slice = hosted
         self.layers, self.hidden_size, self.vocabulary, self.dtype = LAYERS, COLUMNS, VOCABULARY, 0

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from support.toy_model import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
 
-from troth.protocol import typed_data
+from troth.protocol import tokens, typed_data
 from troth.protocol.hashing import keccak256
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.market import canonical, checks, life, lottery, messages, prices, tabs, views
@@ -34,6 +34,7 @@ from troth.protocol.market.papers import (
 )
 from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict, Voucher, Work
+from troth.protocol.masks import TextRules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import Dtype, rows_from_bytes, tokens_from_bytes, tokens_to_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
@@ -87,10 +88,13 @@ class _Session:
     seen: int = 0
     tokens: tuple[int, ...] = ()
     bound: tuple[int, ...] = ()
+    rules: TextRules | None = None
 
 
 class ToyTabNode:
-    """One node; ``chain`` says state, block and time."""
+    """One node; ``chain`` says state, block and time. ``tokenizer``: that of its model, by which grammars mask."""
+
+    tokenizer = ""
 
     def __init__(self, secret: bytes, domain: typed_data.Domain, chain: Callable[[], tuple[Any, int, int]]) -> None:
         self.operator = Operator(secret, domain)
@@ -267,11 +271,22 @@ class ToyTabNode:
 
     def _emit(self, session: _Session) -> tuple[int, str | None]:
         assert session.request is not None
-        token = choose(session.outputs[-1][-1])
+        token = self._chosen(session, session.request)
         session.tokens = (*session.tokens, token)
         if token in session.request.end_tokens:
             return token, "stop"
         return token, "length" if len(session.tokens) == session.request.max_tokens else None
+
+    def _chosen(self, session: _Session, request: Request) -> int:
+        """The likeliest token, of those that the request's transforms leave."""
+        row = session.outputs[-1][-1]
+        if not request.transforms.any:
+            return choose(row)
+        if session.rules is None:
+            session.rules = TextRules(request, VOCABULARY, self.tokenizer)
+        token = tokens.choose(_EMBEDDING @ row, tokens.Sampling(0.0, 1.0), None, session.rules.row())
+        session.rules.take(token)
+        return token
 
     def _proceed(self, header: Proceed, _payload: memoryview) -> tuple[Any, bytes]:
         session = self._sessions[header.order, 0, "infer"]

@@ -7,15 +7,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
+from support.byte_language import tokenizer as byte_tokenizer
 
 from troth.node.engine.interface import Computed
 from troth.node.judging import Judgement, judge_rows
 from troth.protocol.doubts import under_second_rules
 from troth.protocol.findings import Kind
+from troth.protocol.grammar import Grammar
 from troth.protocol.market.types import ExecutionClass
+from troth.protocol.masks import text_rules
 from troth.protocol.request import Request
 from troth.protocol.tensors import Dtype
-from troth.protocol.tokens import Sampling, choices
+from troth.protocol.tokens import Sampling, choices, choose, noise
+from troth.protocol.transforms import Transforms
 from troth.protocol.types import Hash32, Segment
 
 ZERO, SEED = Hash32(bytes(32)), Hash32(b"s" * 32)
@@ -27,6 +32,7 @@ HIDDEN, VOCABULARY, PROMPT, WRITTEN = 48, 300, 12, 40
 GENERATOR = np.random.default_rng(22)
 HEAD = GENERATOR.normal(size=(HIDDEN, VOCABULARY)).astype(np.float32)
 ROWS = GENERATOR.normal(size=(PROMPT + WRITTEN - 1, HIDDEN)).astype(np.float32)
+TOKENIZER = byte_tokenizer().to_str()
 REQUEST = Request(
     execution_class=ZERO, prompt_tokens=tuple(range(1, PROMPT + 1)), max_tokens=WRITTEN,
     temperature_millionths=1_000_000, top_p_millionths=1_000_000, end_tokens=(0,),
@@ -57,6 +63,8 @@ class Rows:
 
     second: np.ndarray
     high: np.ndarray | None = None
+    vocabulary: int = VOCABULARY
+    tokenizer: str = TOKENIZER
     pieces: list[int] = field(default_factory=list)
 
     async def forward(self, key: Any, segment: Segment, start: int, inputs: np.ndarray) -> Computed:
@@ -75,10 +83,15 @@ class Rows:
 
 
 async def judged(
-    rules: ExecutionClass, claimed: np.ndarray, text: tuple[int, ...], engine: Rows, own: np.ndarray = ROWS
+    rules: ExecutionClass,
+    claimed: np.ndarray,
+    text: tuple[int, ...],
+    engine: Rows,
+    own: np.ndarray = ROWS,
+    request: Request = REQUEST,
 ) -> Judgement:
     seat = SimpleNamespace(
-        execution_class=rules, layers=Segment(0, 2), dtype=Dtype(rules.dtype), is_last=True, request=REQUEST,
+        execution_class=rules, layers=Segment(0, 2), dtype=Dtype(rules.dtype), is_last=True, request=request,
         prompt_positions=PROMPT, noise_seed=SEED,
     )  # fmt: skip
     inputs = np.arange(len(ROWS))
@@ -158,3 +171,99 @@ async def test_a_text_that_only_noise_speaks_for_cannot_be_told() -> None:
     assert found.tokens is not None
     assert (found.tokens.accepted, found.tokens.told) == (False, False)
     assert (found.verdict, found.refused, found.told) == (False, False, False)
+
+
+# ----------------------------------------------------------------------------------------------- masks and penalties
+
+LIST = Grammar('{"type": "array", "items": {"type": "integer"}, "minItems": 9}')
+STRINGS = Grammar('{"type": "array", "items": {"type": "string"}}')
+CLASSES = {
+    "exact": replace(NEW, exact=True, state_cut=0, margin_cut=2_000_000),
+    "float32": replace(NEW, margin_cut=2_000_000),
+    "bfloat16": replace(NEW, dtype=1, state_cut=1_700_000, margin_cut=2_000_000),
+}
+"""Margins may be as large as they are clipped at: what is refused here is refused for the mask alone."""
+
+
+def masked(grammar: Grammar | None = None, **numbers: int) -> Request:
+    return replace(REQUEST, end_tokens=(256,), transforms=Transforms(grammar=grammar, **numbers))
+
+
+def written(request: Request, rows: np.ndarray = ROWS) -> tuple[int, ...]:
+    """What a node with these rows writes by a request's rules, up to its end or its length."""
+    logits, sampling, text = wide(rows)[PROMPT - 1 :] @ HEAD, Sampling.of(request), list[int]()
+    rules = text_rules(request, VOCABULARY, TOKENIZER)
+    for index, row in enumerate(logits):
+        token = choose(row, sampling, noise(SEED, PROMPT - 1 + index, VOCABULARY), rules.row() if rules else None)
+        text.append(token)
+        if token in request.end_tokens:
+            break
+        if rules is not None:
+            rules.take(token)
+    return tuple(text)
+
+
+async def masked_judgement(name: str, request: Request, text: tuple[int, ...]) -> Judgement:
+    """Of an answer whose states are honest."""
+    rules, rows = CLASSES[name], ROWS[: PROMPT + len(text) - 1]
+    own = words(rows) if rules.dtype else rows
+    engine = Rows(own, rows)
+    seat = SimpleNamespace(
+        execution_class=rules, layers=Segment(0, 2), dtype=Dtype(rules.dtype), is_last=True, request=request,
+        noise_seed=SEED,
+    )  # fmt: skip
+    inputs = np.arange(len(rows))
+    work: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
+    return await judge_rows(engine, work, own, root_matches=True)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+async def test_masked_texts_are_accepted_in_every_class(name: str) -> None:
+    for request in (masked(LIST), masked(STRINGS), masked(LIST, frequency=900_000, repetition=1_500_000)):
+        text = written(request)
+        assert (await masked_judgement(name, request, text)).verdict
+
+
+LIES = {
+    "the mask is ignored": (masked(LIST), written(masked())),
+    "another mask is applied": (masked(LIST), written(masked(STRINGS))),
+    "one token of it is forged": (masked(LIST), (*written(masked(LIST))[:5], 70, *written(masked(LIST))[6:])),
+    "it ends before the grammar does": (masked(LIST), (*written(masked(LIST))[:6], 256)),
+    "it goes on where the grammar ends": (
+        masked(Grammar('{"const": 1}')),
+        (*written(masked(Grammar('{"const": 1}')))[:1], *written(masked())[:39]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_forged_or_ignored_mask_is_refused_in_every_class(name: str, lie: str) -> None:
+    """One such token is enough, also where the class lets every token lose what it may."""
+    request, text = LIES[lie]
+    found = await masked_judgement(name, request, text)
+    assert found.states.accepted
+    assert found.tokens is not None
+    assert not found.tokens.allowed
+    assert (found.verdict, found.refused, found.told) == (False, True, True)
+
+
+@pytest.mark.parametrize("numbers", [{"repetition": 1_800_000}, {"frequency": 2_000_000}, {"presence": 2_000_000}])
+async def test_penalties_that_are_ignored_cost_margins(numbers: dict[str, int]) -> None:
+    strict = replace(NEW, margin_cut=8_000)
+    request = replace(REQUEST, end_tokens=(256,), temperature_millionths=0, transforms=Transforms(**numbers))
+    rows = np.tile(ROWS[:4], (len(ROWS) // 4 + 1, 1))[: len(ROWS)]
+
+    async def verdict(text: tuple[int, ...]) -> bool:
+        return (await judged(strict, rows, text, Rows(rows), rows, request)).verdict
+
+    def greedy(asked: Request) -> tuple[int, ...]:
+        rules, found = text_rules(asked, VOCABULARY, ""), list[int]()
+        for row in rows[PROMPT - 1 :] @ HEAD:
+            found.append(choose(row, Sampling(0.0, 1.0), None, rules.row() if rules else None))
+            if rules is not None:
+                rules.take(found[-1])
+        return tuple(found)
+
+    assert await verdict(greedy(request))
+    assert not await verdict(greedy(replace(request, transforms=Transforms())))

@@ -15,6 +15,7 @@ from support.tab_scene import CLIENT_TAB, DOMAIN, REPLY_SECRET, TAB_KEY, VRF_SEC
 from support.tabs_stage import PARAMETERS
 
 from troth.protocol import vrf
+from troth.protocol.grammar import ANY_OBJECT, Grammar
 from troth.protocol.market import canonical, life, messages, prices, tabs, views
 from troth.protocol.market import events as on
 from troth.protocol.market.bodies import (
@@ -37,6 +38,7 @@ from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.state import with_pot
 from troth.protocol.market.types import PotKind, Voucher
 from troth.protocol.request import output_hash
+from troth.protocol.transforms import Transforms
 from troth.protocol.types import Address, address_to_bytes
 from troth.protocol.wire_market import Advance, Conclude
 from troth.transport.sealing import unseal
@@ -233,6 +235,16 @@ async def test_each_refusal_has_words_and_keeps_nothing(scene: TabScene, name: s
 async def test_a_prompt_that_does_not_fit_is_refused(scene: TabScene) -> None:
     assert (await scene.refused(scene.asked(max_tokens=254)))[0] == 413
     assert (await scene.refused(scene.asked((1, 64))))[1]["code"] == "token_out_of_vocabulary"
+
+
+async def test_a_grammar_that_nodes_would_refuse_is_refused_before_they_are_drawn(scene: TabScene) -> None:
+    """This scene's model has no tokenizer that masks could be computed with."""
+    asked = scene.asked(end_tokens=(0,), transforms=Transforms(grammar=Grammar(ANY_OBJECT)))
+    status, error = await scene.refused(asked)
+    assert (status, error["code"]) == (400, "bad_request")
+    assert "Masks cannot be computed" in error["message"]
+    beyond = scene.asked(transforms=Transforms(biases=((64, 1),)))
+    assert (await scene.refused(beyond))[1]["code"] == "token_out_of_vocabulary"
 
 
 async def test_who_signs_by_a_contract_is_told_that_keys_are_accounts(scene: TabScene) -> None:

@@ -22,21 +22,26 @@ from troth.node.engine.vllm.installing import steps
 from troth.node.engine.vllm.sampling_words import KEY, SamplingDraw, draw_from_words, draw_to_words
 from troth.node.engine.vllm.supervision import Supervisor
 from troth.node.errors import BadInput, ConfigError, EngineError, NodeBusy
-from troth.protocol.tokens import Sampling
+from troth.protocol.grammar import ANY_OBJECT, Grammar
+from troth.protocol.request import Request, canonical_bytes
+from troth.protocol.transforms import Transforms
 from troth.protocol.types import ZERO_HASH, Hash32
 from troth.routing.prefixes.local_blocks import BlocksStored, LocalBlocks
 from troth.routing.prefixes.naming import Chunking, Naming
 
+REQUEST = canonical_bytes(Request(ZERO_HASH, (1,), 8, 0, 1_000_000, (0,))).hex()
+
 
 @given(st.integers(0, 2_000_000), st.integers(1, 1_000_000), st.binary(min_size=32, max_size=32))
 def test_a_draw_survives_its_journey(temperature: int, top_p: int, seed: bytes) -> None:
-    draw = SamplingDraw(Sampling(temperature / 1_000_000, top_p / 1_000_000), Hash32(seed))
+    transforms = Transforms(frequency=500_000, biases=((3, 7),), grammar=Grammar(ANY_OBJECT))
+    draw = SamplingDraw(Request(ZERO_HASH, (1, 2), 8, temperature, top_p, (0,), transforms), Hash32(seed))
     carried = msgspec.msgpack.decode(msgspec.msgpack.encode(draw_to_words(draw)))
     assert draw_from_words(carried) == draw
 
 
 @pytest.mark.parametrize(
-    "words", [[0.5, 0.9], ["x", 1, "00" * 32], [0.5, 0.9, "00" * 31], [0.5, 0.9, 7], [2.5, 1.0, "00" * 32], 7]
+    "words", [["01"], ["x", "00" * 32], ["01", "00" * 32], [REQUEST, "00" * 31], [REQUEST, 7], [7, "00" * 32], 7]
 )
 def test_words_that_are_no_draw_are_refused(words: Any) -> None:
     with pytest.raises(BadInput):

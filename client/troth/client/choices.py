@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from troth.protocol.logprobs import NO_LOGPROBS
+from troth.protocol.transforms import NO_TRANSFORMS, Transforms
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,7 @@ class SamplingChoices:
     """How the answer is to be chosen: temperature 0 is greedy, else Gumbel-max with the task's public noise.
 
     `logprobs`: how many alternatives to each token to ask for with log probabilities, 0 to 20, or NO_LOGPROBS (-1).
+    `transforms`: penalties, biases and a grammar; see `troth.protocol.transforms`.
     """
 
     max_tokens: int = 256
@@ -19,3 +21,4 @@ class SamplingChoices:
     top_p_millionths: int = 1_000_000
     max_cost: int | None = None
     logprobs: int = NO_LOGPROBS
+    transforms: Transforms = NO_TRANSFORMS

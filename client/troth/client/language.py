@@ -74,6 +74,7 @@ class Language:
     special_tokens: Mapping[str, str] = field(default_factory=dict)
     end_tokens: tuple[int, ...] = ()
     context: int = 0
+    tokenizer_text: str = ""
 
     @classmethod
     def load(cls, files: LanguageFiles) -> Language:
@@ -91,11 +92,11 @@ class Language:
         except Exception as error:  # the tokenizers package raises bare Exception
             raise ModelUnavailable("The model's tokenizer does not load", error, "Use another model.") from error
         known = {name: text for name, text in special.items() if text is not None}
-        return cls(tokenizer, files.chat_template, known, ends, context)
+        return cls(tokenizer, files.chat_template, known, ends, context, files.tokenizer)
 
-    def prompt_tokens(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Tokens of a conversation in the model's own chat format."""
-        text = render(self.chat_template, messages, self.special_tokens)
+    def prompt_tokens(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
+        """Tokens of a conversation in the model's own chat format, with tools if its template knows them."""
+        text = render(self.chat_template, messages, self.special_tokens, tools)
         return tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:

@@ -39,8 +39,8 @@ _FAILURES = (
     MemoryError,
 )
 
-Message = Mapping[str, str]
-"""{"role": "system" | "user" | "assistant", "content": text}"""
+Message = Mapping[str, Any]
+"""{"role": "system" | "user" | "assistant" | "tool", "content": text}, and "tool_calls" of an assistant's calls."""
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -101,17 +101,24 @@ def _compiled(template: str) -> Template:
     return _environment().from_string(template)
 
 
-def render(template: str, messages: Sequence[Message], special_tokens: Mapping[str, str]) -> str:
+def render(
+    template: str,
+    messages: Sequence[Message],
+    special_tokens: Mapping[str, str],
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """Render a conversation into the prompt text, ending where the assistant is to speak.
 
-    `special_tokens` holds bos_token, eos_token and pad_token where the model has them.
+    `special_tokens` holds bos_token, eos_token and pad_token where the model has them; `tools` is for templates that
+    show them, in OpenAI's form.
     Raises ModelUnavailable when the template is too large or fails on this conversation.
     """
     if len(template) > LARGEST_TEMPLATE:
         raise ModelUnavailable("The chat template is too large", f"{len(template)} characters", "Use another model.")
     try:
         with bounded_recursion():
-            pieces = _compiled(template).generate(messages=list(messages), add_generation_prompt=True, **special_tokens)
+            given = {"messages": list(messages), "tools": list(tools) or None}
+            pieces = _compiled(template).generate(**given, add_generation_prompt=True, **special_tokens)
             return _joined(pieces)
     except _FAILURES as error:
         raise ModelUnavailable(

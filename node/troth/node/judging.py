@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -21,6 +21,7 @@ from troth.node.engine.interface import Engine, SessionKey
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
 from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version
 from troth.protocol.findings import TaskFinding, of_precise_text, of_states, of_text
+from troth.protocol.masks import RowRule, TextRules, text_rules
 from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.request import Request
 from troth.protocol.sequential import NodeEvidence
@@ -35,6 +36,8 @@ LOGIT_ROWS = 32
 SECOND_RUN = b"troth/second run/"
 """Names the caches of these runs as no order is named."""
 
+Ruled = Sequence[RowRule] | None
+"""What transforms each row of a block; None: nothing."""
 LogitsOf = Callable[[Engine, NDArray[Any]], Awaitable[NDArray[Any]]]
 
 
@@ -202,8 +205,9 @@ async def judge_text(engine: Engine, work: JudgedSession, rows: NDArray[Any], te
     """Judge every token of a text from rows of the last segment: this node's own, or the reference."""
     request, found = work.seat.request, []
     judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
-    for position, tokens, logits in _blocks(work, text):
-        found.append(await asyncio.to_thread(judged, await logits(engine, rows), tokens, first_position=position))
+    async for position, tokens, logits, ruled in _blocks(engine, work, text):
+        rows_of_block = await logits(engine, rows)
+        found.append(await asyncio.to_thread(judged, rows_of_block, tokens, rules=ruled, first_position=position))
     return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
 
 
@@ -218,18 +222,25 @@ async def judge_doubted_text(
     request, by_judges, noise = work.seat.request, [], []
     judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
     judges = runs if reference is None else (*runs, reference)
-    for position, tokens, logits in _blocks(work, text):
+    async for position, tokens, logits, ruled in _blocks(engine, work, text):
         seen = [await logits(engine, rows) for rows in judges]
-        lost = [await asyncio.to_thread(judged, one, tokens, first_position=position) for one in seen]
+        lost = [await asyncio.to_thread(judged, one, tokens, rules=ruled, first_position=position) for one in seen]
         by_judges.append(np.array(lost))
-        noise.append(await asyncio.to_thread(_noise, seen))
+        noise.append(await asyncio.to_thread(_noise, seen, ruled))
     cut = work.seat.execution_class.margin_cut / 1_000_000
     return judge_doubted_tokens(np.concatenate(by_judges, axis=1), np.concatenate(noise), text, request, cut)
 
 
-def _noise(logits: list[NDArray[Any]]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = np.max([apart(one, logits[-1]) for one in logits[:-1]], axis=0)
-    return found
+def _noise(logits: list[NDArray[Any]], ruled: Ruled) -> NDArray[np.float64]:
+    """How far the runs are apart in each row, by the tokens that contend for it once it is transformed."""
+    if ruled is None:
+        found: NDArray[np.float64] = np.max([apart(one, logits[-1]) for one in logits[:-1]], axis=0)
+        return found
+    by_rows = []
+    for index, rule in enumerate(ruled):
+        *others, last = (rule.kept(rule.apply(one[index]))[None] for one in logits)
+        by_rows.append(max(float(apart(one, last)[0]) for one in others) / rule.stretch)
+    return np.array(by_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,14 +260,14 @@ async def _judge_beside_own(engine: Engine, work: JudgedSession, own: NDArray[An
     request, found, lost = work.seat.request, [], 0.0
     sampling, seed = Sampling.of(request), work.seat.noise_seed
 
-    def judged(low: NDArray[Any], high: NDArray[Any], tokens: tuple[int, ...], position: int) -> Any:
-        mine = choices(low, sampling, seed=seed, first_position=position)
-        theirs = margins(high, tokens, sampling, seed=seed, first_position=position)
-        return theirs, float(margins(high, mine, sampling, seed=seed, first_position=position).sum())
+    def judged(low: NDArray[Any], high: NDArray[Any], tokens: tuple[int, ...], position: int, ruled: Ruled) -> Any:
+        mine = choices(low, sampling, ruled, seed=seed, first_position=position)
+        theirs = margins(high, tokens, sampling, ruled, seed=seed, first_position=position)
+        return theirs, float(margins(high, mine, sampling, ruled, seed=seed, first_position=position).sum())
 
-    for position, tokens, logits in _blocks(work, work.tokens):
+    async for position, tokens, logits, ruled in _blocks(engine, work, work.tokens):
         low, high = await logits(engine, own), await logits(engine, reference)
-        theirs, mine = await asyncio.to_thread(judged, low, high, tokens, position)
+        theirs, mine = await asyncio.to_thread(judged, low, high, tokens, position, ruled)
         found.append(theirs)
         lost += mine
     cut = work.seat.execution_class.margin_cut / 1_000_000
@@ -267,12 +278,24 @@ async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) ->
     return (await engine.logits(rows[start : start + count])).rows
 
 
-def _blocks(work: JudgedSession, text: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], LogitsOf]]:
-    """Position of the first row, tokens, and a function from engine and rows to logits, a block of the text a time."""
+def rules_of(engine: Engine, request: Request) -> TextRules | None:
+    """What transforms the rows of a request's text, by the engine's own tokenizer; raises InvalidGrammar."""
+    if not request.transforms.any:
+        return None
+    return text_rules(request, engine.vocabulary, engine.tokenizer if request.transforms.grammar else "")
+
+
+async def _blocks(
+    engine: Engine, work: JudgedSession, text: tuple[int, ...]
+) -> AsyncIterator[tuple[int, tuple[int, ...], LogitsOf, Ruled]]:
+    """A block of the text at a time: position of the first row, tokens, a function from engine and rows to logits, and
+    what transforms each row."""
     first = len(work.seat.request.prompt_tokens) - 1
+    rules = await asyncio.to_thread(rules_of, engine, work.seat.request) if work.seat.request.transforms.any else None
     for start in range(0, len(text), LOGIT_ROWS):
         tokens = text[start : start + LOGIT_ROWS]
-        yield first + start, tokens, partial(_logits, first + start, len(tokens))
+        ruled = None if rules is None else await asyncio.to_thread(rules.along, tokens)
+        yield first + start, tokens, partial(_logits, first + start, len(tokens)), ruled
 
 
 def report(judgement: Judgement) -> None:

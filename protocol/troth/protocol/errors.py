@@ -8,6 +8,7 @@ TrothError                what happened, the offending value, and what to do abo
     ├── InvalidOpening        an opened tile that does not belong to a trace root
     ├── InvalidSignature      a signature that the contract would refuse, or another party's
     ├── InvalidRequest        a request outside its limits, or bytes that are not its canonical form
+    │   └── InvalidGrammar    a grammar that is out of bounds, or that cannot be compiled
     ├── InvalidRows           rows that are not the rows that were signed
     ├── InvalidStates         states that cannot be compared
     ├── InvalidTokens         logits or tokens that cannot be checked
@@ -71,6 +72,10 @@ class InvalidSignature(ProtocolError):
 
 class InvalidRequest(ProtocolError):
     """A request outside its limits, or bytes that are not its canonical form."""
+
+
+class InvalidGrammar(InvalidRequest):
+    """A grammar that is out of bounds, that cannot be compiled, or that asks for other rules than are known here."""
 
 
 class InvalidRows(ProtocolError):

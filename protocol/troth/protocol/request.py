@@ -3,9 +3,10 @@
 Canonical bytes (all integers big-endian)::
 
     version 1 byte ‖ class id 32 ‖ max_tokens 4 ‖ temperature 4 ‖ top_p 4
-    ‖ count 4 ‖ end tokens 4 each ‖ count 4 ‖ prompt tokens 4 each
+    ‖ count 4 ‖ end tokens 4 each ‖ count 4 ‖ prompt tokens 4 each ‖ with version 2: transforms
 
-Every field has one width and every list its count, so two requests never share an encoding.
+Version 2 has transforms of logits behind the prompt (`transforms`), and there is at least one; a request without any
+has version 1. Every field has one width and every list its count, so two requests never share an encoding.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import numpy as np
 
 from troth.protocol.errors import InvalidRequest
 from troth.protocol.hashing import keccak256
+from troth.protocol.transforms import NO_TRANSFORMS, Transforms, transforms_from_bytes, transforms_to_bytes
 from troth.protocol.types import Hash32
 
-VERSION = 1
+VERSION, WITH_TRANSFORMS = 1, 2
 """First byte of canonical bytes; another value is another encoding, and old nodes refuse it instead of misreading."""
 PROMPT_LIMIT = 131_072
 """Prompt tokens; bounds what a node buffers before it has seen a fee."""
@@ -36,11 +38,16 @@ TOP_P_LIMIT = 1_000_000
 _HEAD = struct.Struct(">B32sIII")
 _COUNT = struct.Struct(">I")
 _LONGEST = _HEAD.size + 2 * _COUNT.size + 4 * (PROMPT_LIMIT + END_TOKENS_LIMIT)
+_TRANSFORMS_LIMIT = 1 << 18
+"""Bytes of transforms; they bound themselves below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Prompt and sampling; ``temperature`` and ``top_p`` in millionths. Raises InvalidRequest outside the limits."""
+    """Prompt and sampling; ``temperature`` and ``top_p`` in millionths. Raises InvalidRequest outside the limits.
+
+    A grammar needs an end token: a text that has nowhere to go ends.
+    """
 
     execution_class: Hash32
     prompt_tokens: tuple[int, ...]
@@ -48,6 +55,7 @@ class Request:
     temperature_millionths: int
     top_p_millionths: int
     end_tokens: tuple[int, ...]
+    transforms: Transforms = NO_TRANSFORMS
 
     def __post_init__(self) -> None:
         if len(self.execution_class) != 32:
@@ -61,6 +69,14 @@ class Request:
         _require_tokens("end_tokens", self.end_tokens)
         if any(left >= right for left, right in zip(self.end_tokens, self.end_tokens[1:], strict=False)):
             raise InvalidRequest("End tokens must rise strictly", self.end_tokens, "Sort them and drop duplicates.")
+        if self.transforms.grammar is not None and not self.end_tokens:
+            raise InvalidRequest("A grammar needs an end token", self.end_tokens, "Name the model's.")
+        _require("written tokens", self.transforms.written, 0, len(self.prompt_tokens))
+
+    @property
+    def highest_token(self) -> int:
+        """The largest token id that it names."""
+        return max(*self.prompt_tokens, *self.end_tokens, *(token for token, _ in self.transforms.biases), 0)
 
     @property
     def position_limit(self) -> int:
@@ -89,30 +105,38 @@ def tokens_to_words(tokens: Sequence[int]) -> bytes:
 
 def canonical_bytes(request: Request) -> bytes:
     """The one encoding of ``request``; layout in the module's docstring."""
+    transformed = request.transforms.any
     head = _HEAD.pack(
-        VERSION,
+        WITH_TRANSFORMS if transformed else VERSION,
         request.execution_class,
         request.max_tokens,
         request.temperature_millionths,
         request.top_p_millionths,
     )
     ends, prompt = tokens_to_words(request.end_tokens), tokens_to_words(request.prompt_tokens)
-    return head + _COUNT.pack(len(request.end_tokens)) + ends + _COUNT.pack(len(request.prompt_tokens)) + prompt
+    texts = _COUNT.pack(len(request.end_tokens)) + ends + _COUNT.pack(len(request.prompt_tokens)) + prompt
+    return head + texts + (transforms_to_bytes(request.transforms) if transformed else b"")
 
 
 def from_canonical_bytes(data: bytes) -> Request:
     """Inverse of ``canonical_bytes``; raises InvalidRequest unless ``data`` is exactly one canonical request."""
     remedy = "Send what troth.protocol.request.canonical_bytes returns."
-    if not _HEAD.size + 2 * _COUNT.size <= len(data) <= _LONGEST:
+    if not _HEAD.size + 2 * _COUNT.size <= len(data) <= _LONGEST + _TRANSFORMS_LIMIT:
         raise InvalidRequest("Canonical bytes are too short or too long", len(data), remedy)
     version, execution_class, max_tokens, temperature, top_p = _HEAD.unpack_from(data)
-    if version != VERSION:
-        raise InvalidRequest(f"Only request version {VERSION} is known", version, "Upgrade the older side.")
+    if version not in {VERSION, WITH_TRANSFORMS}:
+        what = f"Only request versions {VERSION} and {WITH_TRANSFORMS} are known"
+        raise InvalidRequest(what, version, "Upgrade the older side.")
     ends, offset = _read_tokens(data, _HEAD.size, END_TOKENS_LIMIT)
     prompt, offset = _read_tokens(data, offset, PROMPT_LIMIT)
-    if offset != len(data):
+    transforms = NO_TRANSFORMS
+    if version == WITH_TRANSFORMS:
+        transforms = transforms_from_bytes(data[offset:])
+        if not transforms.any:
+            raise InvalidRequest("A request of version 2 transforms something", version, "Send version 1.")
+    elif offset != len(data):
         raise InvalidRequest("Bytes follow the last prompt token", len(data) - offset, remedy)
-    return Request(Hash32(execution_class), prompt, max_tokens, temperature, top_p, ends)
+    return Request(Hash32(execution_class), prompt, max_tokens, temperature, top_p, ends, transforms)
 
 
 def _read_tokens(data: bytes, offset: int, limit: int) -> tuple[tuple[int, ...], int]:

@@ -4,10 +4,14 @@ A token maximises logit + temperature x Gumbel noise over the nucleus (Gumbel-ma
 temperature). The noise of a position comes from Philox 4x64 (Salmon et al. 2011) under the task's public seed, so a
 verifier with its own logits can tell for each token by how much it lost: its margin, in logits whatever the
 temperature. Hidden states cannot show forged text; margins can.
+
+Where a request transforms logits (`transforms`), all of this is over the transformed row, and a token that its grammar
+forbids has an infinite margin: the mask follows from the tokens before it, so that no honest node ever takes one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +22,7 @@ from numpy.typing import NDArray
 
 from troth.protocol.errors import InvalidTokens
 from troth.protocol.hashing import abi_keccak, keccak256
+from troth.protocol.masks import RowRule, text_rules
 from troth.protocol.request import Request
 from troth.protocol.types import Hash32, to_hash32
 
@@ -95,12 +100,16 @@ def _noise(seed: bytes, position: int, vocabulary: int) -> NDArray[np.float64]:
     return uniform
 
 
-def choose(logits: Logits, sampling: Sampling, gumbel: NDArray[np.float64] | None) -> int:
+def choose(logits: Logits, sampling: Sampling, gumbel: NDArray[np.float64] | None, rule: RowRule | None = None) -> int:
     """The token: argmax of logits + temperature x noise over the nucleus, the lowest id among equals.
 
-    ``gumbel`` may be None at temperature 0. Raises InvalidTokens unless logits are finite and of one dimension.
+    ``gumbel`` may be None at temperature 0; ``rule`` transforms the row first. Raises InvalidTokens unless logits are
+    finite and of one dimension.
     """
     _require_logits(logits)
+    if rule is not None:
+        index = choose(rule.kept(rule.apply(logits)), sampling, None if gumbel is None else rule.kept(gumbel))
+        return index if rule.allowed is None else int(rule.allowed[index])
     if sampling.temperature == 0:
         return int(np.argmax(logits))
     scores = _scores(logits, sampling, gumbel)
@@ -111,11 +120,27 @@ def choose(logits: Logits, sampling: Sampling, gumbel: NDArray[np.float64] | Non
     return int(nucleus[np.argmax(scores[nucleus])])
 
 
-def margin(logits: Logits, token: int, sampling: Sampling, gumbel: NDArray[np.float64] | None) -> float:
-    """By how many logits ``token`` lost, from 0 (the argmax) to MARGIN_CLIP (also where it is outside the nucleus)."""
+def margin(
+    logits: Logits,
+    token: int,
+    sampling: Sampling,
+    gumbel: NDArray[np.float64] | None,
+    rule: RowRule | None = None,
+) -> float:
+    """By how many logits ``token`` lost, from 0 (the argmax) to MARGIN_CLIP (also where it is outside the nucleus).
+
+    Infinite for a token that ``rule`` forbids; else in logits of the model, however the rule stretched them.
+    """
     _require_logits(logits)
     if not 0 <= token < len(logits):
         raise InvalidTokens(f"A token id is below the vocabulary of {len(logits)}", token, "Check the tokenizer.")
+    if rule is not None:
+        place = rule.place(token)
+        if place is None:
+            return math.inf
+        kept = None if gumbel is None else rule.kept(gumbel)
+        lost = margin(rule.kept(rule.apply(logits)), place, sampling, kept)
+        return lost if lost == MARGIN_CLIP else lost / rule.stretch
     scores = _scores(logits, sampling, gumbel)
     best = float(scores.max())
     if sampling.temperature > 0 and sampling.top_p < 1:
@@ -128,25 +153,41 @@ def margin(logits: Logits, token: int, sampling: Sampling, gumbel: NDArray[np.fl
 
 
 def margins(
-    logits: Logits, tokens: Sequence[int], sampling: Sampling, *, seed: Hash32, first_position: int
+    logits: Logits,
+    tokens: Sequence[int],
+    sampling: Sampling,
+    rules: Sequence[RowRule] | None = None,
+    *,
+    seed: Hash32,
+    first_position: int,
 ) -> NDArray[np.float64]:
-    """Margins of consecutive tokens: row i of ``logits`` (tokens x vocabulary) is trace row first_position + i."""
+    """Margins of consecutive tokens: row i of ``logits`` (tokens x vocabulary) is trace row first_position + i.
+
+    ``rules``: what transforms each row; see `masks.TextRules.along`.
+    """
     if logits.ndim != 2 or len(logits) != len(tokens):
         raise InvalidTokens("One row of logits per token", (logits.shape, len(tokens)), "Pass the generating rows.")
     found = np.empty(len(tokens))
     for index, token in enumerate(tokens):
         row = logits[index]
         gumbel = noise(seed, first_position + index, len(row)) if sampling.temperature > 0 else None
-        found[index] = margin(row, token, sampling, gumbel)
+        found[index] = margin(row, token, sampling, gumbel, None if rules is None else rules[index])
     return found
 
 
-def choices(logits: Logits, sampling: Sampling, *, seed: Hash32, first_position: int) -> list[int]:
+def choices(
+    logits: Logits,
+    sampling: Sampling,
+    rules: Sequence[RowRule] | None = None,
+    *,
+    seed: Hash32,
+    first_position: int,
+) -> list[int]:
     """The tokens that consecutive rows choose by themselves; row i of ``logits`` is trace row first_position + i."""
     chosen = []
     for index, row in enumerate(logits):
         gumbel = noise(seed, first_position + index, len(row)) if sampling.temperature > 0 else None
-        chosen.append(choose(row, sampling, gumbel))
+        chosen.append(choose(row, sampling, gumbel, None if rules is None else rules[index]))
     return chosen
 
 
@@ -163,6 +204,7 @@ class TokenReport:
     ``matches`` counts tokens that are the verifier's own choice, ``worst`` is the largest margin.
 
     ``told`` is False where the verifier's own noise is as large: a text that is not accepted is not refused either.
+    ``allowed`` is False where a token is one that the request's grammar forbids; that alone refuses a text.
     """
 
     score: float
@@ -173,6 +215,7 @@ class TokenReport:
     accepted: bool
     worst: float = 0.0
     told: bool = True
+    allowed: bool = True
 
 
 def judge_tokens(found: NDArray[np.float64], tokens: Sequence[int], request: Request, cut: float) -> TokenReport:
@@ -183,25 +226,37 @@ def judge_tokens(found: NDArray[np.float64], tokens: Sequence[int], request: Req
     width = min(WINDOW, len(found))
     score = float(np.max(sums[width:] - sums[:-width])) / WINDOW
     end_ok = _ends_well(found, tokens, request)
+    allowed = not bool(np.isinf(found).any())
     return TokenReport(
         score=score,
         cut=cut,
         mean_margin=float(sums[-1]) / len(found),
         matches=int((found == 0).sum()),
         end_ok=end_ok,
-        accepted=end_ok and score <= cut,
+        accepted=end_ok and allowed and score <= cut,
         worst=float(min(found.max(), MARGIN_CLIP)),
+        allowed=allowed,
     )
 
 
 def check_tokens(
-    logits: Logits, tokens: Sequence[int], request: Request, *, seed: Hash32, margin_cut: int
+    logits: Logits,
+    tokens: Sequence[int],
+    request: Request,
+    *,
+    seed: Hash32,
+    margin_cut: int,
+    tokenizer: str = "",
 ) -> TokenReport:
     """Check a text against all its logits, tokens x vocabulary; ``margin_cut`` in millionths, as the class has it.
 
-    For long texts call ``margins`` on pieces and ``judge_tokens`` once.
+    ``tokenizer`` is the text of the model's tokenizer.json, which a grammar needs. For long texts call ``margins`` on
+    pieces and ``judge_tokens`` once.
     """
-    found = margins(logits, tokens, Sampling.of(request), seed=seed, first_position=len(request.prompt_tokens) - 1)
+    ruled = text_rules(request, logits.shape[1], tokenizer)
+    rules = None if ruled is None else ruled.along(tokens)
+    first = len(request.prompt_tokens) - 1
+    found = margins(logits, tokens, Sampling.of(request), rules, seed=seed, first_position=first)
     return judge_tokens(found, tokens, request, margin_cut / 1_000_000)
 
 

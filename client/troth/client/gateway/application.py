@@ -1,4 +1,4 @@
-"""The gateway's HTTP interface: OpenAI's chat, completions and models, and Troth's receipts."""
+"""The gateway's HTTP interface: OpenAI's chat, completions, responses and models, Anthropic's messages, receipts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -23,10 +24,12 @@ from troth.client.gateway.chat_request import read_chat
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.completion_request import read_completion
 from troth.client.gateway.delivery import streamed, whole
-from troth.client.gateway.errors import GatewayRefusal, InvalidParameter, NotFound, NotReady
+from troth.client.gateway.errors import GatewayRefusal, InvalidParameter, NotFound, NotReady, NotServed
 from troth.client.gateway.ledger import CompletionLedger
+from troth.client.gateway.message_request import read_message
 from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.request import Defaults, GatewayRequest
+from troth.client.gateway.response_request import StoredResponses, read_response
 from troth.client.gateway.shapes import Shapes
 from troth.transport.health import health_routes
 
@@ -51,6 +54,7 @@ class Front(ABC):
     stopping: bool = False
     delivering: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
+    stored: StoredResponses = field(default_factory=StoredResponses)
 
     def reasons(self) -> list[str]:
         """Why it is not ready."""
@@ -126,6 +130,16 @@ def gateway_app(gateway: Front) -> FastAPI:
     async def completions(request: Request) -> Response:
         return await _answer(gateway, request, read_completion)
 
+    @app.post("/v1/messages")
+    async def messages(request: Request) -> Response:
+        return await _answer(gateway, request, read_message)
+
+    _add_responses(app, gateway)
+
+    @app.post("/v1/embeddings")
+    async def embeddings() -> Response:
+        raise NotServed()
+
     @app.get("/v1/models")
     async def models() -> JSONResponse:
         return JSONResponse({"object": "list", "data": await gateway.models()})
@@ -143,6 +157,22 @@ def gateway_app(gateway: Front) -> FastAPI:
         return JSONResponse(await gateway.receipt(identifier))
 
     return app
+
+
+def _add_responses(app: FastAPI, gateway: Front) -> None:
+    @app.post("/v1/responses")
+    async def responses(request: Request) -> Response:
+        return await _answer(gateway, request, partial(read_response, stored=gateway.stored))
+
+    @app.get("/v1/responses/{identifier}")
+    async def kept(identifier: str) -> JSONResponse:
+        return JSONResponse(gateway.stored.response(identifier))
+
+    @app.delete("/v1/responses/{identifier}")
+    async def dropped(identifier: str) -> JSONResponse:
+        gateway.stored.response(identifier)
+        gateway.stored.drop(identifier)
+        return JSONResponse({"id": identifier, "object": "response", "deleted": True})
 
 
 async def _answer(gateway: Front, request: Request, read: Callable[[object, Defaults], GatewayRequest]) -> Response:
@@ -228,17 +258,19 @@ def _reader_left(gateway: Front, completion: Completion) -> None:
 
 
 def _add_refusals(app: FastAPI, gateway: Front) -> None:
-    def refused(refusal: GatewayRefusal) -> Response:
-        return JSONResponse(refusal.to_json(), refusal.http_status, refusal.headers)
+    def refused(request: Request, refusal: GatewayRefusal) -> Response:
+        # Anthropic's clients look for the type at the top, and OpenAI's pass over it.
+        top = {"type": "error"} if request.url.path == "/v1/messages" else {}
+        return JSONResponse(top | refusal.to_json(), refusal.http_status, refusal.headers)
 
     @app.exception_handler(GatewayRefusal)
-    async def known(_request: Request, error: GatewayRefusal) -> Response:
-        return refused(error)
+    async def known(request: Request, error: GatewayRefusal) -> Response:
+        return refused(request, error)
 
     @app.exception_handler(ClientError)
     @app.exception_handler(ChainError)
-    async def from_below(_request: Request, error: ClientError | ChainError) -> Response:
-        return refused(gateway.refusal(error))
+    async def from_below(request: Request, error: ClientError | ChainError) -> Response:
+        return refused(request, gateway.refusal(error))
 
     @app.exception_handler(HTTPException)
     async def no_such_path(request: Request, error: HTTPException) -> Response:

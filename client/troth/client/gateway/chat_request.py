@@ -18,26 +18,26 @@ from troth.client.gateway.request import (
     read_stops,
     read_text,
     read_wait,
-    refuse_common,
 )
+from troth.client.gateway.tools import read_calls, read_tools
 from troth.client.template import Message
 
 MOST_MESSAGES = 4096
 MOST_PARTS = 1024
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
 def read_chat(body: object, defaults: Defaults) -> GatewayRequest:
     """What is wanted. Raises InvalidParameter or Unsupported, naming the field."""
     fields = Fields(body)
-    refuse_common(fields)
     _refuse(fields)
-    stream = fields.flag("stream")
+    stream, tools = fields.flag("stream"), read_tools(fields)
+    choices = read_choices(fields, read_length(fields, ("max_completion_tokens", "max_tokens"), defaults.max_tokens))
     return GatewayRequest(
         kind="chat",
         model=fields.text("model"),
         prompts=(_messages(fields),),
-        choices=read_choices(fields, read_length(fields, ("max_completion_tokens", "max_tokens"), defaults.max_tokens)),
+        choices=choices,
         count=_count(fields),
         stops=read_stops(fields),
         logprobs=_logprobs(fields),
@@ -45,6 +45,7 @@ def read_chat(body: object, defaults: Defaults) -> GatewayRequest:
         include_usage=stream and fields.inner("stream_options").flag("include_usage"),
         wait=read_wait(fields, defaults.wait),
         check=read_check(fields),
+        tools=tools,
     )
 
 
@@ -65,21 +66,9 @@ def _logprobs(fields: Fields) -> int:
 
 
 def _refuse(fields: Fields) -> None:
-    _refuse_tools(fields)
-    kind = fields.inner("response_format").get("type")
-    if kind not in {None, "text"}:
-        raise Unsupported("'response_format' can only be text", "", "Leave it out.", param="response_format")
     if fields.get("audio") is not None or fields.get("modalities") not in (None, ["text"]):
         name = "audio" if fields.get("audio") is not None else "modalities"
         raise Unsupported("Only text comes out", name, "Leave it out.", param=name)
-
-
-def _refuse_tools(fields: Fields) -> None:
-    for names, choice in (("tools", "tool_choice"), ("functions", "function_call")):
-        if fields.get(choice) not in (None, "none", "auto"):
-            raise Unsupported(f"'{choice}' cannot be kept: no tool is ever called", "", "Leave it out.", param=choice)
-        if fields.get(names) and fields.get(choice) != "none":
-            raise Unsupported(f"'{names}' are not shown to the model", "", "Leave them out.", param=names)
 
 
 def _messages(fields: Fields) -> list[Message]:
@@ -95,11 +84,16 @@ def _message(fields: Fields) -> Message:
     role = fields.text("role")
     if role not in _ROLES:
         place = fields.param("role")
-        raise Unsupported("A message's role is developer, system, user or assistant", "", "Correct it.", param=place)
-    for name in ("tool_calls", "function_call", "audio"):
+        what = "A message's role is developer, system, user, assistant or tool"
+        raise Unsupported(what, "", "Correct it.", param=place)
+    for name in ("function_call", "audio"):
         if fields.get(name):
             raise Unsupported(f"'{name}' cannot be shown to the model", "", "Leave it out.", param=fields.param(name))
-    return {"role": _ROLES[role], "content": _content(fields)}
+    if role == "assistant" and fields.get("tool_calls"):
+        said = "" if fields.get("content") is None else _content(fields)
+        return {"role": role, "content": said, "tool_calls": read_calls(fields)}
+    named = {"tool_call_id": fields.text("tool_call_id")} if role == "tool" else {}
+    return {"role": _ROLES[role], "content": _content(fields)} | named
 
 
 def _content(fields: Fields) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from troth.client.gateway.tool_calls import CallDelta, CallReader, ReadText
 from troth.client.orders.chosen import AnswerToken
 from troth.client.orders.updates import FinishedUpdate, TextUpdate
 
@@ -54,17 +55,31 @@ _REASONS = {"end": "stop", "length": "length"}
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Text that is certain now, the tokens that begin in it, and where it begins in the answer."""
+    """Text that is certain now, the tokens that begin in it, where it begins in the answer, and pieces of calls."""
 
     text: str
     chosen: tuple[AnswerToken, ...]
     offset: int
+    calls: tuple[CallDelta, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WholeChoice:
+    """A whole choice: its text, all tokens that begin in it, and its calls of tools."""
+
+    text: str
+    chosen: tuple[AnswerToken, ...]
+    calls: tuple[CallDelta, ...]
 
 
 class Choice:
-    """`reason` is OpenAI's finish_reason, None until the choice is whole; `tokens` counts what came up to its end."""
+    """`reason` is OpenAI's finish_reason, None until the choice is whole; `tokens` counts what came up to its end.
 
-    def __init__(self, stops: Sequence[str], ends: Sequence[int]) -> None:
+    `reader` finds the calls of tools in the text, where there may be some.
+    """
+
+    def __init__(self, stops: Sequence[str], ends: Sequence[int], reader: CallReader | None = None) -> None:
+        self._reader = reader
         self._cutter = StopCutter(stops)
         self._ends = frozenset(ends)
         self._length = 0
@@ -83,19 +98,35 @@ class Choice:
         self._length += len(update.text)
         self.tokens += len(update.chosen)
         delta = self._shown_now(self._cutter.feed(update.text))
-        if self._cutter.stopped:
-            self.reason = "stop"
-        return delta
+        if not self._cutter.stopped:
+            return delta
+        self.reason = self._because("stop")
+        return self._last(delta)
 
     def finish(self, update: FinishedUpdate) -> Delta | None:
         """The rest of the text, if the answer ended without a stop."""
         if self.reason is not None:
             return None
-        self.reason, self.tokens = _REASONS.get(update.reason, "stop"), update.tokens
-        return self._shown_now(self._cutter.flush(), everything=True)
+        delta, self.tokens = self._shown_now(self._cutter.flush(), everything=True), update.tokens
+        delta = self._last(delta)
+        self.reason = self._because(_REASONS.get(update.reason, "stop"))
+        return delta
+
+    def _because(self, reason: str) -> str:
+        """A choice that ends by itself with calls says so."""
+        return "tool_calls" if reason == "stop" and self._reader is not None and self._reader.count else reason
+
+    def _last(self, delta: Delta | None) -> Delta | None:
+        """A delta with what the reader of calls had held back."""
+        rest = ReadText() if self._reader is None else self._reader.finish()
+        if not rest.text and not rest.calls:
+            return delta
+        before = delta or Delta("", (), self._shown)
+        return replace(before, text=before.text + rest.text, calls=before.calls + rest.calls)
 
     def _shown_now(self, text: str, *, everything: bool = False) -> Delta | None:
         offset, self._shown = self._shown, self._shown + len(text)
         ready = [one for start, one in self._waiting if everything or start < self._shown]
         self._waiting = [pair for pair in self._waiting if not (everything or pair[0] < self._shown)]
-        return Delta(text, tuple(ready), offset) if text or ready else None
+        said = ReadText(text) if self._reader is None else self._reader.feed(text)
+        return Delta(said.text, tuple(ready), offset, said.calls) if said.text or said.calls or ready else None

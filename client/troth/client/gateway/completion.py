@@ -12,14 +12,19 @@ from troth.client.gateway.choice import Choice, Delta
 from troth.client.gateway.errors import AnswerRejected, FailureCost, GatewayRefusal, HopFailed
 from troth.client.gateway.ordered import Ordered, Told
 from troth.client.gateway.request import GatewayRequest
+from troth.client.gateway.tool_calls import CallReader
+from troth.client.gateway.tools import dialect_of
 from troth.client.language import Language
 from troth.client.orders.updates import FinishedUpdate, SettledUpdate, TextUpdate
+from troth.protocol.grammar import ITEMS_LIMIT
 from troth.protocol.types import Address
+
+_PREFIXES = {"chat": "chatcmpl-", "text": "cmpl-", "response": "resp_", "message": "msg_"}
 
 
 def new_identifier(wanted: GatewayRequest) -> str:
     """A completion's id, in the form that clients expect; nobody can guess one."""
-    return ("chatcmpl-" if wanted.kind == "chat" else "cmpl-") + secrets.token_hex(16)
+    return _PREFIXES[wanted.kind] + secrets.token_hex(16)
 
 
 @dataclass
@@ -36,7 +41,7 @@ class Completion:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def __post_init__(self) -> None:
-        self.choices = [Choice(self.wanted.stops, self.language.end_tokens) for _ in self.signed]
+        self.choices = [Choice(self.wanted.stops, self.language.end_tokens, self._reader()) for _ in self.signed]
         self._queue: asyncio.Queue[tuple[int, Told]] = asyncio.Queue()
         self._outcomes: dict[int, SettledUpdate] = {}
         self._served: dict[int, Address] = {}
@@ -44,6 +49,13 @@ class Completion:
         self._begun = asyncio.Event()
         self._early: GatewayRefusal | None = None
         self._left = False
+
+    def _reader(self) -> CallReader | None:
+        """Who finds calls in a choice's text; nobody, where the model was shown no tools."""
+        tools = self.wanted.tools
+        if not tools.tools:
+            return None
+        return CallReader(dialect_of(self.language.chat_template), ITEMS_LIMIT if tools.parallel else 1)
 
     @property
     def tasks(self) -> tuple[str, ...]:

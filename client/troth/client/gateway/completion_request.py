@@ -18,7 +18,6 @@ from troth.client.gateway.request import (
     read_stops,
     read_text,
     read_wait,
-    refuse_common,
 )
 from troth.protocol.request import TOKENS_LIMIT
 
@@ -31,7 +30,6 @@ LARGEST_TOKEN = 2**32 - 1
 def read_completion(body: object, defaults: Defaults) -> GatewayRequest:
     """What is wanted. Raises InvalidParameter or Unsupported, naming the field."""
     fields = Fields(body)
-    refuse_common(fields)
     fields.refuse_unless("suffix", [""], "the model only continues")
     stream, echo = fields.flag("stream"), fields.flag("echo")
     logprobs = fields.whole("logprobs", 0, MOST_ALTERNATIVES, -1)

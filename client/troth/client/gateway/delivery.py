@@ -6,37 +6,38 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
-import msgspec
-
-from troth.client.gateway.choice import Delta
+from troth.client.gateway.choice import Delta, WholeChoice
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.shapes import Shapes
+from troth.client.gateway.tool_calls import CallDelta, whole_calls
 from troth.client.orders.chosen import AnswerToken
 
 KEEP_ALIVE = b": keep-alive\n\n"
-DONE = b"data: [DONE]\n\n"
 
 
 async def whole(completion: Completion, shapes: Shapes) -> dict[str, Any]:
     """The answer in one object; raises GatewayRefusal."""
     texts: list[list[str]] = [[] for _ in completion.signed]
     chosen: list[list[AnswerToken]] = [[] for _ in completion.signed]
+    calls: list[list[CallDelta]] = [[] for _ in completion.signed]
     while not completion.whole:
         number, delta = await completion.next()
         if delta is not None:
             texts[number].append(delta.text)
             chosen[number] += delta.chosen
-    return shapes.whole(["".join(one) for one in texts], chosen)
+            calls[number] += delta.calls
+    answers = zip(texts, chosen, calls, strict=True)
+    return shapes.whole(
+        [WholeChoice("".join(text), tuple(said), whole_calls(called)) for text, said, called in answers]
+    )
 
 
 async def streamed(completion: Completion, shapes: Shapes, silence: float) -> AsyncGenerator[bytes, None]:
     """The answer as events; an error in the middle is the last event. A comment is sent after `silence` seconds."""
     try:
-        for number in range(len(completion.signed)):
-            opening = shapes.opening(number)
-            if opening is not None:
-                yield event(opening)
+        for one in shapes.begun():
+            yield one
         open_choices = set(range(len(completion.signed)))
         while not completion.whole:
             coming = asyncio.ensure_future(completion.next())
@@ -46,33 +47,23 @@ async def streamed(completion: Completion, shapes: Shapes, silence: float) -> As
             finally:
                 # Only when the reader left: an update that has come is never thrown away.
                 coming.cancel()
-            for chunk in _after(completion, shapes, open_choices, *coming.result()):
-                yield event(chunk)
-        for chunk in _ending(completion, shapes, open_choices):
-            yield event(chunk)
-        yield DONE
+            for one in _after(completion, shapes, open_choices, *coming.result()):
+                yield one
+        for number in sorted(open_choices):
+            for one in shapes.closed(number, last=number == max(open_choices)):
+                yield one
+        for one in shapes.ended():
+            yield one
     except GatewayRefusal as refusal:
-        yield event(refusal.to_json())
+        yield shapes.failed(refusal)
 
 
 def _after(
     completion: Completion, shapes: Shapes, open_choices: set[int], number: int, delta: Delta | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[bytes]:
     if delta is not None:
-        yield shapes.piece(number, delta)
+        yield from shapes.said(number, delta)
     # With a verdict to wait for, no choice ends before all of it is decided.
     if completion.choices[number].reason is not None and number in open_choices and not completion.wanted.wait:
         open_choices.discard(number)
-        yield shapes.closing(number, last=not open_choices)
-
-
-def _ending(completion: Completion, shapes: Shapes, open_choices: set[int]) -> Iterator[dict[str, Any]]:
-    for number in sorted(open_choices):
-        yield shapes.closing(number, last=number == max(open_choices))
-    if completion.wanted.include_usage:
-        yield shapes.usage()
-
-
-def event(value: dict[str, Any]) -> bytes:
-    """One server-sent event."""
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+        yield from shapes.closed(number, last=not open_choices)

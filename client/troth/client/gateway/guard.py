@@ -100,6 +100,9 @@ class AccessGuard:
         if key is None or request.url.path in _WITHOUT_KEY:
             return None
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if not given:
+            # As Anthropic's clients send it.
+            scheme, given = "bearer", request.headers.get("x-api-key", "")
         if scheme.lower() == "bearer" and secrets.compare_digest(given.strip().encode(), key.encode()):
             return None
         what = "This is not the gateway's API key" if given else "The API key is missing"

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from troth.chain.errors import ChainError
+from troth.client.choices import SamplingChoices
 from troth.client.errors import ClientError
 from troth.client.gateway.catalogue import require_model
 from troth.client.gateway.completion import new_identifier
 from troth.client.gateway.connection import Connection
-from troth.client.gateway.errors import InvalidParameter, PaymentRequired
+from troth.client.gateway.errors import InvalidParameter, PaymentRequired, Unsupported
 from troth.client.gateway.failures import FREE, refusal_of, short_of
 from troth.client.gateway.guard import SpendingLimits
 from troth.client.gateway.ledger import CompletionLedger, today
 from troth.client.gateway.questions import PricedQuestion, Questions, TabCompletion, new_question
-from troth.client.gateway.request import GatewayRequest, Prompt
+from troth.client.gateway.request import GatewayRequest, Prompt, ToolWish
+from troth.client.gateway.tools import grammar_of, shown
 from troth.client.language import Language
 from troth.client.orders.building import most_of, require_room
 from troth.client.orders.running import Running
 from troth.client.orders.terms import CheckedOffer
 from troth.client.orders.wishes import CheckWish, PriceLimit, Wish
 from troth.client.prompt import LARGEST_PROMPT
-from troth.protocol.errors import ProtocolError
+from troth.protocol.errors import InvalidGrammar, ProtocolError
+from troth.protocol.masks import compiled
 
 
-def tokens_of(language: Language, vocabulary: int, prompt: Prompt) -> tuple[int, ...]:
+def tokens_of(language: Language, vocabulary: int, prompt: Prompt, tools: ToolWish = ToolWish()) -> tuple[int, ...]:
     """A prompt's tokens; InvalidParameter where it is too long, or a token is none of the model's."""
     if isinstance(prompt, str):
         _require_size(len(prompt.encode()))
@@ -38,8 +43,32 @@ def tokens_of(language: Language, vocabulary: int, prompt: Prompt) -> tuple[int,
             )
         return tokens
     messages = [message for message in prompt if not isinstance(message, int)]
-    _require_size(sum(len(message["content"].encode()) for message in messages))
-    return language.prompt_tokens(messages)
+    told, shown_tools = shown(language.chat_template, messages, tools)
+    _require_size(len(json.dumps([told, shown_tools], ensure_ascii=False).encode()))
+    return language.prompt_tokens(told, shown_tools)
+
+
+def with_grammar(language: Language, vocabulary: int, wanted: GatewayRequest) -> SamplingChoices:
+    """How tokens are chosen, with the grammar that forces a call; refused here if nodes would refuse it.
+
+    Takes milliseconds. Raises Unsupported, which says why.
+    """
+    transforms, form = wanted.choices.transforms, "text.format" if wanted.kind == "response" else "response_format"
+    param = "tools" if wanted.tools.forced else form
+    outside = [token for token, _ in transforms.biases if token >= vocabulary]
+    if outside:
+        what = "A token is none of the model's"
+        raise InvalidParameter(what, outside[0], f"Use 0 to {vocabulary - 1}.", param="logit_bias")
+    try:
+        asked = grammar_of(wanted.tools, language.chat_template, transforms.grammar)
+        transforms = replace(transforms, grammar=asked)
+        if transforms.grammar is not None:
+            if not language.end_tokens:
+                raise InvalidGrammar("This model has no end token, so no grammar can end", "", "Ask without one.")
+            compiled(transforms.grammar, language.tokenizer_text, vocabulary, language.end_tokens)
+    except InvalidGrammar as error:
+        raise Unsupported(error.what, error.value or "", error.remedy, param=param) from error
+    return replace(wanted.choices, transforms=transforms)
 
 
 def _require_size(size: int) -> None:
@@ -80,14 +109,17 @@ class MarketIntake:
 
     async def start(self, wanted: GatewayRequest) -> TabCompletion:
         """Ask what is wanted. Raises GatewayRefusal, and then nothing was ordered."""
-        param = "messages" if wanted.kind == "chat" else "prompt"
+        param = {"text": "prompt", "response": "input"}.get(wanted.kind, "messages")
         async with self._connection.lease() as held:
             running = held.session
             self._questions.take_places(wanted.orders)
             try:
                 offer = await running.session.ready()
                 model = require_model(offer, wanted.model)
-                wish = self._wish(wanted)
+                language = running.session.language
+                assert language is not None
+                choices = await asyncio.to_thread(with_grammar, language, offer.model.vocabulary, wanted)
+                wish = self._wish(replace(wanted, choices=choices))
                 prompts = self._prompts(running, offer, wanted, wish)
                 completion = self._completion(running, offer, wanted, prompts, wish, model)
                 self._require_money(running, completion)
@@ -111,7 +143,7 @@ class MarketIntake:
     ) -> list[tuple[int, ...]]:
         language = running.session.language
         assert language is not None
-        prompts = [tokens_of(language, offer.model.vocabulary, prompt) for prompt in wanted.prompts]
+        prompts = [tokens_of(language, offer.model.vocabulary, prompt, wanted.tools) for prompt in wanted.prompts]
         for prompt in prompts:
             require_room(prompt, wish, language.context)
         return prompts

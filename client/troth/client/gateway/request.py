@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from troth.client.choices import SamplingChoices
@@ -12,7 +13,10 @@ from troth.client.errors import ConfigurationError
 from troth.client.gateway.errors import InvalidParameter, Unsupported
 from troth.client.orders.wishes import CheckWish
 from troth.client.template import Message
+from troth.protocol.errors import InvalidGrammar
+from troth.protocol.grammar import ANY_OBJECT, Grammar
 from troth.protocol.request import TOKENS_LIMIT
+from troth.protocol.transforms import BIASES_LIMIT, MILLION, Transforms
 
 
 class Fields:
@@ -60,6 +64,10 @@ class Fields:
         if type(value) not in {int, float} or not math.isfinite(value) or not least <= value <= most:
             raise self._invalid(name, value, f"a number from {least:g} to {most:g}")
         return float(value)
+
+    def names(self) -> tuple[str, ...]:
+        """Names of all fields."""
+        return tuple(map(str, self._values))
 
     def flag(self, name: str) -> bool:
         """True or false; false if it is absent."""
@@ -116,6 +124,20 @@ MOST_ALTERNATIVES = 20
 
 
 @dataclass(frozen=True, slots=True)
+class ToolWish:
+    """Tools in OpenAI's form, and what to do with them: ``choice`` is auto, none, required, or "=" and a name."""
+
+    tools: tuple[Mapping[str, Any], ...] = ()
+    choice: str = "none"
+    parallel: bool = True
+
+    @property
+    def forced(self) -> bool:
+        """Whether there has to be a call."""
+        return self.choice == "required" or self.choice.startswith("=")
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayRequest:
     """A request that was read and found possible.
 
@@ -125,9 +147,11 @@ class GatewayRequest:
         logprobs: alternatives per token, -1 for no log-probabilities at all.
         wait: whether the end of the answer is held until the chain has decided.
         check: how it is checked, as in --check; empty: as the gateway was told.
+        told: fields of the request that its answer repeats.
+        tools: what may be called; a grammar that forces a call is made of it once the model is known.
     """
 
-    kind: Literal["chat", "text"]
+    kind: Literal["chat", "text", "response", "message"]
     model: str
     prompts: tuple[Prompt, ...]
     choices: SamplingChoices
@@ -139,6 +163,8 @@ class GatewayRequest:
     wait: bool
     echo: bool = False
     check: str = ""
+    tools: ToolWish = ToolWish()
+    told: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def orders(self) -> int:
@@ -159,7 +185,59 @@ def read_choices(fields: Fields, max_tokens: int) -> SamplingChoices:
     temperature = fields.number("temperature", 0.0, 2.0, 1.0)
     top_p = fields.number("top_p", 0.0, 1.0, 1.0)
     # Zero means the likeliest token alone there; the least share that an order can carry means the same.
-    return SamplingChoices(max_tokens, round(temperature * 1_000_000), max(round(top_p * 1_000_000), 1))
+    return SamplingChoices(
+        max_tokens,
+        round(temperature * MILLION),
+        max(round(top_p * MILLION), 1),
+        transforms=Transforms(
+            round(fields.number("presence_penalty", -2.0, 2.0, 0.0) * MILLION),
+            round(fields.number("frequency_penalty", -2.0, 2.0, 0.0) * MILLION),
+            round(fields.number("repetition_penalty", 1.0, 2.0, 1.0) * MILLION),
+            _biases(fields),
+            read_format(fields),
+        ),
+    )
+
+
+def _biases(fields: Fields) -> tuple[tuple[int, int], ...]:
+    """`logit_bias`: from token ids as text to biases."""
+    given = fields.inner("logit_bias")
+    if len(given.names()) > BIASES_LIMIT:
+        what = f"'logit_bias' has at most {BIASES_LIMIT} tokens"
+        raise InvalidParameter(what, len(given.names()), "Leave some out.", param="logit_bias")
+    found = {}
+    for name in given.names():
+        if not (name.isascii() and name.isdecimal() and len(name) <= 10 and int(name) < 1 << 32):
+            raise InvalidParameter("'logit_bias' is by token ids", "", "Use numbers as text.", param="logit_bias")
+        found[int(name)] = round(given.number(name, -100.0, 100.0, 0.0) * MILLION)
+    return tuple(sorted((token, bias) for token, bias in found.items() if bias))
+
+
+def read_format(fields: Fields) -> Grammar | None:
+    """`response_format`: text, json_object or json_schema."""
+    given = fields.inner("response_format")
+    kind = given.text("type", "text")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return Grammar(ANY_OBJECT)
+    if kind != "json_schema":
+        what = "'response_format' is text, json_object or json_schema"
+        raise Unsupported(what, "", "Correct it.", param="response_format")
+    return read_schema(given.inner("json_schema"), "response_format")
+
+
+def read_schema(fields: Fields, param: str) -> Grammar:
+    """The grammar of a `schema`; any object where it is left out."""
+    schema = fields.get("schema")
+    if schema is None:
+        return Grammar(ANY_OBJECT)
+    if not isinstance(schema, Mapping):
+        raise InvalidParameter("A schema is a JSON object", kind_of(schema), "Send an object.", param=param)
+    try:
+        return Grammar(json.dumps(schema, ensure_ascii=False))
+    except InvalidGrammar as error:
+        raise Unsupported(error.what, error.value, error.remedy, param=param) from error
 
 
 def read_length(fields: Fields, names: Sequence[str], default: int) -> int:
@@ -205,10 +283,3 @@ def read_check(fields: Fields) -> str:
             "'troth.check' should be a share, always, self or court", "", "Correct it.", param="troth.check"
         ) from error
     return word
-
-
-def refuse_common(fields: Fields) -> None:
-    """What both endpoints know and this network cannot do: in silence the answer would be another one."""
-    for name in ("presence_penalty", "frequency_penalty"):
-        fields.refuse_unless(name, [0], "verifiers can only repeat what an order can say, and it has no penalties")
-    fields.refuse_unless("logit_bias", [{}], "verifiers can only repeat what an order can say, and it has no biases")

@@ -20,10 +20,12 @@ from troth.client.gateway.failures import refusal_of
 from troth.client.gateway.guard import Access, AccessGuard, SpendingLimits, access_key, loopback_hosts
 from troth.client.gateway.intake import MarketIntake
 from troth.client.gateway.ledger import CompletionLedger
+from troth.client.gateway.message_shapes import MessageShapes
 from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.questions import Questions, TabCompletion, TabShapes
 from troth.client.gateway.receipts import receipt_json
 from troth.client.gateway.request import Defaults, GatewayRequest
+from troth.client.gateway.response_shapes import ResponseShapes
 from troth.client.gateway.shapes import Shapes
 from troth.client.home import Home
 from troth.client.orders.running import Running
@@ -154,7 +156,9 @@ class MarketGateway(Front):
 
     def shapes(self, completion: Completion) -> Shapes:
         assert isinstance(completion, TabCompletion)
-        return TabShapes(completion, self.base)
+        if completion.wanted.kind == "response":
+            return ResponseShapes(completion, self.base, self.stored)
+        return (MessageShapes if completion.wanted.kind == "message" else TabShapes)(completion, self.base)
 
     async def models(self) -> list[dict[str, Any]]:
         async with self.connection.lease() as held:

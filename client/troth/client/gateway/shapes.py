@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from troth.client.detokenizer import REPLACEMENT
-from troth.client.gateway.choice import Delta
+from troth.client.gateway.choice import Delta, WholeChoice
 from troth.client.gateway.completion import Completion
+from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.ordered import ether
+from troth.client.gateway.tool_calls import CallDelta, whole_calls
 from troth.client.language import Language
 from troth.client.orders.chosen import AnswerToken
 
@@ -87,43 +91,76 @@ def _byte_letters() -> dict[str, int]:
     return {chr(byte): byte for byte in plain} | {chr(256 + number): byte for number, byte in enumerate(others)}
 
 
+DONE = b"data: [DONE]\n\n"
+
+
+def event(value: dict[str, Any], name: str = "") -> bytes:
+    """One server-sent event."""
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def call_json(call: CallDelta) -> dict[str, Any]:
+    """A whole call of a tool."""
+    return {
+        "id": call.identifier,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
+
+
+def _call_piece(call: CallDelta) -> dict[str, Any]:
+    if call.name:
+        return {"index": call.index} | call_json(call)
+    return {"index": call.index, "function": {"arguments": call.arguments}}
+
+
 class Shapes:
     """The objects of one completion; `base` is the gateway's own address, for the receipt's URL."""
 
     def __init__(self, completion: Completion, base: str) -> None:
         self._completion = completion
         self._base = base
-        self._chat = completion.wanted.kind == "chat"
+        self._chat = completion.wanted.kind != "text"
 
-    def whole(self, texts: Sequence[str], chosen: Sequence[Sequence[AnswerToken]]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[WholeChoice]) -> dict[str, Any]:
         """The answer in one object."""
-        choices = [self._whole_choice(number, text, chosen[number]) for number, text in enumerate(texts)]
+        choices = [self._whole_choice(number, answer) for number, answer in enumerate(answers)]
         name = "chat.completion" if self._chat else "text_completion"
         return self._object(name, choices) | {"usage": self._usage(), "troth": self.troth()}
 
-    def opening(self, number: int) -> dict[str, Any] | None:
-        """The first chunk of a choice: who speaks, or what is echoed."""
-        if self._chat:
-            return self._chunk(number, {"role": "assistant", "content": ""}, None, None)
-        prefix = self._completion.prefixes[number]
-        return self._chunk(number, prefix, None, None) if prefix else None
+    def begun(self) -> Iterator[bytes]:
+        """The first events of a stream: of each choice who speaks, or what is echoed."""
+        for number, prefix in enumerate(self._completion.prefixes):
+            if self._chat:
+                yield event(self._chunk(number, {"role": "assistant", "content": ""}, None, None))
+            elif prefix:
+                yield event(self._chunk(number, prefix, None, None))
 
-    def piece(self, number: int, delta: Delta) -> dict[str, Any]:
-        """A chunk of text."""
-        content = {"content": delta.text} if self._chat else delta.text
-        return self._chunk(number, content, self._logprobs(number, delta.chosen, delta.offset), None)
+    def said(self, number: int, delta: Delta) -> Iterator[bytes]:
+        """What more there is of a choice."""
+        content: Any = {"content": delta.text} if self._chat else delta.text
+        if delta.calls:
+            said = {"content": delta.text} if delta.text else {}
+            content = said | {"tool_calls": [_call_piece(call) for call in whole_calls(delta.calls)]}
+        yield event(self._chunk(number, content, self._logprobs(number, delta.chosen, delta.offset), None))
 
-    def closing(self, number: int, *, last: bool) -> dict[str, Any]:
-        """The chunk that ends a choice; the last one carries `troth` where no usage chunk follows."""
+    def closed(self, number: int, *, last: bool) -> Iterator[bytes]:
+        """A choice has ended; the last one carries `troth` where no usage chunk follows."""
         reason = self._completion.choices[number].reason
         chunk = self._chunk(number, {} if self._chat else "", None, reason)
         if last and not self._completion.wanted.include_usage:
             chunk["troth"] = self.troth()
-        return chunk
+        yield event(chunk)
 
-    def usage(self) -> dict[str, Any]:
-        """The last chunk of a stream that asked for it: no choices, only what it took."""
-        return self._object(self._chunk_name, []) | {"usage": self._usage(), "troth": self.troth()}
+    def ended(self) -> Iterator[bytes]:
+        """The end of a stream; what it took, for whoever asked for that."""
+        if self._completion.wanted.include_usage:
+            yield event(self._object(self._chunk_name, []) | {"usage": self._usage(), "troth": self.troth()})
+        yield DONE
+
+    def failed(self, refusal: GatewayRefusal) -> bytes:
+        """The end of a stream that failed."""
+        return event(refusal.to_json())
 
     def troth(self) -> dict[str, Any]:
         """Which tasks, what they cost, where the receipt is, and what the chain says so far."""
@@ -158,15 +195,18 @@ class Shapes:
         chunk = self._object(self._chunk_name, [choice])
         return chunk | {"usage": None} if self._completion.wanted.include_usage else chunk
 
-    def _whole_choice(self, number: int, text: str, chosen: Sequence[AnswerToken]) -> dict[str, Any]:
-        shown = self._completion.prefixes[number] + text
-        content: dict[str, Any] = {"text": shown}
+    def _whole_choice(self, number: int, answer: WholeChoice) -> dict[str, Any]:
+        text = self._completion.prefixes[number] + answer.text
+        content: dict[str, Any] = {"text": text}
         if self._chat:
-            content = {"message": {"role": "assistant", "content": shown, "refusal": None}}
+            message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+            if answer.calls:
+                message |= {"content": text or None, "tool_calls": [call_json(call) for call in answer.calls]}
+            content = {"message": message}
         return {
             "index": number,
             **content,
-            "logprobs": self._logprobs(number, chosen, 0),
+            "logprobs": self._logprobs(number, answer.chosen, 0),
             "finish_reason": self._completion.choices[number].reason,
         }
 

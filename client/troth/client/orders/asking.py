@@ -66,7 +66,11 @@ class _Question:
     def rest(self) -> tuple[tuple[int, ...], Wish]:
         """Prompt and wish of the next order."""
         left = self.wish.choices.max_tokens - len(self.shown)
-        choices = replace(self.wish.choices, max_tokens=left)
+        transforms = self.wish.choices.transforms
+        if transforms.any:
+            # The rest goes on under the same rules, from what is written.
+            transforms = replace(transforms, written=transforms.written + len(self.shown))
+        choices = replace(self.wish.choices, max_tokens=left, transforms=transforms)
         return (*self.prompt, *self.shown), replace(self.wish, choices=choices)
 
 

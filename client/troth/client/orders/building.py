@@ -35,6 +35,7 @@ def request_of(offer: CheckedOffer, prompt: tuple[int, ...], end_tokens: tuple[i
         choices.temperature_millionths,
         choices.top_p_millionths,
         tuple(sorted(set(end_tokens))),
+        choices.transforms,
     )
 
 

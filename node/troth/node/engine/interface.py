@@ -70,6 +70,10 @@ class Engine(Protocol):
     def dtype(self) -> int:
         """Words of a row: 0 float32, 1 bfloat16."""
 
+    @property
+    def tokenizer(self) -> str:
+        """The text of the model's tokenizer.json, by which grammars mask tokens; empty where there is none."""
+
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """States after the segment for positions start, start+1, … (post-norm at the last segment).
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -82,6 +83,11 @@ class TorchEngine:
     def dtype(self) -> int:
         """Words of a row: 0 float32, 1 bfloat16."""
         return self._dtype
+
+    @cached_property
+    def tokenizer(self) -> str:
+        """The text of tokenizer.json; read when a grammar first needs it."""
+        return self._folder.tokenizer_json.decode()
 
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """Append positions to a session; see `interface.Engine.forward`."""

@@ -9,7 +9,9 @@ import msgspec
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine
+from troth.node.errors import BadInput
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
+from troth.protocol.masks import RowRule, TextRules
 from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling, choose, noise
 from troth.protocol.types import Hash32
@@ -28,10 +30,14 @@ class SampledText(Protocol):
 
 
 class Writing(Protocol):
-    """A session that chooses tokens."""
+    """A session that chooses tokens: those chosen so far by their positions, and what transforms the next row."""
 
     @property
     def seat(self) -> SampledText: ...
+    @property
+    def emitted(self) -> dict[int, int]: ...
+    @property
+    def rules(self) -> TextRules | None: ...
 
 
 class LogitSource(Protocol):
@@ -53,8 +59,8 @@ async def next_token(
 ) -> tuple[ChosenToken, float]:
     """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
     logits, seconds, _ = await bench.engine.logits(rows)
-    if not work.seat.request.temperature_millionths and asked is msgspec.UNSET:
-        # Without noise it takes microseconds, less than waking a thread.
+    if not work.seat.request.temperature_millionths and asked is msgspec.UNSET and work.rules is None:
+        # Without noise and rules it takes microseconds, less than waking a thread.
         return ChosenToken(_choose(work, logits[0], position)), seconds
     return await asyncio.to_thread(_choose_and_tell, work, logits[0], position, asked), seconds
 
@@ -75,7 +81,20 @@ def _choose_and_tell(work: Writing, logits: NDArray[Any], position: int, asked: 
 def _choose(work: Writing, logits: NDArray[Any], position: int) -> int:
     sampling = Sampling.of(work.seat.request)
     gumbel = noise(work.seat.noise_seed, position, len(logits)) if sampling.temperature > 0 else None
-    return choose(logits, sampling, gumbel)
+    return choose(logits, sampling, gumbel, _rule(work, position))
+
+
+def _rule(work: Writing, position: int) -> RowRule | None:
+    """What transforms the row of a position, after all tokens before it."""
+    rules = work.rules
+    if rules is None:
+        return None
+    first = len(work.seat.request.prompt_tokens) - 1
+    for before in range(first + rules.taken, position):
+        if before not in work.emitted:
+            raise BadInput("a token that transforms depend on was not chosen here", before, "Ask for every token.")
+        rules.take(work.emitted[before])
+    return rules.row()
 
 
 def _tell(logits: NDArray[Any], token: int, asked: Asked) -> Packed:

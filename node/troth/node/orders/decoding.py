@@ -201,7 +201,12 @@ class Decoding:
         assert isinstance(engine, WholeEngine)
         text = [*session.all_inputs().tolist(), session.emitted[session.positions - 1]]
         ordered = session.seat.request
-        request = replace(ordered, prompt_tokens=tuple(text), max_tokens=ordered.position_limit + 1 - len(text))
+        transforms = ordered.transforms
+        if transforms.any:
+            written = transforms.written + len(text) - len(ordered.prompt_tokens)
+            transforms = replace(transforms, written=written)
+        left = ordered.position_limit + 1 - len(text)
+        request = replace(ordered, prompt_tokens=tuple(text), max_tokens=left, transforms=transforms)
         began = time.perf_counter()
         async with aclosing(engine.generate(request, session.seat.noise_seed)) as steps:
             async for token, rows in steps:

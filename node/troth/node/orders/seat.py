@@ -315,7 +315,7 @@ def _require_servable(seat: Assignment, post: Post) -> None:
         return
     longest = seat.ordered.position_limit
     _require(longest <= post.position_limit, "the request is too long for this node", longest, "Order fewer tokens.")
-    highest = max((*seat.ordered.prompt_tokens, *seat.ordered.end_tokens))
+    highest = seat.ordered.highest_token
     _require(highest < seat.descriptor.vocabulary, "a token is outside of the vocabulary", highest, "Fix the request.")
 
 

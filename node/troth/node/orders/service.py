@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from troth.node.earning.leaf import Leaf
 from troth.node.errors import AlreadySigned, BadInput, NodeBusy, NotAssigned, OutOfOrder
+from troth.node.judging import rules_of
 from troth.node.metrics import NodeMetrics
 from troth.node.orders.advancing import advance
 from troth.node.orders.bench import NodeContext
@@ -256,8 +257,13 @@ class OrderService:
         # Drawn for a slice that it has changed to a moment ago: the chain is faster than a disk.
         if not bench.engine.holds(seat.layers):
             raise NodeBusy("these layers are not loaded here yet", seat.layers, "Retry in a moment, or choose another.")
+        rules = None
+        if seat.is_last and seat.request.transforms.any:
+            # A grammar that does not compile is refused before anything is computed, by verifiers as well.
+            rules = await asyncio.to_thread(lambda: rules_of(bench.engine, seat.request))
         await self._record(seat, shown, papers)
         session = SegmentSession.begin(seat, bench.clock())
+        session.rules = rules if seat.infers else None
         if not seat.infers:
             session.trace = await bench.write(lambda: bench.stores.traces.find(seat.order_id, seat.index, CHECKS))
         return session

@@ -16,6 +16,7 @@ from troth.node.orders.seat import Assignment
 from troth.node.orders.telling import GrowingAnswer, Packed
 from troth.node.traces import StoredTrace
 from troth.protocol.market.rows import RowHashes
+from troth.protocol.masks import TextRules
 from troth.protocol.tensors import row_size, rows_to_bytes
 from troth.protocol.tokens import Finish
 
@@ -32,8 +33,9 @@ class SegmentSession:
 
     ``bound`` are the tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is
     the number of positions of the first message, ``cached`` that of the prompt's which the engine need not compute.
-    ``trace`` is set once it is on disk, ``committed`` once a verifier was shown the answer and has committed,
-    ``closed`` once nothing more is computed here.
+    ``rules`` transform the logits of who chooses tokens, where the request says so. ``trace`` is set once it is on
+    disk, ``committed`` once a verifier was shown the answer and has committed, ``closed`` once nothing more is computed
+    here.
     """
 
     seat: Assignment
@@ -46,6 +48,7 @@ class SegmentSession:
     outputs: list[NDArray[Any]] = field(default_factory=list)
     emitted: dict[int, int] = field(default_factory=dict)
     tokens: tuple[int, ...] = ()
+    rules: TextRules | None = None
     begun_with: int = 0
     cached: int = 0
     trace: StoredTrace | None = None

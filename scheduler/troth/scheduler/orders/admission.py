@@ -6,12 +6,13 @@ the promises before anybody sees it, and the journal takes one for each order.
 
 from __future__ import annotations
 
+import asyncio
 import secrets as randomness
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from troth.protocol import vrf
-from troth.protocol.errors import InvalidField, InvalidRequest, InvalidSignature, ProtocolError
+from troth.protocol.errors import InvalidField, InvalidGrammar, InvalidRequest, InvalidSignature, ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Submission
@@ -23,6 +24,7 @@ from troth.protocol.market.tabs import is_acknowledged
 from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
 from troth.protocol.market.types import Work as WorkKind
 from troth.protocol.market.views import scheduler_of
+from troth.protocol.masks import text_rules
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, pack_ends
 from troth.scheduler.errors import (
@@ -93,6 +95,8 @@ async def admit(desk: SchedulerContext, sent: Submission, preferred: Sequence[Ad
     if sent.tab.payee != desk.operator.address:
         raise BadRequest("The tab is with another scheduler", sent.tab.payee, f"This is {desk.operator.address}.")
     request = _request(sent, offer)
+    if request.transforms.grammar is not None:
+        await asyncio.to_thread(_require_grammar, request, offer)
     if order.reference_block >= desk.ledger.block or not desk.ledger.state.tab_state(order.tab).known:
         # The client may have seen a block, or opened its tab, that was not followed yet.
         await desk.ledger.catch_up()
@@ -138,11 +142,18 @@ def _request(sent: Submission, offer: ClassOffer) -> Request:
     if needed > context:
         what = f"Prompt and max_tokens need {needed} positions, the context has {context}"
         raise PromptTooLong(what, remedy=f"Shorten them by {needed - context} tokens.")
-    outside = [one for one in (*request.prompt_tokens, *request.end_tokens) if one >= offer.model.vocabulary]
-    if outside:
+    if request.highest_token >= offer.model.vocabulary:
         what = f"The vocabulary has {offer.model.vocabulary} tokens"
-        raise TokenOutOfVocabulary(what, outside[0], "Use the tokenizer that this scheduler offers.")
+        raise TokenOutOfVocabulary(what, request.highest_token, "Use the tokenizer that this scheduler offers.")
     return request
+
+
+def _require_grammar(request: Request, offer: ClassOffer) -> None:
+    """Nodes would refuse it too, but only after they were drawn and promised their pay."""
+    try:
+        text_rules(request, offer.model.vocabulary, offer.served.texts.tokenizer)
+    except InvalidGrammar as error:
+        raise BadRequest(error.what, error.value, error.remedy) from error
 
 
 def _view(desk: SchedulerContext, sent: Submission) -> OrderView:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, cast
 
 from numpy.typing import NDArray
@@ -22,7 +24,6 @@ from troth.node.engine.vllm.texts import EngineTexts
 from troth.node.errors import BadInput, EngineError, ModelError, NodeBusy
 from troth.node.models.folder import ModelFolder
 from troth.protocol.request import Request
-from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32, Segment
 
 NO_LOAD = EngineLoad(0, 0, 0.0, 0, BLOCK, 0, 0)
@@ -42,6 +43,7 @@ class VllmEngine:
         if supervisor is None:
             require_vllm()
         config = folder.config
+        self._folder = folder
         self._settings = settings
         self._layers = int(config["num_hidden_layers"])
         self._hidden_size = int(config["hidden_size"])
@@ -76,6 +78,11 @@ class VllmEngine:
         """Words of a row: 0 float32, 1 bfloat16."""
         return self._settings.dtype
 
+    @cached_property
+    def tokenizer(self) -> str:
+        """The text of tokenizer.json; read when a grammar first needs it."""
+        return self._folder.tokenizer_json.decode()
+
     @property
     def failure(self) -> str | None:
         """Why it cannot compute now; see `supervision`."""
@@ -97,10 +104,12 @@ class VllmEngine:
         prompt = list(request.prompt_tokens)
         self._require(prompt, request.position_limit)
         core = await self._core()
+        # Where nothing is transformed, only its sampling matters to the draw.
+        drawn = request if request.transforms.any else replace(request, prompt_tokens=request.prompt_tokens[:1])
         words = {
             "max_tokens": request.max_tokens,
             "stop_token_ids": list(request.end_tokens),
-            "extra_args": draw_to_words(SamplingDraw(Sampling.of(request), seed)),
+            "extra_args": draw_to_words(SamplingDraw(drawn, seed)),
         }
         try:
             async with aclosing(self._texts.generate(core, prompt, words)) as steps:

@@ -6,26 +6,43 @@ so that vLLM's greedy sampler can only take the one. Runs in vLLM's process (mod
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import torch
 from vllm.v1.sample.logits_processor import LogitsProcessor, MoveDirectionality
 
 from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_from_words
-from troth.protocol.tokens import choose, noise
+from troth.protocol.masks import RowRule, TextRules
+from troth.protocol.tokens import Sampling, choose, noise
 
 
-class _NoisyRequest(NamedTuple):
+@dataclass
+class _NoisyRequest:
     """One request of the batch; vLLM appends to `output` itself."""
 
     draw: SamplingDraw
     prompt: int
     output: list[int]
+    rules: TextRules | None = None
 
     @property
     def position(self) -> int:
         """The trace row whose logits choose the next token."""
         return self.prompt + len(self.output) - 1
+
+    def rule(self, vocabulary: int, tokenizer: Callable[[], str]) -> RowRule | None:
+        """What transforms the next row; the tokenizer is read where a grammar needs it."""
+        request = self.draw.request
+        if not request.transforms.any:
+            return None
+        if self.rules is None:
+            self.rules = TextRules(request, vocabulary, tokenizer() if request.transforms.grammar else "")
+        self.rules.take_all(self.output[self.rules.taken :])
+        return self.rules.row()
 
 
 class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
@@ -33,6 +50,11 @@ class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self._drawn: dict[int, _NoisyRequest] = {}
+        self._config = vllm_config
+
+    @cached_property
+    def _tokenizer(self) -> str:
+        return (Path(self._config.model_config.model) / "tokenizer.json").read_text(encoding="utf-8")
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
@@ -68,14 +90,14 @@ class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
         """One token per row that draws, in place; shape (requests, vocabulary)."""
         for index, drawn in self._drawn.items():
             if index < len(logits):
-                token = _choice(logits[index], drawn)
+                token = _choice(logits[index], drawn, lambda: self._tokenizer)
                 logits[index].fill_(float("-inf"))
                 logits[index, token] = 0.0
         return logits
 
 
-def _choice(row: torch.Tensor, drawn: _NoisyRequest) -> int:
-    sampling, seed = drawn.draw
-    values = row.float().cpu().numpy()
+def _choice(row: torch.Tensor, drawn: _NoisyRequest, tokenizer: Callable[[], str]) -> int:
+    request, seed = drawn.draw
+    sampling, values = Sampling.of(request), row.float().cpu().numpy()
     gumbel = noise(seed, drawn.position, len(values)) if sampling.temperature > 0 else None
-    return choose(values, sampling, gumbel)
+    return choose(values, sampling, gumbel, drawn.rule(len(values), tokenizer))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from troth.node.errors import BadInput
-from troth.protocol.tokens import Sampling
+from troth.protocol.errors import InvalidRequest
+from troth.protocol.request import Request, canonical_bytes, from_canonical_bytes
 from troth.protocol.types import Hash32
 
 KEY = "troth"
@@ -17,27 +18,27 @@ KEY = "troth"
 class SamplingDraw(NamedTuple):
     """How the tokens of a request are drawn; see `troth.protocol.tokens`."""
 
-    sampling: Sampling
+    request: Request
     seed: Hash32
 
 
 def draw_to_words(draw: SamplingDraw) -> dict[str, Any]:
     """Plain values, since they cross to another process."""
-    return {KEY: [draw.sampling.temperature, draw.sampling.top_p, draw.seed.hex()]}
+    return {KEY: [canonical_bytes(draw.request).hex(), draw.seed.hex()]}
 
 
 def draw_from_words(words: dict[str, Any] | None) -> SamplingDraw | None:
     """The inverse; None for requests that choose no tokens of their own.
 
     Raises:
-        BadInput: the words are no draw, or temperature or top_p cannot be.
+        BadInput: the words are no draw.
     """
     if not words or KEY not in words:
         return None
     try:
-        temperature, top_p, seed = words[KEY]
-        draw = SamplingDraw(Sampling(float(temperature), float(top_p)), Hash32(bytes.fromhex(seed)))
-    except (TypeError, ValueError) as error:
+        request, seed = words[KEY]
+        draw = SamplingDraw(from_canonical_bytes(bytes.fromhex(request)), Hash32(bytes.fromhex(seed)))
+    except (TypeError, ValueError, InvalidRequest) as error:
         raise BadInput("the words are no draw", str(error), "Pass what draw_to_words made.") from error
     if len(draw.seed) != 32:
         raise BadInput("a seed has 32 bytes", len(draw.seed), "Pass the task's noise seed.")
