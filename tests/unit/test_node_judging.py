@@ -210,7 +210,7 @@ async def masked_judgement(name: str, request: Request, text: tuple[int, ...]) -
     engine = Rows(own, rows)
     seat = SimpleNamespace(
         execution_class=rules, layers=Segment(0, 2), dtype=Dtype(rules.dtype), is_last=True, request=request,
-        noise_seed=SEED,
+        prompt_positions=PROMPT, noise_seed=SEED,
     )  # fmt: skip
     inputs = np.arange(len(rows))
     work: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
