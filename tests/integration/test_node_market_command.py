@@ -78,14 +78,14 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[su
                 await channel.request(*served.first)
             told = operated.told("earnings")
             assert told["today"]["answers"] == 1
-            assert told["unpaid"] == told["today"]["earned"] != "0"
-            await channel.request(Redeemable(), served.acknowledged(int(told["unpaid"])))
+            assert told["unpaid_units"] == told["today"]["earned_units"] != "0"
+            await channel.request(Redeemable(), served.acknowledged(int(told["unpaid_units"])))
         (shown,) = operated.told("tabs")["tabs"]
-        assert (shown["payable"], shown["unpaid"]) == (told["unpaid"], "0")
+        assert (shown["payable_units"], shown["unpaid_units"]) == (told["unpaid_units"], "0")
         paid = operated.signed("redeem", "--broadcast")
         assert paid["sent"]
-        assert paid["amount"] == told["unpaid"]
-        assert operated.told("earnings")["credit"] == told["unpaid"]
+        assert paid["amount_units"] == told["unpaid_units"]
+        assert operated.told("earnings")["credit_units"] == told["unpaid_units"]
         assert operated.signed("claim")["remedy"]
         moves(operated)
         processes[-1].send_signal(signal.SIGTERM)
@@ -102,8 +102,12 @@ def moves(operated: Operated) -> None:
         assert refused.returncode != 0
         assert why in refused.stderr
     dry = operated.signed("move", "1:2")
-    assert (dry["sent"], dry["before"], dry["asks"]["1:2"]["written"]) == (False, "0:2", str(ASK.written // 2))
-    assert operated.signed("move", "1:2", "--ask", "5,1,7")["asks"]["1:2"]["written"] == "7"
+    assert (dry["sent"], dry["before"], dry["asks"]["1:2"]["written_units_per_billion"]) == (
+        False,
+        "0:2",
+        str(ASK.written // 2),
+    )
+    assert operated.signed("move", "1:2", "--ask", "5,1,7")["asks"]["1:2"]["written_units_per_billion"] == "7"
     assert operated.signed("move", "1:2", "--broadcast")["sent"]
     assert operated.told("ask")["asks"] == {"1:2": dry["asks"]["1:2"]}
     assert operated.told("status")["slice"] == "1:2"

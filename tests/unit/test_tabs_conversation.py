@@ -22,7 +22,7 @@ from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.running import Running
 from troth.client.orders.session import Connector
 from troth.client.reaching import reaching
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market.types import NO_ADDRESS, Opinion
 from troth.protocol.types import Hash32
 from troth.transport.identity import create_identity

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,6 +18,7 @@ from troth.transport.command_options import (
     PortOption,
     RpcOption,
     StartBlockOption,
+    show,
 )
 
 app = typer.Typer(
@@ -58,7 +58,7 @@ def init(
     from troth.committee.initialisation import MemberInitOptions, initialise
 
     wishes = MemberInitOptions(rpc, committee, Bonding(factory, bank, start_block), host, port, endpoint)
-    _show(initialise(_folder(home), wishes, password_file), as_json)
+    show(initialise(_folder(home), wishes, password_file), as_json)
 
 
 @app.command()
@@ -77,7 +77,7 @@ def deploy(
     from troth.committee.initialisation import deploy as deploy_contract
 
     work = deploy_contract(rpc, member, keystore.expanduser(), password_file, broadcast=broadcast)
-    _show(asyncio.run(work), as_json)
+    show(asyncio.run(work), as_json)
 
 
 @app.command()
@@ -100,7 +100,7 @@ def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
     """The committee on chain, and which list each member serves."""
     from troth.committee.examining import status_of
 
-    _show(asyncio.run(status_of(_folder(home))), as_json)
+    show(asyncio.run(status_of(_folder(home))), as_json)
 
 
 @app.command()
@@ -117,13 +117,3 @@ def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
 
 def _folder(home: Path) -> Path:
     return home.expanduser().resolve()
-
-
-def _show(result: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    width = max(len(name) for name in result)
-    for name, value in result.items():
-        lines = value if isinstance(value, list) else [value]
-        typer.echo(f"{name.replace('_', ' '):<{width}}  " + f"\n{'':<{width}}  ".join(str(line) for line in lines))

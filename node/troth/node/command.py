@@ -10,6 +10,8 @@ import typer
 from troth.node.earning_command import add_to
 from troth.node.home import DEFAULT_HOME, HomeOption, show
 from troth.transport.command_options import (
+    AMOUNT,
+    PRICES,
     BankOption,
     BroadcastOption,
     FactoryOption,
@@ -121,20 +123,12 @@ def register(
     owner_keystore: OwnerKeystore = None,
     owner_password_file: OwnerPassword = None,
     payout: Annotated[str, typer.Option("--payout", envvar="TROTH_PAYOUT", help="Default: the owner.")] = "",
-    stake: Annotated[
-        int,
-        typer.Option(
-            "--stake",
-            envvar="TROTH_STAKE",
-            help="In the asset's smallest unit; 0 means two seats.",
-        ),
-    ] = 0,
+    stake: Annotated[str, typer.Option("--stake", envvar="TROTH_STAKE", help=f"{AMOUNT} Default: two seats.")] = "",
     asks: Annotated[
         list[str] | None,
         typer.Option(
             "--ask",
-            help="PROMPT,CACHED,WRITTEN in asset units per 10^9 positions, for all segments; or "
-            "FIRST:END=PROMPT,CACHED,WRITTEN for one, repeatable.",
+            help=f"{PRICES} For all segments; or FIRST:END=PROMPT,CACHED,WRITTEN for one, repeatable.",
         ),
     ] = None,
     password_file: PasswordOption = None,
@@ -176,7 +170,7 @@ AutoOption = Annotated[
     ),
 ]
 StakeOption = Annotated[
-    int, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: 0 means as `troth node register`.")
+    str, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: as for `troth node register`.")
 ]
 
 
@@ -191,7 +185,7 @@ def start(
     auto: AutoOption = False,
     owner_keystore: OwnerKeystore = None,
     owner_password_file: OwnerPassword = None,
-    stake: StakeOption = 0,
+    stake: StakeOption = "",
     broadcast: BroadcastOption = False,
     log_level: LogLevelOption = "INFO",
     home: HomeOption = DEFAULT_HOME,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import asset_of, described
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
 from troth.node.errors import NodeError
@@ -16,14 +17,33 @@ from troth.node.keyfiles import run
 from troth.node.machine_checks import CLOCK_SECONDS, GAS_MONEY, machine_findings, slice_finding
 from troth.node.orders.running import connect
 from troth.node.process import operator_of, process_state
+from troth.protocol.amounts import COIN, Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import account_id
-from troth.protocol.market.types import PotKind, Role, Rules
+from troth.protocol.market.types import Entry, PotKind, Role, Rules
 from troth.protocol.market.views import class_of
-from troth.protocol.types import Address, ModelDescriptor, Segment
+from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
 from troth.transport.health import HealthFinding
+
+
+class GroupStanding(NamedTuple):
+    """A group that the node is in: its layers, the node's seats and since which block, and how many members it has."""
+
+    layers: Segment
+    seats: int
+    since: int
+    members: int
+
+    def told(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "layers": text_of(self.layers),
+            "seats": self.seats,
+            "since_block": self.since,
+            "members": self.members,
+        }
 
 
 class OnMarket(NamedTuple):
@@ -40,6 +60,8 @@ class OnMarket(NamedTuple):
     gas_money: int
     rules: Rules
     hosted: Segment | None
+    asset: Asset
+    groups: tuple[GroupStanding, ...] = ()
 
     @property
     def seats(self) -> int:
@@ -54,7 +76,7 @@ async def ask(configuration: NodeConfiguration) -> OnMarket:
         role, _, exit_block = await _read(market, Part.REGISTRY, "roleOf", operator, returns=(int, Address, int))
         stake, locked = await _read(market, Part.BANK, "stakeOf", operator, returns=(int, int))
         words = (PotKind.CREDIT, account_id(operator))
-        first, end, _, _ = await _read(market, Part.REGISTRY, "sliceOf", operator, returns=(int, int, int, int))
+        first, end, *places = await _read(market, Part.REGISTRY, "sliceOf", operator, returns=(int, int, int, int))
         newest = await market.chain.block()
         return OnMarket(
             operator=operator,
@@ -68,7 +90,20 @@ async def ask(configuration: NodeConfiguration) -> OnMarket:
             gas_money=await market.chain.balance(operator),
             rules=await _read(market, Part.REGISTRY, "rulesOf", configuration.execution_class, returns=Rules),
             hosted=Segment(first, end) if first < end else None,
+            asset=await asset_of(market),
+            groups=tuple([await _group(market, configuration, packed) for packed in places if packed]),
         )
+
+
+async def _group(market: Market, configuration: NodeConfiguration, packed: int) -> GroupStanding:
+    """A membership as Registry.sliceOf packs it: first << 40 | end << 32 | place."""
+    layers, place = Segment(packed >> 40 & 0xFF, packed >> 32 & 0xFF), packed & 0xFFFFFFFF
+    words = (configuration.execution_class, layers.first, layers.end)
+    group = await _read(market, Part.REGISTRY, "groupId", *words, returns=Hash32)
+    block = await market.chain.block_number()
+    entry = await _read(market, Part.REGISTRY, "entryAt", group, place, block, returns=Entry)
+    members = await _read(market, Part.REGISTRY, "sizeAt", group, block, returns=int)
+    return GroupStanding(layers, entry.seats, entry.since, members)
 
 
 async def _read(market: Market, part: Part, function: str, *arguments: object, returns: Any) -> Any:
@@ -83,13 +118,15 @@ def status(home: Path) -> dict[str, Any]:
         "operator": seen.operator,
         "role": seen.role.name.lower(),
         "slice": None if seen.hosted is None else text_of(seen.hosted),
-        "stake": str(seen.stake),
-        "locked": str(seen.locked),
+        "groups": [group.told() for group in seen.groups],
+        "stake_units": str(seen.stake),
+        "locked_units": str(seen.locked),
         "seats": seen.seats,
-        "seat": str(seen.rules.seat),
-        "credit": str(seen.credit),
-        "exit_block": seen.exit_block,
-        "gas_money": str(seen.gas_money),
+        "seat_units": str(seen.rules.seat),
+        "credit_units": str(seen.credit),
+        **described(seen.asset),
+        "exit_block": seen.exit_block or None,
+        "gas_money_wei": str(seen.gas_money),
         "block": seen.block,
         "endpoint": configuration.endpoint,
         "process": process_state(configuration),
@@ -142,5 +179,5 @@ def _on_chain(configuration: NodeConfiguration, seen: OnMarket) -> list[HealthFi
         ),
         HealthFinding("stake", registered, seen.role.name.lower(), "Run `troth node register --broadcast`."),
         HealthFinding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node topup`."),
-        HealthFinding("gas", seen.gas_money >= GAS_MONEY, f"{seen.gas_money} wei", f"Send ether to {seen.operator}."),
+        HealthFinding("gas", seen.gas_money >= GAS_MONEY, COIN.show(seen.gas_money), f"Send ether to {seen.operator}."),
     ]

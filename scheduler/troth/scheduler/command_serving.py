@@ -11,6 +11,8 @@ import typer
 
 from troth.scheduler.command_options import DEFAULT_HOME, HomeOption, folder_of, show
 from troth.transport.command_options import (
+    AMOUNT,
+    PRICES,
     BankOption,
     FactoryOption,
     HostOption,
@@ -34,11 +36,11 @@ PricesOption = Annotated[
     str,
     typer.Option(
         envvar="TROTH_PRICES",
-        help="prompt,cached,written in the asset's smallest unit per 10^9 positions.",
+        help=PRICES,
     ),
 ]
 LeastOption = Annotated[
-    str, typer.Option(envvar="TROTH_LEAST", help="Top a tab up below this; default: a quarter of it.")
+    str, typer.Option(envvar="TROTH_LEAST", help="Top a tab up below this amount; default: a quarter of it.")
 ]
 EndpointOption = Annotated[
     str | None, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL; default: host and port.")
@@ -64,7 +66,7 @@ def init(
     factory: FactoryOption,
     bank: BankOption = "",
     prices: PricesOption,
-    deposit: Annotated[str, typer.Option(envvar="TROTH_DEPOSIT", help="What a tab with a node starts with.")],
+    deposit: Annotated[str, typer.Option(envvar="TROTH_DEPOSIT", help=f"What a tab with a node starts with. {AMOUNT}")],
     least: LeastOption = "",
     home: HomeOption = DEFAULT_HOME,
     host: HostOption = "127.0.0.1",
@@ -80,7 +82,8 @@ def init(
     as_json: JsonOption = False,
 ) -> None:
     """Write the configuration, the keystores and the TLS identity. Nothing is overwritten."""
-    from troth.scheduler.initialisation import SchedulerInitOptions, init_market
+    from troth.chain.tokens import asset_at
+    from troth.scheduler.initialisation import SchedulerInitOptions, init_market, read_money
 
     wishes = SchedulerInitOptions(
         rpc=rpc,
@@ -97,7 +100,7 @@ def init(
         overlay_port=overlay_port,
         overlay_address=overlay_address,
     )
-    money = (prices, deposit, least)
+    money = read_money(lambda: asyncio.run(asset_at(rpc, factory, bank, start_block)), prices, deposit, least)
     show(init_market(folder_of(home), wishes, (factory, bank), money, password_file), as_json=as_json)
 
 

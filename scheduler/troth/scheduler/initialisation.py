@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from troth.chain.keystore import create_account, create_vrf_secret, load_account, load_vrf_secret, read_password
 from troth.overlay.sessions.entry_section import overlay_table
 from troth.protocol import vrf
+from troth.protocol.amounts import COIN, Asset
 from troth.scheduler.configuration import load_market
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.sections import FILE, VERSION
@@ -52,14 +54,14 @@ def vrf_public_key(folder: Path, keystore: Path | None, password: str) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class MarketWishes:
-    """What the command line says of a market, beside what every scheduler says; amounts and prices as text."""
+    """What the command line says of a market, beside what every scheduler says; amounts in units."""
 
     plain: SchedulerInitOptions
     factory: str
     bank: str
-    prices: tuple[str, str, str]
-    deposit: str
-    least: str
+    prices: tuple[int, int, int]
+    deposit: int
+    least: int
 
 
 def initialise_market(folder: Path, wishes: MarketWishes, password_file: Path | None) -> dict[str, object]:
@@ -126,23 +128,31 @@ def _split(text: str) -> str:
 
 
 LEAST_SHARE = 4
+"""Of a deposit: what a tab with a node is topped up below, unless told otherwise."""
+
+InitialMoney = tuple[tuple[int, int, int], int, int]
+"""Prices in units per 10^9 positions, a tab's deposit and its least; 0: a share of the deposit."""
+
+
+def read_money(asset: Callable[[], Asset], prices: str, deposit: str, least: str) -> InitialMoney:
+    """What the command line says of money. Raises AmountError.
+
+    ``asset`` is asked for only where a text names a unit other than the smallest: that needs the chain.
+    """
+    texts = [*(part.strip() for part in prices.split(",")), deposit.strip(), least.strip()]
+    plain = all(not text or text.endswith("units") for text in texts[-2:]) and all(map(str.isdecimal, texts[:-2]))
+    known = COIN if plain else asset()
+    return known.prices(prices), known.parse(deposit), known.parse(least) if least else 0
 
 
 def init_market(
     folder: Path,
     wishes: SchedulerInitOptions,
     place: tuple[str, str],
-    money: tuple[str, str, str],
+    money: InitialMoney,
     password_file: Path | None,
 ) -> dict[str, object]:
-    """Write a market's configuration; ``place`` is factory and Bank, ``money`` prices, deposit and least as text."""
+    """Write a market's configuration; ``place`` is factory and Bank."""
     prices, deposit, least = money
-    parts = tuple(part.strip() for part in prices.split(","))
-    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
-        remedy = "Say --prices prompt,cached,written in the asset's smallest unit per 10^9 positions."
-        raise ConfigurationInvalid("A market's scheduler has three prices", prices, remedy)
-    if not (deposit.isascii() and deposit.isdecimal()):
-        raise ConfigurationInvalid("--deposit is an amount in the asset's smallest unit", deposit, "Say a number.")
-    least = least or str(max(int(deposit) // LEAST_SHARE, 1))
-    asked = MarketWishes(wishes, place[0], place[1], (parts[0], parts[1], parts[2]), deposit, least)
-    return initialise_market(folder, asked, password_file)
+    least = least or max(deposit // LEAST_SHARE, 1)
+    return initialise_market(folder, MarketWishes(wishes, place[0], place[1], prices, deposit, least), password_file)

@@ -56,6 +56,7 @@ class Peers:
         self._patience = patience or ChannelPatience()
         self._monotonic = monotonic
         self._known: dict[Address, _KnownNode] = {}
+        self._away: set[Address] = set()
         self._closing: set[asyncio.Task[None]] = set()
 
     def channel(self, node: Address) -> Channel:
@@ -73,7 +74,9 @@ class Peers:
 
     async def warm(self, nodes: Iterable[Address], seconds: float) -> None:
         """Try for at most `seconds` to be connected with all `nodes`; who is not is remembered as failed."""
-        waiting = [asyncio.create_task(self._connect(node)) for node in nodes]
+        wanted = set(nodes)
+        self._away &= wanted
+        waiting = [asyncio.create_task(self._connect(node)) for node in wanted]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=seconds)
             for task in late:
@@ -83,8 +86,15 @@ class Peers:
         try:
             await self.channel(node).open()
         except OverlayError as error:
-            log.info("%s is not reachable: %s", node, error)
+            # Tried every few seconds: said once, or a node that stays away fills the log.
+            if node not in self._away:
+                log.warning("%s is not reachable, and is tried again quietly: %s", node, error)
+                self._away.add(node)
             self.note_failure(node)
+        else:
+            if node in self._away:
+                log.info("%s is reachable again", node)
+                self._away.discard(node)
 
     def note_latency(self, node: Address, seconds: float) -> None:
         """Remember how long a node took for one token."""

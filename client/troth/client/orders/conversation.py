@@ -31,9 +31,9 @@ from troth.client.orders.updates import (
 )
 from troth.client.orders.wishes import Wish
 from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
-from troth.client.tabs.asset import Asset
 from troth.client.template import Message
 from troth.client.terminal import printable, printable_line
+from troth.protocol.amounts import Asset
 from troth.protocol.market.types import Opinion
 from troth.transport.errors import OverlayError
 

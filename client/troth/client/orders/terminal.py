@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from troth.chain.tokens import read_asset
 from troth.client.choices import SamplingChoices
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ReceiptNotFound
@@ -20,11 +21,11 @@ from troth.client.orders.running import running
 from troth.client.orders.session import following
 from troth.client.orders.summoning import calls_of, deposit_of, due_of
 from troth.client.orders.wishes import CheckWish, PriceLimit, Wish
-from troth.client.tabs.asset import Asset, read_asset
 from troth.client.tabs.books import TabBooks
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.opening import OpeningCalls, carry_out
 from troth.client.tabs.store import opened
+from troth.protocol.amounts import Asset
 from troth.protocol.market import receipt
 from troth.protocol.market.views import parameters_of
 

@@ -11,18 +11,19 @@ from typing import Any
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key, read_password
 from troth.chain.market import Market, find_place
+from troth.chain.tokens import read_asset
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ClientError, ConfigurationError, WalletError
 from troth.client.home import Home
 from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.session import following, table_of
 from troth.client.tabs import opening
-from troth.client.tabs.asset import Asset, read_asset
 from troth.client.tabs.books import OwnTab, TabBooks
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.opening import OpeningCalls, carry_out
 from troth.client.tabs.store import TabStore, opened
 from troth.client.wallet import open_wallet, wallet_address
+from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
