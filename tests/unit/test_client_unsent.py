@@ -19,12 +19,13 @@ class Stopped:
     """A scheduler that is registered and does not run."""
 
     endpoint: str
-    operator: Address = to_address("0x" + "11" * 20)
-    tls_key_hash: Hash32 = Hash32(bytes(32))
+    operator: Address
+    tls_key_hash: Hash32
 
 
 async def test_a_stopped_scheduler_was_never_sent_the_order() -> None:
-    async with openly(Stopped(f"https://127.0.0.1:{free_port()}")) as calls:
+    stopped = Stopped(f"https://127.0.0.1:{free_port()}", to_address("0x" + "11" * 20), Hash32(bytes(32)))
+    async with openly(stopped) as calls:
         with pytest.raises(SchedulerUnreachable) as caught:
             async with aclosing(calls.lines("POST", "/v1/orders", b"{}")) as lines:
                 await anext(lines)

@@ -17,7 +17,7 @@ from troth.cases.evidence import Evidence
 from troth.cases.office import CaseSettings, Office, open_office
 from troth.cases.opening import WantedCase
 from troth.chain.keystore import Key, load_account, read_password
-from troth.chain.tokens import asset_of
+from troth.chain.tokens import asset_at
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import receipt
 from troth.protocol.types import Hash32, to_address, to_hash32
@@ -100,7 +100,7 @@ def open_case(
     held = read_evidence(file)
 
     async def work(office: Office) -> bool:
-        most = (await asset_of(office.courtroom.market)).parse(most_bond)
+        most = (await asset_at(rpc, factory, bank, start_block)).parse(most_bond)
         wanted = WantedCase(segment, suspend, most)
         case_id = await office.opener.bring(held, wanted, file.parent.resolve())
         _say({"case": "0x" + case_id.hex()}, f"case 0x{case_id.hex()} is open", as_json)

@@ -52,8 +52,8 @@ app.command()(case)
 
 @app.command()
 def init(  # noqa: PLR0917
-    factory: FactoryOption,
-    rpc: RpcOption = "http://127.0.0.1:8545",
+    factory: FactoryOption = "",
+    rpc: RpcOption = "",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
     start_block: StartBlockOption = 0,
@@ -77,17 +77,27 @@ def init(  # noqa: PLR0917
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Create the wallet and client.toml."""
-    from troth.client.configuration import ClientConfiguration, save
+    """Create the wallet and client.toml. At a terminal it asks for what was not given."""
+    from troth.client.configuration import DEFAULT_RPC, ClientConfiguration, save
     from troth.client.home import Home
     from troth.client.market_table import MarketTable
-    from troth.client.wallet import create_wallet
+    from troth.client.wallet import create_wallet, require_no_wallet
+    from troth.transport.interview import Interview, contract, contract_or_none
 
     place = Home(home.expanduser())
+    require_no_wallet(place)
+    interview = Interview()
+    factory = interview.text(factory, "--factory", "Factory of the deployment, 0x…", check=contract)
+    if interview.asking:
+        rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node", default=DEFAULT_RPC)
+        interview.say("A committee's relays keep the scheduler from seeing who asks; without, it sees your address.")
+        question = "Committee contract, 0x…, or none"
+        named = interview.text(committee, "--committee", question, default="none", check=contract_or_none)
+        committee = "" if named == "none" else named
     mode = mode_of(direct) or "scheduler"
     table = MarketTable(factory, bank, start_block, seats=seats, outside=outside)
     configuration = ClientConfiguration(
-        table, rpc, scheduler, execution_class, committee, region=region, mode=mode
+        table, rpc or DEFAULT_RPC, scheduler, execution_class, committee, region=region, mode=mode
     ).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)

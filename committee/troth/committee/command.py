@@ -36,8 +36,8 @@ DEFAULT_HOME = Path("~/.troth/committee")
 @app.command()
 def init(
     *,
-    rpc: RpcOption,
-    endpoint: Annotated[str, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL of this member.")],
+    rpc: RpcOption = "",
+    endpoint: Annotated[str, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL of this member.")] = "",
     committee: Annotated[
         str, typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…; none before it is deployed.")
     ] = "",
@@ -48,16 +48,25 @@ def init(
     bank: BankOption = "",
     start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
-    host: HostOption = "127.0.0.1",
+    host: HostOption = "",
     port: PortOption = 8543,
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write committee.toml, the operator's keystore and the TLS identity. Nothing is overwritten."""
+    """Write committee.toml, the operator's keystore and the TLS identity. Nothing is overwritten.
+
+    At a terminal it asks for what was not given.
+    """
     from troth.committee.configuration import Bonding
     from troth.committee.initialisation import MemberInitOptions, initialise
+    from troth.transport.interview import Interview, listening_host, outward_host
 
-    wishes = MemberInitOptions(rpc, committee, Bonding(factory, bank, start_block), host, port, endpoint)
+    interview = Interview()
+    rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node")
+    usual = f"https://{outward_host(rpc)}:{port}"
+    endpoint = interview.text(endpoint, "--endpoint", "Address by which others reach this member", default=usual)
+    here = host or listening_host(endpoint)
+    wishes = MemberInitOptions(rpc, committee, Bonding(factory, bank, start_block), here, port, endpoint)
     show(initialise(_folder(home), wishes, password_file), as_json)
 
 

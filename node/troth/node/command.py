@@ -66,17 +66,28 @@ CommitteeOption = Annotated[
 ]
 
 
+AskForAllOption = Annotated[
+    str, typer.Option("--ask", envvar="TROTH_ASK", help=f"{PRICES} For all layers; `register` uses it.")
+]
+NewOwnerOption = Annotated[
+    bool | None,
+    typer.Option("--new-owner/--no-new-owner", help="Make a key for the owner, who pays the stake: keys/owner.json."),
+]
+
+
 @app.command()
 def init(
     *,
-    factory: FactoryOption,
+    factory: FactoryOption = "",
     bank: BankOption = "",
-    class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Id of the execution class.")],
-    model: Annotated[str, typer.Option("--model", envvar="TROTH_MODEL", help="Name or path of the model folder.")],
-    layers: LayersOption,
+    class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Id of the execution class.")] = "",
+    model: Annotated[str, typer.Option("--model", envvar="TROTH_MODEL", help="Name or path of the model folder.")] = "",
+    layers: LayersOption = "",
     segments: SegmentsOption = "",
-    rpc: RpcOption = "http://127.0.0.1:8545",
-    host: HostOption = "127.0.0.1",
+    ask: AskForAllOption = "",
+    new_owner: NewOwnerOption = None,
+    rpc: RpcOption = "",
+    host: HostOption = "",
     port: PortOption = 9443,
     endpoint: EndpointOption = "",
     engine: EngineOption = "torch",
@@ -91,20 +102,31 @@ def init(
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write node.toml, the operator's keyfile and the TLS identity into the home folder."""
-    from troth.node.configuration import NodeInitOptions
-    from troth.node.setup import set_up
+    """Write node.toml, the operator's keyfile and the TLS identity into the home folder.
 
+    At a terminal it asks for what was not given. Elsewhere --factory, --class, --model and --slice must be given.
+    """
+    from troth.node.configuration import NodeInitOptions
+    from troth.node.first_steps import Wanted, wanted_of
+    from troth.node.setup import require_unconfigured, set_up
+    from troth.transport.interview import Interview, listening_host
+
+    require_unconfigured(home)
+    interview = Interview()
+    wanted, place = wanted_of(
+        interview, home, (rpc, factory, bank, start_block), port, Wanted(class_id, model, layers, endpoint, ask)
+    )
+    here = host or listening_host(wanted.endpoint)
     choices = NodeInitOptions(
-        rpc=rpc,
-        factory=factory,
-        execution_class=class_id,
-        model=model,
-        slice=layers,
-        segments=tuple(segments.split(",")) if segments else (layers,),
-        host=host,
+        rpc=place[0],
+        factory=place[1],
+        execution_class=wanted.execution_class,
+        model=wanted.model,
+        slice=wanted.slice,
+        segments=tuple(segments.split(",")) if segments else (wanted.slice,),
+        host=here,
         port=port,
-        endpoint=endpoint or f"https://{host}:{port}",
+        endpoint=wanted.endpoint or f"https://{here}:{port}",
         device=device,
         threads=threads,
         start_block=start_block,
@@ -113,8 +135,12 @@ def init(
         overlay_port=overlay_port,
         overlay_address=overlay_address,
         bank=bank,
+        ask=wanted.ask,
     )
-    show(set_up(home, choices, import_key, password_file), as_json)
+    made_owner = interview.confirm(
+        new_owner, "--new-owner", "Make a key for the owner, who pays the stake and can take it back?"
+    )
+    show(set_up(home, choices, import_key, password_file, new_owner=made_owner), as_json)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,16 @@ from troth.node.orders.moving import change_slice
 from troth.node.orders.running import connect
 from troth.node.pool.agreement import MOST_GROUPS
 from troth.node.process import operator_of
+from troth.node.setup import OWNER_KEY
 from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State, account_id
-from troth.protocol.market.types import NO_ADDRESS, Ask, Consent, NodeRegistration, PotKind, Role, Rules
+from troth.protocol.market.types import NO_ADDRESS, Ask, Consent, ExecutionClass, NodeRegistration, PotKind, Role, Rules
 from troth.protocol.market.views import class_of
-from troth.protocol.types import Address, Hash32, Segment, to_address
+from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, to_address
 from troth.transport.identity import load_identity
 
 SEATS = 2
@@ -80,17 +82,39 @@ def register(
     """Register the configured node with its stake and asks; the operator's consent is signed here."""
     configuration = load(home)
     operator = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+    if owner_keystore is None and (home / OWNER_KEY).exists():
+        owner_keystore = home / OWNER_KEY
     owner = open_keystore(owner_keystore, owner_password_file or password_file, "the owner", "--owner-keystore")
-    joining = Joining(
-        configuration, operator, owner, payout, stake, lambda asset: asks_of(asks, configuration.segments, asset)
-    )
 
     async def send() -> dict[str, Any]:
         async with await connect(configuration) as market:
+            wanted: Callable[[Asset], Mapping[Segment, Ask]] = partial(asks_of, asks, configuration.segments)
+            if not asks and configuration.auto.ask is not None:
+                wanted = partial(_configured_asks, configuration, await _layers(market, configuration))
+            joining = Joining(configuration, operator, owner, payout, stake, wanted)
             return await join(market, joining, broadcast=broadcast)
 
     result: dict[str, Any] = run(send())
     return result
+
+
+async def _layers(market: Market, configuration: NodeConfiguration) -> int:
+    async with MarketFollower(market) as follower:
+        state = await follower.catch_up()
+    return _class_in(state, configuration)[1].layers
+
+
+def _configured_asks(configuration: NodeConfiguration, layers: int, _asset: Asset) -> Mapping[Segment, Ask]:
+    """By node.toml's ask for all layers: a segment asks its share."""
+    return asks_for(configuration.segments, {}, layers, configuration.auto.ask)
+
+
+def _class_in(state: State, configuration: NodeConfiguration) -> tuple[ExecutionClass, ModelDescriptor]:
+    try:
+        return class_of(state, configuration.execution_class)
+    except InvalidOrder as error:
+        shown_class = "0x" + configuration.execution_class.hex()
+        raise ConfigError("the execution class is not registered here", shown_class, error.remedy) from error
 
 
 async def join(market: Market, joining: Joining, *, broadcast: bool) -> dict[str, Any]:
@@ -316,11 +340,7 @@ def _asks_after(  # noqa: PLR0917
     """What is asked after a move: as told, else as now, by layers."""
     if texts:
         return asks_of(texts, segments, asset)
-    try:
-        _, model = class_of(state, configuration.execution_class)
-    except InvalidOrder as error:
-        shown_class = "0x" + configuration.execution_class.hex()
-        raise ConfigError("the execution class is not registered here", shown_class, error.remedy) from error
+    _, model = _class_in(state, configuration)
     return asks_for(segments, asking.asks_of(state, operator, model.layers), model.layers, configuration.auto.ask)
 
 

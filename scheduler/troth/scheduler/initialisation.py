@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from troth.chain.keystore import create_account, create_vrf_secret, load_account, load_vrf_secret, read_password
+from troth.chain.tokens import asset_at
 from troth.overlay.sessions.entry_section import overlay_table
 from troth.protocol import vrf
 from troth.protocol.amounts import COIN, Asset
@@ -14,6 +16,7 @@ from troth.scheduler.configuration import load_market
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.sections import FILE, VERSION
 from troth.transport.identity import load_or_create_identity
+from troth.transport.interview import Interview, contract, outward_host
 from troth.transport.strict_toml import quoted
 
 
@@ -143,6 +146,53 @@ def read_money(asset: Callable[[], Asset], prices: str, deposit: str, least: str
     plain = all(not text or text.endswith("units") for text in texts[-2:]) and all(map(str.isdecimal, texts[:-2]))
     known = COIN if plain else asset()
     return known.prices(prices), known.parse(deposit), known.parse(least) if least else 0
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOptions:
+    """What `init` needs and asks for at a terminal; empty where it was not given. ``money``: prices, deposit, least."""
+
+    rpc: str
+    factory: str
+    class_id: str
+    model: Path | None
+    ends: str
+    endpoint: str
+    money: tuple[str, str, str]
+
+    @property
+    def folder(self) -> Path:
+        """The model's folder as an absolute path."""
+        return (self.model or Path()).expanduser().resolve()
+
+
+def asked_for(
+    interview: Interview, given: AskedOptions, port: int, bank: str, start_block: int
+) -> tuple[AskedOptions, InitialMoney]:
+    """The same with nothing missing, and its money read."""
+    rpc = interview.text(given.rpc, "--rpc", "HTTP address of a chain node")
+    factory = interview.text(given.factory, "--factory", "Factory of the deployment, 0x…", check=contract)
+    class_id = interview.text(given.class_id, "--class", "Id of the execution class to serve, 0x…")
+    folder = interview.text(str(given.model or ""), "--model", "Folder with config, tokenizer and chat template")
+    ends = interview.text(given.ends, "--ends", "Ends of the segments, or auto", default="auto")
+    endpoint = given.endpoint
+    if interview.asking:
+        usual = f"https://{outward_host(rpc)}:{port}"
+        endpoint = interview.text(endpoint, "--endpoint", "Address by which clients reach it", default=usual)
+    found: list[Asset] = []
+
+    def asset() -> Asset:
+        if not found:
+            found.append(asyncio.run(asset_at(rpc, factory, bank, start_block)))
+        return found[0]
+
+    prices, deposit, least = given.money
+    question = "Prices PROMPT,CACHED,WRITTEN for a million tokens, such as 0.3gwei,0.03gwei,0.6gwei"
+    prices = interview.text(prices, "--prices", question, check=lambda text: asset().prices(text))
+    question = "What a tab with each node starts with, such as 0.01ether"
+    deposit = interview.text(deposit, "--deposit", question, check=lambda text: asset().parse(text))
+    money = read_money(asset, prices, deposit, least)
+    return AskedOptions(rpc, factory, class_id, Path(folder), ends, endpoint, given.money), money
 
 
 def init_market(
