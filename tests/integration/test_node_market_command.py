@@ -61,7 +61,10 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[su
         wait_until_ready(operated, made, processes[-1])
         seen = operated.told("status")
         assert (seen["role"], seen["seats"], seen["process"]["ready"]) == ("node", 2, True)
-        assert all(finding["ok"] for finding in operated.told("doctor"))
+        findings = json.loads(operated.run("doctor", "--json").stdout)
+        # The stage's scheduler is registered, and no process answers for it.
+        assert [finding["check"] for finding in findings if not finding["ok"]] == ["outside"]
+        assert {"endpoint", "clock", "gas"} <= {finding["check"] for finding in findings}
         served = Served(stage, made, operator.address)
         async with served.channel() as channel:
             word = await served.answer(channel)
@@ -113,7 +116,8 @@ def moves(operated: Operated) -> None:
     assert operated.told("status")["slice"] == "1:2"
     give_up, wrong = time.monotonic() + DEADLINE, [""]
     while wrong:
-        wrong = [finding for finding in json.loads(operated.run("doctor", "--json").stdout) if not finding["ok"]]
+        found = json.loads(operated.run("doctor", "--json").stdout)
+        wrong = [finding for finding in found if not finding["ok"] and finding["check"] != "outside"]
         assert time.monotonic() < give_up, wrong
 
 

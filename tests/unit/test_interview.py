@@ -133,4 +133,4 @@ def test_a_scheduler_is_asked_and_amounts_have_units(
     found = load_market(tmp_path / "s")
     (prices,) = found.prices.values()
     assert (prices.prompt, prices.cached, prices.written) == (3 * 10**11, 3 * 10**10, 6 * 10**11)
-    assert found.deposits.initial == 10**16
+    assert found.deposits.deposit == 10**16

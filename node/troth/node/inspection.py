@@ -14,14 +14,22 @@ from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
 from troth.node.errors import NodeError
 from troth.node.keyfiles import run
-from troth.node.machine_checks import CLOCK_SECONDS, GAS_MONEY, machine_findings, slice_finding
+from troth.node.machine_checks import machine_findings, slice_finding
 from troth.node.orders.running import connect
+from troth.node.outside import (
+    DAY,
+    SchedulerWord,
+    ask_schedulers,
+    clock_finding,
+    gas_finding,
+    outside_findings,
+)
 from troth.node.process import operator_of, process_state
-from troth.protocol.amounts import COIN, Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.parts import Part
-from troth.protocol.market.state import account_id
+from troth.protocol.market.state import State, account_id
 from troth.protocol.market.types import Entry, PotKind, Role, Rules
 from troth.protocol.market.views import class_of
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
@@ -133,17 +141,43 @@ def status(home: Path) -> dict[str, Any]:
     }
 
 
+class LookedAround(NamedTuple):
+    """What `doctor` finds out beyond the machine: the chain asked and followed, and what schedulers say."""
+
+    seen: OnMarket
+    state: State
+    words: list[SchedulerWord]
+    gas: HealthFinding
+
+
+async def look_around(configuration: NodeConfiguration) -> LookedAround:
+    """Ask chain and schedulers."""
+    seen = await ask(configuration)
+    async with await connect(configuration) as market, MarketFollower(market) as follower:
+        state = await follower.catch_up()
+        party = state.parties.get(seen.operator)
+        since = None if party is None else await market.chain.block(party.registered.block)
+        days = 0.0 if since is None else max(time.time() - since.timestamp, 0.0) / DAY
+        sent = await market.chain.transactions_sent(seen.operator)
+        gas = gas_finding(seen.operator, seen.gas_money, (await market.fees()).maximum, sent, days)
+    return LookedAround(seen, state, await ask_schedulers(state, seen.operator), gas)
+
+
 def examine(home: Path) -> list[HealthFinding]:
     """One line per thing that must be right; those that need the chain are left out where it does not answer."""
     configuration = load(home)
     findings = [HealthFinding("config", True, str(home / "node.toml"), "")]
     try:
-        seen: OnMarket = run(ask(configuration))
+        found: LookedAround = run(look_around(configuration))
     except (ChainError, KeystoreError, NodeError) as error:
         findings.append(HealthFinding("rpc", False, error.what, error.remedy))
+        findings += machine_findings(configuration, None)
     else:
-        findings += [*_on_chain(configuration, seen), slice_finding(configuration, seen.hosted)]
-    findings += machine_findings(configuration, lambda: run(_registered(configuration)))
+        seen = found.seen
+        findings += [HealthFinding("rpc", True, f"block {seen.block}", ""), clock_finding(seen.behind, found.words)]
+        findings += [*_on_chain(seen), found.gas, slice_finding(configuration, seen.hosted)]
+        findings += machine_findings(configuration, lambda: _registered(configuration, found.state))
+        findings += outside_findings(configuration, found.state, seen.operator, found.words)
     state = process_state(configuration)
     reasons = "; ".join(state.get("reasons", []))
     return [
@@ -152,10 +186,7 @@ def examine(home: Path) -> list[HealthFinding]:
     ]
 
 
-async def _registered(configuration: NodeConfiguration) -> ModelDescriptor:
-    async with await connect(configuration) as market, MarketFollower(market) as follower:
-        await follower.catch_up()
-        state = follower.state
+def _registered(configuration: NodeConfiguration, state: State) -> ModelDescriptor:
     try:
         return class_of(state, configuration.execution_class)[1]
     except InvalidOrder as error:
@@ -163,21 +194,12 @@ async def _registered(configuration: NodeConfiguration) -> ModelDescriptor:
         raise NodeError("the execution class is not registered", shown, "Run: troth model register") from error
 
 
-def _on_chain(configuration: NodeConfiguration, seen: OnMarket) -> list[HealthFinding]:
+def _on_chain(seen: OnMarket) -> list[HealthFinding]:
     registered, known = seen.role is Role.NODE and not seen.exit_block, bool(seen.rules.seat)
     return [
-        HealthFinding("rpc", True, f"block {seen.block}", ""),
-        HealthFinding(
-            "clock",
-            # A quiet chain is no wrong clock; a block from the future is.
-            seen.behind > -CLOCK_SECONDS,
-            f"newest block is {seen.behind:.0f} s old by this clock",
-            "This clock is behind: synchronise it (chrony or systemd-timesyncd).",
-        ),
         HealthFinding(
             "class", known, "registered" if known else "unknown here", "Check node.class and market.factory."
         ),
         HealthFinding("stake", registered, seen.role.name.lower(), "Run `troth node register --broadcast`."),
         HealthFinding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node topup`."),
-        HealthFinding("gas", seen.gas_money >= GAS_MONEY, COIN.show(seen.gas_money), f"Send ether to {seen.operator}."),
     ]
