@@ -44,8 +44,8 @@ class _SeenByScheduler(msgspec.Struct, frozen=True):
     """A scheduler's answer; other fields are left alone."""
 
     connected: bool
-    drawn: Annotated[int, msgspec.Meta(ge=0, le=2**63)]
-    chosen: Annotated[int, msgspec.Meta(ge=0, le=2**63)]
+    drawn: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    chosen: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     why: Annotated[list[_Words], msgspec.Meta(max_length=16)]
     failure: _Words = ""
     note: _Words = ""
@@ -88,7 +88,7 @@ async def _ask(scheduler: Party, operator: Address) -> SchedulerWord:
             if response.status_code != httpx.codes.OK:
                 return SchedulerWord(name, None, ahead, f"it answers {response.status_code}")
             return SchedulerWord(name, msgspec.json.decode(bytes(body), type=_SeenByScheduler), ahead)
-    except (httpx.HTTPError, OverlayError, TimeoutError, msgspec.DecodeError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OverlayError, TimeoutError, msgspec.DecodeError) as error:
         return SchedulerWord(name, None, None, f"{type(error).__name__}: {str(error)[:200]}")
 
 
