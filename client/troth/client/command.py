@@ -18,6 +18,7 @@ from troth.client.options import (
     CommitteeOption,
     DirectOption,
     HomeOption,
+    OverlayOption,
     SchedulerOption,
     mode_of,
     read_configuration,
@@ -106,6 +107,23 @@ def init(  # noqa: PLR0917
         as_json,
         f"wallet {key.address}\nFund it on chain, then `troth client open AMOUNT --broadcast`.",
     )
+
+
+@app.command()
+def models(
+    rpc: RpcOption = "",
+    committee: CommitteeOption = "",
+    overlay: OverlayOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """List models on offer with their prices, the cheapest first. `--execution-class NAME` asks one of them."""
+    from troth.client.home import Home
+    from troth.client.orders import terminal
+
+    place = Home(home.expanduser())
+    configuration = read_configuration(place, rpc, committee=committee, overlay=overlay)
+    _run(terminal.print_models(place, configuration, as_json=as_json))
 
 
 @app.command()

@@ -13,12 +13,12 @@ from troth.client.market_table import MarketTable, read_table, require_checksum
 VERSION = 1
 DEFAULT_RPC = "http://127.0.0.1:8545"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
-_HASH = re.compile(r"0x[0-9a-fA-F]{64}")
+_CLASS = re.compile(r"0x[0-9a-fA-F]{64}|(?!0x)[A-Za-z0-9][A-Za-z0-9._/:+-]{1,79}")
 _RPC = re.compile(r"""https?://[^\s"\\]+""")
 _SHAPES = (
     ("rpc", _RPC, "an http or https URL"),
     ("scheduler", _ADDRESS, "an operator address, 0x and 40 hex digits"),
-    ("execution_class", _HASH, "a class id, 0x and 64 hex digits"),
+    ("execution_class", _CLASS, "a class id, 0x and 64 hex digits, or a class's name"),
     ("committee", _ADDRESS, "an address, 0x and 40 hex digits"),
     ("overlay", re.compile("on|off"), "on or off; left out, it is on where a committee is named"),
     ("mode", re.compile("scheduler|direct"), "scheduler or direct"),

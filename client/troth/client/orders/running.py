@@ -28,6 +28,7 @@ from troth.client.orders.session import PayerSession, market_session, table_of
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.wallet import require_wallet
 from troth.protocol.amounts import COIN, Asset
+from troth.transport.command_options import priced
 
 CASES_TOGETHER = 4
 """Times the largest bond that is at stake in all cases, unless the table says otherwise."""
@@ -58,7 +59,7 @@ async def running(
     wallet = wallet_of(home, password, report) if automatic else None
     async with market_session(home, configuration, password) as session, AsyncExitStack() as stack:
         assert session.market is not None
-        asset = await read_asset(session.market, session.parameters.asset)
+        asset = priced(await read_asset(session.market, session.parameters.asset))
         session.own_model = await stack.enter_async_context(own_model(home, table.model))
         summons = None
         if wallet is not None and table.summons:

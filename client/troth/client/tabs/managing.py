@@ -29,6 +29,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Role, Tab, TabState
 from troth.protocol.types import Address, to_address
+from troth.transport.command_options import priced
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ async def list_tabs(home: Home, configuration: ClientConfiguration) -> list[dict
             told = _told(record, journal.unpaid(record.identifier))
             try:
                 async with deployment_of(record, configuration) as market:
-                    asset = await read_asset(market, await _asset(market))
+                    asset = priced(await read_asset(market, await _asset(market)))
                     told |= _on_chain(record, await tab_state(market, record), asset)
             except (ChainError, ClientError) as error:
                 told |= {"chain": f"{error.what} ({error.value})"}
