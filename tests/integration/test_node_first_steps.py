@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
 import select
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("torch")
@@ -20,6 +23,7 @@ from support.tiny_llama import tiny_model
 
 from troth.chain.keystore import address_in
 from troth.node.models.descriptor import describe
+from troth.testnet.ports import free_port
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
@@ -98,6 +102,25 @@ def registers(operated: Operated, anvil: Any) -> None:
     people = operated.run("status").stdout
     assert "groups 1" in people
     assert re.search(r"^gas money +1000 ether$", people, re.MULTILINE)
+    serves_its_page(operated)
+
+
+def serves_its_page(operated: Operated) -> None:
+    """In a process of its own, over the chain as it is."""
+    port = free_port()
+    process = subprocess.Popen(operated.command("page", "--port", port), stderr=subprocess.DEVNULL)
+    give_up, text = time.monotonic() + DEADLINE, ""
+    try:
+        while not text and time.monotonic() < give_up:
+            with contextlib.suppress(httpx.TransportError):
+                text = httpx.get(f"http://127.0.0.1:{port}/", timeout=60).text
+            time.sleep(0.2)
+    finally:
+        process.terminate()
+        assert process.wait(30) == 0
+    assert "Why no work came today" in text
+    assert "no scheduler can be asked" in text, "the stage's scheduler does not run"
+    assert "2 nodes" in text
 
 
 def test_without_a_terminal_a_missing_option_is_named(tmp_path: Path) -> None:

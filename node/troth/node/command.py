@@ -297,6 +297,25 @@ def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
 
 
 @app.command()
+def page(
+    *,
+    port: Annotated[
+        int, typer.Option("--port", envvar="TROTH_PAGE_PORT", min=1, max=65535, help="Port on 127.0.0.1.")
+    ] = 9480,
+    log: Annotated[
+        Path | None, typer.Option("--log", envvar="TROTH_NODE_LOG", help="The node's log, whose end is shown.")
+    ] = None,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Serve a page for the operator on this machine alone: earnings, work, checks, and the one next thing to do."""
+    import asyncio
+
+    from troth.node.page import serve
+
+    asyncio.run(serve(home, port, log, lambda place: typer.echo(f"{place}  (Ctrl-C ends it)", err=True)))
+
+
+@app.command()
 def move(
     layers: Annotated[str, typer.Argument(metavar="FIRST:END", help="Layers to host; END is not part of them.")],
     *,

@@ -163,20 +163,24 @@ async def look_around(configuration: NodeConfiguration) -> LookedAround:
     return LookedAround(seen, state, await ask_schedulers(state, seen.operator), gas)
 
 
-def examine(home: Path) -> list[HealthFinding]:
-    """One line per thing that must be right; those that need the chain are left out where it does not answer."""
+def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
+    """One line per thing that must be right; those that need the chain are left out where it does not answer.
+
+    Without ``machine`` engine, model and port are left out: to hash a model takes a while.
+    """
     configuration = load(home)
     findings = [HealthFinding("config", True, str(home / "node.toml"), "")]
     try:
         found: LookedAround = run(look_around(configuration))
     except (ChainError, KeystoreError, NodeError) as error:
         findings.append(HealthFinding("rpc", False, error.what, error.remedy))
-        findings += machine_findings(configuration, None)
+        findings += machine_findings(configuration, None) if machine else []
     else:
         seen = found.seen
         findings += [HealthFinding("rpc", True, f"block {seen.block}", ""), clock_finding(seen.behind, found.words)]
         findings += [*_on_chain(seen), found.gas, slice_finding(configuration, seen.hosted)]
-        findings += machine_findings(configuration, lambda: _registered(configuration, found.state))
+        if machine:
+            findings += machine_findings(configuration, lambda: _registered(configuration, found.state))
         findings += outside_findings(configuration, found.state, seen.operator, found.words)
     state = process_state(configuration)
     reasons = "; ".join(state.get("reasons", []))
