@@ -1,4 +1,4 @@
-"""`troth node page`: what an operator looks at in the morning, on loopback, without a script or a way to change anything.
+"""`troth node page`: what an operator looks at in the morning, on loopback, without scripts or ways to change anything.
 
 A page in the operator's browser could be reached by any site that the browser visits: by a name that resolves to
 127.0.0.1 (DNS rebinding), or in a frame. So only a Host header that names loopback is answered, frames are forbidden,
