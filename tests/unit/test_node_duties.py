@@ -144,7 +144,7 @@ async def test_earnings_say_what_came_and_why_nothing_does(tmp_path: Path) -> No
     told = view.earnings(books, ledger, node.now + 60)
     price = str(network.price(ordered))
     assert (told["today"]["earned_units"], told["unpaid_units"], told["payable_units"]) == (price, price, "0")
-    assert told["today"]["units_per_1000_tokens"] == f"{int(price) * 1000 / 18:.3f}"
+    assert told["today"]["per_1000_tokens_units"] == str(int(price) * 1000 // 18)
     assert told["why"] == []
     later = view.earnings(books, ledger, node.now + 2 * view.DAY)
     assert (later["today"]["answers"], later["week"]["answers"]) == (0, 1)

@@ -65,7 +65,7 @@ def load(point: EntryPoint) -> Any:
 def _remedy(error: Exception) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     if missing is not None and missing.split(".")[0] != "troth":
-        return f"Install what it needs (pip install 'troth[torch]', or the module {missing})."
+        return f"Install what it needs (pip install '.[torch]' in a checkout of Troth, or the module {missing})."
     return "Reinstall troth; `troth --debug ...` shows where it failed. The other sub-commands still work."
 
 

@@ -47,7 +47,7 @@ def _guarded(
     except (NodeError, ChainError, OverlayError) as error:
         return HealthFinding(check, False, error.what, error.remedy)
     except ImportError as error:
-        return HealthFinding(check, False, str(error), "pip install 'troth[torch]'")
+        return HealthFinding(check, False, str(error), "pip install '.[torch]' in a checkout of Troth")
 
 
 def _device(configuration: NodeConfiguration) -> HealthFinding:

@@ -233,8 +233,8 @@ def _served(database: SchedulerDatabase, since: float) -> dict[str, Any]:
     query = "SELECT fee, positions FROM log_line JOIN log_entry ON entry = log_entry.number WHERE opened >= ?"
     rows = [(int(fee), int(positions)) for fee, positions in database.read(query, since)]
     fees, positions = sum(fee for fee, _ in rows), sum(count for _, count in rows)
-    per = f"{fees * 1000 / positions:.3f}" if positions else ""
-    return {"fees_units": str(fees), "answers": len(rows), "positions": positions, "units_per_1000_positions": per}
+    per = str(fees * 1000 // positions) if positions else ""
+    return {"fees_units": str(fees), "answers": len(rows), "positions": positions, "per_1000_positions_units": per}
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers

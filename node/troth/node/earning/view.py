@@ -29,7 +29,7 @@ class Earned:
     @property
     def per_thousand(self) -> str:
         """Asset units per 1,000 positions of inference and checks; empty before the first."""
-        return f"{self.amount * 1000 / self.tokens:.3f}" if self.tokens else ""
+        return str(self.amount * 1000 // self.tokens) if self.tokens else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def earnings(books: NodeBooks, ledger: NodeLedger, now: float) -> dict[str, Any]
             "answers": sums.answers,
             "checks": sums.checks,
             "tokens": sums.tokens,
-            "units_per_1000_tokens": sums.per_thousand,
+            "per_1000_tokens_units": sums.per_thousand,
         }
     told["unpaid_units"] = str(sum(view.unpaid_units for view in views))
     told["payable_units"] = str(sum(view.payable_units for view in views))
