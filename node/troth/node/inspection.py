@@ -200,10 +200,14 @@ def _registered(configuration: NodeConfiguration, state: State) -> ModelDescript
 
 def _on_chain(seen: OnMarket) -> list[HealthFinding]:
     registered, known = seen.role is Role.NODE and not seen.exit_block, bool(seen.rules.seat)
+    standing, fix = seen.role.name.lower(), "Run `troth node register --broadcast`."
+    if seen.exit_block:
+        standing = f"leaving; the stake is free after block {seen.exit_block}, and it is {seen.block}"
+        fix = "Serve on until then, and run `troth node withdraw --broadcast`."
     return [
         HealthFinding(
             "class", known, "registered" if known else "unknown here", "Check node.class and market.factory."
         ),
-        HealthFinding("stake", registered, seen.role.name.lower(), "Run `troth node register --broadcast`."),
+        HealthFinding("stake", registered, standing, fix),
         HealthFinding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node topup`."),
     ]

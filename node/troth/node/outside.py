@@ -121,7 +121,8 @@ def clock_finding(behind: float, words: Sequence[SchedulerWord]) -> HealthFindin
         seen = f"newest block is {behind:.0f} s old by this clock; no scheduler said its time"
         return HealthFinding("clock", behind > -CLOCK_SECONDS, seen, f"This clock is behind. {fix}")
     ahead = statistics.median(known)
-    where = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the clocks of {len(known)} schedulers"
+    whose = "a scheduler's clock" if len(known) == 1 else f"the clocks of {len(known)} schedulers"
+    where = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} {whose}"
     # A block from the future shows a clock that is behind even where all schedulers' are.
     fine = abs(ahead) <= CLOCK_SECONDS and behind > -CLOCK_SECONDS
     side = "ahead" if ahead > CLOCK_SECONDS else "behind"

@@ -49,7 +49,7 @@ def _reasons(desk: SchedulerContext, node: Address) -> Iterator[str]:
         yield "it is not registered as a node"
         return
     if party.exit_block:
-        yield f"it is leaving, and is in no group since block {party.exit_block}"
+        yield "it is leaving, and is in no group any more"
         return
     try:
         offer = desk.offers.offer(party.execution_class, desk.ledger.state)
