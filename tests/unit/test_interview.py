@@ -17,7 +17,7 @@ from troth.protocol.amounts import COIN
 from troth.scheduler.command import app as scheduler
 from troth.scheduler.configuration import load_market
 from troth.transport import interview as module
-from troth.transport.interview import Choice, Interview, contract, listening_host
+from troth.transport.interview import Alternative, Interview, contract, listening_host
 
 FACTORY = "0x" + "ab" * 20
 CLASS = "0x" + "11" * 32
@@ -59,7 +59,7 @@ def test_a_wrong_answer_is_told_and_asked_again() -> None:
 
 def test_a_choice_is_a_number_and_the_only_one_is_not_asked() -> None:
     def work() -> None:
-        two = [Choice("a", "the first"), Choice("b", "the second")]
+        two = [Alternative("a", "the first"), Alternative("b", "the second")]
         typer.echo("got " + Interview(asking=True).choose("", "--class", "Which", two))
         typer.echo("got " + Interview(asking=True).choose("", "--class", "Which", two[:1]))
         typer.echo("got " + Interview(asking=True).choose("given", "--class", "Which", two))

@@ -106,27 +106,18 @@ def init(
 
     At a terminal it asks for what was not given. Elsewhere --factory, --class, --model and --slice must be given.
     """
-    from troth.node.configuration import NodeInitOptions
-    from troth.node.first_steps import Wanted, wanted_of
+    from troth.node.first_steps import Wanted, options_of, wanted_of
     from troth.node.setup import require_unconfigured, set_up
-    from troth.transport.interview import Interview, listening_host
+    from troth.transport.interview import Interview
 
     require_unconfigured(home)
-    interview = Interview()
-    wanted, place = wanted_of(
-        interview, home, (rpc, factory, bank, start_block), port, Wanted(class_id, model, layers, endpoint, ask)
-    )
-    here = host or listening_host(wanted.endpoint)
-    choices = NodeInitOptions(
-        rpc=place[0],
-        factory=place[1],
-        execution_class=wanted.execution_class,
-        model=wanted.model,
-        slice=wanted.slice,
-        segments=tuple(segments.split(",")) if segments else (wanted.slice,),
-        host=here,
-        port=port,
-        endpoint=wanted.endpoint or f"https://{here}:{port}",
+    interview, given = Interview(), Wanted(class_id, model, layers, endpoint, ask)
+    wanted, place = wanted_of(interview, home, (rpc, factory, bank, start_block), port, given)
+    choices = options_of(
+        wanted,
+        place,
+        (host, port),
+        segments,
         device=device,
         threads=threads,
         start_block=start_block,
@@ -135,7 +126,6 @@ def init(
         overlay_port=overlay_port,
         overlay_address=overlay_address,
         bank=bank,
-        ask=wanted.ask,
     )
     made_owner = interview.confirm(
         new_owner, "--new-owner", "Make a key for the owner, who pays the stake and can take it back?"

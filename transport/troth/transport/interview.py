@@ -26,7 +26,7 @@ def at_terminal() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Alternative:
     """One of several answers: what is taken for it, and how it is shown."""
 
     value: str
@@ -56,7 +56,7 @@ class Interview:
             except TrothError as error:
                 typer.echo(f"  {error.what}: {error.value}\n  {error.remedy}", err=True)
 
-    def choose(self, value: str, option: str, question: str, choices: Sequence[Choice]) -> str:
+    def choose(self, value: str, option: str, question: str, choices: Sequence[Alternative]) -> str:
         """The value, or one of several, by its number; the only one there is, is taken and said."""
         if value:
             return value
