@@ -197,9 +197,7 @@ class _Named:
             await self._engine.require(descriptor, definition)
         except ImportError as error:
             what = f"Computing an answer again needs {error.name}, which is not installed"
-            raise OwnModelUnusable(
-                what, self._name, "In a checkout: pip install '.[torch]'"
-            ) from error
+            raise OwnModelUnusable(what, self._name, "In a checkout: pip install '.[torch]'") from error
         except (NodeError, OSError, RuntimeError, ValueError) as error:
             raise self._unusable(error) from error
 

@@ -233,6 +233,8 @@ def _on_chain(record: OwnTab, state: TabState, asset: Asset) -> dict[str, Any]:
         "free_units": str(max(free, 0)),
         "free": asset.show(max(free, 0)),
         "closes_at": state.closes_at,
+        "spent": asset.show(record.book.spent),
+        "outstanding": asset.show(record.book.authorised - record.book.spent),
     }
 
 
