@@ -231,8 +231,11 @@ def start(
     if auto:
         from troth.node.keyfiles import open_keystore
         from troth.node.pool.joining import placed
+        from troth.node.setup import OWNER_KEY
 
         owner = None
+        if owner_keystore is None and (home / OWNER_KEY).exists():
+            owner_keystore = home / OWNER_KEY
         if owner_keystore is not None:
             owner = open_keystore(owner_keystore, owner_password_file or password_file, "the owner", "--owner-keystore")
         found = asyncio.run(placed(configuration, key, owner, stake, broadcast=broadcast))
