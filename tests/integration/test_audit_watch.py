@@ -146,7 +146,7 @@ async def test_the_command_convicts_and_brings_what_was_handed_in(court: CourtSt
     assert parties == {None, cheated.nodes[0], honest.nodes[0]}
     assert not court.follower.state.cases
     acting = ["--act", "--keystore", str(tmp_path / "key.json"), "--password-file", str(password)]
-    acted = await run([*given, *acting, "--most-bond", str(10**18)])
+    acted = await run([*given, *acting, "--most-bond", "1ether"])
     done = [json.loads(line).get("acted", "") for line in acted.stdout.splitlines()]
     assert any("convicted" in one for one in done)
     assert any("is open" in one for one in done)

@@ -97,7 +97,7 @@ async def test_a_case_goes_on_through_kill_9(court: CourtStage, tmp_path: Path) 
     def start(words: tuple[str, ...]) -> forked.Forked:
         return forked.start(program.command(*words), os.environ, log)
 
-    opening = ("open", str(tmp_path / "one.evidence"), "--most-bond", str(10**18))
+    opening = ("open", str(tmp_path / "one.evidence"), "--most-bond", "1ether")
     cases, kills, process = court.follower.state.cases, 0, start(opening)
     for number in range(240):
         await asyncio.sleep(0.2)

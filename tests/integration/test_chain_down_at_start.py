@@ -45,7 +45,7 @@ def set_up(troth: Callable[..., subprocess.CompletedProcess[str]], folder: Path,
     own = {
         "scheduler": (
             *("--ends", "1,2", "--operator-keystore", folder / "operator.json"),
-            *("--vrf-keystore", folder / "vrf.json", "--prices", "3,1,6", "--deposit", 1000),
+            *("--vrf-keystore", folder / "vrf.json", "--prices", "3,1,6", "--deposit", "1000units"),
         ),
         "node": ("--slice", "0:2", "--import-key", folder / "operator.json"),
     }

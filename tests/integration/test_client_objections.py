@@ -13,6 +13,7 @@ from support.client_network import ClientSide, Network, client_side, network
 from support.tabs_stage import DEPOSIT, PARAMETERS, TabsStage, tabs_stage
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
+from troth.chain.tokens import read_asset
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.journal import OrderJournal, Phase
@@ -21,7 +22,6 @@ from troth.client.orders.objecting import Objector
 from troth.client.orders.session import market_session
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.orders.terminal import object_to
-from troth.client.tabs.asset import read_asset
 from troth.client.tabs.books import TabBooks
 from troth.client.tabs.keys import keyfile
 from troth.client.tabs.store import opened

@@ -34,7 +34,9 @@ async def published(stage: Stage, *names: str) -> None:
     """Start relays, and have them tell every member."""
     for name in names:
         relay = await stage.relay(name)
-        assert require_enough(await publish(relay.signed(stage.clock()), stage.membership)) == len(stage.members)
+        assert require_enough(await publish(relay.signed(stage.clock()), stage.membership)).members == len(
+            stage.members
+        )
 
 
 async def listed(stage: Stage) -> Listing:
@@ -99,7 +101,7 @@ async def test_age_is_kept_from_list_to_list_and_through_restarts(tmp_path: Path
             await member.stop()
             await member.start(stage.membership)
         await published(stage, "new")
-        assert require_enough(await publish(stage.relays[0].signed(stage.clock()), stage.membership)) == 4
+        assert require_enough(await publish(stage.relays[0].signed(stage.clock()), stage.membership)).members == 4
         await stage.leader().leading.act()
         second = await listed(stage)
         since = {one.relay.name: one.since for one in second.relays}
@@ -366,7 +368,7 @@ async def test_a_flood_of_descriptors_is_bounded(tmp_path: Path) -> None:
         assert len(admission.entries().relays) == 4
         assert len(list(stage.members[0].state.store.descriptors("relay"))) == 4
         # Those who are known go on.
-        assert require_enough(await publish(stage.relays[0].signed(stage.clock() + 1), stage.membership)) == 1
+        assert require_enough(await publish(stage.relays[0].signed(stage.clock() + 1), stage.membership)).members == 1
 
 
 async def test_posts_are_rate_limited_and_bodies_are_small(tmp_path: Path) -> None:
@@ -392,7 +394,7 @@ async def test_a_crowd_of_newcomers_does_not_keep_out_who_is_known(tmp_path: Pat
         with pytest.raises(DescriptorRefused, match="newcomers"):
             require_enough(await publish(newcomer.signed(stage.clock()), stage.membership))
         for relay in known:
-            assert require_enough(await publish(relay.signed(stage.clock() + 1), stage.membership)) == 1
+            assert require_enough(await publish(relay.signed(stage.clock() + 1), stage.membership)).members == 1
 
 
 async def test_relays_that_fall_silent_do_not_hold_a_list_up(tmp_path: Path) -> None:
@@ -419,7 +421,10 @@ async def test_destinations_are_bonded_and_keep_their_own_seal_key(tmp_path: Pat
             with pytest.raises(DescriptorRefused, match="bonded"):
                 await publish_destination(*arguments, seal_key=seal_key("s"), kind="scheduler")
             stage.bonded.add((key.address, "scheduler"))
-            assert await publish_destination(*arguments, seal_key=seal_key("s"), kind="scheduler") == 4
+            assert await publish_destination(*arguments, seal_key=seal_key("s"), kind="scheduler") == (
+                4,
+                SCHEDULE.valid,
+            )
             await stage.leader().leading.act()
             (found,) = (await listed(stage)).destinations
             assert (found.seal_key, found.operator, found.kind) == (seal_key("s"), key.address, "scheduler")

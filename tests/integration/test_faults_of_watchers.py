@@ -57,7 +57,7 @@ class Watch:
         self.words = ["watch", "--json", "--factory", place.factory, "--bank", place.contracts.bank]
         self.words += ["--rpc", court.stage.anvil.url, "--home", str(folder / "home"), "--evidence", str(evidence)]
         self.words += ["--act", "--keystore", str(folder / "key.json"), "--password-file", str(password)]
-        self.words += ["--most-bond", str(10**18)]
+        self.words += ["--most-bond", "1ether"]
 
     def start(self) -> None:
         given = [sys.executable, "-c", PROGRAM, str(TESTS), str(self.plan.path), *self.words]

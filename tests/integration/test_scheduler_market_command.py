@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import create_account, load_account, load_vrf_secret
+from troth.protocol.amounts import AmountError
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.command import app
 from troth.scheduler.configuration import load_market
@@ -33,7 +34,7 @@ from troth.scheduler.registering import Owner, register_in_market
 from troth.scheduler.status import prices_of_market, status_of_market, tabs_of_market
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
-MONEY = ("1000000000,100000000,2000000000", "1000000000000", "")
+MONEY = ((1_000_000_000, 100_000_000, 2_000_000_000), 1_000_000_000_000, 0)
 
 
 def password_file(folder: Path) -> Path:
@@ -72,7 +73,7 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         assert (found["role"], found["problems"][0][:14]) == ("none", "not registered")
         owner = create_account(tmp_path / "owner.json", "correct horse battery staple")
         anvil.fund(owner)
-        asked = Owner(tmp_path / "owner.json", secret, None, None)
+        asked = Owner(tmp_path / "owner.json", secret, None, "")
         dry = await register_in_market(home, asked, secret, broadcast=False)
         assert not dry["sent"]
         sent = await register_in_market(home, asked, secret, broadcast=True)
@@ -85,28 +86,29 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         await serves(configuration, operator, stage)
         found = await status_of_market(home)
         assert (found["role"], found["problems"]) == ("scheduler", [])
-        assert [" 1000000000000 left" in one for one in (await tabs_of_market(home))["nodes"]] == [True] * 3
-        assert "1000000000" in prices_of_market(home)["prices"][0]
+        assert [one["balance_units"] for one in (await tabs_of_market(home))["nodes"]] == ["1000000000000"] * 3
+        assert prices_of_market(home)["prices"][0]["prompt_units_per_billion"] == "1000000000"
         await adds(home, secret, stage)
         await leaves(home, secret, stage, anvil)
 
 
 async def adds(home: Path, secret: Path, stage: TabsStage) -> None:
     """Stake and tabs with nodes are topped up; there is nothing to redeem or claim yet."""
-    stake = int((await status_of_market(home))["stake"])
-    dry = await top_up_of_market(home, 5, (None, secret), "", broadcast=False)
+    stake = int((await status_of_market(home))["stake_units"])
+    dry = await top_up_of_market(home, "5units", (None, secret), "", broadcast=False)
     assert (dry["function"], dry["sent"]) == ("topUp", False)
-    await top_up_of_market(home, 5, (None, secret), "", broadcast=True)
-    assert int((await status_of_market(home))["stake"]) == stake + 5
+    await top_up_of_market(home, "5units", (None, secret), "", broadcast=True)
+    assert int((await status_of_market(home))["stake_units"]) == stake + 5
     node = stage.nodes[0].address
-    await top_up_of_market(home, 7, (None, secret), node, broadcast=True)
-    assert [node in one for one in (await tabs_of_market(home))["nodes"] if " 1000000000007 left" in one] == [True]
+    await top_up_of_market(home, "7wei", (None, secret), node, broadcast=True)
+    held = {one["node"]: one["balance_units"] for one in (await tabs_of_market(home))["nodes"]}
+    assert held[node] == "1000000000007"
     with pytest.raises(ConfigurationInvalid, match="No one open tab"):
-        await top_up_of_market(home, 7, (None, secret), "0x00000000000000", broadcast=False)
+        await top_up_of_market(home, "7wei", (None, secret), "0x00000000000000", broadcast=False)
     assert (await redeem_of_market(home, secret, broadcast=True))["tabs"] == 0
     assert (await claim_of_market(home, secret, broadcast=True))["tabs"] == 0
     earned = await earnings_of_market(home)
-    assert (earned["today"]["answers"], earned["unpaid"], earned["owed_to_nodes"]) == (0, "0", "0")
+    assert (earned["today"]["answers"], earned["unpaid_units"], earned["owed_to_nodes_units"]) == (0, "0", "0")
 
 
 async def leaves(home: Path, secret: Path, stage: TabsStage, anvil: Any) -> None:
@@ -129,7 +131,7 @@ async def leaves(home: Path, secret: Path, stage: TabsStage, anvil: Any) -> None
     out = await withdraw_of_market(home, secret, broadcast=True)
     assert [one["function"] for one in out["calls"]] == ["withdrawStake", "withdraw"]
     after = await status_of_market(home)
-    assert (after["stake"], after["credit"]) == ("0", "0")
+    assert (after["stake_units"], after["credit_units"]) == ("0", "0")
 
 
 async def serves(configuration: Any, operator: Any, stage: TabsStage) -> None:
@@ -166,9 +168,9 @@ def test_the_command_line_says_what_is_missing(tmp_path: Path) -> None:
     plain = ["init", "--rpc", "http://x", "--class", "0x" + "11" * 32, "--model", str(tmp_path), "--ends", "2"]
     market = [*plain, "--factory", "0x" + "11" * 20, "--home", str(tmp_path / "home")]
     assert CliRunner().invoke(app, market).exit_code == 2, "prices, deposit and endpoint have no defaults"
-    told = [*market, "--endpoint", "https://s.example", "--deposit", "5", "--prices", "1,2"]
+    told = [*market, "--endpoint", "https://s.example", "--deposit", "5units", "--prices", "1,2"]
     refused = CliRunner().invoke(app, told)
-    assert isinstance(refused.exception, ConfigurationInvalid)
+    assert isinstance(refused.exception, AmountError)
     assert "three prices" in str(refused.exception)
     assert {"run", "tabs", "prices", "status"} <= {
         command.name or command.callback.__name__ for command in app.registered_commands

@@ -19,7 +19,7 @@ from support.tabs_stage import PARAMETERS, TabsStage, tabs_stage
 from troth.chain.deployment import deploy_market
 from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
 from troth.chain.market_follower import MarketFollower
-from troth.chain.tokens import allowance
+from troth.chain.tokens import allowance, balance, read_asset
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ReceiptNotFound, TransactionRefused, WalletError
 from troth.client.home import Home
@@ -29,7 +29,6 @@ from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.session import market_session
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.orders.terminal import summon
-from troth.client.tabs.asset import balance, read_asset
 from troth.client.tabs.books import TabBooks
 from troth.client.tabs.keys import keyfile, master_of
 from troth.client.tabs.managing import Purse, list_tabs, open_tab, take_back, top_up

@@ -101,7 +101,7 @@ async def joined(stage: TabsStage, anvil: Any, tmp_path: Path, *more: object) ->
     assert operated.signed(*words, "--broadcast")["sent"]
     prices = f"{ASK.prompt},{ASK.cached},{ASK.written}"
     assert operated.signed("ask", "0:2", prices, "--broadcast")["sent"]
-    assert operated.told("ask")["asks"]["0:2"]["written"] == str(ASK.written)
-    added = operated.signed("topup", stage.execution_class.seat, "--owner-keystore", tmp_path / "owner.json")
+    assert operated.told("ask")["asks"]["0:2"]["written_units_per_billion"] == str(ASK.written)
+    added = operated.signed("topup", f"{stage.execution_class.seat}units", "--owner-keystore", tmp_path / "owner.json")
     assert not added["sent"]
     return operated, made

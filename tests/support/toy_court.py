@@ -20,8 +20,8 @@ from troth.chain.headers import RawHeader
 from troth.client.orders.court import Court, note
 from troth.client.orders.journal import OrderJournal
 from troth.client.orders.keeping import Report, unheard
-from troth.client.tabs.asset import Asset
 from troth.protocol import typed_data
+from troth.protocol.amounts import Asset
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import events as on
 from troth.protocol.market import messages

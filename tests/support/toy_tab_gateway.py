@@ -17,7 +17,7 @@ from troth.client.gateway.serving import RunningGateway as Gateway
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.running import Running
 from troth.client.orders.wishes import CheckWish, PriceLimit
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market.types import NO_ADDRESS
 from troth.transport.server import serving
 

@@ -8,7 +8,7 @@ go through the real encoding.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,6 +57,7 @@ from troth.protocol.wire_market import (
     Unveil,
     Unveiled,
 )
+from troth.scheduler.peers import NodeSeen
 from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
 from troth.transport.sealing import seal
@@ -464,6 +465,7 @@ class ToyPeers:
     def __init__(self, nodes: dict[Address, ToyTabNode]) -> None:
         self._nodes = nodes
         self.failed: set[Address] = set()
+        self.draws: list[tuple[frozenset[Address], tuple[Address, ...]]] = []
         self.preferred: list[Address] = []
 
     def channel(self, node: Address) -> ToyWay:
@@ -482,3 +484,11 @@ class ToyPeers:
 
     def note_latency(self, node: Address, seconds: float) -> None:
         pass
+
+    def note_draw(self, drawn: Iterable[Address], chosen: Iterable[Address]) -> None:
+        self.draws.append((frozenset(drawn), tuple(chosen)))
+
+    def seen(self, node: Address) -> NodeSeen:
+        drawn = sum(node in found for found, _ in self.draws)
+        chosen = sum(node in found for _, found in self.draws)
+        return NodeSeen(node in self._nodes, "" if node in self._nodes else "connection refused", drawn, chosen)

@@ -95,6 +95,7 @@ async def test_an_error_of_the_node_is_not_repeated() -> None:
         with pytest.raises(RpcRefused, match="no such field") as caught:
             await client.request("eth_call")
         assert caught.value.code == -32602
+        assert "http://127.0.0.1" in str(caught.value.value), "which node it was"
         assert len(asked) == 1
 
 

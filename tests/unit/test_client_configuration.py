@@ -123,3 +123,37 @@ def test_the_option_goes_before_the_file_in_both_directions(tmp_path: Path) -> N
     assert not read_configuration(home, overlay="off", direct=False).anonymous
     with pytest.raises(ConfigurationError, match="through the overlay alone"):
         read_configuration(home, overlay="off")
+
+
+def test_the_overlay_is_not_left_silently() -> None:
+    committee = "0x" + "12" * 20
+    assert not ClientConfiguration(TABLE).checked().anonymous
+    assert ClientConfiguration(TABLE, committee=committee).checked().anonymous
+    assert ClientConfiguration(TABLE, committee=committee, overlay="on").checked().anonymous
+    assert not ClientConfiguration(TABLE, committee=committee, overlay="off").checked().anonymous
+    with pytest.raises(ConfigurationError, match="no committee"):
+        ClientConfiguration(TABLE, overlay="on").checked()
+
+
+def test_overlay_on_without_a_committee_is_refused_on_the_command_line(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+    save(home.configuration, ClientConfiguration(TABLE))
+    with pytest.raises(ConfigurationError, match="no committee"):
+        read_configuration(home, overlay="on")
+    assert read_configuration(home, overlay="on", committee="0x" + "12" * 20).anonymous
+
+
+RIGHT = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+"""Of EIP-55's own examples."""
+
+
+@pytest.mark.parametrize("option", ["--factory", "--bank", "--scheduler", "--committee"])
+def test_init_refuses_a_mistyped_address(option: str, tmp_path: Path) -> None:
+    given = {"--factory": FACTORY} | {option: RIGHT.replace("5aA", "5aa")}
+    words = [word for pair in given.items() for word in pair]
+    refused = CliRunner().invoke(app, ["init", *words, "--home", str(tmp_path)])
+    assert isinstance(refused.exception, ConfigurationError)
+    assert "checksum" in str(refused.exception)
+    assert not (tmp_path / "client").exists(), "no wallet is left behind"
+    ClientConfiguration(MarketTable(RIGHT), scheduler=RIGHT).checked()

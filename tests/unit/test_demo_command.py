@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
-from typer.testing import CliRunner
+import io
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+from unit.test_demo_network import network_in
+
+from troth.demo import play
 from troth.demo.command import QUESTION, app
+from troth.demo.stage import DemoStage
 from troth.protocol.types import Hash32
 from troth.scheduler import assembly, duties
 from troth.scheduler.errors import OrderRefused
 from troth.testnet import refusing
+from troth.testnet.display import Display
 
 
 @pytest.mark.parametrize("act", ["exact"])
@@ -26,6 +35,19 @@ def test_the_market_is_what_is_played_by_default(monkeypatch: pytest.MonkeyPatch
     ((models, _, question, expected, named),) = played
     assert (str(models), question, expected, named) == ("/nowhere", QUESTION, "Paris", {"keep": True})
     assert CliRunner().invoke(app, ["market"]).exit_code == 2
+
+
+def test_a_network_that_is_kept_says_how_to_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway's address and key, and what a wallet of one's own needs: deployment, chain and committee."""
+    network = network_in(tmp_path)
+    stage = DemoStage(network, Display(Console(file=io.StringIO(), width=400)))
+    stage.client.gateway = SimpleNamespace(address="http://127.0.0.1:5", key="sk-troth-x")  # type: ignore[assignment]
+    monkeypatch.setattr(play.signal, "pause", lambda: None)
+    play.wait_for_interrupt(stage)
+    said = stage.display.console.file.getvalue()  # type: ignore[attr-defined]
+    assert "OPENAI_BASE_URL=http://127.0.0.1:5/v1 OPENAI_API_KEY=sk-troth-x" in said
+    assert f"--rpc {network.rpc} --factory 0xfa --committee 0xc0" in said
+    assert str(network.password_file) in said
 
 
 async def test_a_scheduler_that_refuses_replaces_one_part_and_its_duty(monkeypatch: pytest.MonkeyPatch) -> None:

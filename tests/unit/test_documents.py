@@ -148,3 +148,26 @@ def test_a_wrong_command_is_noticed() -> None:
     assert [one.split(" in:")[0] for one in said] == ["no command 'clinet'", "no option ['--chekc']", "", ""]
     block = "```\ntroth client open 5usdc \\\n  --scheduler 0x… --brodcast   # sends it --really\n```\n"
     assert [wrong_in(line).split(" in:")[0] for line in command_lines(block)] == ["no option ['--brodcast']"]
+
+
+FROM_AN_INDEX = re.compile(r"pip install (?:-\S+ )*['\"]?troth(?![\w./-]*\.whl)")
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if not name_of(path).startswith(HISTORY)], ids=name_of)
+def test_nothing_is_promised_from_a_package_index(path: Path) -> None:
+    """Troth is in none: it is installed from a checkout or a wheel."""
+    assert FROM_AN_INDEX.findall(path.read_text(encoding="utf-8")) == []
+
+
+def test_no_error_sends_anybody_to_a_package_index() -> None:
+    packages = [ROOT / name for name in SOURCES if name not in {"tests", "contracts"}]
+    files = [path for folder in packages for path in folder.rglob("*.py")]
+    assert [name_of(path) for path in files if FROM_AN_INDEX.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_a_promise_of_an_index_is_noticed() -> None:
+    assert FROM_AN_INDEX.search("Run pip install 'troth[torch]' now")
+    assert FROM_AN_INDEX.search("pip install --upgrade troth")
+    assert not FROM_AN_INDEX.search("pip install '.[torch]'")
+    assert not FROM_AN_INDEX.search("pip install ./dist/troth-0.1.0-py3-none-any.whl")
+    assert not FROM_AN_INDEX.search("pip install troth-0.1.0-py3-none-any.whl")

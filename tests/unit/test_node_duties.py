@@ -143,14 +143,14 @@ async def test_earnings_say_what_came_and_why_nothing_does(tmp_path: Path) -> No
     books, ledger = node.bench.stores.books, node.bench.ledger()
     told = view.earnings(books, ledger, node.now + 60)
     price = str(network.price(ordered))
-    assert (told["today"]["earned"], told["unpaid"], told["payable"]) == (price, price, "0")
-    assert told["today"]["per_1000_tokens"] == f"{int(price) * 1000 / 18:.3f}"
+    assert (told["today"]["earned_units"], told["unpaid_units"], told["payable_units"]) == (price, price, "0")
+    assert told["today"]["per_1000_tokens_units"] == str(int(price) * 1000 // 18)
     assert told["why"] == []
     later = view.earnings(books, ledger, node.now + 2 * view.DAY)
     assert (later["today"]["answers"], later["week"]["answers"]) == (0, 1)
     assert "drawn by seats" in later["why"][0]
     await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, int(price))
-    assert view.earnings(books, node.bench.ledger(), node.now)["payable"] == price
+    assert view.earnings(books, node.bench.ledger(), node.now)["payable_units"] == price
     state = network.ground.state
     alone = replace(ledger, state=replace(state, parties=state.parties.without(node.address)))
     assert "not registered" in view.why_no_work(books, alone, node.now)[0]

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from troth.node.asking import ask_of
 from troth.node.configuration import NodeInitOptions, load, render
 from troth.node.earning.policy import UNPAID_ORDERS, EarningPolicy
 from troth.node.errors import ConfigError
-from troth.node.membership import ask_of, asks_of
+from troth.node.membership import asks_of
+from troth.protocol.amounts import COIN
 from troth.protocol.market.types import Ask
 from troth.protocol.types import Segment
 
@@ -62,11 +64,11 @@ def test_a_node_names_its_market(tmp_path: Path) -> None:
 
 def test_asks_name_every_segment_once() -> None:
     halves = (Segment(0, 1), Segment(1, 2))
-    assert asks_of(["1,2,3"], halves) == dict.fromkeys(halves, Ask(1, 2, 3))
-    assert asks_of(["0:1=1,2,3", "1:2=4,5,6"], halves)[halves[1]] == Ask(4, 5, 6)
+    assert asks_of(["1,2,3"], halves, COIN) == dict.fromkeys(halves, Ask(1, 2, 3))
+    assert asks_of(["0:1=1,2,3", "1:2=4,5,6"], halves, COIN)[halves[1]] == Ask(4, 5, 6)
     for texts in ([], ["0:1=1,2,3"], ["1,2,3", "0:2=1,2,3"]):
         with pytest.raises(ConfigError, match="ask"):
-            asks_of(texts, halves)
+            asks_of(texts, halves, COIN)
     for text in ("1,2", "a,b,c", "-1,2,3", f"{2**64},1,1"):
         with pytest.raises(ConfigError):
             ask_of(text)

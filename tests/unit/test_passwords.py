@@ -76,3 +76,26 @@ def test_terminal_is_asked_and_a_new_password_confirmed(monkeypatch: pytest.Monk
         read_password(confirm=True, ask=answers("twice", "thrice"))
     with pytest.raises(PasswordMissing, match="empty"):
         read_password(ask=answers(""))
+
+
+def test_a_credential_of_systemd_is_read_and_only_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LoadCredential= grants access by an access-control list, whose mask shows as the group's mode."""
+    folder = tmp_path / "credentials"
+    folder.mkdir(mode=0o500)
+    folder.chmod(0o700)
+    file = password_file(folder / "password", "secret\n", 0o440)
+    with pytest.raises(KeystoreExposed):
+        read_password(file)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(folder))
+    assert read_password(file) == "secret"
+    with pytest.raises(KeystoreExposed):
+        read_password(password_file(tmp_path / "elsewhere", "secret\n", 0o440))
+    file.chmod(0o444)
+    with pytest.raises(KeystoreExposed):
+        read_password(file)
+    file.chmod(0o440)
+    folder.chmod(0o755)
+    with pytest.raises(KeystoreExposed):
+        read_password(file)

@@ -488,8 +488,8 @@ NAMED = re.compile(r"troth client ([a-z][a-z-]*)")
 def test_asking_is_chatting_with_one_question(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     heard: list[Any] = []
 
-    async def chat(*named: Any, as_json: bool) -> None:
-        heard.append((*named[2:], as_json))
+    async def chat(*named: Any, as_json: bool, resume: str) -> None:
+        heard.append((*named[2:], as_json, resume))
 
     monkeypatch.setattr("troth.client.orders.terminal.chat", chat)
     table = ["--home", str(tmp_path)]

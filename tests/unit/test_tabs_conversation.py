@@ -21,8 +21,9 @@ from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.running import Running
 from troth.client.orders.session import Connector
+from troth.client.orders.talking import Conversation, Typing, talk
 from troth.client.reaching import reaching
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market.types import NO_ADDRESS, Opinion
 from troth.protocol.types import Hash32
 from troth.transport.identity import create_identity
@@ -79,15 +80,7 @@ async def test_a_rejected_answer_ends_a_script_with_its_exit_code(
         assert json.loads(capsys.readouterr().out)["outcome"] == "rejected"
 
 
-async def test_an_error_does_not_end_a_conversation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Input:
-        buffer = io.BytesIO(b"hello\nhello\n/exit\n")
-
-        def isatty(self) -> bool:
-            return False
-
+async def test_an_error_does_not_end_a_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with run(tmp_path) as (stage, running):
         await running.session.ready()
         failing = [1, 1, 1]
@@ -99,8 +92,7 @@ async def test_an_error_does_not_end_a_conversation(
             return lines
 
         stage.scheduler.tamper = tamper
-        monkeypatch.setattr("sys.stdin", Input())
-        await converse(running, ALWAYS, "", "")
+        await talk(Conversation(running, ALWAYS), Typing(None, io.BytesIO(b"hello\nhello\n/exit\nnever\n")))
         said = capsys.readouterr()
         assert "error: The scheduler gave the order up" in said.err
         assert said.out == "hello world\n"

@@ -25,7 +25,7 @@ from troth.client.orders.own_check import own_model, own_verdict_of
 from troth.client.orders.receipts import shown
 from troth.client.orders.updates import EndedUpdate, OrderOutcome, RecomputedUpdate
 from troth.client.orders.wishes import CheckWish, Wish
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market import lottery
 from troth.protocol.market.prices import MILLION
 from troth.protocol.market.types import CaseKind, ExecutionClass, Opinion

@@ -15,7 +15,7 @@ from troth.client.orders.failing import OrderStalled
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.receipts import proof_of, shown
 from troth.client.orders.updates import OrderOutcome
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market import receipt
 from troth.protocol.market.types import NO_ADDRESS, Opinion
 from troth.protocol.request import tokens_to_words

@@ -12,7 +12,7 @@ from unit.test_tabs_asking import ALWAYS, asked
 
 from troth.client.choices import SamplingChoices
 from troth.client.configuration import ClientConfiguration, load, save
-from troth.client.errors import AmountError, ConfigurationError, FeeTooHigh, ModelUnavailable, StreamError
+from troth.client.errors import ConfigurationError, FeeTooHigh, ModelUnavailable, StreamError
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.options import read_configuration
@@ -20,7 +20,7 @@ from troth.client.orders.policy import require_worth
 from troth.client.orders.terminal import price_limit, wish_of
 from troth.client.orders.terms import CheckedOffer, offer_of, read_quotes, require_served, require_within
 from troth.client.orders.wishes import CheckWish, PriceLimit
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import AmountError, Asset
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.types import NO_ADDRESS, Ask
 from troth.protocol.types import Segment

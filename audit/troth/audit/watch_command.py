@@ -14,6 +14,7 @@ from troth.audit.display import guarded
 from troth.audit.options import read_address
 from troth.chain.keystore import load_account, read_password
 from troth.transport.command_options import (
+    AMOUNT,
     BankOption,
     FactoryOption,
     JsonOption,
@@ -44,7 +45,9 @@ def watch(
         typer.Option("--promises", exists=True, dir_okay=False, help="Promises of inclusion, in JSON lines."),
     ] = None,
     act: Annotated[bool, typer.Option("--act", help="Convict, and bring rejections: needs --keystore.")] = False,
-    most_bond: Annotated[int, typer.Option("--most-bond", min=0, help="Most that is put up for a case.")] = 0,
+    most_bond: Annotated[
+        str, typer.Option("--most-bond", help=f"Most that is put up for a case; none: nothing is. {AMOUNT}")
+    ] = "",
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
     once: Annotated[bool, typer.Option("--once", help="Look once and leave with the exit code.")] = False,

@@ -26,6 +26,7 @@ from troth.chain.errors import ChainError, FollowTimeout, without_credentials
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import asset_of
 from troth.protocol.types import Address
 
 LEAST_PAUSE = 1.0
@@ -46,7 +47,7 @@ class Watching:
     promises: Path | None
     only: frozenset[str]
     key: Key | None
-    most_bond: int
+    most_bond: str
     interval: float
 
 
@@ -152,7 +153,8 @@ async def _watching(told: Watching, printer: Printer) -> AsyncIterator[tuple[Wat
             watcher = Watcher(CachingSource.of(source), follower, told.folder, shown, told.evidence, only=told.only)
             if told.promises is not None:
                 watcher.promises = running.read_promises(told.promises)
-            office = None if told.key is None else _office(told, told.key, market, follower, printer)
+            most = (await asset_of(market)).parse(told.most_bond) if told.most_bond else 0
+            office = None if told.key is None else _office(told, told.key, market, follower, printer, most)
             yield watcher, office
     except ChainError as error:
         raise AuditError(error.what, error.value, error.remedy) from error
@@ -160,6 +162,8 @@ async def _watching(told: Watching, printer: Printer) -> AsyncIterator[tuple[Wat
         shown.close()
 
 
-def _office(told: Watching, key: Key, market: Market, follower: MarketFollower, printer: Printer) -> Office:
+def _office(  # noqa: PLR0917
+    told: Watching, key: Key, market: Market, follower: MarketFollower, printer: Printer, most_bond: int
+) -> Office:
     settings = CaseSettings(told.rpc, told.factory, told.folder, key, told.bank, told.start)
-    return make_office(market, follower, settings, printer.progress, most_bond=told.most_bond)
+    return make_office(market, follower, settings, printer.progress, most_bond=most_bond)

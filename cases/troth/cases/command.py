@@ -17,10 +17,12 @@ from troth.cases.evidence import Evidence
 from troth.cases.office import CaseSettings, Office, open_office
 from troth.cases.opening import WantedCase
 from troth.chain.keystore import Key, load_account, read_password
+from troth.chain.tokens import asset_at
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import receipt
 from troth.protocol.types import Hash32, to_address, to_hash32
 from troth.transport.command_options import (
+    AMOUNT,
     BankOption,
     FactoryOption,
     JsonOption,
@@ -81,7 +83,7 @@ def open_case(
     file: FileArgument,
     *,
     segment: Annotated[int, typer.Option("--segment", min=0, help="Which result is brought to the court.")] = 0,
-    most_bond: Annotated[int, typer.Option("--most-bond", help="Most that is put up, in the asset's smallest unit.")],
+    most_bond: Annotated[str, typer.Option("--most-bond", help=f"Most that is put up. {AMOUNT}")],
     suspend: Annotated[bool, typer.Option("--suspend", help="Suspend the node, where each rejecter locked.")] = False,
     carry_on: Annotated[bool, typer.Option("--carry/--no-carry", help="Carry it to its end.")] = True,
     factory: FactoryOption,
@@ -98,7 +100,8 @@ def open_case(
     held = read_evidence(file)
 
     async def work(office: Office) -> bool:
-        wanted = WantedCase(segment, suspend, most_bond)
+        most = (await asset_at(rpc, factory, bank, start_block)).parse(most_bond)
+        wanted = WantedCase(segment, suspend, most)
         case_id = await office.opener.bring(held, wanted, file.parent.resolve())
         _say({"case": "0x" + case_id.hex()}, f"case 0x{case_id.hex()} is open", as_json)
         if carry_on:

@@ -45,6 +45,9 @@ TopPOption = Annotated[
 ]
 
 
+ResumeOption = Annotated[str, typer.Option("--resume", help="Go on with a conversation: a file of /save, or `last`.")]
+
+
 def chat(  # noqa: PLR0917
     context: typer.Context,
     question: QuestionArgument = None,
@@ -63,10 +66,11 @@ def chat(  # noqa: PLR0917
     committee: CommitteeOption = "",
     overlay: OverlayOption = "",
     direct: DirectOption = None,
+    resume: ResumeOption = "",
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask one question, or hold a conversation; the answer streams, the verdict follows."""
+    """Ask one question, or hold a conversation; the answer streams, the verdict follows. /help lists its commands."""
     import asyncio
 
     from troth.client.choices import SamplingChoices
@@ -81,9 +85,11 @@ def chat(  # noqa: PLR0917
     configuration = read_configuration(
         place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct, model=model
     )
+    if resume and first:
+        raise typer.BadParameter("a conversation is gone on with, and no single question", param_hint="--resume")
     choices, limits = (
         SamplingChoices(max_tokens, millionths(temperature, 0), millionths(top_p, 1)),
         (max_cost, max_price),
     )
-    talking = terminal.chat(place, configuration, password_file, choices, limits, check, system, first, as_json=as_json)
-    asyncio.run(talking)
+    given = (place, configuration, password_file, choices, limits, check, system, first)
+    asyncio.run(terminal.chat(*given, as_json=as_json, resume=resume))

@@ -18,6 +18,7 @@ from troth.client.options import (
     CommitteeOption,
     DirectOption,
     HomeOption,
+    OverlayOption,
     SchedulerOption,
     mode_of,
     read_configuration,
@@ -62,8 +63,8 @@ app.command()(case)
 
 @app.command()
 def init(  # noqa: PLR0917
-    factory: FactoryOption,
-    rpc: RpcOption = "http://127.0.0.1:8545",
+    factory: FactoryOption = "",
+    rpc: RpcOption = "",
     scheduler: SchedulerOption = "",
     execution_class: ClassOption = "",
     start_block: StartBlockOption = 0,
@@ -87,17 +88,27 @@ def init(  # noqa: PLR0917
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Create the wallet and client.toml."""
-    from troth.client.configuration import ClientConfiguration, save
+    """Create the wallet and client.toml. At a terminal it asks for what was not given."""
+    from troth.client.configuration import DEFAULT_RPC, ClientConfiguration, save
     from troth.client.home import Home
     from troth.client.market_table import MarketTable
-    from troth.client.wallet import create_wallet
+    from troth.client.wallet import create_wallet, require_no_wallet
+    from troth.transport.interview import Interview, contract, contract_or_none
 
     place = Home(home.expanduser())
+    require_no_wallet(place)
+    interview = Interview()
+    factory = interview.text(factory, "--factory", "Factory of the deployment, 0x…", check=contract)
+    if interview.asking:
+        rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node", default=DEFAULT_RPC)
+        interview.say("A committee's relays keep the scheduler from seeing who asks; without, it sees your address.")
+        question = "Committee contract, 0x…, or none"
+        named = interview.text(committee, "--committee", question, default="none", check=contract_or_none)
+        committee = "" if named == "none" else named
     mode = mode_of(direct) or "scheduler"
     table = MarketTable(factory, bank, start_block, seats=seats, outside=outside)
     configuration = ClientConfiguration(
-        table, rpc, scheduler, execution_class, committee, region=region, mode=mode
+        table, rpc or DEFAULT_RPC, scheduler, execution_class, committee, region=region, mode=mode
     ).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)
@@ -106,6 +117,23 @@ def init(  # noqa: PLR0917
         as_json,
         f"wallet {key.address}\nFund it on chain, then `troth client open AMOUNT --broadcast`.",
     )
+
+
+@app.command()
+def models(
+    rpc: RpcOption = "",
+    committee: CommitteeOption = "",
+    overlay: OverlayOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """List models on offer with their prices, the cheapest first. `--execution-class NAME` asks one of them."""
+    from troth.client.home import Home
+    from troth.client.orders import terminal
+
+    place = Home(home.expanduser())
+    configuration = read_configuration(place, rpc, committee=committee, overlay=overlay)
+    _run(terminal.print_models(place, configuration, as_json=as_json))
 
 
 @app.command()

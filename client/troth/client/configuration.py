@@ -8,24 +8,25 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from troth.client.errors import ConfigurationError
-from troth.client.market_table import MarketTable, read_table
+from troth.client.market_table import MarketTable, read_table, require_checksum
 
 VERSION = 1
 DEFAULT_RPC = "http://127.0.0.1:8545"
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
-_HASH = re.compile(r"0x[0-9a-fA-F]{64}")
+_CLASS = re.compile(r"0x[0-9a-fA-F]{64}|(?!0x)[A-Za-z0-9][A-Za-z0-9._/:+-]{1,79}")
 _RPC = re.compile(r"""https?://[^\s"\\]+""")
 _SHAPES = (
     ("rpc", _RPC, "an http or https URL"),
     ("scheduler", _ADDRESS, "an operator address, 0x and 40 hex digits"),
-    ("execution_class", _HASH, "a class id, 0x and 64 hex digits"),
+    ("execution_class", _CLASS, "a class id, 0x and 64 hex digits, or a class's name"),
     ("committee", _ADDRESS, "an address, 0x and 40 hex digits"),
-    ("overlay", re.compile("on|off"), "on or off"),
+    ("overlay", re.compile("on|off"), "on or off; left out, it is on where a committee is named"),
     ("mode", re.compile("scheduler|direct"), "scheduler or direct"),
     ("region", re.compile("[a-z0-9-]{1,16}"), "up to 16 of a-z, 0-9 and -"),
 )
 _OPTIONS = {"mode": "--direct or --no-direct"}
-_OPTIONAL = {"scheduler", "execution_class", "committee", "region"}
+_OPTIONAL = {"scheduler", "execution_class", "committee", "overlay", "region"}
+_ADDRESSES = ("scheduler", "committee")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,9 @@ class ClientConfiguration:
 
     `market` names a deployment. `scheduler` is the operator address of the one to use, and `execution_class` the class
     id (0x…); empty means: the only one there is. `committee` is the contract whose members sign the overlay's
-    directory: with it, and unless `overlay` is "off", no request goes to a scheduler directly. `region` is preferred
-    for relays. With `mode` "direct" requests enter through the overlay at a node that hosts the whole model, not at the
-    scheduler.
+    directory: with it, and unless `overlay` is "off", no request goes to a scheduler directly. `overlay` "on" is
+    refused without it. `region` is preferred for relays. With `mode` "direct" requests enter through the overlay at a
+    node that hosts the whole model, not at the scheduler.
     """
 
     market: MarketTable
@@ -44,14 +45,14 @@ class ClientConfiguration:
     scheduler: str = ""
     execution_class: str = ""
     committee: str = ""
-    overlay: str = "on"
+    overlay: str = ""
     region: str = ""
     mode: str = "scheduler"
 
     @property
     def anonymous(self) -> bool:
         """Whether requests go through the overlay."""
-        return bool(self.committee) and self.overlay == "on"
+        return bool(self.committee) and self.overlay != "off"
 
     @property
     def direct(self) -> bool:
@@ -68,6 +69,14 @@ class ClientConfiguration:
                 # An RPC address may hold a provider's secret, so a wrong one is not repeated.
                 shown = f"{len(value)} characters, not shown" if name == "rpc" else repr(value)
                 raise ConfigurationError(f"'{name}' must be {shape}", shown, f"Set it in client.toml or with {option}.")
+        for name in _ADDRESSES:
+            require_checksum(name, getattr(self, name), f"--{name}")
+        if self.overlay == "on" and not self.committee:
+            raise ConfigurationError(
+                "The overlay is wanted, and no committee is configured whose directory lists its relays",
+                "overlay is on",
+                "Name the contract with --committee; or connect openly, so that the scheduler sees you: --overlay off.",
+            )
         if self.direct and not self.anonymous:
             raise ConfigurationError(
                 "Direct mode reaches nodes through the overlay alone",

@@ -3,7 +3,6 @@
 ClientError
 ├── ConfigurationError      client.toml or an option cannot be used
 ├── WalletError             the keystore is missing or does not open
-├── AmountError             an amount of money cannot be read
 ├── PromptError             the question is empty, too long, or not text
 ├── ModelUnavailable        no such execution class, or its tokenizer is not what the chain says
 │   └── OwnModelUnusable    there is no model of one's own here to compute an answer again with
@@ -36,10 +35,6 @@ class ConfigurationError(ClientError):
 
 class WalletError(ClientError):
     """The keystore is missing or does not open."""
-
-
-class AmountError(ClientError):
-    """An amount of money cannot be read."""
 
 
 class PromptError(ClientError):

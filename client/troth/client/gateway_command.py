@@ -51,6 +51,12 @@ HostOption = Annotated[str, typer.Option("--host", envvar="TROTH_GATEWAY_HOST", 
 AllowRemoteOption = Annotated[
     bool, typer.Option("--allow-remote", help="Listen on other addresses too: they can then pay from the wallet.")
 ]
+AllowHostOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host", help="Name by which containers here reach it, such as host.docker.internal; repeatable."
+    ),
+]
 NoKeyOption = Annotated[
     bool, typer.Option("--no-key", help="Ask for no API key: every program of this machine can then pay.")
 ]
@@ -88,6 +94,7 @@ def serve(  # noqa: PLR0917
     port: PortOption = DEFAULT_PORT,
     host: HostOption = "127.0.0.1",
     allow_remote: AllowRemoteOption = False,
+    allow_host: AllowHostOption = None,
     no_key: NoKeyOption = False,
     max_cost: MostOption = "",
     budget: BudgetOption = "",
@@ -126,6 +133,7 @@ def serve(  # noqa: PLR0917
         host=host,
         port=port,
         allow_remote=allow_remote,
+        names=tuple(allow_host or ()),
         with_key=not no_key,
         concurrent=concurrent,
         defaults=Defaults(max_tokens, wait is Wait.verdict),

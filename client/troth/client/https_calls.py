@@ -38,6 +38,26 @@ ORDER_REMEDY = "The order may have arrived: see `troth client receipts` before y
 
 
 OTHER_REMEDY = "Try again, or use another scheduler."
+UNSENT_REMEDY = "Nothing was sent: asking again is free."
+
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_DEEPEST_CAUSE = 16
+
+
+def never_sent(error: Exception) -> bool:
+    """Whether it is certain that nobody got the request."""
+    if isinstance(error, OverlayFailed):
+        return error.delivered == "no"
+    return isinstance(error, WrongSchedulerKey) or any(isinstance(one, _NEVER_SENT) for one in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what caused it, and so on."""
+    for _ in range(_DEEPEST_CAUSE):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__
 
 
 class Calls:
@@ -132,7 +152,8 @@ def unreachable(remedy: str) -> Iterator[None]:
             "Nothing was sent. Wait for the scheduler to register its new key, or use another one.",
         ) from error
     except (ChannelUnavailable, ChannelTimeout) as error:
-        raise SchedulerUnreachable(error.what, error.value, remedy) from error
+        free = UNSENT_REMEDY if remedy == ORDER_REMEDY and never_sent(error) else remedy
+        raise SchedulerUnreachable(error.what, error.value, free) from error
     except CircuitFailed as error:
         delivered = str(error.delivered) if isinstance(error, RequestFailed) else "no"
         free = "Nothing was sent: ask again, it is free." if delivered == "no" else remedy

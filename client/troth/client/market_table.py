@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from troth.client.errors import ConfigurationError
+from troth.protocol.errors import ProtocolError
+from troth.protocol.types import to_address
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _AMOUNT = re.compile(r"[0-9]{1,40}(\.[0-9]{1,18})?\s*[A-Za-z]{0,16}")
@@ -59,6 +61,7 @@ class MarketTable:
             value = getattr(self, name)
             if (value or name == "factory") and not _ADDRESS.fullmatch(value):
                 raise _wrong(name, value, "an address, 0x and 40 hex digits")
+            require_checksum(name, value, f"--{name}")
         for name in ("summons", "case", "cases", "objections"):
             value = getattr(self, name)
             if value and not _AMOUNT.fullmatch(value):
@@ -77,6 +80,16 @@ class MarketTable:
         pairs = [(field.name, getattr(self, field.name)) for field in fields(self)]
         shown = [f"{name} = {value}" if isinstance(value, int) else f'{name} = "{value}"' for name, value in pairs]
         return ["", "[market]", *shown]
+
+
+def require_checksum(name: str, value: str, option: str) -> None:
+    """Raise ConfigurationError for an address in which a letter was mistyped (EIP-55); empty is none."""
+    try:
+        if value:
+            to_address(value)
+    except ProtocolError as error:
+        what = f"'{name}' has a wrong checksum: a character of the address is mistyped"
+        raise ConfigurationError(what, repr(value), f"Copy it again, or correct {option}.") from error
 
 
 _NUMBERS = tuple(field.name for field in fields(MarketTable) if field.type == "int")

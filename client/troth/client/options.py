@@ -34,7 +34,10 @@ SchedulerOption = Annotated[
     str, typer.Option("--scheduler", envvar="TROTH_SCHEDULER", help="Operator address of the scheduler to use.")
 ]
 ClassOption = Annotated[
-    str, typer.Option("--execution-class", envvar="TROTH_EXECUTION_CLASS", help="Id of the execution class to use.")
+    str,
+    typer.Option(
+        "--execution-class", envvar="TROTH_EXECUTION_CLASS", help="Execution class to use: its id, or its name."
+    ),
 ]
 CommitteeOption = Annotated[
     str,

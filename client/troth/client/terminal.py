@@ -1,8 +1,10 @@
-"""What reaches a terminal: text without the characters that steer it, and amounts of ether, shown exactly."""
+"""What reaches a terminal: text without the characters that steer it, and our own lines in colours."""
 
 from __future__ import annotations
 
+import os
 import re
+from typing import TextIO
 
 # C0 and C1 controls but for tab and line feed, and the marks that reorder text around them (Unicode Bidi controls).
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -19,19 +21,16 @@ def printable_line(value: object, longest: int = 300) -> str:
     return text if len(text) <= longest else text[:longest] + "…"
 
 
-DECIMALS = {"wei": 0, "gwei": 9, "ether": 18, "eth": 18}
-"""Places after the point: a unit is 10 to this power in wei."""
+_RED, _GREEN, _DIM, _PLAIN = "\x1b[31m", "\x1b[32m", "\x1b[2m", "\x1b[0m"
+_ALARMS = ("error", "REJECTED", "NO MAJORITY", "OWN MODEL", "CHECK REFUSED", "FAILED")
 
 
-def format_amount(wei: int) -> str:
-    """Show wei exactly, in ether from a micro-ether up and in gwei or wei below."""
-    for unit, least in (("ether", 10**12), ("gwei", 10**6)):
-        if abs(wei) >= least:
-            return f"{_exact(wei, DECIMALS[unit])} {unit}"
-    return f"{wei} wei"
+def coloured(line: str, stream: TextIO) -> str:
+    """A line of our own: red for what must not be overlooked, green for a check that passed, else dim.
 
-
-def _exact(wei: int, places: int) -> str:
-    whole, fraction = divmod(abs(wei), 10**places)
-    text = f"{whole}.{fraction:0{places}d}".rstrip("0").rstrip(".")
-    return f"-{text}" if wei < 0 else text
+    Only on a terminal, and not where NO_COLOR is set (no-color.org).
+    """
+    if not stream.isatty() or os.environ.get("NO_COLOR"):
+        return line
+    colour = _RED if line.startswith(_ALARMS) else _GREEN if line.startswith("checked") else _DIM
+    return f"{colour}{line}{_PLAIN}"

@@ -12,13 +12,18 @@ from troth.protocol.types import Address
 
 def create_wallet(home: Home, password_file: Path | None, import_key: Path | None, scrypt_n: int | None = None) -> Key:
     """A new wallet, or a copy of an existing keyfile's account; WalletError if there is one already."""
-    if home.keystore.exists():
-        raise WalletError("There is a wallet already", home.keystore, "Use it, or move the file away first.")
+    require_no_wallet(home)
     home.create()
     password = read_password(password_file, confirm=True, purpose="the wallet")
     key = load_account(import_key, password) if import_key else None
     options = {} if scrypt_n is None else {"scrypt_n": scrypt_n}
     return create_account(home.keystore, password, key=key, **options)
+
+
+def require_no_wallet(home: Home) -> None:
+    """Raise WalletError if there is a wallet already."""
+    if home.keystore.exists():
+        raise WalletError("There is a wallet already", home.keystore, "Use it, or move the file away first.")
 
 
 def open_wallet(home: Home, password_file: Path | None) -> Key:

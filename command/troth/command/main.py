@@ -33,11 +33,21 @@ def root(
     show_version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
+    price: Annotated[
+        str,
+        typer.Option(
+            "--price",
+            envvar="TROTH_PRICE",
+            help="What one coin or token costs, like 3150eur: shown beside amounts.",
+        ),
+    ] = "",
     debug: Annotated[bool, typer.Option("--debug", envvar="TROTH_DEBUG", help="Show tracebacks.")] = False,
 ) -> None:
     """Verified LLM inference from machines you need not trust."""
-    # Both options act before or after this point: --version eagerly, --debug in `main` when an error arrives.
+    # These act before or after this point: --version eagerly, --debug in `main` when an error arrives.
     del show_version, debug
+    if price:
+        os.environ["TROTH_PRICE"] = price
 
 
 def _wants_debug(arguments: Sequence[str]) -> bool:

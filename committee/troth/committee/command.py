@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,6 +18,7 @@ from troth.transport.command_options import (
     PortOption,
     RpcOption,
     StartBlockOption,
+    show,
 )
 
 app = typer.Typer(
@@ -36,8 +36,8 @@ DEFAULT_HOME = Path("~/.troth/committee")
 @app.command()
 def init(
     *,
-    rpc: RpcOption,
-    endpoint: Annotated[str, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL of this member.")],
+    rpc: RpcOption = "",
+    endpoint: Annotated[str, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL of this member.")] = "",
     committee: Annotated[
         str, typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…; none before it is deployed.")
     ] = "",
@@ -48,17 +48,26 @@ def init(
     bank: BankOption = "",
     start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
-    host: HostOption = "127.0.0.1",
+    host: HostOption = "",
     port: PortOption = 8543,
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write committee.toml, the operator's keystore and the TLS identity. Nothing is overwritten."""
+    """Write committee.toml, the operator's keystore and the TLS identity. Nothing is overwritten.
+
+    At a terminal it asks for what was not given.
+    """
     from troth.committee.configuration import Bonding
     from troth.committee.initialisation import MemberInitOptions, initialise
+    from troth.transport.interview import Interview, listening_host, outward_host
 
-    wishes = MemberInitOptions(rpc, committee, Bonding(factory, bank, start_block), host, port, endpoint)
-    _show(initialise(_folder(home), wishes, password_file), as_json)
+    interview = Interview()
+    rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node")
+    usual = f"https://{outward_host(rpc)}:{port}"
+    endpoint = interview.text(endpoint, "--endpoint", "Address by which others reach this member", default=usual)
+    here = host or listening_host(endpoint)
+    wishes = MemberInitOptions(rpc, committee, Bonding(factory, bank, start_block), here, port, endpoint)
+    show(initialise(_folder(home), wishes, password_file), as_json)
 
 
 @app.command()
@@ -77,7 +86,7 @@ def deploy(
     from troth.committee.initialisation import deploy as deploy_contract
 
     work = deploy_contract(rpc, member, keystore.expanduser(), password_file, broadcast=broadcast)
-    _show(asyncio.run(work), as_json)
+    show(asyncio.run(work), as_json)
 
 
 @app.command()
@@ -100,7 +109,7 @@ def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
     """The committee on chain, and which list each member serves."""
     from troth.committee.examining import status_of
 
-    _show(asyncio.run(status_of(_folder(home))), as_json)
+    show(asyncio.run(status_of(_folder(home))), as_json)
 
 
 @app.command()
@@ -117,13 +126,3 @@ def doctor(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None
 
 def _folder(home: Path) -> Path:
     return home.expanduser().resolve()
-
-
-def _show(result: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps(result))
-        return
-    width = max(len(name) for name in result)
-    for name, value in result.items():
-        lines = value if isinstance(value, list) else [value]
-        typer.echo(f"{name.replace('_', ' '):<{width}}  " + f"\n{'':<{width}}  ".join(str(line) for line in lines))

@@ -73,7 +73,7 @@ async def deploy(
         "members": [f"{one.operator} at {one.endpoint}" for one in first],
         "threshold": threshold(len(first)),
         "gas": simulation.gas,
-        "maximum_cost": str(simulation.maximum_cost),
+        "maximum_gas_cost_wei": str(simulation.maximum_cost),
         "sent": broadcast,
     }
     if not broadcast:

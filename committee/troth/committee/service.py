@@ -105,7 +105,7 @@ async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Re
         member.metrics.refused.labels("posted").inc()
         raise
     member.metrics.taken.labels(kind).inc()
-    return JSONResponse({"taken": True})
+    return JSONResponse({"taken": True, "holds_seconds": member.schedule.valid})
 
 
 def _from_leader(member: Member, kind: str, request: Request) -> requests.Announced:

@@ -107,7 +107,7 @@ def told_of_plan(wish: CreationWish, plan: CreationPlan, warnings: Sequence[str]
         "transactions": [asdict(step) for step in plan.steps],
         "estimated_gas": plan.gas,
         "estimated_cost": str(plan.cost),
-        "maximum_cost": str(plan.most),
+        "maximum_gas_cost_wei": str(plan.most),
         "balance": None if plan.balance is None else str(plan.balance),
         "problems": problems_of(wish, plan),
         "sent": False,

@@ -10,6 +10,8 @@ import typer
 from troth.node.earning_command import add_to
 from troth.node.home import DEFAULT_HOME, HomeOption, show
 from troth.transport.command_options import (
+    AMOUNT,
+    PRICES,
     BankOption,
     BroadcastOption,
     FactoryOption,
@@ -64,17 +66,28 @@ CommitteeOption = Annotated[
 ]
 
 
+AskForAllOption = Annotated[
+    str, typer.Option("--ask", envvar="TROTH_ASK", help=f"{PRICES} For all layers; `register` uses it.")
+]
+NewOwnerOption = Annotated[
+    bool | None,
+    typer.Option("--new-owner/--no-new-owner", help="Make a key for the owner, who pays the stake: keys/owner.json."),
+]
+
+
 @app.command()
 def init(
     *,
-    factory: FactoryOption,
+    factory: FactoryOption = "",
     bank: BankOption = "",
-    class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Id of the execution class.")],
-    model: Annotated[str, typer.Option("--model", envvar="TROTH_MODEL", help="Name or path of the model folder.")],
-    layers: LayersOption,
+    class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Id of the execution class.")] = "",
+    model: Annotated[str, typer.Option("--model", envvar="TROTH_MODEL", help="Name or path of the model folder.")] = "",
+    layers: LayersOption = "",
     segments: SegmentsOption = "",
-    rpc: RpcOption = "http://127.0.0.1:8545",
-    host: HostOption = "127.0.0.1",
+    ask: AskForAllOption = "",
+    new_owner: NewOwnerOption = None,
+    rpc: RpcOption = "",
+    host: HostOption = "",
     port: PortOption = 9443,
     endpoint: EndpointOption = "",
     engine: EngineOption = "torch",
@@ -89,20 +102,22 @@ def init(
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Write node.toml, the operator's keyfile and the TLS identity into the home folder."""
-    from troth.node.configuration import NodeInitOptions
-    from troth.node.setup import set_up
+    """Write node.toml, the operator's keyfile and the TLS identity into the home folder.
 
-    choices = NodeInitOptions(
-        rpc=rpc,
-        factory=factory,
-        execution_class=class_id,
-        model=model,
-        slice=layers,
-        segments=tuple(segments.split(",")) if segments else (layers,),
-        host=host,
-        port=port,
-        endpoint=endpoint or f"https://{host}:{port}",
+    At a terminal it asks for what was not given. Elsewhere --factory, --class, --model and --slice must be given.
+    """
+    from troth.node.first_steps import Wanted, options_of, wanted_of
+    from troth.node.setup import require_unconfigured, set_up
+    from troth.transport.interview import Interview
+
+    require_unconfigured(home)
+    interview, given = Interview(), Wanted(class_id, model, layers, endpoint, ask)
+    wanted, place = wanted_of(interview, home, (rpc, factory, bank, start_block), port, given)
+    choices = options_of(
+        wanted,
+        place,
+        (host, port),
+        segments,
         device=device,
         threads=threads,
         start_block=start_block,
@@ -112,7 +127,10 @@ def init(
         overlay_address=overlay_address,
         bank=bank,
     )
-    show(set_up(home, choices, import_key, password_file), as_json)
+    made_owner = interview.confirm(
+        new_owner, "--new-owner", "Make a key for the owner, who pays the stake and can take it back?"
+    )
+    show(set_up(home, choices, import_key, password_file, new_owner=made_owner), as_json)
 
 
 @app.command()
@@ -121,20 +139,12 @@ def register(
     owner_keystore: OwnerKeystore = None,
     owner_password_file: OwnerPassword = None,
     payout: Annotated[str, typer.Option("--payout", envvar="TROTH_PAYOUT", help="Default: the owner.")] = "",
-    stake: Annotated[
-        int,
-        typer.Option(
-            "--stake",
-            envvar="TROTH_STAKE",
-            help="In the asset's smallest unit; 0 means two seats.",
-        ),
-    ] = 0,
+    stake: Annotated[str, typer.Option("--stake", envvar="TROTH_STAKE", help=f"{AMOUNT} Default: two seats.")] = "",
     asks: Annotated[
         list[str] | None,
         typer.Option(
             "--ask",
-            help="PROMPT,CACHED,WRITTEN in asset units per 10^9 positions, for all segments; or "
-            "FIRST:END=PROMPT,CACHED,WRITTEN for one, repeatable.",
+            help=f"{PRICES} For all segments; or FIRST:END=PROMPT,CACHED,WRITTEN for one, repeatable.",
         ),
     ] = None,
     password_file: PasswordOption = None,
@@ -176,7 +186,7 @@ AutoOption = Annotated[
     ),
 ]
 StakeOption = Annotated[
-    int, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: 0 means as `troth node register`.")
+    str, typer.Option("--stake", envvar="TROTH_STAKE", help="With --auto: as for `troth node register`.")
 ]
 
 
@@ -191,7 +201,7 @@ def start(
     auto: AutoOption = False,
     owner_keystore: OwnerKeystore = None,
     owner_password_file: OwnerPassword = None,
-    stake: StakeOption = 0,
+    stake: StakeOption = "",
     broadcast: BroadcastOption = False,
     log_level: LogLevelOption = "INFO",
     home: HomeOption = DEFAULT_HOME,
@@ -221,8 +231,11 @@ def start(
     if auto:
         from troth.node.keyfiles import open_keystore
         from troth.node.pool.joining import placed
+        from troth.node.setup import OWNER_KEY
 
         owner = None
+        if owner_keystore is None and (home / OWNER_KEY).exists():
+            owner_keystore = home / OWNER_KEY
         if owner_keystore is not None:
             owner = open_keystore(owner_keystore, owner_password_file or password_file, "the owner", "--owner-keystore")
         found = asyncio.run(placed(configuration, key, owner, stake, broadcast=broadcast))
@@ -274,6 +287,25 @@ def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
             )
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
+
+
+@app.command()
+def page(
+    *,
+    port: Annotated[
+        int, typer.Option("--port", envvar="TROTH_PAGE_PORT", min=1, max=65535, help="Port on 127.0.0.1.")
+    ] = 9480,
+    log: Annotated[
+        Path | None, typer.Option("--log", envvar="TROTH_NODE_LOG", help="The node's log, whose end is shown.")
+    ] = None,
+    home: HomeOption = DEFAULT_HOME,
+) -> None:
+    """Serve a page for the operator on this machine alone: earnings, work, checks, and the one next thing to do."""
+    import asyncio
+
+    from troth.node.page import serve
+
+    asyncio.run(serve(home, port, log, lambda place: typer.echo(f"{place}  (Ctrl-C ends it)", err=True)))
 
 
 @app.command()

@@ -242,7 +242,7 @@ def segment_of(text: str) -> Segment:
 
 @dataclass(frozen=True, slots=True)
 class NodeInitOptions:
-    """What `troth node init` was told; texts as the file has them."""
+    """What `troth node init` was told; texts as the file has them. ``ask``: for all layers of the model, or empty."""
 
     rpc: str
     factory: str
@@ -261,6 +261,7 @@ class NodeInitOptions:
     overlay_port: int = 9444
     overlay_address: str = ""
     bank: str = ""
+    ask: str = ""
 
 
 def _deployment(choices: NodeInitOptions) -> str:
@@ -271,9 +272,13 @@ def _deployment(choices: NodeInitOptions) -> str:
     return f"poll_seconds = 0.5\n\n[market]\n{market}\n\n[earning]\n{earning}"
 
 
+def _asking(ask: str) -> str:
+    return f"\n[auto]\nask = {quoted(ask)}   # units per 10^9 positions, for all layers of the model\n" if ask else ""
+
+
 def render(choices: NodeInitOptions) -> str:
     """A complete node.toml, the optional keys with their defaults."""
-
+    overlay = overlay_table(choices.committee, choices.host, choices.overlay_port, choices.overlay_address)
     return f"""# A Troth node. Unknown keys are refused; see docs/how-to/operators.md.
 version = {VERSION}
 
@@ -305,4 +310,4 @@ cache_megabytes = 2048
 sessions = 256
 positions = 8192
 trace_gigabytes = 8.0
-""" + overlay_table(choices.committee, choices.host, choices.overlay_port, choices.overlay_address)
+{_asking(choices.ask)}{overlay}"""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from troth.node.home import DEFAULT_HOME, HomeOption, show
-from troth.transport.command_options import BroadcastOption, JsonOption, PasswordOption
+from troth.transport.command_options import AMOUNT, PRICES, BroadcastOption, JsonOption, PasswordOption
 
 
 def ask(
@@ -17,7 +17,7 @@ def ask(
         str,
         typer.Argument(
             metavar="[PROMPT,CACHED,WRITTEN]",
-            help="Asset units per 10^9 positions, such as 300000000,30000000,600000000.",
+            help=PRICES,
         ),
     ] = "",
     *,
@@ -39,7 +39,7 @@ def ask(
 
 
 def topup(
-    amount: Annotated[int, typer.Argument(help="Asset units to add to the stake.")],
+    amount: Annotated[str, typer.Argument(help=AMOUNT)],
     *,
     owner_keystore: Annotated[
         Path | None,

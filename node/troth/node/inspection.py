@@ -9,21 +9,49 @@ from typing import Any, NamedTuple
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import asset_of, described
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
 from troth.node.errors import NodeError
 from troth.node.keyfiles import run
-from troth.node.machine_checks import CLOCK_SECONDS, GAS_MONEY, machine_findings, slice_finding
+from troth.node.machine_checks import machine_findings, slice_finding
 from troth.node.orders.running import connect
+from troth.node.outside import (
+    DAY,
+    SchedulerWord,
+    ask_schedulers,
+    clock_finding,
+    gas_finding,
+    outside_findings,
+)
 from troth.node.process import operator_of, process_state
+from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.parts import Part
-from troth.protocol.market.state import account_id
-from troth.protocol.market.types import PotKind, Role, Rules
+from troth.protocol.market.state import State, account_id
+from troth.protocol.market.types import Entry, PotKind, Role, Rules
 from troth.protocol.market.views import class_of
-from troth.protocol.types import Address, ModelDescriptor, Segment
+from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
 from troth.transport.health import HealthFinding
+
+
+class GroupStanding(NamedTuple):
+    """A group that the node is in: its layers, the node's seats and since which block, and how many members it has."""
+
+    layers: Segment
+    seats: int
+    since: int
+    members: int
+
+    def told(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "layers": text_of(self.layers),
+            "seats": self.seats,
+            "since_block": self.since,
+            "members": self.members,
+        }
 
 
 class OnMarket(NamedTuple):
@@ -40,6 +68,8 @@ class OnMarket(NamedTuple):
     gas_money: int
     rules: Rules
     hosted: Segment | None
+    asset: Asset
+    groups: tuple[GroupStanding, ...] = ()
 
     @property
     def seats(self) -> int:
@@ -54,7 +84,7 @@ async def ask(configuration: NodeConfiguration) -> OnMarket:
         role, _, exit_block = await _read(market, Part.REGISTRY, "roleOf", operator, returns=(int, Address, int))
         stake, locked = await _read(market, Part.BANK, "stakeOf", operator, returns=(int, int))
         words = (PotKind.CREDIT, account_id(operator))
-        first, end, _, _ = await _read(market, Part.REGISTRY, "sliceOf", operator, returns=(int, int, int, int))
+        first, end, *places = await _read(market, Part.REGISTRY, "sliceOf", operator, returns=(int, int, int, int))
         newest = await market.chain.block()
         return OnMarket(
             operator=operator,
@@ -68,7 +98,20 @@ async def ask(configuration: NodeConfiguration) -> OnMarket:
             gas_money=await market.chain.balance(operator),
             rules=await _read(market, Part.REGISTRY, "rulesOf", configuration.execution_class, returns=Rules),
             hosted=Segment(first, end) if first < end else None,
+            asset=await asset_of(market),
+            groups=tuple([await _group(market, configuration, packed) for packed in places if packed]),
         )
+
+
+async def _group(market: Market, configuration: NodeConfiguration, packed: int) -> GroupStanding:
+    """A membership as Registry.sliceOf packs it: first << 40 | end << 32 | place."""
+    layers, place = Segment(packed >> 40 & 0xFF, packed >> 32 & 0xFF), packed & 0xFFFFFFFF
+    words = (configuration.execution_class, layers.first, layers.end)
+    group = await _read(market, Part.REGISTRY, "groupId", *words, returns=Hash32)
+    block = await market.chain.block_number()
+    entry = await _read(market, Part.REGISTRY, "entryAt", group, place, block, returns=Entry)
+    members = await _read(market, Part.REGISTRY, "sizeAt", group, block, returns=int)
+    return GroupStanding(layers, entry.seats, entry.since, members)
 
 
 async def _read(market: Market, part: Part, function: str, *arguments: object, returns: Any) -> Any:
@@ -83,30 +126,62 @@ def status(home: Path) -> dict[str, Any]:
         "operator": seen.operator,
         "role": seen.role.name.lower(),
         "slice": None if seen.hosted is None else text_of(seen.hosted),
-        "stake": str(seen.stake),
-        "locked": str(seen.locked),
+        "groups": [group.told() for group in seen.groups],
+        "stake_units": str(seen.stake),
+        "locked_units": str(seen.locked),
         "seats": seen.seats,
-        "seat": str(seen.rules.seat),
-        "credit": str(seen.credit),
-        "exit_block": seen.exit_block,
-        "gas_money": str(seen.gas_money),
+        "seat_units": str(seen.rules.seat),
+        "credit_units": str(seen.credit),
+        **described(seen.asset),
+        "exit_block": seen.exit_block or None,
+        "gas_money_wei": str(seen.gas_money),
         "block": seen.block,
         "endpoint": configuration.endpoint,
         "process": process_state(configuration),
     }
 
 
-def examine(home: Path) -> list[HealthFinding]:
-    """One line per thing that must be right; those that need the chain are left out where it does not answer."""
+class LookedAround(NamedTuple):
+    """What `doctor` finds out beyond the machine: the chain asked and followed, and what schedulers say."""
+
+    seen: OnMarket
+    state: State
+    words: list[SchedulerWord]
+    gas: HealthFinding
+
+
+async def look_around(configuration: NodeConfiguration) -> LookedAround:
+    """Ask chain and schedulers."""
+    seen = await ask(configuration)
+    async with await connect(configuration) as market, MarketFollower(market) as follower:
+        state = await follower.catch_up()
+        party = state.parties.get(seen.operator)
+        since = None if party is None else await market.chain.block(party.registered.block)
+        days = 0.0 if since is None else max(time.time() - since.timestamp, 0.0) / DAY
+        sent = await market.chain.transactions_sent(seen.operator)
+        gas = gas_finding(seen.operator, seen.gas_money, (await market.fees()).maximum, sent, days)
+    return LookedAround(seen, state, await ask_schedulers(state, seen.operator), gas)
+
+
+def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
+    """One line per thing that must be right; those that need the chain are left out where it does not answer.
+
+    Without ``machine`` engine, model and port are left out: to hash a model takes a while.
+    """
     configuration = load(home)
     findings = [HealthFinding("config", True, str(home / "node.toml"), "")]
     try:
-        seen: OnMarket = run(ask(configuration))
+        found: LookedAround = run(look_around(configuration))
     except (ChainError, KeystoreError, NodeError) as error:
         findings.append(HealthFinding("rpc", False, error.what, error.remedy))
+        findings += machine_findings(configuration, None) if machine else []
     else:
-        findings += [*_on_chain(configuration, seen), slice_finding(configuration, seen.hosted)]
-    findings += machine_findings(configuration, lambda: run(_registered(configuration)))
+        seen = found.seen
+        findings += [HealthFinding("rpc", True, f"block {seen.block}", ""), clock_finding(seen.behind, found.words)]
+        findings += [*_on_chain(seen), found.gas, slice_finding(configuration, seen.hosted)]
+        if machine:
+            findings += machine_findings(configuration, lambda: _registered(configuration, found.state))
+        findings += outside_findings(configuration, found.state, seen.operator, found.words)
     state = process_state(configuration)
     reasons = "; ".join(state.get("reasons", []))
     return [
@@ -115,10 +190,7 @@ def examine(home: Path) -> list[HealthFinding]:
     ]
 
 
-async def _registered(configuration: NodeConfiguration) -> ModelDescriptor:
-    async with await connect(configuration) as market, MarketFollower(market) as follower:
-        await follower.catch_up()
-        state = follower.state
+def _registered(configuration: NodeConfiguration, state: State) -> ModelDescriptor:
     try:
         return class_of(state, configuration.execution_class)[1]
     except InvalidOrder as error:
@@ -126,21 +198,16 @@ async def _registered(configuration: NodeConfiguration) -> ModelDescriptor:
         raise NodeError("the execution class is not registered", shown, "Run: troth model register") from error
 
 
-def _on_chain(configuration: NodeConfiguration, seen: OnMarket) -> list[HealthFinding]:
+def _on_chain(seen: OnMarket) -> list[HealthFinding]:
     registered, known = seen.role is Role.NODE and not seen.exit_block, bool(seen.rules.seat)
+    standing, fix = seen.role.name.lower(), "Run `troth node register --broadcast`."
+    if seen.exit_block:
+        standing = f"leaving; the stake is free after block {seen.exit_block}, and it is {seen.block}"
+        fix = "Serve on until then, and run `troth node withdraw --broadcast`."
     return [
-        HealthFinding("rpc", True, f"block {seen.block}", ""),
-        HealthFinding(
-            "clock",
-            # A quiet chain is no wrong clock; a block from the future is.
-            seen.behind > -CLOCK_SECONDS,
-            f"newest block is {seen.behind:.0f} s old by this clock",
-            "This clock is behind: synchronise it (chrony or systemd-timesyncd).",
-        ),
         HealthFinding(
             "class", known, "registered" if known else "unknown here", "Check node.class and market.factory."
         ),
-        HealthFinding("stake", registered, seen.role.name.lower(), "Run `troth node register --broadcast`."),
+        HealthFinding("stake", registered, standing, fix),
         HealthFinding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node topup`."),
-        HealthFinding("gas", seen.gas_money >= GAS_MONEY, f"{seen.gas_money} wei", f"Send ether to {seen.operator}."),
     ]

@@ -15,25 +15,15 @@ from troth.protocol.types import ModelDescriptor, Segment
 from troth.transport.errors import OverlayError
 from troth.transport.health import HealthFinding
 
-CLOCK_SECONDS = 30.0
-"""Half of what the channel tolerates between two clocks."""
-GAS_MONEY = 5 * 10**15
-"""Wei that pay for about ten own posts at 1 gwei; the node needs them when a scheduler is late."""
-
 
 def machine_findings(
-    configuration: NodeConfiguration, registered: Callable[[], ModelDescriptor]
+    configuration: NodeConfiguration, registered: Callable[[], ModelDescriptor] | None
 ) -> list[HealthFinding]:
-    """Engine, model and port; ``registered`` reads the model's description from the chain."""
-
-    def model(configuration: NodeConfiguration) -> HealthFinding:
-        return _model(configuration, registered())
-
-    return [
-        _guarded("device", _device, configuration),
-        _guarded("model", model, configuration),
-        _port(configuration),
-    ]
+    """Engine, model and port; ``registered`` reads the model's description from the chain, None: it is away."""
+    findings = [_guarded("device", _device, configuration)]
+    if registered is not None:
+        findings.append(_guarded("model", lambda own: _model(own, registered()), configuration))
+    return [*findings, _port(configuration)]
 
 
 def slice_finding(configuration: NodeConfiguration, hosted: Segment | None) -> HealthFinding:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from troth.chain.keystore import Key, load_account, read_password
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import asset_of, described
 from troth.node import asking
-from troth.node.asking import ask_of, asks_for
+from troth.node.asking import asks_for
 from troth.node.configuration import NodeConfiguration, load, segment_of
 from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
@@ -21,14 +23,16 @@ from troth.node.orders.moving import change_slice
 from troth.node.orders.running import connect
 from troth.node.pool.agreement import MOST_GROUPS
 from troth.node.process import operator_of
+from troth.node.setup import OWNER_KEY
+from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
-from troth.protocol.market.state import State
-from troth.protocol.market.types import NO_ADDRESS, Ask, Consent, NodeRegistration, Role, Rules
+from troth.protocol.market.state import State, account_id
+from troth.protocol.market.types import NO_ADDRESS, Ask, Consent, ExecutionClass, NodeRegistration, PotKind, Role, Rules
 from troth.protocol.market.views import class_of
-from troth.protocol.types import Address, Hash32, Segment, to_address
+from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, to_address
 from troth.transport.identity import load_identity
 
 SEATS = 2
@@ -37,23 +41,26 @@ SEATS = 2
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Who joins: the operator whose key signs messages, the owner who pays, what it asks for each segment."""
+    """Who joins: the operator whose key signs messages, the owner who pays, what it asks for each segment.
+
+    ``stake`` is an amount as text; empty means two seats.
+    """
 
     configuration: NodeConfiguration
     operator: Key
     owner: Key
     payout: str
-    stake: int
-    asks: Mapping[Segment, Ask]
+    stake: str
+    asks: Callable[[Asset], Mapping[Segment, Ask]]
 
 
-def asks_of(texts: list[str], segments: tuple[Segment, ...]) -> dict[Segment, Ask]:
+def asks_of(texts: list[str], segments: tuple[Segment, ...], asset: Asset) -> dict[Segment, Ask]:
     """What is asked for each segment, from FIRST:END=PROMPT,CACHED,WRITTEN, or without a segment for all of them."""
     asks: dict[Segment, Ask] = {}
     for text in texts:
         named, separator, prices = text.rpartition("=")
         chosen = (segment_of(named),) if separator else segments
-        asks |= dict.fromkeys(chosen, ask_of(prices))
+        asks |= dict.fromkeys(chosen, Ask(*asset.prices(prices)))
     missing = [segment for segment in segments if segment not in asks]
     if missing or len(asks) != len(segments):
         what = "each segment has one ask" if missing else "an ask is for a segment that is not configured"
@@ -68,47 +75,70 @@ def register(
     password_file: Path | None,
     *,
     payout: str,
-    stake: int,
+    stake: str,
     asks: list[str],
     broadcast: bool,
 ) -> dict[str, Any]:
     """Register the configured node with its stake and asks; the operator's consent is signed here."""
     configuration = load(home)
-    wanted = asks_of(asks, configuration.segments)
     operator = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+    if owner_keystore is None and (home / OWNER_KEY).exists():
+        owner_keystore = home / OWNER_KEY
     owner = open_keystore(owner_keystore, owner_password_file or password_file, "the owner", "--owner-keystore")
-    joining = Joining(configuration, operator, owner, payout, stake, wanted)
 
     async def send() -> dict[str, Any]:
         async with await connect(configuration) as market:
+            wanted: Callable[[Asset], Mapping[Segment, Ask]] = partial(asks_of, asks, configuration.segments)
+            if not asks and configuration.auto.ask is not None:
+                wanted = partial(_configured_asks, configuration, await _layers(market, configuration))
+            joining = Joining(configuration, operator, owner, payout, stake, wanted)
             return await join(market, joining, broadcast=broadcast)
 
     result: dict[str, Any] = run(send())
     return result
 
 
+async def _layers(market: Market, configuration: NodeConfiguration) -> int:
+    async with MarketFollower(market) as follower:
+        state = await follower.catch_up()
+    return _class_in(state, configuration)[1].layers
+
+
+def _configured_asks(configuration: NodeConfiguration, layers: int, _asset: Asset) -> Mapping[Segment, Ask]:
+    """By node.toml's ask for all layers: a segment asks its share."""
+    return asks_for(configuration.segments, {}, layers, configuration.auto.ask)
+
+
+def _class_in(state: State, configuration: NodeConfiguration) -> tuple[ExecutionClass, ModelDescriptor]:
+    try:
+        return class_of(state, configuration.execution_class)
+    except InvalidOrder as error:
+        shown_class = "0x" + configuration.execution_class.hex()
+        raise ConfigError("the execution class is not registered here", shown_class, error.remedy) from error
+
+
 async def join(market: Market, joining: Joining, *, broadcast: bool) -> dict[str, Any]:
     """The registration, sent or simulated; ConfigError where class or stake are not enough."""
     rules = await rules_on_chain(market, joining.configuration.execution_class)
-    stake = joining.stake or SEATS * rules.seat
-    if stake < rules.seat:
-        raise ConfigError("the stake is below one seat", stake, f"Stake at least {rules.seat} asset units.")
     asset = await asset_of(market)
-    call = registration_call(market, joining, stake, is_coin=asset == NO_ADDRESS)
+    stake = asset.parse(joining.stake) if joining.stake else SEATS * rules.seat
+    if stake < rules.seat:
+        raise ConfigError("the stake is below one seat", asset.show(stake), f"Stake at least {asset.show(rules.seat)}.")
+    call = registration_call(market, joining, stake, asset)
     told = await carry_out_paying(market, call, stake, joining.owner, broadcast=broadcast)
     return {
         **told,
         "operator": joining.operator.address,
-        "stake": str(stake),
+        "stake_units": str(stake),
         "seats": min(stake // rules.seat, rules.seat_cap),
-        "seat": str(rules.seat),
-        "asset": "coin" if asset == NO_ADDRESS else asset,
+        "seat_units": str(rules.seat),
+        **described(asset),
     }
 
 
-def registration_call(market: Market, joining: Joining, stake: int, *, is_coin: bool) -> PartCall:
+def registration_call(market: Market, joining: Joining, stake: int, asset: Asset) -> PartCall:
     """Registry.registerNode with the operator's consent."""
-    configuration = joining.configuration
+    configuration, asks = joining.configuration, joining.asks(asset)
     registration = NodeRegistration(
         operator=joining.operator.address,
         payout=to_address(joining.payout) if joining.payout else NO_ADDRESS,
@@ -116,13 +146,13 @@ def registration_call(market: Market, joining: Joining, stake: int, *, is_coin: 
         first=configuration.slice.first,
         end=configuration.slice.end,
         segments=configuration.segments,
-        asks=tuple(joining.asks[segment] for segment in configuration.segments),
+        asks=tuple(asks[segment] for segment in configuration.segments),
         stake=stake,
         endpoint=configuration.endpoint,
         tls_key_hash=Hash32(load_identity(configuration.tls_folder).spki_sha256),
     )
     consent = sign(Consent(joining.owner.address, joining.operator.address), market.domain, joining.operator.secret)
-    value = stake if is_coin else 0
+    value = stake if asset.is_coin else 0
     return build(market.contracts, Part.REGISTRY, "registerNode", registration, consent.signature, value=value)
 
 
@@ -133,12 +163,6 @@ async def rules_on_chain(market: Market, execution_class: Hash32) -> Rules:
         shown = "0x" + execution_class.hex()
         raise ConfigError("the execution class is not registered here", shown, "Register it: `troth model add`.")
     return rules
-
-
-async def asset_of(market: Market) -> Address:
-    """The deployment's asset: the zero address is the chain's coin."""
-    asset: Address = await market.read(view(market.contracts, Part.BANK, "ASSET", returns=Address))
-    return asset
 
 
 # ----------------------------------------------------------------------------------------------------------------- asks
@@ -156,7 +180,7 @@ def show_asks(home: Path) -> dict[str, Any]:
                 f"{one.first}:{one.end}": shown(await ask_on_chain(market, configuration, operator, one, block))
                 for one in configuration.segments
             }
-            return {"operator": operator, "block": block, "asks": asks}
+            return {"operator": operator, "block": block, "asks": asks, **described(await asset_of(market))}
 
     result: dict[str, Any] = run(read())
     return result
@@ -174,21 +198,26 @@ async def ask_on_chain(
 
 def shown(ask: Ask) -> dict[str, str]:
     """An ask as JSON."""
-    return {"prompt": str(ask.prompt), "cached": str(ask.cached), "written": str(ask.written)}
+    return {
+        "prompt_units_per_billion": str(ask.prompt),
+        "cached_units_per_billion": str(ask.cached),
+        "written_units_per_billion": str(ask.written),
+    }
 
 
 def set_ask(home: Path, segment: str, prices: str, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
     """Change what is asked for a segment, by the operator; it counts for orders of later blocks."""
     configuration = load(home)
-    wanted, ask = segment_of(segment), ask_of(prices)
+    wanted = segment_of(segment)
     if wanted not in configuration.segments:
         raise ConfigError("this segment is not configured", segment, "Use one of node.toml's segments.")
 
-    def calls(market: Market, operator: Address) -> list[PartCall]:
+    def calls(market: Market, operator: Address, asset: Asset) -> tuple[list[PartCall], dict[str, Any]]:
+        ask = Ask(*asset.prices(prices))
         words = (operator, wanted.first, wanted.end, ask)
-        return [build(market.contracts, Part.REGISTRY, "setAsk", *words)]
+        return [build(market.contracts, Part.REGISTRY, "setAsk", *words)], {"ask": shown(ask)}
 
-    return {**_by_operator(configuration, password_file, calls, broadcast=broadcast), "ask": shown(ask)}
+    return _by_operator(configuration, password_file, calls, broadcast=broadcast)
 
 
 # ---------------------------------------------------------------------------------------------------------------- stake
@@ -196,7 +225,7 @@ def set_ask(home: Path, segment: str, prices: str, password_file: Path | None, *
 
 def top_up(
     home: Path,
-    amount: int,
+    amount: str,
     keystore: Path | None,
     password_file: Path | None,
     *,
@@ -205,17 +234,18 @@ def top_up(
     """Add stake from the owner or, without a keyfile, from the operator; then seats follow it."""
     configuration = load(home)
     operator = operator_of(configuration)
-    if amount <= 0:
-        raise ConfigError("a top-up adds something", amount, "Name an amount in asset units.")
     payer = load_account(
         keystore or configuration.operator_keystore, read_password(password_file, purpose="who pays the stake")
     )
 
     async def send() -> dict[str, Any]:
         async with await connect(configuration) as market:
-            value = amount if await asset_of(market) == NO_ADDRESS else 0
-            call = build(market.contracts, Part.REGISTRY, "topUp", operator, amount, value=value)
-            return await carry_out_paying(market, call, amount, payer, broadcast=broadcast)
+            asset = await asset_of(market)
+            added = asset.parse(amount)
+            value = added if asset.is_coin else 0
+            call = build(market.contracts, Part.REGISTRY, "topUp", operator, added, value=value)
+            told = await carry_out_paying(market, call, added, payer, broadcast=broadcast)
+            return {**told, "added_units": str(added), **described(asset)}
 
     result: dict[str, Any] = run(send())
     return result
@@ -224,8 +254,8 @@ def top_up(
 def leave(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
     """Leave all groups and begin to unbind the stake."""
 
-    def calls(market: Market, operator: Address) -> list[PartCall]:
-        return [build(market.contracts, Part.REGISTRY, "deregister", operator)]
+    def calls(market: Market, operator: Address, _asset: Asset) -> tuple[list[PartCall], dict[str, Any]]:
+        return [build(market.contracts, Part.REGISTRY, "deregister", operator)], {}
 
     return _by_operator(load(home), password_file, calls, broadcast=broadcast)
 
@@ -238,21 +268,29 @@ def take_out(home: Path, password_file: Path | None, *, broadcast: bool) -> dict
 
     async def send() -> dict[str, Any]:
         async with await connect(configuration) as market:
+            asset = await asset_of(market)
+            stake, free = await stake_and_whether_free(market, operator)
+            pot = view(market.contracts, Part.BANK, "balanceOf", PotKind.CREDIT, account_id(operator), returns=int)
+            credit: int = await market.read(pot)
+            payout = view(market.contracts, Part.REGISTRY, "payoutOf", operator, returns=Address)
             calls = [build(market.contracts, Part.BANK, "withdraw", operator)]
-            if await stake_is_free(market, operator):
+            if free:
                 calls.insert(0, build(market.contracts, Part.REGISTRY, "withdrawStake", operator))
-            return {"calls": await carry_out_all(market, calls, key, broadcast=broadcast)}
+            amounts = {"credit_units": str(credit), "stake_units": str(stake if free else 0)}
+            total = {"amount_units": str(credit + (stake if free else 0)), "payout": await market.read(payout)}
+            told = await carry_out_all(market, calls, key, broadcast=broadcast)
+            return {**total, **amounts, **described(asset), "calls": told}
 
     result: dict[str, Any] = run(send())
     return result
 
 
-async def stake_is_free(market: Market, operator: Address) -> bool:
-    """Whether the exit block has passed and stake is left."""
+async def stake_and_whether_free(market: Market, operator: Address) -> tuple[int, bool]:
+    """The stake, and whether the exit block has passed and some of it is left."""
     wanted = view(market.contracts, Part.REGISTRY, "roleOf", operator, returns=(int, Address, int))
     _, _, exit_block = await market.read(wanted)
     stake, _ = await market.read(view(market.contracts, Part.BANK, "stakeOf", operator, returns=(int, int)))
-    return bool(exit_block and stake and await market.chain.block_number() > exit_block)
+    return stake, bool(exit_block and stake and await market.chain.block_number() > exit_block)
 
 
 def move(
@@ -275,12 +313,14 @@ def move(
     async def send() -> dict[str, Any]:
         async with await connect(configuration) as market, MarketFollower(market) as follower:
             await follower.catch_up()
-            wanted = _asks_after(configuration, follower.state, key.address, segments, asks)
+            asset = await asset_of(market)
+            wanted = _asks_after(configuration, follower.state, key.address, segments, asset, asks)
             call = change_slice(market.contracts, key.address, hosted, segments, [wanted[one] for one in segments])
             before = follower.state.parties.get(key.address)
             told = await carry_out(market, call, key, broadcast=broadcast)
             former = None if before is None or before.hosted is None else text_of(before.hosted)
-            return {**told, "before": former, "asks": {text_of(one): shown(wanted[one]) for one in segments}}
+            asked = {text_of(one): shown(wanted[one]) for one in segments}
+            return {**told, "before": former, "asks": asked, **described(asset)}
 
     told: dict[str, Any] = run(send())
     told |= {"slice": text_of(hosted), "segments": [text_of(segment) for segment in segments]}
@@ -289,17 +329,18 @@ def move(
     return told
 
 
-def _asks_after(
-    configuration: NodeConfiguration, state: State, operator: Address, segments: tuple[Segment, ...], texts: list[str]
+def _asks_after(  # noqa: PLR0917
+    configuration: NodeConfiguration,
+    state: State,
+    operator: Address,
+    segments: tuple[Segment, ...],
+    asset: Asset,
+    texts: list[str],
 ) -> dict[Segment, Ask]:
     """What is asked after a move: as told, else as now, by layers."""
     if texts:
-        return asks_of(texts, segments)
-    try:
-        _, model = class_of(state, configuration.execution_class)
-    except InvalidOrder as error:
-        shown_class = "0x" + configuration.execution_class.hex()
-        raise ConfigError("the execution class is not registered here", shown_class, error.remedy) from error
+        return asks_of(texts, segments, asset)
+    _, model = _class_in(state, configuration)
     return asks_for(segments, asking.asks_of(state, operator, model.layers), model.layers, configuration.auto.ask)
 
 
@@ -310,10 +351,13 @@ def _by_operator(
 
     async def send() -> dict[str, Any]:
         async with await connect(configuration) as market:
-            (told,) = await carry_out_all(market, calls(market, key.address), key, broadcast=broadcast)
+            asset = await asset_of(market)
+            wished, words = calls(market, key.address, asset)
+            (told,) = await carry_out_all(market, wished, key, broadcast=broadcast)
             wanted = view(market.contracts, Part.REGISTRY, "roleOf", key.address, returns=(int, Address, int))
             role, _, exit_block = await market.read(wanted)
-            return {**told, "role": Role(role).name.lower(), "exit_block": exit_block}
+            standing = {"role": Role(role).name.lower(), "exit_block": exit_block}
+            return {**told, **standing, **words, **described(asset)}
 
     result: dict[str, Any] = run(send())
     return result

@@ -10,6 +10,7 @@ import typer
 
 from troth.node.home import DEFAULT_HOME, HomeOption, show
 from troth.transport.command_options import (
+    AMOUNT,
     BankOption,
     BroadcastOption,
     FactoryOption,
@@ -65,10 +66,15 @@ def quantise(
 
 
 FeeCapOption = Annotated[
-    int, typer.Option("--fee-cap", help="Most that an order may cost, in the asset's smallest unit; 0: as usual.")
+    str, typer.Option("--fee-cap", help=f"Most that an order may cost. {AMOUNT} Default: as usual.")
 ]
 CheckPriceOption = Annotated[
-    int, typer.Option("--check-price", help="Per 10^9 positions, to each seat that checks; 0: as usual.")
+    str,
+    typer.Option(
+        "--check-price",
+        help="To each seat that checks: with a unit for a million positions, a plain number is units per 10^9. "
+        "Default: as usual.",
+    ),
 ]
 HonestShareOption = Annotated[
     float, typer.Option("--honest-share", help="Share of seats that is honest, at least; 0: as usual.")
@@ -90,9 +96,9 @@ def register(
     bank: BankOption = "",
     dtype: Annotated[str, typer.Option("--dtype", help="float32 or bfloat16.")] = "float32",
     class_name: Annotated[str, typer.Option("--class-name", help="Name of the execution class.")] = "",
-    fee_cap: FeeCapOption = 0,
+    fee_cap: FeeCapOption = "",
     positions: Annotated[int, typer.Option("--positions", help="Positions of the longest order; 0: as usual.")] = 0,
-    check_price: CheckPriceOption = 0,
+    check_price: CheckPriceOption = "",
     check: Annotated[float, typer.Option("--check", help="Least percent of answers that are checked; 0: usual.")] = 0,
     candidates: Annotated[int, typer.Option("--candidates", help="Nodes that may infer a segment.")] = 2,
     verifiers: Annotated[int, typer.Option("--verifiers", help="Seats that check, odd; 0: as usual.")] = 0,
@@ -112,17 +118,20 @@ def register(
     """Register a model and its execution class with a deployment of the market (dry run by default)."""
     import asyncio
 
+    from troth.chain.tokens import asset_at
     from troth.node.keyfiles import open_keystore
     from troth.node.models.execution_class import ClassOptions, add_to_market
     from troth.node.models.folder import find_model
     from troth.node.models.report import describe_with_progress, report_of
+    from troth.protocol.amounts import COIN
 
+    asset = asyncio.run(asset_at(rpc, factory, bank)) if fee_cap or check_price else COIN
     folder = find_model(home, model)
     report = report_of(folder, describe_with_progress(folder, dtype))
     wanted = ClassOptions(
-        fee_cap=fee_cap,
+        fee_cap=asset.parse(fee_cap) if fee_cap else 0,
         positions=positions,
-        check_price=check_price,
+        check_price=asset.one_price(check_price) if check_price else 0,
         check_percent=check,
         candidates=candidates,
         verifiers=verifiers,

@@ -15,6 +15,7 @@ from typing import Any
 from troth.chain.keystore import load_account, read_password
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import asset_of, described
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.earning import claiming, redeeming, view
 from troth.node.earning.books import NodeBooks, NodeLedger
@@ -70,7 +71,7 @@ def _look(home: Path, told: Callable[[NodeMoney], dict[str, Any]]) -> dict[str, 
 
     async def look() -> dict[str, Any]:
         async with looking(configuration) as looked:
-            return told(looked)
+            return {**told(looked), **described(await asset_of(looked.market))}
 
     result: dict[str, Any] = run(look())
     return result
@@ -84,11 +85,12 @@ def redeem(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[s
     async def send() -> dict[str, Any]:
         async with looking(configuration) as looked:
             found = redeeming.redeemable(looked.books, looked.ledger)
-            total = {"tabs": len(found), "amount": str(sum(one.amount for one in found))}
+            total = {"tabs": len(found), "amount_units": str(sum(one.amount for one in found))}
             if not found:
                 return {**total, "sent": False, "remedy": "Nothing is acknowledged and unredeemed."}
             call = redeeming.redeem_call(found, looked.market.contracts)
-            return {**total, **await carry_out(looked.market, call, key, broadcast=broadcast)}
+            done = await carry_out(looked.market, call, key, broadcast=broadcast)
+            return {**total, **described(await asset_of(looked.market)), **done}
 
     result: dict[str, Any] = run(send())
     return result
@@ -110,7 +112,8 @@ def claim(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[st
                 if broadcast:
                     looked.claims.keep(replace(one.filed, filed_at=time.time()))
             told = await carry_out_all(looked.market, calls, key, broadcast=broadcast)
-            return {"tabs": len(made), "gain": str(sum(one.gain for one in made)), "calls": told}
+            gain = {"gain_units": str(sum(one.gain for one in made)), **described(await asset_of(looked.market))}
+            return {"tabs": len(made), **gain, "calls": told}
 
     result: dict[str, Any] = run(send())
     return result

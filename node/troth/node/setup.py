@@ -5,9 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from troth.chain.keystore import create_account, create_private, load_account, read_password, read_private
+from troth.chain.keystore import (
+    address_in,
+    create_account,
+    create_private,
+    load_account,
+    read_password,
+    read_private,
+)
 from troth.node.configuration import FILE, NodeInitOptions, load, render, segment_of
 from troth.node.errors import ConfigError
+from troth.node.home import DEFAULT_HOME
 from troth.node.models.folder import find_model
 from troth.protocol.types import Address, Segment
 from troth.transport.identity import load_or_create_identity
@@ -15,16 +23,32 @@ from troth.transport.identity import load_or_create_identity
 OPERATOR_KEY = Path("keys") / "operator.json"
 
 
-def set_up(home: Path, choices: NodeInitOptions, import_key: Path | None, password_file: Path | None) -> dict[str, Any]:
-    """Write the files; an existing configuration or key is never replaced.
+OWNER_KEY = Path("keys") / "owner.json"
+
+
+def require_unconfigured(home: Path) -> None:
+    """Raise ConfigError where there is a configuration already."""
+    path = home / FILE
+    if path.exists():
+        raise ConfigError("this folder is configured already", str(path), "Edit the file, or choose another --home.")
+
+
+def set_up(
+    home: Path,
+    choices: NodeInitOptions,
+    import_key: Path | None,
+    password_file: Path | None,
+    *,
+    new_owner: bool = False,
+) -> dict[str, Any]:
+    """Write the files; an existing configuration or key is never replaced. ``new_owner``: make the owner's key, too.
 
     Raises:
         ConfigError: the folder is configured already, or a choice is wrong.
         KeystoreError: the key cannot be imported or written.
     """
+    require_unconfigured(home)
     path = home / FILE
-    if path.exists():
-        raise ConfigError("this folder is configured already", str(path), "Edit the file, or choose another --home.")
     for text in (choices.slice, *choices.segments):
         segment_of(text)  # says what is wrong in words; the file's own check only shows its pattern
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -35,19 +59,44 @@ def set_up(home: Path, choices: NodeInitOptions, import_key: Path | None, passwo
         configuration = load(home)
         if configuration.overlay is not None:
             _require_whole(home, choices)
-        operator = _operator(home / OPERATOR_KEY, import_key, password_file)
+        keys = _keys(home, import_key, password_file, new_owner=new_owner)
     except Exception:
         # So that the corrected command can be given again.
         path.unlink()
         raise
     identity = load_or_create_identity(configuration.tls_folder)
     return {
-        "operator": operator,
+        **keys,
         "config": str(path),
         "endpoint": configuration.endpoint,
         "tls_key_hash": "0x" + identity.spki_sha256.hex(),
-        "next": f"send some ether for gas to {operator}, then: troth node register --home {home} --owner-keystore FILE",
+        "next": _next(home, keys),
     }
+
+
+def _next(home: Path, keys: dict[str, str]) -> str:
+    at = "" if home == DEFAULT_HOME else f" --home {home}"
+    gas = f"send some coins for gas to {keys['operator']}"
+    if "owner" in keys:
+        return f"send the stake to {keys['owner']}, {gas}, then: troth node register{at} --broadcast"
+    return f"{gas}, then: troth node register{at} --owner-keystore FILE"
+
+
+def _keys(home: Path, import_key: Path | None, password_file: Path | None, *, new_owner: bool) -> dict[str, str]:
+    """The operator's address, and the owner's where its key was to be made: one password opens both."""
+    path = home / OPERATOR_KEY
+    if path.exists() or not new_owner or (home / OWNER_KEY).exists():
+        keys = {"operator": str(_operator(path, import_key, password_file))}
+        owner = address_in(home / OWNER_KEY) if (home / OWNER_KEY).exists() else None
+        return keys if owner is None else {**keys, "owner": owner}
+    password = read_password(password_file, confirm=import_key is None, purpose="the operator's and the owner's key")
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    if import_key is None:
+        operator = create_account(path, password).address
+    else:
+        operator = load_account(import_key, password).address
+        create_private(path, read_private(import_key))
+    return {"operator": operator, "owner": create_account(home / OWNER_KEY, password).address}
 
 
 def _require_whole(home: Path, choices: NodeInitOptions) -> None:

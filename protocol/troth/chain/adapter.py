@@ -92,6 +92,10 @@ class Chain:
         """Wei that an account holds outside the contract."""
         return decoding.quantity(await self._rpc.request("eth_getBalance", account, "latest"))
 
+    async def transactions_sent(self, account: Address) -> int:
+        """How many transactions of an account are in blocks: its nonce."""
+        return decoding.quantity(await self._rpc.request("eth_getTransactionCount", account, "latest"))
+
     async def read(self, view: View[Result], block: int | None = None) -> Result:
         """Result of a view at a block, or now; ChainRejected if it reverts."""
         call = Call(view.function, view.data)

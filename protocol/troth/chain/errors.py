@@ -47,11 +47,14 @@ class ChainUnavailable(ChainError):
 
 
 class RpcRefused(ChainError):
-    """A JSON-RPC error object; ``code``, ``message`` and ``data`` are the node's."""
+    """A JSON-RPC error object; ``code``, ``message`` and ``data`` are the node's, ``place`` its URL without
+    credentials."""
 
-    def __init__(self, method: str, code: int, message: str, data: object) -> None:
+    def __init__(self, place: str, method: str, code: int, message: str, data: object) -> None:
         super().__init__(
-            f"The chain node refused {method}: {message}", code, "Check the node's own limits and its log, then repeat."
+            f"The chain node refused {method}: {message}",
+            f"{place}, code {code}",
+            "Check the node's own limits and its log, then repeat.",
         )
         self.code = code
         self.message = message

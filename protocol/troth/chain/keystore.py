@@ -47,7 +47,8 @@ def read_private(path: Path) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 raise KeystoreMalformed("This is no regular file", path, "Name the keystore file itself.")
-            if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            exposed = stat.S_IRWXO if _is_credential(path) else stat.S_IRWXG | stat.S_IRWXO
+            if os.name == "posix" and mode & exposed:
                 shown = f"{path}, mode {stat.S_IMODE(mode):04o}"
                 raise KeystoreExposed("Other users of this machine can reach the file", shown, f"Run: chmod 600 {path}")
             content = file.read(LARGEST + 1)
@@ -58,6 +59,18 @@ def read_private(path: Path) -> bytes:
     if len(content) > LARGEST:
         raise KeystoreMalformed("The file is too long for a keystore", path, "Name the keystore file itself.")
     return content
+
+
+def _is_credential(path: Path) -> bool:
+    """Whether systemd handed the file to this service alone (LoadCredential=).
+
+    It grants the service's user access by an access-control list, whose mask shows as the group's mode; the folder lets
+    nobody else in.
+    """
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not folder or path.parent != Path(folder):
+        return False
+    return not stat.S_IMODE(path.parent.stat().st_mode) & (stat.S_IRWXO | stat.S_IWGRP)
 
 
 def create_private(path: Path, content: bytes) -> None:

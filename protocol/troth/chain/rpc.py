@@ -65,11 +65,18 @@ class Rpc:
         if not isinstance(answer, dict) or ("error" not in answer and "result" not in answer):
             raise self._unavailable(f"The answer to {method} is no JSON-RPC")
         if answer.get("error") is not None:
-            raise _refusal(method, answer["error"])
+            raise self._refusal(method, answer["error"])
         return answer["result"]
 
     def _unavailable(self, what: str) -> ChainUnavailable:
         return ChainUnavailable(what, self.place, "Check that the node runs and that --rpc names it; then repeat.")
+
+    def _refusal(self, method: str, error: Any) -> RpcRefused:
+        if not isinstance(error, dict):
+            return RpcRefused(self.place, method, 0, str(error)[:200], None)
+        code = error.get("code")
+        message = str(error.get("message", "no message"))[:500]
+        return RpcRefused(self.place, method, code if isinstance(code, int) else 0, message, error.get("data"))
 
     async def close(self) -> None:
         """Close the HTTP connections."""
@@ -86,11 +93,3 @@ class Rpc:
             verify = self._url.startswith("https://")
             self._client = httpx.AsyncClient(limits=limits, verify=verify, trust_env=False, timeout=self._timeout)
         return self._client
-
-
-def _refusal(method: str, error: Any) -> RpcRefused:
-    if not isinstance(error, dict):
-        return RpcRefused(method, 0, str(error)[:200], None)
-    code = error.get("code")
-    message = str(error.get("message", "no message"))[:500]
-    return RpcRefused(method, code if isinstance(code, int) else 0, message, error.get("data"))

@@ -1,16 +1,64 @@
-"""What the Bank may take of an account's tokens, in a deployment whose asset is an ERC-20."""
+"""The asset of a deployment: the chain's coin, or one ERC-20; and what the Bank may take of an account's tokens."""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from eth_abi.abi import decode, encode
 
-from troth.chain.market import Market
+from troth.chain.errors import ChainError
+from troth.chain.market import Market, find_place
+from troth.protocol.amounts import RESERVED_UNITS, Asset
 from troth.protocol.calls import Call
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.calls import PartCall, view
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS
-from troth.protocol.types import Address
+from troth.protocol.types import Address, to_address
+
+_LONGEST_SYMBOL = 12
+
+
+async def asset_of(market: Market) -> Asset:
+    """The asset of the deployment."""
+    return await read_asset(market, await market.read(view(market.contracts, Part.BANK, "ASSET", returns=Address)))
+
+
+async def asset_at(rpc: str, factory: str, bank: str = "", start_block: int = 0) -> Asset:
+    """The asset of the deployment that a factory made."""
+    place = await find_place(rpc, to_address(factory), to_address(bank) if bank else None, start_block)
+    async with await Market.connect(rpc, place) as market:
+        return await asset_of(market)
+
+
+def described(asset: Asset) -> dict[str, Any]:
+    """The asset as results of commands name it, beside amounts whose names end in ``_units``."""
+    return {"asset": asset.symbol, "asset_decimals": asset.decimals}
+
+
+async def read_asset(market: Market, token: Address) -> Asset:
+    """An asset, as its token describes itself."""
+    if token == NO_ADDRESS:
+        return Asset(token)
+    (decimals,) = decode(["uint8"], await market.call(token, selector("decimals()")))
+    try:
+        (symbol,) = decode(["string"], await market.call(token, selector("symbol()")))
+    except (ChainError, ValueError, OverflowError):
+        # A token without a readable name is still money.
+        symbol = "token"
+    # A stranger's text: only what steers no terminal, is no number, and is not the coin's.
+    shown = re.sub(r"[^A-Za-z]", "", symbol)[:_LONGEST_SYMBOL]
+    return Asset(token, "token" if shown.lower() in RESERVED_UNITS or not shown else shown, int(decimals))
+
+
+async def balance(market: Market, asset: Asset, owner: Address) -> int:
+    """What an account holds of the asset."""
+    if asset.is_coin:
+        return await market.chain.balance(owner)
+    data = selector("balanceOf(address)") + encode(["address"], [owner])
+    (found,) = decode(["uint256"], await market.call(asset.token, data))
+    return int(found)
 
 
 async def allowance(market: Market, token: Address, owner: Address) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from troth.scheduler.command_options import DEFAULT_HOME, HomeOption, folder_of, show
-from troth.transport.command_options import BroadcastOption, JsonOption, PasswordOption
+from troth.transport.command_options import AMOUNT, BroadcastOption, JsonOption, PasswordOption
 
 
 def tabs(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
@@ -46,7 +46,7 @@ def redeem(
 
 
 def top_up(  # noqa: PLR0917
-    amount: Annotated[int, typer.Argument(help="In the asset's smallest unit.")],
+    amount: Annotated[str, typer.Argument(help=AMOUNT)],
     node: Annotated[str, typer.Option("--node", help="Add to the tab with this node, not to the stake.")] = "",
     keystore: Annotated[
         Path | None, typer.Option("--keystore", help="Keyfile of who pays; default: the operator's.")

@@ -11,6 +11,8 @@ import typer
 
 from troth.scheduler.command_options import DEFAULT_HOME, HomeOption, folder_of, show
 from troth.transport.command_options import (
+    AMOUNT,
+    PRICES,
     BankOption,
     FactoryOption,
     HostOption,
@@ -25,7 +27,8 @@ from troth.transport.command_options import (
 )
 
 ModelOption = Annotated[
-    Path, typer.Option(envvar="TROTH_MODEL", help="Folder with config.json, tokenizer.json, chat_template.jinja.")
+    Path | None,
+    typer.Option(envvar="TROTH_MODEL", help="Folder with config, tokenizer and chat template."),
 ]
 EndsOption = Annotated[
     str, typer.Option(envvar="TROTH_ENDS", help="Ends of the segments, for example 15,30; auto: by placement.")
@@ -34,14 +37,14 @@ PricesOption = Annotated[
     str,
     typer.Option(
         envvar="TROTH_PRICES",
-        help="prompt,cached,written in the asset's smallest unit per 10^9 positions.",
+        help=PRICES,
     ),
 ]
 LeastOption = Annotated[
-    str, typer.Option(envvar="TROTH_LEAST", help="Top a tab up below this; default: a quarter of it.")
+    str, typer.Option(envvar="TROTH_LEAST", help="Top a tab up below this amount; default: a quarter of it.")
 ]
 EndpointOption = Annotated[
-    str | None, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL; default: host and port.")
+    str, typer.Option(envvar="TROTH_ENDPOINT", help="Public https:// URL; default: host and port.")
 ]
 OperatorKeystoreOption = Annotated[
     Path | None, typer.Option(envvar="TROTH_OPERATOR_KEYSTORE", help="Use this keyfile; default: make a new key.")
@@ -57,19 +60,21 @@ CommitteeOption = Annotated[
 
 def init(
     *,
-    rpc: RpcOption,
-    class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Execution class to serve, 0x…")],
-    model: ModelOption,
-    ends: EndsOption,
-    factory: FactoryOption,
+    rpc: RpcOption = "",
+    class_id: Annotated[str, typer.Option("--class", envvar="TROTH_CLASS", help="Execution class to serve, 0x…")] = "",
+    model: ModelOption = None,
+    ends: EndsOption = "",
+    factory: FactoryOption = "",
     bank: BankOption = "",
-    prices: PricesOption,
-    deposit: Annotated[str, typer.Option(envvar="TROTH_DEPOSIT", help="What a tab with a node starts with.")],
+    prices: PricesOption = "",
+    deposit: Annotated[
+        str, typer.Option(envvar="TROTH_DEPOSIT", help=f"What a tab with a node starts with. {AMOUNT}")
+    ] = "",
     least: LeastOption = "",
     home: HomeOption = DEFAULT_HOME,
-    host: HostOption = "127.0.0.1",
+    host: HostOption = "",
     port: PortOption = 8443,
-    endpoint: EndpointOption = None,
+    endpoint: EndpointOption = "",
     start_block: StartBlockOption = 0,
     operator_keystore: OperatorKeystoreOption = None,
     vrf_keystore: VrfKeystoreOption = None,
@@ -79,17 +84,24 @@ def init(
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the configuration, the keystores and the TLS identity. Nothing is overwritten."""
-    from troth.scheduler.initialisation import SchedulerInitOptions, init_market
+    """Write the configuration, the keystores and the TLS identity. Nothing is overwritten.
 
+    At a terminal it asks for what was not given.
+    """
+    from troth.scheduler.initialisation import AskedOptions, SchedulerInitOptions, asked_for, init_market
+    from troth.transport.interview import Interview, listening_host
+
+    given = AskedOptions(rpc, factory, class_id, model, ends, endpoint, (prices, deposit, least))
+    told, money = asked_for(Interview(), given, port, bank, start_block)
+    here = host or listening_host(told.endpoint)
     wishes = SchedulerInitOptions(
-        rpc=rpc,
-        class_id=class_id,
-        model=model.expanduser().resolve(),
-        ends=ends,
-        host=host,
+        rpc=told.rpc,
+        class_id=told.class_id,
+        model=told.folder,
+        ends=told.ends,
+        host=here,
         port=port,
-        endpoint=endpoint or f"https://{host}:{port}",
+        endpoint=told.endpoint or f"https://{here}:{port}",
         start_block=start_block,
         operator_keystore=operator_keystore,
         vrf_keystore=vrf_keystore,
@@ -97,8 +109,7 @@ def init(
         overlay_port=overlay_port,
         overlay_address=overlay_address,
     )
-    money = (prices, deposit, least)
-    show(init_market(folder_of(home), wishes, (factory, bank), money, password_file), as_json=as_json)
+    show(init_market(folder_of(home), wishes, (told.factory, bank), money, password_file), as_json=as_json)
 
 
 def start(

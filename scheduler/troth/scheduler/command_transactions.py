@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from troth.scheduler.command_options import DEFAULT_HOME, HomeOption, folder_of, show
-from troth.transport.command_options import BroadcastOption, JsonOption, PasswordOption
+from troth.transport.command_options import AMOUNT, BroadcastOption, JsonOption, PasswordOption
 
 
 def register(
@@ -23,7 +23,7 @@ def register(
     ] = None,
     password_file: PasswordOption = None,
     payout: Annotated[str | None, typer.Option(envvar="TROTH_PAYOUT", help="Payout address; default: owner.")] = None,
-    stake: Annotated[int | None, typer.Option(envvar="TROTH_STAKE", help="Wei; default: twice the minimum.")] = None,
+    stake: Annotated[str, typer.Option(envvar="TROTH_STAKE", help=f"{AMOUNT} Default: twice the minimum.")] = "",
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from troth.chain.keystore import create_account, create_vrf_secret, load_account, load_vrf_secret, read_password
+from troth.chain.tokens import asset_at
 from troth.overlay.sessions.entry_section import overlay_table
 from troth.protocol import vrf
+from troth.protocol.amounts import COIN, Asset
 from troth.scheduler.configuration import load_market
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.sections import FILE, VERSION
 from troth.transport.identity import load_or_create_identity
+from troth.transport.interview import Interview, contract, outward_host
 from troth.transport.strict_toml import quoted
 
 
@@ -52,14 +57,14 @@ def vrf_public_key(folder: Path, keystore: Path | None, password: str) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class MarketWishes:
-    """What the command line says of a market, beside what every scheduler says; amounts and prices as text."""
+    """What the command line says of a market, beside what every scheduler says; amounts in units."""
 
     plain: SchedulerInitOptions
     factory: str
     bank: str
-    prices: tuple[str, str, str]
-    deposit: str
-    least: str
+    prices: tuple[int, int, int]
+    deposit: int
+    least: int
 
 
 def initialise_market(folder: Path, wishes: MarketWishes, password_file: Path | None) -> dict[str, object]:
@@ -126,23 +131,78 @@ def _split(text: str) -> str:
 
 
 LEAST_SHARE = 4
+"""Of a deposit: what a tab with a node is topped up below, unless told otherwise."""
+
+InitialMoney = tuple[tuple[int, int, int], int, int]
+"""Prices in units per 10^9 positions, a tab's deposit and its least; 0: a share of the deposit."""
+
+
+def read_money(asset: Callable[[], Asset], prices: str, deposit: str, least: str) -> InitialMoney:
+    """What the command line says of money. Raises AmountError.
+
+    ``asset`` is asked for only where a text names a unit other than the smallest: that needs the chain.
+    """
+    texts = [*(part.strip() for part in prices.split(",")), deposit.strip(), least.strip()]
+    plain = all(not text or text.endswith("units") for text in texts[-2:]) and all(map(str.isdecimal, texts[:-2]))
+    known = COIN if plain else asset()
+    return known.prices(prices), known.parse(deposit), known.parse(least) if least else 0
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOptions:
+    """What `init` needs and asks for at a terminal; empty where it was not given. ``money``: prices, deposit, least."""
+
+    rpc: str
+    factory: str
+    class_id: str
+    model: Path | None
+    ends: str
+    endpoint: str
+    money: tuple[str, str, str]
+
+    @property
+    def folder(self) -> Path:
+        """The model's folder as an absolute path."""
+        return (self.model or Path()).expanduser().resolve()
+
+
+def asked_for(
+    interview: Interview, given: AskedOptions, port: int, bank: str, start_block: int
+) -> tuple[AskedOptions, InitialMoney]:
+    """The same with nothing missing, and its money read."""
+    rpc = interview.text(given.rpc, "--rpc", "HTTP address of a chain node")
+    factory = interview.text(given.factory, "--factory", "Factory of the deployment, 0x…", check=contract)
+    class_id = interview.text(given.class_id, "--class", "Id of the execution class to serve, 0x…")
+    folder = interview.text(str(given.model or ""), "--model", "Folder with config, tokenizer and chat template")
+    ends = interview.text(given.ends, "--ends", "Ends of the segments, or auto", default="auto")
+    endpoint = given.endpoint
+    if interview.asking:
+        usual = f"https://{outward_host(rpc)}:{port}"
+        endpoint = interview.text(endpoint, "--endpoint", "Address by which clients reach it", default=usual)
+    found: list[Asset] = []
+
+    def asset() -> Asset:
+        if not found:
+            found.append(asyncio.run(asset_at(rpc, factory, bank, start_block)))
+        return found[0]
+
+    prices, deposit, least = given.money
+    question = "Prices PROMPT,CACHED,WRITTEN for a million tokens, such as 0.3gwei,0.03gwei,0.6gwei"
+    prices = interview.text(prices, "--prices", question, check=lambda text: asset().prices(text))
+    question = "What a tab with each node starts with, such as 0.01ether"
+    deposit = interview.text(deposit, "--deposit", question, check=lambda text: asset().parse(text))
+    money = read_money(asset, prices, deposit, least)
+    return AskedOptions(rpc, factory, class_id, Path(folder), ends, endpoint, given.money), money
 
 
 def init_market(
     folder: Path,
     wishes: SchedulerInitOptions,
     place: tuple[str, str],
-    money: tuple[str, str, str],
+    money: InitialMoney,
     password_file: Path | None,
 ) -> dict[str, object]:
-    """Write a market's configuration; ``place`` is factory and Bank, ``money`` prices, deposit and least as text."""
+    """Write a market's configuration; ``place`` is factory and Bank."""
     prices, deposit, least = money
-    parts = tuple(part.strip() for part in prices.split(","))
-    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
-        remedy = "Say --prices prompt,cached,written in the asset's smallest unit per 10^9 positions."
-        raise ConfigurationInvalid("A market's scheduler has three prices", prices, remedy)
-    if not (deposit.isascii() and deposit.isdecimal()):
-        raise ConfigurationInvalid("--deposit is an amount in the asset's smallest unit", deposit, "Say a number.")
-    least = least or str(max(int(deposit) // LEAST_SHARE, 1))
-    asked = MarketWishes(wishes, place[0], place[1], (parts[0], parts[1], parts[2]), deposit, least)
-    return initialise_market(folder, asked, password_file)
+    least = least or max(deposit // LEAST_SHARE, 1)
+    return initialise_market(folder, MarketWishes(wishes, place[0], place[1], prices, deposit, least), password_file)

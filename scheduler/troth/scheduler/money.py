@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from troth.chain.keystore import Key, address_in, load_account, read_password
+from troth.chain.tokens import asset_of, described
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
-from troth.protocol.market.types import NO_ADDRESS, Contracts, Parameters, PotKind, Tab
+from troth.protocol.market.types import Contracts, Parameters, PotKind, Tab
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import ConfigurationInvalid
@@ -92,32 +93,35 @@ async def withdraw_of_market(folder: Path, password_file: Path | None, *, broadc
         contracts, me = looked.market.contracts, looked.operator
         calls = [build(contracts, Part.BANK, "withdraw", me)]
         party = looked.state.parties.get(me)
-        stake = looked.state.pot(PotKind.STAKE, me)
-        if party is not None and party.exit_block and stake and looked.block > party.exit_block:
+        stake, credit = looked.state.pot(PotKind.STAKE, me), looked.state.pot(PotKind.CREDIT, me)
+        free = bool(party is not None and party.exit_block and stake and looked.block > party.exit_block)
+        if free:
             calls.insert(0, build(contracts, Part.REGISTRY, "withdrawStake", me))
-        return await _all(looked, calls, password_file, broadcast=broadcast)
+        total: Told = {"amount_units": str(credit + (stake if free else 0)), **described(await asset_of(looked.market))}
+        return {**total, **await _all(looked, calls, password_file, broadcast=broadcast)}
 
 
 async def top_up_of_market(
-    folder: Path, amount: int, payer: tuple[Path | None, Path | None], node: str, *, broadcast: bool
+    folder: Path, amount: str, payer: tuple[Path | None, Path | None], node: str, *, broadcast: bool
 ) -> Told:
     """Add stake, or to the tab with ``node``. ``payer``: another keyfile than the operator's, and its password."""
-    if amount <= 0:
-        raise ConfigurationInvalid("A top-up adds something", amount, "Name an amount in the asset's smallest unit.")
     keystore, password_file = payer
     async with looking(folder) as looked:
-        value = amount if parameters_of(looked.state).asset == NO_ADDRESS else 0
+        asset = await asset_of(looked.market)
+        added = asset.parse(amount)
+        value = added if asset.is_coin else 0
         contracts = looked.market.contracts
         if node:
-            call = build(contracts, Part.BANK, "topUp", _tab_with(looked, node), amount, value=value)
+            call = build(contracts, Part.BANK, "topUp", _tab_with(looked, node), added, value=value)
         else:
-            call = build(contracts, Part.REGISTRY, "topUp", looked.operator, amount, value=value)
+            call = build(contracts, Part.REGISTRY, "topUp", looked.operator, added, value=value)
         named = keystore or looked.configuration.operator_keystore
         sender = address_in(named)
         if sender is None:
             raise ConfigurationInvalid("The keystore names no address", named, "Restore it.")
         open_key = _opening(named, password_file)
-        return await carry_out_paying(looked.market, call, amount, sender, open_key, broadcast=broadcast)
+        told = await carry_out_paying(looked.market, call, added, sender, open_key, broadcast=broadcast)
+        return {**told, "added_units": str(added), **described(asset)}
 
 
 def _tab_with(looked: DeploymentStatus, node: str) -> Hash32:
@@ -180,9 +184,10 @@ async def redeem_of_market(folder: Path, password_file: Path | None, *, broadcas
     async with holding(folder) as held:
         chosen = redeeming.redeemable(held, 0)
         amount = sum(redeeming.payable(held, one) for one in chosen)
-        total: Told = {"tabs": len(chosen), "amount": str(amount)}
+        total: Told = {"tabs": len(chosen), "amount_units": str(amount)}
         if not chosen:
             return {**total, "sent": False, "note": "nothing is acknowledged and not redeemed"}
+        total |= described(await asset_of(held.looked.market))
         call = redeeming.redeem_call(held.ledger.contracts, chosen)
         looked, open_key = held.looked, _operator(held.looked, password_file)
         return {**total, **await carry_out(looked.market, call, looked.operator, open_key, broadcast=broadcast)}
@@ -192,11 +197,12 @@ async def claim_of_market(folder: Path, password_file: Path | None, *, broadcast
     """Claim what clients have not acknowledged, however young; the running scheduler answers objections."""
     async with holding(folder) as held:
         filed = claiming.filings(held, 0, young=True)
-        total: Told = {"tabs": len(filed), "amount": str(sum(one.total for one in filed))}
+        total: Told = {"tabs": len(filed), "amount_units": str(sum(one.total for one in filed))}
         if not filed:
             return {**total, "sent": False, "note": "no answer is unacknowledged, or a claim is filed"}
         if broadcast:
             await held.database.commit(*(one.kept for one in filed))
+        total |= described(await asset_of(held.looked.market))
         calls = [one.call for one in filed]
         return {**total, **await _all(held.looked, calls, password_file, broadcast=broadcast)}
 
@@ -212,12 +218,13 @@ async def earnings_of_market(folder: Path) -> Told:
             "operator": me,
             "block": held.ledger.block,
             **spans,
-            "unpaid": str(sum(one.book.exposure for one in tabs)),
-            "payable": str(sum(redeeming.payable(held, one) for one in tabs)),
-            "redeemed": str(redeemed),
-            "credit": str(state.pot(PotKind.CREDIT, me)),
-            "paid_to_nodes": str(sum(one.book.spent for one in held.node_tabs)),
-            "owed_to_nodes": str(sum(owed.fee or 0 for one in held.node_tabs for owed in one.owed.values())),
+            "unpaid_units": str(sum(one.book.exposure for one in tabs)),
+            "payable_units": str(sum(redeeming.payable(held, one) for one in tabs)),
+            "redeemed_units": str(redeemed),
+            "credit_units": str(state.pot(PotKind.CREDIT, me)),
+            "paid_to_nodes_units": str(sum(one.book.spent for one in held.node_tabs)),
+            "owed_to_nodes_units": str(sum(owed.fee or 0 for one in held.node_tabs for owed in one.owed.values())),
+            **described(await asset_of(held.looked.market)),
         }
 
 
@@ -226,8 +233,8 @@ def _served(database: SchedulerDatabase, since: float) -> dict[str, Any]:
     query = "SELECT fee, positions FROM log_line JOIN log_entry ON entry = log_entry.number WHERE opened >= ?"
     rows = [(int(fee), int(positions)) for fee, positions in database.read(query, since)]
     fees, positions = sum(fee for fee, _ in rows), sum(count for _, count in rows)
-    per = f"{fees * 1000 / positions:.3f}" if positions else ""
-    return {"fees": str(fees), "answers": len(rows), "positions": positions, "per_1000_positions": per}
+    per = str(fees * 1000 // positions) if positions else ""
+    return {"fees_units": str(fees), "answers": len(rows), "positions": positions, "per_1000_positions_units": per}
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers

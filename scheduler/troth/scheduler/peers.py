@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 REMEMBERED_FAILURE = 30.0
 """Seconds for which a node that failed is only taken if there is no other: long enough for a restart to be over."""
+_LONGEST_FAILURE = 300
 SMOOTHING = 0.2
 """Weight of the newest latency in the running mean."""
 
@@ -27,6 +29,16 @@ class NodeContact:
 
     endpoint: str
     tls_key_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """What came of trying to reach a node, and how often it was drawn and chosen since the start."""
+
+    connected: bool = False
+    failure: str = ""
+    drawn: int = 0
+    chosen: int = 0
 
 
 @dataclass(slots=True)
@@ -56,6 +68,9 @@ class Peers:
         self._patience = patience or ChannelPatience()
         self._monotonic = monotonic
         self._known: dict[Address, _KnownNode] = {}
+        self._away: dict[Address, str] = {}
+        self._drawn: Counter[Address] = Counter()
+        self._chosen: Counter[Address] = Counter()
         self._closing: set[asyncio.Task[None]] = set()
 
     def channel(self, node: Address) -> Channel:
@@ -73,7 +88,9 @@ class Peers:
 
     async def warm(self, nodes: Iterable[Address], seconds: float) -> None:
         """Try for at most `seconds` to be connected with all `nodes`; who is not is remembered as failed."""
-        waiting = [asyncio.create_task(self._connect(node)) for node in nodes]
+        wanted = set(nodes)
+        self._away = {node: why for node, why in self._away.items() if node in wanted}
+        waiting = [asyncio.create_task(self._connect(node)) for node in wanted]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=seconds)
             for task in late:
@@ -83,8 +100,15 @@ class Peers:
         try:
             await self.channel(node).open()
         except OverlayError as error:
-            log.info("%s is not reachable: %s", node, error)
+            # Tried every few seconds: said once, or a node that stays away fills the log.
+            if node not in self._away:
+                log.warning("%s is not reachable, and is tried again quietly: %s", node, error)
+            self._away[node] = str(error)[:_LONGEST_FAILURE]
             self.note_failure(node)
+        else:
+            if node in self._away:
+                log.info("%s is reachable again", node)
+                del self._away[node]
 
     def note_latency(self, node: Address, seconds: float) -> None:
         """Remember how long a node took for one token."""
@@ -110,6 +134,17 @@ class Peers:
         if known is None:
             return (False, True, 0.0)
         return (self.failed_lately(node), not known.channel.connected, known.latency or 0.0)
+
+    def note_draw(self, drawn: Iterable[Address], chosen: Iterable[Address]) -> None:
+        """Count who was drawn to infer, and who of them was chosen."""
+        self._drawn.update(drawn)
+        self._chosen.update(chosen)
+
+    def seen(self, node: Address) -> NodeSeen:
+        """What is known of a node, reached or not."""
+        known = self._known.get(node)
+        connected = known is not None and known.channel.connected
+        return NodeSeen(connected, self._away.get(node, ""), self._drawn[node], self._chosen[node])
 
     async def close(self) -> None:
         """Close every channel."""

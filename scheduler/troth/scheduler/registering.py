@@ -10,8 +10,9 @@ from typing import Any
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key, address_in, load_account, load_vrf_secret, read_password
 from troth.chain.market import Market
-from troth.chain.tokens import approvals_in_asset
+from troth.chain.tokens import approvals_in_asset, asset_of, described
 from troth.protocol import vrf
+from troth.protocol.amounts import Asset
 from troth.protocol.market import views
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -52,9 +53,9 @@ async def carry_out(market: Market, call: PartCall, sender: Address, open_key: O
         "function": call.call.function,
         "contract": call.to,
         "from": sender,
-        "value": str(call.call.value),
+        "value_wei": str(call.call.value),
         "gas": simulation.gas,
-        "maximum_cost": str(simulation.maximum_cost),
+        "maximum_gas_cost_wei": str(simulation.maximum_cost),
         "sent": broadcast,
     }
     if not broadcast:
@@ -88,28 +89,30 @@ async def register_in_market(
     if owner_address is None:
         raise ConfigurationInvalid("The owner's keystore names no address", owner.keystore, "Name another file.")
     async with looking(folder) as looked:
-        call, amount = _call(looked, owner, owner_address, password_file)
+        asset = await asset_of(looked.market)
+        call, amount = _call(looked, owner, owner_address, password_file, asset)
 
         def open_owner() -> Key:
             return load_account(owner.keystore, read_password(owner.password_file, purpose="the owner's keystore"))
 
-        return await carry_out_paying(looked.market, call, amount, owner_address, open_owner, broadcast=broadcast)
+        told = await carry_out_paying(looked.market, call, amount, owner_address, open_owner, broadcast=broadcast)
+        return {**told, "stake_units": str(amount), **described(asset)}
 
 
 def _call(
-    looked: DeploymentStatus, owner: Owner, owner_address: Address, password_file: Path | None
+    looked: DeploymentStatus, owner: Owner, owner_address: Address, password_file: Path | None, asset: Asset
 ) -> tuple[PartCall, int]:
     """The call, and what it takes of the asset."""
     configuration, contracts = looked.configuration, looked.market.contracts
     parameters = views.parameters_of(looked.state)
-    coin = parameters.asset == NO_ADDRESS
+    named = asset.parse(owner.stake) if owner.stake else None
     party = looked.state.parties.get(looked.operator)
     if party is not None and party.role is Role.SCHEDULER:
         missing = parameters.scheduler_stake - looked.state.pot(PotKind.STAKE, looked.operator)
-        amount = owner.stake if owner.stake is not None else max(0, missing)
-        value = amount if coin else 0
+        amount = named if named is not None else max(0, missing)
+        value = amount if asset.is_coin else 0
         return build(contracts, Part.REGISTRY, "topUp", looked.operator, amount, value=value), amount
-    stake = owner.stake if owner.stake is not None else STAKES * parameters.scheduler_stake
+    stake = named if named is not None else STAKES * parameters.scheduler_stake
     password = read_password(password_file, purpose="the scheduler's keystores")
     x, y = vrf.public_key(load_vrf_secret(configuration.vrf_keystore, password))
     secret = load_account(configuration.operator_keystore, password).secret
@@ -123,15 +126,15 @@ def _call(
         tls_key_hash=Hash32(load_identity(configuration.folder / "tls").spki_sha256),
     )
     consent = Operator(secret, looked.market.domain).sign(Consent(owner_address, looked.operator))
-    value = stake if coin else 0
+    value = stake if asset.is_coin else 0
     return build(contracts, Part.REGISTRY, "registerScheduler", registration, consent, value=value), stake
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The cold party of a registration."""
+    """The cold party of a registration; ``stake`` is an amount as text, empty for the default."""
 
     keystore: Path
     password_file: Path | None
     payout: str | None
-    stake: int | None
+    stake: str

@@ -15,6 +15,8 @@ from typing import Any
 from troth.chain.keystore import address_in
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import asset_of, described
+from troth.protocol.amounts import COIN
 from troth.protocol.market import messages, views
 from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind, Role
@@ -75,7 +77,7 @@ async def status_of_market(folder: Path) -> Report:
         stuck = _stuck(looked)
         problems = [*_standing(looked), *stuck]
         if balance < GAS_RESERVE:
-            problems.append(f"{balance} wei for gas: send ETH to {me}")
+            problems.append(f"{COIN.show(balance)} for gas: send some to {me}")
         database = _database(folder)
         try:
             overdue = [] if database is None else _overdue(database)
@@ -88,10 +90,11 @@ async def status_of_market(folder: Path) -> Report:
             "operator": me,
             "block": looked.block,
             "role": "none" if party is None else party.role.name.lower(),
-            "stake": str(state.pot(PotKind.STAKE, me)),
-            "credit": str(state.pot(PotKind.CREDIT, me)),
+            "stake_units": str(state.pot(PotKind.STAKE, me)),
+            "credit_units": str(state.pot(PotKind.CREDIT, me)),
             "exit_block": None if party is None else party.exit_block or None,
-            "gas_balance": str(balance),
+            "gas_money_wei": str(balance),
+            **described(await asset_of(looked.market)),
             "unfinished_orders": ["0x" + one.order_id.hex() for one in unfinished],
             "placement": await placement_of(looked.configuration),
             "stuck": stuck,
@@ -143,6 +146,7 @@ async def tabs_of_market(folder: Path) -> Report:
         if database is None:
             return {"clients": [], "nodes": []}
         try:
+            asset = await asset_of(looked.market)
             # Nothing is signed here: a secret that no account has stands for the operator's.
             operator = Operator(b"\x01" * 32, looked.market.domain)
             clients = [_client(looked, one) for one in ClientTabs(database)]
@@ -151,33 +155,48 @@ async def tabs_of_market(folder: Path) -> Report:
             nodes = [_node(looked, tab, books.get(tab)) for tab in own]
         finally:
             await database.close()
-        return {"clients": clients, "nodes": nodes}
+        return {"clients": clients, "nodes": nodes, **described(asset)}
 
 
-def _client(looked: DeploymentStatus, held: ClientTab) -> str:
+def _client(looked: DeploymentStatus, held: ClientTab) -> dict[str, Any]:
     tab_id = messages.tab_id(held.tab)
     state = looked.state.tab_state(tab_id)
-    closing = f", closes at block {state.closes_at}" if state.closes_at else ""
-    return (
-        f"0x{tab_id.hex()} of {held.tab.payer}: {state.balance} left, {held.book.payable - state.redeemed} to redeem, "
-        f"{held.book.exposure} not acknowledged in {len(held.book.worth)} orders{closing}"
-    )
+    return {
+        "tab": "0x" + tab_id.hex(),
+        "client": held.tab.payer,
+        "balance_units": str(state.balance),
+        "redeemable_units": str(held.book.payable - state.redeemed),
+        "unacknowledged_units": str(held.book.exposure),
+        "unacknowledged_orders": len(held.book.worth),
+        "closes_at_block": state.closes_at or None,
+    }
 
 
-def _node(looked: DeploymentStatus, tab: Hash32, held: NodeTab | None) -> str:
+def _node(looked: DeploymentStatus, tab: Hash32, held: NodeTab | None) -> dict[str, Any]:
     state, node = looked.state.tab_state(tab), looked.state.tabs[tab].tab.payee
     spent, authorised, opened = (0, 0, 0) if held is None else (held.book.spent, held.book.authorised, len(held.owed))
-    free = state.balance + state.redeemed - authorised
-    what = f"{state.balance} left, {spent} acknowledged, {opened} promises open, {free} free"
-    return f"0x{tab.hex()} with {node}: {what}"
+    return {
+        "tab": "0x" + tab.hex(),
+        "node": node,
+        "balance_units": str(state.balance),
+        "acknowledged_units": str(spent),
+        "free_units": str(max(state.balance + state.redeemed - authorised, 0)),
+        "open_promises": opened,
+        "closes_at_block": state.closes_at or None,
+    }
 
 
 def prices_of_market(folder: Path) -> Report:
     """The price list as it is configured."""
     configuration = load_market(folder)
     listed = [
-        f"0x{class_id.hex()}: prompt {one.prompt}, cached {one.cached}, written {one.written} per 10^9 positions, "
-        f"{one.node_share / 100:g} % of it to nodes"
+        {
+            "execution_class": "0x" + class_id.hex(),
+            "prompt_units_per_billion": str(one.prompt),
+            "cached_units_per_billion": str(one.cached),
+            "written_units_per_billion": str(one.written),
+            "node_share_basis_points": one.node_share,
+        }
         for class_id, one in configuration.prices.items()
     ]
     return {"prices": listed, "published": f"{configuration.endpoint}/v1/prices"}

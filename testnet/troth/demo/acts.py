@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.table import Table
 
-from troth.client.terminal import format_amount
 from troth.demo.moments import Moment
 from troth.demo.stage import DemoStage, ask, open_client, outcome_of, start_gateway
+from troth.protocol.amounts import COIN
 from troth.protocol.market import events as on
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Outcome, PotKind
@@ -84,7 +84,7 @@ def ask_checked(stage: DemoStage, question: str, expected: str) -> None:
             display.remember(Moment.ANSWER.said(answer=" ".join(asked.text.split())))
             show_paths(stage)
         receipt, seconds = outcome_of(stage, stage.client, asked.streamed)
-        cost, outcome = format_amount(int(receipt["cost_units"])), receipt["outcome"]
+        cost, outcome = COIN.show(int(receipt["cost_units"])), receipt["outcome"]
         tell = display.moment if number == 1 else display.step
         tell(Moment.SPEED.said(first=f"{asked.first:.2f}", whole=f"{asked.whole:.2f}", cost=cost, outcome=outcome))
         demand(outcome in {"checked", "undrawn"}, "an honest answer is checked or undrawn", receipt)
@@ -178,7 +178,7 @@ async def court(stage: DemoStage) -> None:
     before = int(network.execution["class"]["seat"]) * FAVOURED_SEATS
     taken = before - left
     demand(taken >= int(network.execution["class"]["penalty"]), "the penalty is taken", taken)
-    lost = {"taken": format_amount(taken), "node": network.favoured, "stake": format_amount(before)}
+    lost = {"taken": COIN.show(taken), "node": network.favoured, "stake": COIN.show(before)}
     display.good(Moment.CONVICTED.said(**lost))
 
 
@@ -186,7 +186,7 @@ def refunded(stage: DemoStage, order: str) -> None:
     """What the client's receipt says once the court has spoken."""
     receipt = stage.troth("client", "receipts", order, "--home", stage.client.home)
     demand(receipt["refund_units"] is not None and receipt["case"] == "convicted", "the client is refunded", receipt)
-    fee = format_amount(int(receipt["refund_units"]))
+    fee = COIN.show(int(receipt["refund_units"]))
     stage.display.good(Moment.REFUND.said(fee=fee))
 
 
@@ -196,12 +196,12 @@ def redeem(stage: DemoStage) -> None:
     paid = 0
     for node in (one for name, one in network.nodes.items() if name != network.favoured):
         tabs = stage.troth("node", "tabs", "--home", node.home)["tabs"]
-        payable = sum(int(one.get("payable", 0)) for one in tabs)
+        payable = sum(int(one["payable_units"]) for one in tabs)
         if payable == 0:
             continue
         done = stage.troth("node", "redeem", "--home", node.home, "--broadcast")
-        demand(int(done["amount"]) == payable, "a voucher pays what the node's book says", done)
-        redeemed = {"amount": format_amount(int(done["amount"])), "gas": f"{done['gas']:,}"}
+        demand(int(done["amount_units"]) == payable, "a voucher pays what the node's book says", done)
+        redeemed = {"amount": COIN.show(int(done["amount_units"])), "gas": f"{done['gas']:,}"}
         stage.display.moment(Moment.REDEEMED.said(node=node.name, **redeemed))
         paid += 1
         if paid == 2:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from troth.client.orders.journal import Phase
-from troth.client.terminal import format_amount
 from troth.demo.acts import CHEAT_TOKENS, MOST_UNDRAWN
 from troth.demo.moments import Moment
 from troth.demo.stage import DemoClient, DemoStage, ask, open_client, outcome_of, start_gateway
+from troth.protocol.amounts import COIN
 from troth.protocol.market import events as on
 from troth.protocol.market.state import State, SummonsRecord
 from troth.protocol.market.types import Fault, PotKind
@@ -68,9 +68,9 @@ async def _sentence(stage: DemoStage, client: DemoClient) -> None:
     lost = before.pot(PotKind.STAKE, refuser) - state.pot(PotKind.STAKE, refuser)
     paid = state.pot(PotKind.CREDIT, client.key.address) - before.pot(PotKind.CREDIT, client.key.address)
     demand(lost > 0 and paid > record.state.deposit, "who summoned is paid out of the stake", (lost, paid))
-    deposit = format_amount(record.state.deposit)
-    display.good(Moment.SCHEDULER_PAYS.said(lost=format_amount(lost)))
-    display.good(Moment.CLIENT_PAID.said(deposit=deposit, paid=format_amount(paid)))
+    deposit = COIN.show(record.state.deposit)
+    display.good(Moment.SCHEDULER_PAYS.said(lost=COIN.show(lost)))
+    display.good(Moment.CLIENT_PAID.said(deposit=deposit, paid=COIN.show(paid)))
 
 
 def _summons_of(state: State, scheduler: str) -> SummonsRecord | None:

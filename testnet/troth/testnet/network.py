@@ -203,7 +203,7 @@ class LocalNetwork(Parties):
         ask = ",".join(str(price * NODE_SHARE // 10 // len(self.plan.slices)) for price in PRICES)
         self._troth(
             *("node", "register", "--home", node.home, *self._owned(node)),
-            *("--stake", int(self.execution["class"]["seat"]) * seats, "--ask", ask, "--broadcast"),
+            *("--stake", f"{int(self.execution['class']['seat']) * seats}units", "--ask", ask, "--broadcast"),
         )
 
     def _set_up_scheduler(self, party: PartyProcess) -> None:
@@ -213,7 +213,7 @@ class LocalNetwork(Parties):
             *("scheduler", "init", "--home", party.home, "--rpc", self.rpc, "--factory", self.factory),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
             *("--ends", self._ends(), "--port", free_port(), "--prices", ",".join(str(price) for price in PRICES)),
-            *("--deposit", DEPOSIT, "--operator-keystore", operator, "--vrf-keystore", vrf, *self._entry()),
+            *("--deposit", f"{DEPOSIT}units", "--operator-keystore", operator, "--vrf-keystore", vrf, *self._entry()),
         )
         with (party.home / "scheduler.toml").open("a") as file:
             file.write(f"\n[log]\nseconds = {LOG_SECONDS}\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 PATH = "/v1/channel"
 HELLO_HEADER = "troth-hello"
+SAID_SECONDS, MOST_SAID, LONGEST_NAME = 600.0, 256, 96
+"""For how long, and of how many, it is not said again that they are refused; characters of their names."""
 Handler = Callable[[Address, Any, memoryview], Awaitable[tuple[Reply, bytes]]]
 Authorise = Callable[[Address], bool]
 
@@ -97,6 +100,7 @@ class ChannelServer:
         self.limits = limits or ChannelLimits()
         self._receiver = Receiver(operator, clock) if clock else Receiver(operator)
         self._connections: set[_PeerConnection] = set()
+        self._said: dict[str, float] = {}
         self.in_flight = 0
         self.in_flight_bytes = 0
 
@@ -116,7 +120,7 @@ class ChannelServer:
         try:
             sender = self._introduced(socket)
         except (OverlayError, ProtocolError) as error:
-            log.warning("connection refused: %s", error)
+            self._say_refused(socket.headers.get(HELLO_HEADER, "").partition(" ")[0], error)
             body = encode_failure(failure_of(error))
             await socket.send_denial_response(Response(body, 403, media_type="application/json"))
             return
@@ -127,6 +131,19 @@ class ChannelServer:
             await connection.run()
         finally:
             self._connections.discard(connection)
+
+    def _is_news(self, name: str) -> bool:
+        """Whether something is said of a name for the first time in a while: a party that left, or a stranger, tries
+        again and again. Whoever makes names up finds the list full, and nobody is told of it any more."""
+        name, now = name[:LONGEST_NAME], time.monotonic()
+        self._said = {known: until for known, until in self._said.items() if until > now}
+        if name in self._said or len(self._said) >= MOST_SAID:
+            return False
+        self._said[name] = now + SAID_SECONDS
+        return True
+
+    def _say_refused(self, claimed: str, error: Exception) -> None:
+        log.log(logging.WARNING if self._is_news(claimed) else logging.DEBUG, "connection refused: %s", error)
 
     def _introduced(self, socket: WebSocket) -> Address:
         claimed, _, hello = socket.headers.get(HELLO_HEADER, "").partition(" ")
@@ -172,7 +189,8 @@ class ChannelServer:
         if failure.code == INTERNAL:
             log.error("a request of %s failed", sender, exc_info=error)
         else:
-            log.info("a request of %s was refused: %s", sender, failure.code)
+            level = logging.INFO if self._is_news(f"{sender} {failure.code}") else logging.DEBUG
+            log.log(level, "a request of %s was refused: %s", sender, failure.code)
         return encode_frame(failure)
 
     def _reply(self, sender: Address, sealed: Sealed, content: bytes) -> bytes:

@@ -1,16 +1,29 @@
-"""Options that commands of several packages have: the same flag, variable and words everywhere."""
+"""Options that commands of several packages have: the same flag, variable and words everywhere; and how results are
+shown."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from troth.protocol.amounts import Asset, AssetPrice
+
+PRICE_VARIABLE = "TROTH_PRICE"
+"""What one whole coin or token costs, such as 3150.20eur; `troth --price` sets it."""
 
 JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print JSON on standard output.")]
 BroadcastOption = Annotated[
     bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, a dry run.")
 ]
+AMOUNT = "An amount such as 0.01ether, 500gwei or 1000units; without a unit, whole coins or tokens."
+PRICES = "PROMPT,CACHED,WRITTEN: with a unit, such as 0.3gwei, for a million positions; else units per 10^9."
 RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
 FactoryOption = Annotated[
     str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment; --network names it too.")
@@ -53,3 +66,28 @@ OverlayAddressOption = Annotated[
         help="name:port as proxies reach it; default: host and port.",
     ),
 ]
+
+
+def asset_price() -> AssetPrice | None:
+    """The price in whose currency amounts are shown, too; raises AmountError for one that cannot be read."""
+    # Not loaded for help.
+    from troth.protocol.amounts import AssetPrice
+
+    named = os.environ.get(PRICE_VARIABLE)
+    return AssetPrice.parse(named) if named else None
+
+
+def priced(asset: Asset) -> Asset:
+    """The asset with that price."""
+    return replace(asset, price=asset_price())
+
+
+def show(result: Mapping[str, Any], as_json: bool) -> None:
+    """Print a result: aligned lines with units for people, one JSON object for programs."""
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    from troth.protocol.amounts import lines, readable
+
+    for line in lines(readable(result, asset_price())):
+        typer.echo(line)

@@ -31,9 +31,16 @@ def health_routes(reasons: Reasons, registry: CollectorRegistry) -> APIRouter:
 
     @router.get("/metrics")
     async def metrics() -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+        # Beside the registry, which may outlive the routes of one start.
+        return Response(generate_latest(registry) + _ready(not reasons()), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+def _ready(ready: bool) -> bytes:
+    """As a metric, so that an alert need not ask another path."""
+    name = "troth_ready"
+    return f"# HELP {name} 1 while /readyz answers 200.\n# TYPE {name} gauge\n{name} {float(ready)}\n".encode()
 
 
 class HealthFinding(NamedTuple):

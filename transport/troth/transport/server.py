@@ -162,7 +162,12 @@ class _Quiet(uvicorn.Config):
     """uvicorn without its own logging set-up; this package's `logs` has already arranged it."""
 
     def configure_logging(self) -> None:
-        return
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """All but what uvicorn says of a connection that was refused with an answer: the channel itself tells who."""
+    return not record.getMessage().startswith("ASGI callable returned without completing handshake")
 
 
 def _configuration(app: FastAPI, identity: TlsIdentity | None, limits: ChannelLimits) -> uvicorn.Config:

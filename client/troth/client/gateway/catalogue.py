@@ -9,7 +9,7 @@ from typing import Any
 from troth.client.gateway.errors import NotFound
 from troth.client.orders.running import Running
 from troth.client.orders.terms import CheckedOffer
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market.prices import MILLION, PER
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,9 +58,13 @@ class Access:
     key: str | None
 
 
-def loopback_hosts(port: int) -> frozenset[str]:
-    """What Host may say when a program of this machine asks."""
-    return frozenset(f"{name}:{port}" for name in LOOPBACK)
+CONTAINER_HOSTS = ("host.docker.internal", "host.containers.internal")
+"""Names by which a container reaches the machine that it runs on."""
+
+
+def loopback_hosts(port: int, names: Collection[str] = ()) -> frozenset[str]:
+    """What Host may say when a program of this machine asks; ``names``: what containers of it say."""
+    return frozenset(f"{name.lower()}:{port}" for name in (*LOOPBACK, *names))
 
 
 class AccessGuard:
@@ -87,7 +92,7 @@ class AccessGuard:
         hosts, headers = self._access.hosts, request.headers
         if hosts is not None and [one.lower() for one in headers.getlist("host")] not in [[host] for host in hosts]:
             what = "This name does not lead to the gateway"
-            return PageRefused(what, "", "Use 127.0.0.1 or localhost, with the port.", code="host_refused")
+            return PageRefused(what, "", _way_in(headers.get("host", "")), code="host_refused")
         origins = headers.getlist("origin")
         if any(hosts is None or origin.removeprefix("http://").lower() not in hosts for origin in origins):
             return PageRefused("Pages in a browser are refused", "", "Use a program.", code="origin_refused")
@@ -107,6 +112,17 @@ class AccessGuard:
             return None
         what = "This is not the gateway's API key" if given else "The API key is missing"
         return KeyRefused(what, "", "`troth client serve` prints the key as OPENAI_API_KEY.")
+
+
+def _way_in(host: str) -> str:
+    """What to do about a name that was refused."""
+    name = host.lower().rpartition(":")[0]
+    if name not in CONTAINER_HOSTS:
+        return "Use 127.0.0.1 or localhost, with the port."
+    return (
+        f"Start the gateway with `troth client serve --allow-host {name}` to let this machine's containers in. Where "
+        "they do not reach its loopback address (Docker on Linux), add --host with the bridge's and --allow-remote."
+    )
 
 
 @dataclass(frozen=True, slots=True)

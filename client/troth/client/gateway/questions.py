@@ -43,7 +43,7 @@ from troth.client.orders.updates import (
     Update,
 )
 from troth.client.orders.wishes import Wish
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import Hash32
 

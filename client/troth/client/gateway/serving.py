@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -36,15 +37,17 @@ from troth.overlay.paths.pool import CircuitPool
 from troth.transport.server import TlsServer, run_until_stopped
 
 DRAIN_SECONDS = 300.0
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
-    """How a gateway is to run; wei."""
+    """How a gateway is to run; wei. ``names``: what else than loopback's names Host may say."""
 
     host: str = "127.0.0.1"
     port: int = 11711
     allow_remote: bool = False
+    names: tuple[str, ...] = ()
     with_key: bool = True
     concurrent: int = 16
     limits: SpendingLimits = field(default_factory=SpendingLimits)
@@ -63,6 +66,13 @@ class GatewaySettings:
         if self.allow_remote and not self.with_key:
             what = "Without a key, anybody who reaches this machine could pay from the wallet"
             raise ConfigurationError(what, "--allow-remote --no-key", "Leave one of them out.")
+        if self.names and not self.with_key:
+            # A page can have its own name lead here; without a key that alone would be enough.
+            what = "Without a key, a page whose name is let in could pay from the wallet"
+            raise ConfigurationError(what, "--allow-host --no-key", "Leave one of them out.")
+        for name in self.names:
+            if not _NAME.fullmatch(name):
+                raise ConfigurationError("This is no host name", name[:80], "Such as host.docker.internal.")
         return self
 
 
@@ -74,12 +84,13 @@ class RunningGateway:
     server: TlsServer
     access: Access
     host: str
+    names: tuple[str, ...] = ()
 
     def listens(self, port: int) -> None:
         """From now on its address is known, so requests that name it are let in."""
         self.gateway.base = f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{port}"
         if self.access.hosts is not None:
-            self.access.hosts = loopback_hosts(port)
+            self.access.hosts = loopback_hosts(port, self.names)
 
     @property
     def base_url(self) -> str:
@@ -211,7 +222,9 @@ async def assembled(
             )
             try:
                 access = Access(None if settings.allow_remote else frozenset(), secret)
-                yield RunningGateway(gateway, server_of(gateway, settings, access), access, settings.host)
+                yield RunningGateway(
+                    gateway, server_of(gateway, settings, access), access, settings.host, settings.names
+                )
             finally:
                 await questions.close()
     finally:

@@ -17,6 +17,7 @@ from troth.cases.evidence import Evidence as CaseFile
 from troth.cases.journal import CaseJournal
 from troth.cases.opening import Opener
 from troth.chain.keystore import ENVIRONMENT, Key, load_account, read_password
+from troth.chain.tokens import read_asset
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ConfigurationError
 from troth.client.orders.case_files import case_file
@@ -25,7 +26,6 @@ from troth.client.orders.following import FollowedCase, cases_of
 from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.seams import OrderEvidence
 from troth.client.orders.session import following, table_of
-from troth.client.tabs.asset import read_asset
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.store import opened

@@ -1,17 +1,15 @@
-"""A conversation on a terminal, paid from tabs: answers on standard output, all about them on standard error."""
+"""A question and its answer, paid from tabs: answers on standard output, all about them on standard error."""
 
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any
 
-from troth.chain.errors import ChainError
-from troth.client.errors import AnswerNotAccepted, ClientError, ModelUnavailable
+from troth.client.errors import AnswerNotAccepted, ModelUnavailable
 from troth.client.orders.asking import ask
 from troth.client.orders.judging import case_command
 from troth.client.orders.own_check import spoken
@@ -30,14 +28,11 @@ from troth.client.orders.updates import (
     Update,
 )
 from troth.client.orders.wishes import Wish
-from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
-from troth.client.tabs.asset import Asset
+from troth.client.prompt import check_text
 from troth.client.template import Message
-from troth.client.terminal import printable, printable_line
+from troth.client.terminal import coloured, printable, printable_line
+from troth.protocol.amounts import Asset
 from troth.protocol.market.types import Opinion
-from troth.transport.errors import OverlayError
-
-FAREWELLS = {"/exit", "/quit"}
 
 
 def opening(system: str) -> list[Message]:
@@ -45,44 +40,12 @@ def opening(system: str) -> list[Message]:
     return [{"role": "system", "content": check_text(system)}] if system else []
 
 
-def _typed() -> bytes:
-    """A line from the terminal. asyncio takes the first Ctrl-C for the event loop, which stands still here."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return input("> ").encode("utf-8", "surrogateescape")
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _bounded_line(standard_input: BinaryIO) -> bytes:
-    """A line, cut one byte above the limit; its rest is skipped, or each piece of it would be asked and paid for."""
-    line = piece = standard_input.readline(LARGEST_PROMPT + 1)
-    while piece and not piece.endswith(b"\n"):
-        piece = standard_input.readline(LARGEST_PROMPT + 1)
-    return line
-
-
 def say(line: str) -> None:
     """A line about an answer, beside it."""
-    print(line, file=sys.stderr, flush=True)
-
-
-def next_question(standard_input: BinaryIO) -> bytes | None:
-    """The next line, None at the end of the conversation; on a terminal with its line editing."""
-    if sys.stdin.isatty():
-        try:
-            line = _typed()
-        except EOFError:
-            return None
-    else:
-        line = _bounded_line(standard_input)
-        if not line:
-            return None
-    return None if line.strip().decode("utf-8", "replace") in FAREWELLS else line
+    print(coloured(line, sys.stderr), file=sys.stderr, flush=True)
 
 
 ACCEPTED = {OrderOutcome.UNDRAWN, OrderOutcome.CHECKED}
-_FAILURES = (ClientError, ChainError, OverlayError)
 
 
 @dataclass
@@ -92,12 +55,30 @@ class Turn:
     pieces: list[str] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
     outcome: OrderOutcome | None = None
+    signed: SignedUpdate | None = None
+    ended: EndedUpdate | None = None
     own: Opinion | None = None
 
     @property
     def accepted(self) -> bool:
         """Whether neither verifiers nor the own model say otherwise."""
         return self.outcome in ACCEPTED and self.own is not Opinion.REJECT
+
+    def receipt_line(self, asset: Asset) -> str:
+        """What became of it, in one line; what must not be overlooked comes first."""
+        if self.ended is None:
+            return f"not ended yet: `troth client receipts` follows {self.result.get('order', 'it')}"
+        words = [describe(self.ended, asset) if not self.accepted else str(self.outcome)]
+        if self.own is not None:
+            words.append(f"own model: {spoken(self.own)}")
+        if self.signed is not None:
+            cached = f" ({self.signed.cached} cached)" if self.signed.cached else ""
+            words.append(f"{self.signed.prompt} read{cached}, {self.signed.written} written")
+        checked = {node for one in self.result.get("verifiers", []) for node in one}
+        if checked:
+            words.append(f"{len(checked)} verifiers")
+        order = str(self.result.get("order", ""))[:12]
+        return " · ".join([*words, asset.show(self.ended.fee), order])
 
     def note(self, update: Update) -> None:
         """An update, for ``--json``."""
@@ -109,6 +90,7 @@ class Turn:
             case FinishedUpdate(reason, tokens, served_by):
                 self.result |= {"finish_reason": reason, "tokens": tokens, "served_by": served_by}
             case SignedUpdate():
+                self.signed = update
                 self.result |= {"fee_units": str(update.fee), "cached_tokens": update.cached}
             case DrawnUpdate(_, verifiers):
                 self.result["verifiers"] = [list(one) for one in verifiers]
@@ -116,28 +98,21 @@ class Turn:
                 self.own = opinion
                 self.result["own_check"] = {"opinion": spoken(opinion), "words": words}
             case EndedUpdate(_, outcome, fee, due, advice):
-                self.outcome = outcome
+                self.outcome, self.ended = outcome, update
                 self.result |= {"outcome": str(outcome), "cost_units": str(fee), "due_block": due, "advice": advice}
 
 
 async def converse(running: Running, wish: Wish, system: str, question: str) -> None:
-    """Answer `question`; without one, go on asking until end of input or /exit.
+    """Answer one question.
 
     Raises:
-        AnswerNotAccepted: the single question's answer was rejected, or its check was refused.
+        AnswerNotAccepted: the answer was rejected, or its check was refused.
     """
-    session, asset = running.session, running.asset
-    offer = await session.ready()
-    if question:
-        turn = await _turn(session, asset, wish, [*opening(system), _user(question)])
-        await running.keeper.once()
-        require_accepted(turn)
-        return
-    written = asset.show(offer.quote.written_price // 1000)
-    say(f"{written} a million written tokens; /exit ends the conversation")
-    history = opening(system)
-    while (line := next_question(sys.stdin.buffer)) is not None:
-        history = await _survive(session, asset, wish, history, line)
+    session = running.session
+    await session.ready()
+    turn = await turn_of(session, running.asset, wish, [*opening(system), user_message(question)])
+    await running.keeper.once()
+    require_accepted(turn)
 
 
 async def print_json_answer(running: Running, wish: Wish, system: str, question: str) -> None:
@@ -145,7 +120,9 @@ async def print_json_answer(running: Running, wish: Wish, system: str, question:
     turn, session = Turn(), running.session
     await session.ready()
     try:
-        async with aclosing(ask(session, _prompt(session, [*opening(system), _user(question)]), wish)) as updates:
+        async with aclosing(
+            ask(session, _prompt(session, [*opening(system), user_message(question)]), wish)
+        ) as updates:
             async for update in updates:
                 turn.note(update)
         await running.keeper.once()
@@ -155,25 +132,10 @@ async def print_json_answer(running: Running, wish: Wish, system: str, question:
     require_accepted(turn)
 
 
-async def _survive(
-    session: PayerSession, asset: Asset, wish: Wish, history: list[Message], line: bytes
-) -> list[Message]:
-    """One turn of a conversation, which an error does not end; the history after it."""
-    try:
-        question = decode_question(line)
-        if not question.strip():
-            return history
-        messages = [*history, _user(question)]
-        turn = await _turn(session, asset, wish, messages)
-    except _FAILURES as error:
-        say(f"error: {error.what}\nvalue: {error.value}\nto do: {error.remedy}")
-        return history
-    if turn.accepted:
-        return [*messages, {"role": "assistant", "content": "".join(turn.pieces)}]
-    return history
-
-
-async def _turn(session: PayerSession, asset: Asset, wish: Wish, messages: Sequence[Message]) -> Turn:
+async def turn_of(
+    session: PayerSession, asset: Asset, wish: Wish, messages: Sequence[Message], *, brief: bool = False
+) -> Turn:
+    """Ask, and print the answer as it comes; what is said of it beside it, unless ``brief``."""
     turn, ended = Turn(), False
     async with aclosing(ask(session, _prompt(session, messages), wish)) as updates:
         async for update in updates:
@@ -186,7 +148,7 @@ async def _turn(session: PayerSession, asset: Asset, wish: Wish, messages: Seque
                 print(flush=True)
                 ended = True
             line = describe(update, asset)
-            if line:
+            if line and not brief:
                 say(line)
     return turn
 
@@ -241,5 +203,6 @@ def _prompt(session: PayerSession, messages: Sequence[Message]) -> tuple[int, ..
     return session.language.prompt_tokens(messages)
 
 
-def _user(question: str) -> Message:
+def user_message(question: str) -> Message:
+    """What a user says."""
     return {"role": "user", "content": question}

@@ -21,6 +21,7 @@ from typing import Any
 
 from troth.client.direct.entrance import Entrance
 from troth.client.errors import SchedulerUnreachable, StreamError
+from troth.client.https_calls import UNSENT_REMEDY, never_sent
 from troth.client.orders.calls import MarketCalls, SchedulerRefusal
 from troth.client.orders.chosen import AnswerToken, read_chosen
 from troth.client.orders.failing import (
@@ -29,7 +30,6 @@ from troth.client.orders.failing import (
     OrderContradicted,
     OrderFailed,
     OrderStalled,
-    never_sent,
     unknown_until,
 )
 from troth.client.orders.journal import LEASE_SECONDS, OrderRecord, Phase
@@ -382,7 +382,7 @@ class Course:
         unsent = self._admitted is None and not self._entry_admitted() and not self._resumed
         if unsent and never_sent(error):
             give_up(self._session, self._entry, f"never sent: {what}")
-            return OrderFailed(what, getattr(error, "value", ""), "Nothing was sent: asking again is free.")
+            return OrderFailed(what, getattr(error, "value", ""), UNSENT_REMEDY)
         return self._stalled(what)
 
     def _entry_admitted(self) -> bool:

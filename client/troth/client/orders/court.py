@@ -30,7 +30,7 @@ from troth.client.orders.journal import OrderJournal
 from troth.client.orders.judging import case_command
 from troth.client.orders.keeping import Report
 from troth.client.orders.seams import OrderEvidence
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market import messages
 from troth.protocol.types import Hash32
 

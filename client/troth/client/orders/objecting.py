@@ -17,13 +17,13 @@ from troth.chain.tokens import approvals
 from troth.client.orders.claimed import Overclaim, overclaim
 from troth.client.orders.session import PayerSession
 from troth.client.orders.summoning import base_fee
-from troth.client.tabs.asset import Asset
 from troth.client.tabs.books import OwnTab
+from troth.protocol.amounts import COIN, Asset
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import PER
 from troth.protocol.market.state import State
-from troth.protocol.market.types import NO_ADDRESS, Parameters
+from troth.protocol.market.types import Parameters
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address
 
@@ -35,7 +35,6 @@ MARGIN = 5, 4
 """By which the base fee may have risen until an objection is mined."""
 GAS_AT_HAND = 300_000
 """Gas that an account must be able to pay for before it objects: an objection and its strike."""
-COIN = Asset(NO_ADDRESS)
 
 
 def no_wallet() -> Key | None:

@@ -12,8 +12,8 @@ from troth.client.orders.following import FollowedCase, cases_of, fell
 from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.judging import case_command
 from troth.client.orders.own_check import MODE, own_verdict_of, spoken
-from troth.client.tabs.asset import Asset
 from troth.client.terminal import printable_line
+from troth.protocol.amounts import Asset
 from troth.protocol.market import lottery, receipt
 from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.receipt import Receipt

@@ -16,17 +16,19 @@ from typing import Any
 from troth.chain.errors import KeystoreError
 from troth.chain.keystore import Key, load_account, read_password
 from troth.chain.market_follower import MarketFollower
+from troth.chain.tokens import read_asset
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import WalletError
 from troth.client.home import Home
 from troth.client.orders.court import ClientDeployment, open_court
 from troth.client.orders.keeping import OrderKeeper, Report, unheard
-from troth.client.orders.objecting import COIN, Objector
+from troth.client.orders.objecting import Objector
 from troth.client.orders.own_check import own_model
 from troth.client.orders.session import PayerSession, market_session, table_of
 from troth.client.orders.summoning import AutomaticSummons
-from troth.client.tabs.asset import Asset, read_asset
 from troth.client.wallet import require_wallet
+from troth.protocol.amounts import COIN, Asset
+from troth.transport.command_options import priced
 
 CASES_TOGETHER = 4
 """Times the largest bond that is at stake in all cases, unless the table says otherwise."""
@@ -57,7 +59,7 @@ async def running(
     wallet = wallet_of(home, password, report) if automatic else None
     async with market_session(home, configuration, password) as session, AsyncExitStack() as stack:
         assert session.market is not None
-        asset = await read_asset(session.market, session.parameters.asset)
+        asset = priced(await read_asset(session.market, session.parameters.asset))
         session.own_model = await stack.enter_async_context(own_model(home, table.model))
         summons = None
         if wallet is not None and table.summons:

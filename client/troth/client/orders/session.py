@@ -29,6 +29,7 @@ from troth.client.tabs.errors import NoTab
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.recovery import recover
 from troth.client.tabs.store import opened
+from troth.client.terminal import printable_line
 from troth.client.view import free_file
 from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.errors import ProtocolError
@@ -177,13 +178,20 @@ class PayerSession:
     def _desk(self, record: OwnTab) -> TabContext:
         return self.desks.setdefault(record.identifier, TabContext(record.tab, record.identifier))
 
+    def has_tab(self, scheduler: Address) -> bool:
+        """Whether there is a tab with a scheduler on which may be ordered, whichever is asked now."""
+        records = (one for one in self.books.all(self.domain) if one.tab.payee == scheduler)
+        return any(self._is_open(one) for one in records)
+
     def _is_usable(self, record: OwnTab) -> bool:
+        return self.scheduler in {None, record.tab.payee} and self._is_open(record)
+
+    def _is_open(self, record: OwnTab) -> bool:
         state = self.state.tab_state(record.identifier)
         party = self.state.parties.get(record.tab.payee)
         serves = party is not None and not party.exit_block
-        wanted = self.scheduler in {None, record.tab.payee}
         takes = not record.doubt and tabs.blocking(record.book) is None
-        return state.known and not state.closes_at and serves and wanted and takes
+        return state.known and not state.closes_at and serves and takes
 
     async def _offer(self, calls: MarketCalls) -> CheckedOffer:
         patience = PRICES_SECONDS if len(self.usable()) > 1 else None
@@ -296,8 +304,8 @@ async def market_session(home: Home, configuration: ClientConfiguration, passwor
                 keyring=Keyring(home, password),
                 connect=Connector(reach),
                 table=table_of(configuration),
-                class_id=_class_id(configuration),
-                named=bool(configuration.execution_class),
+                class_id=_class_id(configuration.execution_class, follower.state),
+                named=configuration.execution_class.startswith("0x"),
                 scheduler=to_address(configuration.scheduler) if configuration.scheduler else None,
                 languages=LanguageCache(home.languages),
                 market=market,
@@ -307,6 +315,13 @@ async def market_session(home: Home, configuration: ClientConfiguration, passwor
             )
 
 
-def _class_id(configuration: ClientConfiguration) -> Hash32 | None:
-    named = configuration.execution_class
-    return Hash32(bytes.fromhex(named[2:])) if named else None
+def _class_id(named: str, state: State) -> Hash32 | None:
+    """The class of an id, or of a name on chain. Anybody may register a name: two classes of one are refused."""
+    if not named or named.startswith("0x"):
+        return Hash32(bytes.fromhex(named[2:])) if named else None
+    found = [one for one, known in state.classes.items() if known.name.lower() == named.lower()]
+    if len(found) == 1:
+        return found[0]
+    what = "Several classes have this name" if found else "No class has this name"
+    names = ", ".join("0x" + one.hex() for one in found) or printable_line(named)
+    raise ModelUnavailable(what, names, "`troth client models` lists what is on offer; name a class by its id.")

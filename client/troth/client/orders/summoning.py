@@ -17,7 +17,7 @@ from troth.chain.tokens import approvals
 from troth.client.errors import AnswerUnavailable
 from troth.client.orders.evidence import served_of
 from troth.client.orders.journal import OrderRecord, Phase
-from troth.client.tabs.asset import Asset
+from troth.protocol.amounts import Asset
 from troth.protocol.market import lottery
 from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.calls import PartCall, build, view

@@ -7,29 +7,30 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from troth.chain.tokens import read_asset
 from troth.client.choices import SamplingChoices
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ReceiptNotFound
 from troth.client.home import Home
 from troth.client.orders.claimed import overclaim
-from troth.client.orders.conversation import converse, print_json_answer
+from troth.client.orders.conversation import converse, opening, print_json_answer, say
 from troth.client.orders.journal import OrderJournal, OrderRecord
+from troth.client.orders.models import models_on_offer
 from troth.client.orders.objecting import object_calls, overdue, strike_calls
 from troth.client.orders.receipts import proof_of, shown
 from troth.client.orders.running import running
-from troth.client.orders.session import following
+from troth.client.orders.session import following, market_session
 from troth.client.orders.summoning import calls_of, deposit_of, due_of
+from troth.client.orders.talking import Conversation, Typing, talk
 from troth.client.orders.wishes import CheckWish, PriceLimit, Wish
-from troth.client.tabs.asset import Asset, read_asset
 from troth.client.tabs.books import TabBooks
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.opening import OpeningCalls, carry_out
 from troth.client.tabs.store import opened
+from troth.protocol.amounts import PER_MILLION, Asset
 from troth.protocol.market import receipt
 from troth.protocol.market.views import parameters_of
-
-PER_MILLION = 1000
-"""Prices are shown and named for a million tokens, and signed for 10^9."""
+from troth.transport.command_options import priced
 
 
 async def chat(  # noqa: PLR0917
@@ -43,14 +44,35 @@ async def chat(  # noqa: PLR0917
     question: str,
     *,
     as_json: bool,
+    resume: str = "",
 ) -> None:
     """One question, or a conversation. ``limits``: --max-cost and --max-price, in the deployment's asset."""
     async with running(home, configuration, password_file, _report) as run:
         wish = wish_of(choices, check, limits, run.asset)
         if as_json:
             await print_json_answer(run, wish, system, question)
-        else:
+        elif question:
             await converse(run, wish, system, question)
+        else:
+            conversation = Conversation(run, wish, home, system, opening(system))
+            if resume:
+                conversation.resume(resume)
+            await talk(conversation, Typing(home.folder / "typed"))
+
+
+async def print_models(home: Home, configuration: ClientConfiguration, *, as_json: bool) -> None:
+    """What is on offer, the cheapest first; nothing is signed, and no password is needed."""
+    async with market_session(home, configuration, "") as session:
+        assert session.market is not None
+        asset = priced(await read_asset(session.market, session.parameters.asset))
+        found = await models_on_offer(session)
+    if as_json:
+        print(json.dumps([one.to_json(asset) for one in found]))
+        return
+    if not found:
+        print("no scheduler answered with a model that the chain knows", file=sys.stderr)
+    for one in found:
+        print(one.line(asset))
 
 
 def wish_of(choices: SamplingChoices, check: str, limits: tuple[str, str], asset: Asset) -> Wish:
@@ -73,7 +95,7 @@ def price_limit(text: str, asset: Asset) -> PriceLimit:
 
 
 def _report(_entry: OrderRecord | None, line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say(line)
 
 
 async def print_receipts(

@@ -152,9 +152,10 @@ def _listed(one: Mapping[str, Any]) -> str:
         closing = f", closing until block {one['closes_at']}" if one["closes_at"] else ""
         money = f"{one['balance']} in it, {one['free']} free{closing}"
     lines = [f"{one['tab']}  with {one['scheduler']}", f"  {money}"]
+    # Without the chain nobody knows what a unit is.
+    spent, outstanding = (one.get(name, f"{one[name + '_units']} units") for name in ("spent", "outstanding"))
     lines.append(
-        f"  {one['orders']} orders, {one['spent_units']} units paid, {one['outstanding_units']} outstanding "
-        f"in {len(one['outstanding_orders'])}"
+        f"  {one['orders']} orders, {spent} paid, {outstanding} outstanding in {len(one['outstanding_orders'])}"
     )
     if one["doubt"]:
         lines.append(f"  no more is ordered here: {one['doubt']}")

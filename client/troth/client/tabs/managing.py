@@ -11,24 +11,26 @@ from typing import Any
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key, read_password
 from troth.chain.market import Market, find_place
+from troth.chain.tokens import read_asset
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ClientError, ConfigurationError, WalletError
 from troth.client.home import Home
 from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.session import following, table_of
 from troth.client.tabs import opening
-from troth.client.tabs.asset import Asset, read_asset
 from troth.client.tabs.books import OwnTab, TabBooks
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.opening import OpeningCalls, carry_out
 from troth.client.tabs.store import TabStore, opened
 from troth.client.wallet import open_wallet, wallet_address
 from troth.client.web.wallet_page import Done, WalletPage
+from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Role, Tab, TabState
 from troth.protocol.types import Address, to_address
+from troth.transport.command_options import priced
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,7 @@ async def list_tabs(home: Home, configuration: ClientConfiguration) -> list[dict
             told = _told(record, journal.unpaid(record.identifier))
             try:
                 async with deployment_of(record, configuration) as market:
-                    asset = await read_asset(market, await _asset(market))
+                    asset = priced(await read_asset(market, await _asset(market)))
                     told |= _on_chain(record, await tab_state(market, record), asset)
             except (ChainError, ClientError) as error:
                 told |= {"chain": f"{error.what} ({error.value})"}
@@ -280,6 +282,8 @@ def _on_chain(record: OwnTab, state: TabState, asset: Asset) -> dict[str, Any]:
         "free_units": str(max(free, 0)),
         "free": asset.show(max(free, 0)),
         "closes_at": state.closes_at,
+        "spent": asset.show(record.book.spent),
+        "outstanding": asset.show(record.book.authorised - record.book.spent),
     }
 
 

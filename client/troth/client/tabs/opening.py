@@ -14,8 +14,9 @@ from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.tokens import approvals
 from troth.client.errors import TransactionRefused
-from troth.client.tabs.asset import Asset, permit
+from troth.client.tabs.asset import permit
 from troth.client.tabs.books import OwnTab
+from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part

@@ -29,19 +29,19 @@ class Earned:
     @property
     def per_thousand(self) -> str:
         """Asset units per 1,000 positions of inference and checks; empty before the first."""
-        return f"{self.amount * 1000 / self.tokens:.3f}" if self.tokens else ""
+        return str(self.amount * 1000 // self.tokens) if self.tokens else ""
 
 
 @dataclass(frozen=True, slots=True)
 class TabView:
-    """One tab with a scheduler. ``payable`` is acknowledged and not redeemed, ``unpaid`` not acknowledged yet."""
+    """One tab with a scheduler. Payable: acknowledged and not redeemed; unpaid: not acknowledged yet."""
 
     tab: str
     scheduler: Address
-    balance: int
-    redeemed: int
-    payable: int
-    unpaid: int
+    balance_units: int
+    redeemed_units: int
+    payable_units: int
+    unpaid_units: int
     orders: int
     closes_at: int
     claim: str
@@ -74,16 +74,16 @@ def tabs_view(books: NodeBooks, ledger: NodeLedger) -> tuple[TabView, ...]:
             TabView(
                 tab="0x" + tab.hex(),
                 scheduler=record.tab.payer,
-                balance=ledger.state.tab_state(tab).balance,
-                redeemed=record.redeemed,
-                payable=max(book.payable - record.redeemed, 0),
-                unpaid=book.exposure,
+                balance_units=ledger.state.tab_state(tab).balance,
+                redeemed_units=record.redeemed,
+                payable_units=max(book.payable - record.redeemed, 0),
+                unpaid_units=book.exposure,
                 orders=len(book.worth),
                 closes_at=record.closes_at,
                 claim="" if claim is None else f"settles at block {claim.state.settles_at}",
             )
         )
-    return tuple(sorted(found, key=lambda one: -one.unpaid - one.payable))
+    return tuple(sorted(found, key=lambda one: -one.unpaid_units - one.payable_units))
 
 
 def earnings(books: NodeBooks, ledger: NodeLedger, now: float) -> dict[str, Any]:
@@ -95,15 +95,15 @@ def earnings(books: NodeBooks, ledger: NodeLedger, now: float) -> dict[str, Any]
     for name, leaves in (("today", today), ("week", week)):
         sums = earned(leaves, ledger)
         told[name] = {
-            "earned": str(sums.amount),
+            "earned_units": str(sums.amount),
             "answers": sums.answers,
             "checks": sums.checks,
             "tokens": sums.tokens,
-            "per_1000_tokens": sums.per_thousand,
+            "per_1000_tokens_units": sums.per_thousand,
         }
-    told["unpaid"] = str(sum(view.unpaid for view in views))
-    told["payable"] = str(sum(view.payable for view in views))
-    told["credit"] = str(ledger.state.pot(PotKind.CREDIT, ledger.me))
+    told["unpaid_units"] = str(sum(view.unpaid_units for view in views))
+    told["payable_units"] = str(sum(view.payable_units for view in views))
+    told["credit_units"] = str(ledger.state.pot(PotKind.CREDIT, ledger.me))
     told["why"] = why_no_work(books, ledger, now) if not today else []
     return told
 
@@ -117,7 +117,7 @@ def why_no_work(books: NodeBooks, ledger: NodeLedger, now: float) -> list[str]:
     if party.exit_block:
         return [f"this node is leaving; its stake is bound until block {party.exit_block}"]
     found = _seats(state, me, ledger.block)
-    open_ = [view for view in tabs_view(books, ledger) if not view.closes_at and view.balance]
+    open_ = [view for view in tabs_view(books, ledger) if not view.closes_at and view.balance_units]
     if not open_:
         found.append("no scheduler has an open tab with this node: work comes once one does")
     if not found:

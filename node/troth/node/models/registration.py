@@ -28,9 +28,9 @@ async def carry_out(market: Market, call: PartCall, key: Key, *, broadcast: bool
         "call": call.call.function,
         "to": call.to,
         "from": key.address,
-        "value": str(call.call.value),
+        "value_wei": str(call.call.value),
         "gas": simulation.gas,
-        "maximum_cost": str(simulation.maximum_cost),
+        "maximum_gas_cost_wei": str(simulation.maximum_cost),
     }
     if not broadcast:
         return {**told, "sent": False, "remedy": "Repeat with --broadcast to send it."}

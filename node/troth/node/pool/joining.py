@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 async def placed(
-    configuration: NodeConfiguration, operator: Key, owner: Key | None, stake: int, *, broadcast: bool
+    configuration: NodeConfiguration, operator: Key, owner: Key | None, stake: str, *, broadcast: bool
 ) -> NodeConfiguration | dict[str, Any]:
     """The configuration to run with, once registered; or, without ``broadcast``, what registering would do.
 
@@ -52,7 +52,8 @@ async def placed(
         )
         chosen = replace(configuration, slice=hosted, segments=segments)
         asks = asks_for(segments, {}, model.layers, configuration.auto.ask)
-        told = await join(market, Joining(chosen, operator, owner, "", stake, asks), broadcast=broadcast)
+        joining = Joining(chosen, operator, owner, "", stake, lambda _asset: asks)
+        told = await join(market, joining, broadcast=broadcast)
         if not broadcast:
             return {**told, "slice": text_of(hosted), "segments": [text_of(one) for one in segments]}
         log.info("registered for layers %s", hosted)

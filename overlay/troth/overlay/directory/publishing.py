@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import statistics
 import time
 from collections.abc import Awaitable, Callable
+from typing import Annotated, NamedTuple
 
 import httpx
+import msgspec
 
 from troth.overlay.circuits.descriptors import PinnedAddress
+from troth.overlay.directory.codec import LONGEST_VALIDITY
 from troth.overlay.directory.descriptors import SignedDestination, SignedRelay, Signer, encode_descriptor
 from troth.overlay.directory.errors import DescriptorRefused, DirectoryUnavailable
 from troth.overlay.directory.listing import CommitteeMembership
@@ -25,17 +29,40 @@ PUBLISH_SECONDS = 30.0
 """For one member's answer: it connects to whom it is told of first."""
 AGAIN_SECONDS, RETRY_SECONDS = 1800.0, 30.0
 ANSWER_BYTES = 8192
+TIMES_HELD = 3
+"""Publications in the time for which members hold one: two may be lost on the way."""
+SHORTEST_PAUSE = 1.0
 
 Descriptor = SignedRelay | SignedDestination
 
 
-async def publish(descriptor: Descriptor, membership: CommitteeMembership) -> dict[str, OverlayError | None]:
-    """Post to every member at once; by endpoint, why a member refused it, or None where it was taken."""
+class Taken(msgspec.Struct, frozen=True):
+    """A member's answer where it took a descriptor: for how many seconds from its signature on it holds it."""
+
+    taken: bool
+    holds_seconds: Annotated[int, msgspec.Meta(gt=0, le=LONGEST_VALIDITY)]
+
+
+class Published(NamedTuple):
+    """How many members took a descriptor, and for how many seconds it is held by the median of their words.
+
+    More than two thirds took it, and of all members less than a third lies: the median lies between honest words.
+    """
+
+    members: int
+    holds_seconds: float
+
+
+Outcome = dict[str, OverlayError | Taken]
+
+
+async def publish(descriptor: Descriptor, membership: CommitteeMembership) -> Outcome:
+    """Post to every member at once; by endpoint, why a member refused it, or its word where it was taken."""
     path = RELAY_PATH if isinstance(descriptor, SignedRelay) else DESTINATION_PATH
     body = encode_descriptor(descriptor)
     members = membership.members
     results = await asyncio.gather(*(_post(member, path, body) for member in members), return_exceptions=True)
-    outcome: dict[str, OverlayError | None] = {}
+    outcome: Outcome = {}
     for member, result in zip(members, results, strict=True):
         if isinstance(result, BaseException) and not isinstance(result, OverlayError):
             raise result
@@ -43,17 +70,17 @@ async def publish(descriptor: Descriptor, membership: CommitteeMembership) -> di
     return outcome
 
 
-def require_enough(outcome: dict[str, OverlayError | None]) -> int:
-    """How many members took it; raises DescriptorRefused unless they are more than 2/3, with their reasons."""
-    taken = sum(error is None for error in outcome.values())
-    if taken < threshold(len(outcome)):
-        reasons = "; ".join(f"{place}: {error.what}" for place, error in outcome.items() if error is not None)
+def require_enough(outcome: Outcome) -> Published:
+    """Who took it; raises DescriptorRefused unless they are more than 2/3 of the members, with their reasons."""
+    taken = [word for word in outcome.values() if isinstance(word, Taken)]
+    if len(taken) < threshold(len(outcome)):
+        reasons = "; ".join(f"{place}: {word.what}" for place, word in outcome.items() if not isinstance(word, Taken))
         raise DescriptorRefused(
-            f"{taken} of {len(outcome)} members took the descriptor: it will not be listed",
+            f"{len(taken)} of {len(outcome)} members took the descriptor: it will not be listed",
             reasons,
             "See each member's reason; mostly its own connection to the published address failed.",
         )
-    return taken
+    return Published(len(taken), statistics.median(word.holds_seconds for word in taken))
 
 
 async def publish_destination(
@@ -64,8 +91,8 @@ async def publish_destination(
     *,
     seal_key: bytes,
     kind: str,
-) -> int:
-    """Publish a destination once; how many members took it. Raises an OverlayError if they are too few.
+) -> Published:
+    """Publish a destination once; who took it, and for how long. Raises an OverlayError if they are too few.
 
     Args:
         secret: the operator's secp256k1 key (`Operator.secret`); on chain it must be bonded as `kind`.
@@ -78,20 +105,22 @@ async def publish_destination(
 
 
 async def keep_publishing(
-    once: Callable[[], Awaitable[int]], again: float = AGAIN_SECONDS, retry: float = RETRY_SECONDS
+    once: Callable[[], Awaitable[Published]], again: float = AGAIN_SECONDS, retry: float = RETRY_SECONDS
 ) -> None:
-    """Call `once` for ever: every `again` seconds while it succeeds, after `retry` when it failed."""
+    """Call `once` for ever: after `retry` seconds when it failed, else after `again`, and in any case several times
+    before the committee would forget the descriptor."""
     while True:
         try:
-            log.info("published to %d members", await once())
-            pause = again
+            done = await once()
+            pause = max(min(again, done.holds_seconds / TIMES_HELD), SHORTEST_PAUSE)
+            log.info("published to %d members, which hold it for %g s", done.members, done.holds_seconds)
         except Exception as error:  # noqa: BLE001 - a relay outlives whatever a member or a chain node sends
             log.warning("not published: %s", error)
             pause = min(retry, again)
         await asyncio.sleep(pause)
 
 
-async def _post(member: CommitteeMember, path: str, body: bytes) -> None:
+async def _post(member: CommitteeMember, path: str, body: bytes) -> Taken:
     try:
         with naming_errors(member.endpoint):
             async with (
@@ -99,9 +128,13 @@ async def _post(member: CommitteeMember, path: str, body: bytes) -> None:
                 pinned_client(member.endpoint, member.tls_key_hash, PUBLISH_SECONDS) as client,
                 client.stream("POST", path, content=body) as response,
             ):
+                answer = await _start_of(response)
                 if response.status_code == 200:
-                    return
-                raise _refusal(member, response.status_code, await _start_of(response))
+                    return msgspec.json.decode(answer, type=Taken)
+                raise _refusal(member, response.status_code, answer)
+    except msgspec.DecodeError as error:
+        what = f"{member.endpoint} does not say for how long it holds the descriptor"
+        raise DirectoryUnavailable(what, error, "That member needs this release.") from error
     except (TimeoutError, httpx.HTTPError) as error:
         raise DirectoryUnavailable(f"{member.endpoint} did not answer", error) from error
 

@@ -10,7 +10,7 @@ from troth.overlay.circuits.descriptors import Directory
 from troth.overlay.directory.descriptors import Signer
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import Listing
-from troth.overlay.directory.publishing import keep_publishing, publish, require_enough
+from troth.overlay.directory.publishing import Published, keep_publishing, publish, require_enough
 from troth.overlay.relay.configuration import Committee, RelayConfiguration
 from troth.overlay.relay.initialisation import own_descriptor
 from troth.overlay.relay.keys import load_operator_key
@@ -68,7 +68,7 @@ class Listed:
     def _apply(self, listing: Listing) -> None:
         self._switch.directory = listing.directory()
 
-    async def _publish(self) -> int:
+    async def _publish(self) -> Published:
         configuration, committee = self._configuration, self._committee
         membership = await self.client.membership()
         signer = Signer(

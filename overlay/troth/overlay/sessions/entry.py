@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.directory.listing import read_membership
-from troth.overlay.directory.publishing import keep_publishing, publish_destination
+from troth.overlay.directory.publishing import Published, keep_publishing, publish_destination
 from troth.overlay.relay.delivery_server import DeliveryServer
 from troth.overlay.relay.keys import create_handshake_key, load_handshake_key
 from troth.overlay.sessions.destination import Destination
@@ -136,7 +136,7 @@ async def _publishing(rpc: str, entry: OverlayEntry, keys: EntryKeys, secret: X2
     place = PinnedAddress(*entry.address, keys.identity.spki_sha256)
     seal_key = secret.public_key().public_bytes_raw()
 
-    async def once() -> int:
+    async def once() -> Published:
         membership = await read_membership(rpc, entry.committee)
         return await publish_destination(
             keys.operator_secret, keys.identity, place, membership, seal_key=seal_key, kind=keys.kind

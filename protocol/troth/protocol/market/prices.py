@@ -69,14 +69,16 @@ def bound(order: Order, width: int, layers: int) -> Ask:
 
     Nobody can be promised more than everything, so that a node share above the whole counts as the whole.
     """
+    return most_asked((order.prompt_price, order.cached_price, order.written_price), order.node_share, width, layers)
+
+
+def most_asked(prices: tuple[int, int, int], node_share: int, width: int, layers: int) -> Ask:
+    """The same of prices for a prompt's, a cached and a written position, and the nodes' share in basis points."""
     if not 0 < width <= layers:
         raise InvalidField("A segment has 1 to all layers of its model", (width, layers), "Check the layer split.")
-    share, whole = min(order.node_share, BASIS_POINTS) * width, BASIS_POINTS * layers
-    return Ask(
-        prompt=order.prompt_price * share // whole,
-        cached=order.cached_price * share // whole,
-        written=order.written_price * share // whole,
-    )
+    share, whole = min(node_share, BASIS_POINTS) * width, BASIS_POINTS * layers
+    prompt, cached, written = (price * share // whole for price in prices)
+    return Ask(prompt=prompt, cached=cached, written=written)
 
 
 def within(ask: Ask, limit: Ask) -> bool:

@@ -246,7 +246,9 @@ def _choose(asked: _CheckedOrder, drawn: _DrawnNodes, preferred: Sequence[Addres
             what = f"No node that was drawn for segment {segment} has a tab that pays it"
             raise NodeUnpaid(what, remedy="Try again in a minute: tabs with nodes are opened and topped up.")
         paid.append(covered)
-    return choose(desk, asked.wanted, paid, preferred)
+    nodes = choose(desk, asked.wanted, paid, preferred)
+    desk.peers.note_draw({node for candidates in drawn.candidates for node in candidates}, nodes)
+    return nodes
 
 
 def _tab_state(desk: SchedulerContext, node: Address) -> TabState:

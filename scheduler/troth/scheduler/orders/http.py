@@ -2,7 +2,8 @@
 
 What a tab's key may ask back after its owner lost everything else: the best word, and the orders it leaves open.
 
-GET /v1/info and GET /v1/prices: who this scheduler is, and what it offers for how much.
+GET /v1/info and GET /v1/prices: who this scheduler is, and what it offers for how much. GET /v1/nodes/{operator}: how
+it sees a node.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from troth.protocol.market.bodies import (
     TabQuery,
 )
 from troth.protocol.market.types import NO_ADDRESS
-from troth.protocol.types import Hash32
+from troth.protocol.types import Hash32, to_address
 from troth.scheduler.errors import (
     BadRequest,
     BadSignature,
@@ -44,6 +45,7 @@ from troth.scheduler.errors import (
 )
 from troth.scheduler.orders.choosing import read_preferred
 from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.nodes_seen import seen_of
 from troth.scheduler.orders.offers import ClassOffer, offers_checks, price_entry
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.shown import shown_tiles
@@ -162,6 +164,14 @@ def _offer_routes(router: APIRouter, orders: Orders) -> None:
     @router.get("/v1/prices")
     async def listed() -> JSONResponse:
         return JSONResponse(price_list(orders.desk))
+
+    @router.get("/v1/nodes/{operator}")
+    async def node(operator: str) -> JSONResponse:
+        try:
+            named = to_address(operator)
+        except ProtocolError as error:
+            raise BadRequest("An operator is an address", operator[:100], error.remedy) from error
+        return JSONResponse(seen_of(orders.desk, named))
 
     @router.get("/v1/models/{class_id}/tokenizer")
     async def tokenizer(class_id: str) -> JSONResponse:

@@ -1,0 +1,59 @@
+"""What a scheduler that is not there was sent: nothing, and the client says so."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from troth.client.errors import OverlayFailed, SchedulerUnreachable, WrongSchedulerKey
+from troth.client.https_calls import ORDER_REMEDY, UNSENT_REMEDY, Calls, never_sent, openly
+from troth.protocol.types import Address, Hash32, to_address
+from troth.testnet.ports import free_port
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A scheduler that is registered and does not run."""
+
+    endpoint: str
+    operator: Address
+    tls_key_hash: Hash32
+
+
+async def test_a_stopped_scheduler_was_never_sent_the_order() -> None:
+    stopped = Stopped(f"https://127.0.0.1:{free_port()}", to_address("0x" + "11" * 20), Hash32(bytes(32)))
+    async with openly(stopped) as calls:
+        with pytest.raises(SchedulerUnreachable) as caught:
+            async with aclosing(calls.lines("POST", "/v1/orders", b"{}")) as lines:
+                await anext(lines)
+    assert never_sent(caught.value)
+    assert caught.value.remedy == UNSENT_REMEDY
+    assert "may have arrived" not in str(caught.value)
+
+
+async def test_an_order_whose_answer_broke_off_may_have_arrived() -> None:
+    def broken(_request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("reset by peer")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(broken), base_url="https://s.example") as client:
+        with pytest.raises(SchedulerUnreachable) as caught:
+            await anext(Calls(client, "https://s.example").lines("POST", "/v1/orders", b"{}"))
+    assert not never_sent(caught.value)
+    assert caught.value.remedy == ORDER_REMEDY
+
+
+@pytest.mark.parametrize(
+    ("error", "unsent"),
+    [
+        (WrongSchedulerKey("another key", "x", ""), True),
+        (OverlayFailed("lost", "x", "", hop="path", delivered="no"), True),
+        (OverlayFailed("lost", "x", "", hop="proxy", delivered="unknown"), False),
+        (OverlayFailed("lost", "x", "", hop="destination", delivered="yes"), False),
+        (SchedulerUnreachable("away", "x", ""), False),
+    ],
+)
+def test_only_what_is_certain_counts_as_unsent(error: Exception, unsent: bool) -> None:
+    assert never_sent(error) is unsent

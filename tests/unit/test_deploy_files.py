@@ -1,0 +1,165 @@
+"""Files of deploy/: every metric that they name is exported, and the tools that read them accept them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from starlette.testclient import TestClient
+from support.tab_scene import TabScene
+
+from troth.client.gateway.metrics import GatewayMetrics
+from troth.committee.member import MemberMetrics
+from troth.node.direct.counters import Counters
+from troth.node.metrics import NodeMarketMetrics, NodeMetrics
+from troth.overlay.relay.metrics import RelayMetrics
+from troth.overlay.sessions.limits import SessionMetrics
+from troth.scheduler.assembly import SchedulerMarketMetrics
+from troth.transport import probe
+from troth.transport.health import health_routes
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+SAMPLES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+NAME = re.compile(r"\b(troth_[a-z_]+)\b")
+PROMETHEUS = {"up"}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
+    """The names of all samples that processes export, by asking the very collectors that they use."""
+    scene = TabScene(tmp_path_factory.mktemp("scene"))
+    orders = scene.start()
+    scheduler, node = SchedulerMarketMetrics(lambda: 0.0), NodeMetrics()
+    scheduler.show(orders)
+    Counters(node.registry)
+    market = NodeMarketMetrics(node.registry)
+    ground = SimpleNamespace(state=scene.ledger.state)
+    bench: Any = SimpleNamespace(ground=ground, me=next(iter(scene.nodes)))
+    market.follow(bench, SimpleNamespace(sent={"claim": 1}), SimpleNamespace(responded=0))  # type: ignore[arg-type]
+    registries = [
+        *(scheduler.registry, node.registry, RelayMetrics().registry, SessionMetrics().registry),
+        *(MemberMetrics().registry, GatewayMetrics().registry),
+    ]
+    names = {"troth_ready"}
+    for registry in registries:
+        for family in registry.collect():
+            names |= {family.name + suffix for suffix in SAMPLES[family.type]}
+    return frozenset(names)
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((DEPLOY / "prometheus" / "rules.yml").read_text())["groups"]
+    return list(group["rules"])
+
+
+def dashboards() -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))]
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    for rule in rules():
+        yield rule["alert"], rule["expr"]
+    for board in dashboards():
+        for variable in board["templating"]["list"]:
+            yield board["title"], variable["query"]
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                yield f"{board['title']}: {panel['title']}", target["expr"]
+
+
+@pytest.mark.parametrize(("where", "expression"), expressions(), ids=lambda value: value[:40])
+def test_every_metric_that_is_named_is_exported(where: str, expression: str, exported: frozenset[str]) -> None:
+    named = set(NAME.findall(expression))
+    assert named or PROMETHEUS & set(re.findall(r"\w+", expression)), where
+    assert named <= exported, where
+
+
+def test_a_name_that_nobody_exports_is_noticed(exported: frozenset[str]) -> None:
+    assert "troth_node_positions_total" in exported
+    assert not {"troth_node_positions", "troth_node_happiness"} & exported
+
+
+def test_readiness_is_a_metric() -> None:
+    reasons: list[str] = []
+    app = FastAPI()
+    app.include_router(health_routes(lambda: reasons, CollectorRegistry()))
+    client = TestClient(app)
+    assert "\ntroth_ready 1.0\n" in client.get("/metrics").text
+    reasons.append("no chain")
+    assert "\ntroth_ready 0.0\n" in client.get("/metrics").text
+
+
+def test_every_alert_says_what_to_do() -> None:
+    for rule in rules():
+        assert set(rule["annotations"]) == {"summary", "remedy"}, rule["alert"]
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+def test_promtool_accepts_rules_and_their_tests() -> None:
+    tool = shutil.which("promtool")
+    if tool is None:
+        pytest.skip("promtool is not installed: Debian's package prometheus has it")
+    for words in (
+        ("check", "rules", "rules.yml"),
+        ("test", "rules", "rules_test.yml"),
+        ("check", "config", "prometheus.yml"),
+    ):
+        done = subprocess.run(
+            [tool, *words], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    tool = shutil.which("systemd-analyze")
+    if tool is None:
+        pytest.skip("systemd-analyze is not installed")
+    units = sorted((DEPLOY / "systemd").glob("*.service"))
+    assert len(units) == 5
+    program = tmp_path / "opt" / "troth" / "bin" / "troth"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    there = tmp_path / "etc" / "systemd" / "system"
+    there.mkdir(parents=True)
+    for unit in units:
+        shutil.copy(unit, there)
+    words = ["verify", f"--root={tmp_path}", "--recursive-errors=no", *(str(there / unit.name) for unit in units)]
+    done = subprocess.run([tool, *words], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_compose_names_files_that_exist_and_commands_that_there_are() -> None:
+    from troth.command.plugins import load, plugins
+
+    services = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text())["services"]
+    assert {"node", "scheduler", "relay", "committee", "watcher", "prometheus", "grafana"} == set(services)
+    for name, service in services.items():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            if source.startswith(".."):
+                assert (DEPLOY / "compose" / source).resolve().exists(), (name, source)
+        words = service.get("command", [])
+        if words:
+            assert words[0] == "troth"
+            group: Any = load(plugins()[words[1]])
+            assert words[2] in group.commands, words
+    for name in ("node", "scheduler", "relay", "committee", "prometheus", "grafana"):
+        assert "healthcheck" in services[name], name
+
+
+def test_a_health_check_asks_this_machine_alone() -> None:
+    assert "not on this machine" in probe.probe("https://example.org/livez")
+    assert "not on this machine" in probe.probe("file:///etc/passwd")
+    assert probe.probe("http://127.0.0.1:1/livez")

@@ -1,0 +1,69 @@
+"""A relay and an entry publish themselves again before the committee forgets them, whatever members say."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from troth.overlay.directory import publishing
+from troth.overlay.directory.errors import DescriptorRefused, DirectoryUnavailable
+from troth.overlay.directory.publishing import Published, Taken, keep_publishing, require_enough
+
+
+@dataclass
+class Pauses:
+    """Sleeps that are over at once, and end the work after some of them."""
+
+    most: int
+    taken: list[float] = field(default_factory=list)
+
+    async def __call__(self, seconds: float) -> None:
+        self.taken.append(seconds)
+        if len(self.taken) >= self.most:
+            raise asyncio.CancelledError
+
+
+async def pauses(
+    monkeypatch: pytest.MonkeyPatch, *results: Published | Exception, again: float = 1800.0
+) -> list[float]:
+    slept, left = Pauses(len(results)), list(results)
+    monkeypatch.setattr(publishing.asyncio, "sleep", slept)
+
+    async def once() -> Published:
+        result = left.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    with pytest.raises(asyncio.CancelledError):
+        await keep_publishing(once, 1800.0, 30.0)
+    return slept.taken
+
+
+async def test_what_a_committee_holds_for_ten_minutes_is_published_three_times_in_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The local network's lists hold for 600 s, and the usual pause is 1,800 s: nobody was listed any more."""
+    assert await pauses(monkeypatch, Published(4, 600), Published(4, 600)) == [200.0, 200.0]
+
+
+async def test_the_configured_pause_is_kept_where_it_is_the_shorter_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await pauses(monkeypatch, Published(4, 3 * 3600), Published(4, 1)) == [1800.0, 1.0]
+
+
+async def test_a_failure_is_repeated_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await pauses(monkeypatch, DirectoryUnavailable("away"), Published(3, 600)) == [30.0, 200.0]
+
+
+def test_a_minority_of_members_that_lie_does_not_make_anybody_late_or_busy() -> None:
+    honest = {f"m{number}": Taken(taken=True, holds_seconds=600) for number in range(5)}
+    lies = {"x": Taken(taken=True, holds_seconds=86_400), "y": Taken(taken=True, holds_seconds=1)}
+    assert require_enough(honest | lies) == (7, 600)
+
+
+def test_too_few_members_are_not_enough() -> None:
+    refused = DirectoryUnavailable("away")
+    with pytest.raises(DescriptorRefused, match="2 of 3"):
+        require_enough({"a": Taken(taken=True, holds_seconds=9), "b": Taken(taken=True, holds_seconds=9), "c": refused})

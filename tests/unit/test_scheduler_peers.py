@@ -1,0 +1,60 @@
+"""A scheduler that stays connected to nodes says once that one is away, and once that it is back."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from troth.chain.keystore import Key
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address, to_address
+from troth.scheduler import peers as module
+from troth.scheduler.peers import NodeContact, Peers
+from troth.transport.errors import ChannelUnavailable
+from troth.transport.identity import Operator
+
+NODE, GONE = (to_address("0x" + digit * 40) for digit in "12")
+
+
+class SwitchedChannel:
+    """A channel that opens while ``there`` is true."""
+
+    there = False
+    connected = False
+
+    def __init__(self, *_given: object, **_named: object) -> None:
+        return
+
+    async def open(self) -> None:
+        if not self.there:
+            raise ChannelUnavailable("connection refused")
+
+    async def close(self) -> None:
+        return
+
+
+async def test_a_node_that_left_does_not_fill_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "Channel", SwitchedChannel)
+    registered = {NODE: NodeContact("https://127.0.0.1:1", bytes(32))}
+
+    def contact_of(node: Address) -> NodeContact | None:
+        return registered.get(node)
+
+    key = Key.generate()
+    peers = Peers(Operator(key.secret, Domain(1, to_address("0x" + "ab" * 20))), contact_of)
+    caplog.set_level(logging.INFO, module.__name__)
+    for _ in range(200):
+        await peers.warm([NODE, GONE], 1.0)
+    assert len(caplog.messages) == 2, "one line for each node that is away"
+    assert peers.failed_lately(NODE)
+    SwitchedChannel.there = True
+    for _ in range(3):
+        await peers.warm([NODE], 1.0)
+    assert [one for one in caplog.messages if "reachable again" in one] == [f"{NODE} is reachable again"]
+    SwitchedChannel.there = False
+    await peers.warm([NODE, GONE], 1.0)
+    assert len(caplog.messages) == 5, "it left the list of nodes, and is back in it: that is news"
+    await peers.close()
