@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from troth.client.errors import ModelUnavailable
 from troth.client.template import Message, render
 from troth.client.untrusted import bounded_recursion
+from troth.protocol.architecture import text_part
 from troth.protocol.hashing import keccak256
 
 LARGEST_FILES = 64 * 1024 * 1024
@@ -84,7 +85,7 @@ class Language:
             tokenizer.no_truncation()
             tokenizer.no_padding()
             with bounded_recursion():
-                config = json.loads(files.config)
+                config = text_part(json.loads(files.config))
             special = {name: tokenizer.id_to_token(_first(config.get(f"{name}_id"))) for name in _NAMES}
             ends = _all(config.get("eos_token_id"))
             context = int(config.get("max_position_embeddings", 0))

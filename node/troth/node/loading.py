@@ -80,13 +80,13 @@ def _load_vllm(configuration: NodeConfiguration, execution_class: Arithmetic, fo
     from troth.node.engine.vllm.engine import VllmEngine
     from troth.node.engine.vllm.settings import EngineSettings
 
-    layers = Segment(0, int(folder.config["num_hidden_layers"]))
+    layers = Segment(0, folder.layers)
     if configuration.slice != layers:
         raise ConfigError("vLLM hosts whole models only", configuration.slice, f'Set node.slice = "0:{layers.end}".')
     if execution_class.dtype and not execution_class.exact:
         name, remedy = execution_class.name, "Register an exact class: `troth model add --exact`."
         raise ConfigError("vLLM has no float32 reference, which a tolerant bfloat16 class needs", name, remedy)
-    longest = int(folder.config.get("max_position_embeddings", configuration.positions + 1)) - 1
+    longest = int(folder.text_config.get("max_position_embeddings", configuration.positions + 1)) - 1
     settings = EngineSettings(
         folder.path,
         execution_class.dtype,

@@ -19,6 +19,15 @@ from troth.protocol.hashing import keccak256
 INCIDENTAL_KEYS = frozenset({"dtype", "quantization_config", "torch_dtype", "transformers_version"})
 
 
+def text_part(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The decoder's part of a configuration, with what it inherits: models of several kinds of input nest it."""
+    nested = config.get("text_config")
+    if not isinstance(nested, Mapping):
+        return dict(config)
+    inherited = {key: config[key] for key in ("tie_word_embeddings", "eos_token_id", "bos_token_id") if key in config}
+    return {**inherited, **nested}
+
+
 def canonical_config(config: Mapping[str, Any]) -> bytes:
     """The configuration as UTF-8 JSON: sorted keys, no spaces, incidental keys and those that start with _ left out."""
     kept = {key: value for key, value in config.items() if key not in INCIDENTAL_KEYS and not key.startswith("_")}

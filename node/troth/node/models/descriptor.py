@@ -24,10 +24,10 @@ Progress = Callable[[int], None]
 
 def describe(folder: ModelFolder, dtype: int, progress: Progress = lambda size: None) -> ModelDescriptor:
     """The descriptor that goes on chain; hashes all weights unless the cache knows these files."""
-    config = folder.config
+    config = folder.text_config
     return ModelDescriptor(
         architecture=folder.architecture,
-        layers=int(config["num_hidden_layers"]),
+        layers=folder.layers,
         hidden_size=int(config["hidden_size"]),
         vocabulary=int(config["vocab_size"]),
         dtype=dtype,

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from troth.node.errors import ModelError
-from troth.node.models.families import require_family
-from troth.protocol.architecture import architecture_name
+from troth.node.models.families import require_decoder
+from troth.protocol.architecture import architecture_name, text_part
 
 MODELS_FOLDER = "models"
 REQUIRED = ("config.json", "tokenizer.json")
@@ -29,6 +29,16 @@ class ModelFolder:
         if not isinstance(config, dict):
             raise ModelError("config.json is not an object", str(self.path), "Restore it from the model's source.")
         return config
+
+    @property
+    def text_config(self) -> dict[str, Any]:
+        """The part of config.json that is the decoder's."""
+        return text_part(self.config)
+
+    @property
+    def layers(self) -> int:
+        """Decoder layers."""
+        return int(self.text_config["num_hidden_layers"])
 
     @property
     def tokenizer_json(self) -> bytes:
@@ -69,7 +79,7 @@ def open_folder(path: Path) -> ModelFolder:
         raise ModelError(
             f"no usable model folder: {lacking} missing", str(path), "Create it with `troth model import`."
         )
-    require_family(folder.config)
+    require_decoder(folder.text_config)
     return folder
 
 

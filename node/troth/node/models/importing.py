@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from troth.node.errors import ModelError
-from troth.node.models.families import CAUSAL_CLASSES, require_family
+from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
 
@@ -93,7 +93,7 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
 
     report(f"dequantising {source.name}")
     model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
-    require_family(model.config.to_dict())
+    require_decoder(model.config.to_dict())
     state = dict(model.state_dict())
     if model.config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
@@ -101,7 +101,8 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
     save_file(
         {key: value.contiguous() for key, value in state.items()}, staging / "model.safetensors", {"format": "pt"}
     )
-    write_config(_without_quantisation(model.config.to_dict()), staging)
+    config = {**_without_quantisation(model.config.to_dict()), "architectures": [type(model).__name__]}
+    write_config(config, staging)
     report("saving the tokenizer")
     _save_tokenizer(source, staging, report)
 
@@ -117,8 +118,7 @@ def _save_tokenizer(source: Path, staging: Path, report: Report) -> None:
 
 def _without_quantisation(config: dict[str, Any]) -> dict[str, Any]:
     # A loader that reads quantization_config expects packed tensors, and transformers will not save a model with it.
-    kept = {key: value for key, value in config.items() if key != "quantization_config" and not key.startswith("_")}
-    return {**kept, "architectures": [CAUSAL_CLASSES[require_family(config)]]}
+    return {key: value for key, value in config.items() if key != "quantization_config" and not key.startswith("_")}
 
 
 def write_config(config: dict[str, Any], folder: Path) -> None:

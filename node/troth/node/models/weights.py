@@ -29,6 +29,17 @@ def read_tensors(folder: ModelFolder, wanted: Callable[[str], bool]) -> Iterator
                     yield name, file.get_tensor(name)
 
 
+def all_names(folder: ModelFolder) -> list[str]:
+    """Names of all tensors in the files, each as often as it is there."""
+    from safetensors import safe_open
+
+    names: list[str] = []
+    for path in folder.weight_files:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            names.extend(file.keys())
+    return names
+
+
 def tensor_names(folder: ModelFolder) -> list[str]:
     """Names of all tensors that count as weights: a head tied to the embedding is not counted twice."""
     from safetensors import safe_open
