@@ -9,6 +9,7 @@ from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, ModelError
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, find_model
+from troth.protocol.architecture import weights_version
 from troth.protocol.types import ModelDescriptor, Segment
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ def _load_vllm(configuration: NodeConfiguration, execution_class: Arithmetic, fo
 
 def require_registered(folder: ModelFolder, descriptor: ModelDescriptor) -> None:
     """Raise ModelError naming the first field in which a folder differs from the registered descriptor."""
-    found = describe(folder, descriptor.dtype)
+    found = describe(folder, descriptor.dtype, version=weights_version(descriptor.architecture))
     for name in ("architecture", "layers", "hidden_size", "vocabulary", "weights_root"):
         own, registered = getattr(found, name), getattr(descriptor, name)
         if own != registered:

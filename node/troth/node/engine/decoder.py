@@ -242,7 +242,7 @@ class Decoder:
 def text_config(folder: ModelFolder) -> Any:
     """The configuration of the model that writes text, as transformers reads it; raises ModelError."""
     require_decoder(folder.text_config)
-    if "quantization_config" in folder.text_config or "quantization_config" in folder.config:
+    if folder.quantisation is not None:
         what = "the torch engine computes with whole weights, and these are quantised"
         raise ModelError(what, str(folder.path), "Serve it with vLLM, or import the unquantised model.")
     try:

@@ -19,7 +19,8 @@ from troth.node.engine.decoder import Decoder, Past
 from troth.node.errors import ModelError
 from troth.node.models.checkpoint import Checkpoint
 from troth.node.models.folder import ModelFolder
-from troth.node.models.weights import all_names, read_tensors
+from troth.node.models.tensor_files import raw_tensors
+from troth.node.models.weights import read_tensors
 from troth.protocol.types import Segment
 
 
@@ -87,7 +88,8 @@ class LayerSlice:
         self._folder = folder
         self._file_dtype = dtype
         self._widen = widen
-        self._checkpoint = Checkpoint(all_names(folder), self.decoder.model, self.decoder.rooms)
+        names = [one.name for one in raw_tensors(folder.path)]
+        self._checkpoint = Checkpoint(names, self.decoder.model, self.decoder.rooms)
         self.held: dict[int, torch.nn.Module] = {}
         self._outer: dict[str, torch.Tensor] = {}
         self._has = Needs()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from transformers.conversion_mapping import get_model_conversion_mapping
@@ -58,9 +58,30 @@ class Checkpoint:
         for name, value in weights.items():
             room = self._rooms.get(name)
             if room is not None and room.shape != value.shape:
-                shapes = f"{name} has {tuple(value.shape)}, the configuration wants {tuple(room.shape)}"
-                raise ModelError("a tensor has the wrong shape", shapes, REMEDY)
+                self._refuse_shape(name, tuple(value.shape), tuple(room.shape))
         return weights
+
+    def require_whole(self, shapes: Mapping[str, tuple[int, ...]], tied: Mapping[str, str]) -> None:
+        """Raise ModelError where a weight is missing, or one that is taken as it is has the wrong shape.
+
+        Args:
+            shapes: of the files' tensors.
+            tied: weights that are other weights, which need no tensors.
+        """
+        there = {*tied}
+        for target, recipe in self._recipes.items():
+            (first, pattern), *_ = recipe.sources
+            if pattern is None and tuple(self._rooms[target].shape) != shapes[first]:
+                self._refuse_shape(first, shapes[first], tuple(self._rooms[target].shape))
+            made = self._by_pattern[pattern].target_patterns if pattern is not None else [target]
+            there |= {target} | {target.replace(made[0], other) for other in made}
+        if missing := sorted(self._rooms.keys() - there, key=dot_natural_key):
+            raise ModelError("tensors are missing", f"{missing[0]}, and {len(missing) - 1} others", REMEDY)
+
+    @staticmethod
+    def _refuse_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> NoReturn:
+        shapes = f"{name} has {found}, the configuration wants {wanted}"
+        raise ModelError("a tensor has the wrong shape", shapes, REMEDY)
 
     def _add(self, name: str) -> None:
         target, pattern = self._target(plain_name(name))

@@ -10,6 +10,7 @@ from typing import Any
 
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
+from troth.node.models.tensor_files import weight_files
 from troth.protocol.architecture import architecture_name, text_part
 
 MODELS_FOLDER = "models"
@@ -57,13 +58,19 @@ class ModelFolder:
 
     @property
     def architecture(self) -> str:
-        """The descriptor's architecture string."""
+        """The descriptor's architecture string, without a version."""
         return architecture_name(self.config, self.tokenizer_json, self.chat_template)
 
     @property
+    def quantisation(self) -> dict[str, Any] | None:
+        """How the weights are quantised, as config.json has it; None where they are not."""
+        found = self.text_config.get("quantization_config", self.config.get("quantization_config"))
+        return found if isinstance(found, dict) else None
+
+    @property
     def weight_files(self) -> list[Path]:
-        """The safetensors files, sorted by name."""
-        return sorted(self.path.glob("*.safetensors"))
+        """The safetensors files, sorted by name, without a second copy of the weights."""
+        return weight_files(self.path)
 
 
 def open_folder(path: Path) -> ModelFolder:

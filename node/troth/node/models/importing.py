@@ -1,6 +1,6 @@
-"""Conversion into a model folder: dequantised safetensors, tokenizer.json, chat template, config.json.
+"""Conversion into a model folder: safetensors, tokenizer.json, chat template, config.json.
 
-A GGUF file is dequantised by transformers. The result is written to a hidden sibling folder and renamed at the end, so
+A GGUF file is dequantised by transformers; a folder is taken over as it is (`sources`). The result is written to a hidden sibling folder and renamed at the end, so
 that an interrupted import leaves nothing that looks like a model.
 
 The chat template of a model that brings none: one that was trained on text and never taught a chat format.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
+from troth.node.models.sources import Report, require_sound, source_folder, take, wanted_files
+from troth.node.models.tensor_files import require_numbers
 
 PLAIN_TEMPLATE = """\
 {{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}
@@ -36,18 +38,16 @@ Answer:{% endif %}
 """
 
 
-Report = Callable[[str], None]
-
-
 def import_model(source: str, home: Path, name: str, report: Report) -> ModelFolder:
     """Convert `source` into $TROTH_HOME/models/`name`; returns at once when that already exists.
 
     Args:
-        source: a .gguf file, a folder with safetensors, or a name in `packages.PACKAGED`.
+        source: a .gguf file, a folder with safetensors, one of Hugging Face's cache, or a name in
+            `packages.PACKAGED`.
         report: receives one line per step, for a person to read.
 
     Raises:
-        ModelError: the source is missing, in an unknown format, or of a family that is not supported.
+        ModelError: the source is missing, in an unknown format, damaged, or of a model that is not supported.
     """
     if not name or name.startswith(".") or Path(name).name != name:
         raise ModelError("a model's name is one path component", name, "Choose a name such as smollm2-135m.")
@@ -63,7 +63,7 @@ def import_model(source: str, home: Path, name: str, report: Report) -> ModelFol
         elif path.is_file() and path.suffix == ".gguf":
             _convert_gguf(path, staging, report)
         elif path.is_dir():
-            _copy_folder(open_folder(path), staging, report)
+            _take_folder(path, staging, report)
         else:
             raise ModelError("nothing to import", str(path), "Give a .gguf file or a folder with safetensors.")
         open_folder(staging)
@@ -126,12 +126,17 @@ def write_config(config: dict[str, Any], folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _copy_folder(source: ModelFolder, staging: Path, report: Report) -> None:
-    wanted = [*source.weight_files, *(source.path / name for name in TEXT_FILES)]
-    for path in wanted:
-        if path.is_file():
-            report(f"copying {path.name}")
-            shutil.copy2(path, staging / path.name)
+def _take_folder(path: Path, staging: Path, report: Report) -> None:
+    source = source_folder(path)
+    for file in wanted_files(source):
+        take(file, staging / file.name, report)
+    tensors = require_sound(open_folder(staging))
+    total, seen = sum(one.length for one in tensors), 0
 
+    def progress(size: int) -> None:
+        nonlocal seen
+        before, seen = seen, seen + size
+        if seen * 10 // max(1, total) > before * 10 // max(1, total):
+            report(f"looked at {seen / 1e9:.1f} of {total / 1e9:.1f} GB for NaN")
 
-TEXT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
+    require_numbers(tensors, progress)
