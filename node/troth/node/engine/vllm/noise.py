@@ -1,7 +1,8 @@
 """Public noise inside vLLM: a logits processor that leaves each row the token which `troth.protocol.tokens` chooses.
 
-The rule itself is called, not repeated: the row is handed over as float32, and every other token gets minus infinity,
-so that vLLM's greedy sampler can only take the one. Runs in vLLM's process (model runner 1).
+Rows are taken as float32, tokens are those of the rule itself, and every other token gets minus infinity,
+so that vLLM's greedy sampler can only take the one. Runs in vLLM's process (model runner 1), for all rows of a step at
+once and where they are (`engine.choice`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from vllm.v1.sample.logits_processor import LogitsProcessor, MoveDirectionality
 
+from troth.node.engine.choice import Draw, choose_tokens
 from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_from_words
-from troth.protocol.tokens import choose, noise
 
 
 class _NoisyRequest(NamedTuple):
@@ -23,9 +24,9 @@ class _NoisyRequest(NamedTuple):
     output: list[int]
 
     @property
-    def position(self) -> int:
-        """The trace row whose logits choose the next token."""
-        return self.prompt + len(self.output) - 1
+    def next_draw(self) -> Draw:
+        """How the next token is chosen; its position is the trace row whose logits choose it."""
+        return Draw(self.draw.sampling, self.draw.seed, self.prompt + len(self.output) - 1)
 
 
 class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
@@ -66,16 +67,11 @@ class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         """One token per row that draws, in place; shape (requests, vocabulary)."""
-        for index, drawn in self._drawn.items():
-            if index < len(logits):
-                token = _choice(logits[index], drawn)
-                logits[index].fill_(float("-inf"))
-                logits[index, token] = 0.0
+        rows = [index for index in self._drawn if index < len(logits)]
+        if rows:
+            places = torch.tensor(rows, device=logits.device)
+            draws = [self._drawn[index].next_draw for index in rows]
+            chosen = torch.tensor(choose_tokens(logits[places].float(), draws), device=logits.device)
+            logits[places] = float("-inf")
+            logits[places, chosen] = 0.0
         return logits
-
-
-def _choice(row: torch.Tensor, drawn: _NoisyRequest) -> int:
-    sampling, seed = drawn.draw
-    values = row.float().cpu().numpy()
-    gumbel = noise(seed, drawn.position, len(values)) if sampling.temperature > 0 else None
-    return choose(values, sampling, gumbel)
