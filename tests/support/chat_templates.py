@@ -4,6 +4,8 @@ What a family's template does that others do not is kept: loops that go back, na
 macros, dates, refusals, trimming, tests and filters.
 """
 
+# ruff: noqa: E501 - lines are as models ship them
+
 from __future__ import annotations
 
 SMOLLM2 = (

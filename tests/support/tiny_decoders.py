@@ -98,7 +98,7 @@ def write_tiny_decoder(family: str, path: Path, dtype: torch.dtype = torch.float
     torch.manual_seed(17)
     config = getattr(transformers, named)(**{**SIZES, **settings, "initializer_range": 0.2, **changed})
     model = AutoModelForCausalLM.from_config(config)
-    for name, weight in model.named_parameters():
+    for weight in model.parameters():
         # Norms begin as ones or zeros and biases as zeros, with which a model that forgets them would pass.
         if weight.ndim == 1:
             weight.data.add_(torch.empty_like(weight).normal_(0.0, 0.2))

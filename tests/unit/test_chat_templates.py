@@ -37,7 +37,8 @@ CONVERSATIONS: dict[str, list[dict[str, str]]] = {
 def by_transformers(template: str, messages: Sequence[dict[str, str]]) -> str | None:
     """The text, or None where the template refuses the conversation."""
     try:
-        texts, _ = render_jinja_template([list(messages)], chat_template=template, add_generation_prompt=True, **SPECIAL)
+        options = {"chat_template": template, "add_generation_prompt": True, **SPECIAL}
+        texts, _ = render_jinja_template([list(messages)], **options)
     except (TemplateError, LookupError, TypeError, AttributeError):
         return None
     return str(texts[0])

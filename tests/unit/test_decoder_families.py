@@ -144,7 +144,8 @@ def test_layers_that_are_told_of_tokens_are_refused(tmp_path: Path) -> None:
     config = Gemma3nTextConfig(
         vocab_size=96, hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=2,
         num_key_value_heads=1, head_dim=16, vocab_size_per_layer_input=96, hidden_size_per_layer_input=8,
-        num_kv_shared_layers=0, laurel_rank=4, layer_types=["full_attention"] * 4, activation_sparsity_pattern=[0.0] * 4,
+        num_kv_shared_layers=0, laurel_rank=4, layer_types=["full_attention"] * 4,
+        activation_sparsity_pattern=[0.0] * 4,
     )  # fmt: skip
     save_file({"unused": torch.ones(1)}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))

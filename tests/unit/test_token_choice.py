@@ -68,7 +68,23 @@ def test_what_is_not_certain_is_asked_of_the_rule(monkeypatch: pytest.MonkeyPatc
     assert asked == [1], "half of the mass is just where the first nucleus ends"
 
 
-@pytest.mark.parametrize("broken", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("sampling", [Sampling(0, 1), Sampling(1, 0.9), Sampling(1, 1), Sampling(1, 0.5)], ids=str)
+def test_forbidden_tokens_are_never_chosen(sampling: Sampling) -> None:
+    generator = np.random.default_rng(8)
+    rows = torch.from_numpy(rows_of("wide", 60, 300, generator))
+    draws = [Draw(sampling, SEED, position) for position in range(60)]
+    allowed = torch.arange(0, 300, 7)
+    masked = torch.full_like(rows, float("-inf"))
+    masked[:, allowed] = rows[:, allowed]
+    masked[0, allowed[1:]] = float("-inf")
+    found = choose_tokens(masked, draws)
+    assert found[0] == 0
+    assert {token % 7 for token in found} == {0}
+    with pytest.raises(InvalidTokens):
+        choose_tokens(torch.full_like(rows, float("-inf")), draws)
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
 @pytest.mark.parametrize("sampling", [Sampling(0, 1), Sampling(1, 0.9), Sampling(1, 1)])
 def test_logits_that_are_no_numbers_are_refused(broken: float, sampling: Sampling) -> None:
     logits = torch.zeros(2, 10)

@@ -30,6 +30,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import sha3
 from numpy.typing import NDArray
 
 from troth.node.errors import ModelError
@@ -70,37 +71,45 @@ def weights_root(
     Memory is bounded: 32 bytes a row of one tensor, and some pieces of the files at a time.
     """
     roots: dict[str, bytes] = {}
+    leaves: list[bytes] = []
     with ThreadPoolExecutor(threads, thread_name_prefix="weights-root") as pool:
-        for tensor in tensors:
-            leaves: list[bytes] = []
-            for found in _in_turn(pool, tensor, 2 * threads):
-                leaves.extend(found)
-                progress(len(found) * tensor.row_bytes)
-            roots[tensor.name] = tensor_root(tensor, leaves)
+        for tensor, found in _in_turn(pool, tensors, 2 * threads):
+            leaves.extend(found)
+            progress(len(found) * tensor.row_bytes)
+            if len(leaves) == tensor.rows:
+                # Meanwhile the threads are at the next tensor.
+                roots[tensor.name], leaves = tensor_root(tensor, leaves), []
     tree = tree_root([roots[name] for name in sorted(roots)])
     said = b"" if quantisation is None else canonical_json(quantisation)
     return Hash32(keccak256(WEIGHTS_TAG + keccak256(said) + len(roots).to_bytes(4, "big") + tree))
 
 
-def _in_turn(pool: ThreadPoolExecutor, tensor: RawTensor, ahead: int) -> Iterator[list[bytes]]:
-    """Leaves of pieces of a tensor in order, of which `ahead` are under way at a time."""
-    waiting: deque[Future[list[bytes]]] = deque()
-    for first, end in pieces(tensor):
-        waiting.append(pool.submit(row_leaves, tensor, first, end))
-        if len(waiting) >= ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
+def _in_turn(
+    pool: ThreadPoolExecutor, tensors: Sequence[RawTensor], ahead: int
+) -> Iterator[tuple[RawTensor, list[bytes]]]:
+    """Leaves of pieces of all tensors in order, of which `ahead` are under way at a time."""
+    waiting: deque[tuple[RawTensor, Future[list[bytes]]]] = deque()
+    for tensor in tensors:
+        for first, end in pieces(tensor):
+            waiting.append((tensor, pool.submit(row_leaves, tensor, first, end)))
+            if len(waiting) >= ahead:
+                done, future = waiting.popleft()
+                yield done, future.result()
+    for done, future in waiting:
+        yield done, future.result()
 
 
 def row_leaves(tensor: RawTensor, first: int, end: int) -> list[bytes]:
     """The leaves of some rows. Hashing a row of 2 kB and more lets other threads run."""
-    prefix, size = ROW_TAG + keccak256(tensor.name.encode()), tensor.row_bytes
-    data = memoryview(read_rows(tensor, first, end))
-    return [
-        keccak256(b"".join((prefix, (first + row).to_bytes(4, "big"), data[row * size : (row + 1) * size])))
-        for row in range(end - first)
-    ]
+    begun, size = sha3.keccak_256(ROW_TAG + keccak256(tensor.name.encode())), tensor.row_bytes
+    data, leaves = memoryview(read_rows(tensor, first, end)), []
+    for row in range(end - first):
+        # Not joined before: a row is not copied, and what all rows begin with is hashed once.
+        leaf = begun.copy()
+        leaf.update((first + row).to_bytes(4, "big"))
+        leaf.update(data[row * size : (row + 1) * size])
+        leaves.append(leaf.digest())
+    return leaves
 
 
 def tensor_root(tensor: RawTensor, leaves: Sequence[bytes]) -> bytes:

@@ -2,7 +2,7 @@
 
     "llama/" ‖ 0x keccak256(canonical configuration) ‖ "/" ‖ 0x keccak256(tokenizer.json ‖ chat template) ‖ "/weights-2"
 
-The last part says by which rules the weights root is made (`node.weights_root`); descriptors without it are of version 1.
+The last part says by which rules the weights root is made (`node.weights_root`); without it, by those of version 1.
 
 A client fetches these three texts from whoever serves them and recomputes the string, so that a changed chat template
 or tokenizer is a different model.

@@ -36,7 +36,7 @@ class AttentionCache:
         self, segment: Segment, shapes: Sequence[LayerShape], dtype: torch.dtype, device: torch.device
     ) -> None:
         self.segment = segment
-        self._position_bytes = sum(shape.elements for shape in shapes) * dtype.itemsize
+        self._position_bytes: int = sum(shape.elements for shape in shapes) * int(dtype.itemsize)
         self._store = [
             tuple(
                 torch.empty((1, heads, 0, size), dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""Choosing the tokens of many rows at once, on the device where the logits are: `troth.protocol.tokens.choose`, batched.
+"""Choosing the tokens of many rows at once, where the logits are: `troth.protocol.tokens.choose`, batched.
 
 The protocol's rule sums and sorts a whole vocabulary in float64 and draws noise for all of it. Here one pass in float32
 finds the largest logit and the mass of each row, a few hundred candidates are ranked in float64, and noise is made for
@@ -6,8 +6,8 @@ the tokens of the nucleus only. What float32 leaves open is looked at: where the
 `MASS_SLACK`, or the best two scores closer than `SCORE_SLACK`, the rule itself is asked for that row. So tokens are
 those of the rule, and only such a row leaves the device. All of it is plain torch; on CUDA it has not been run.
 
-A rule that forbids or shifts tokens (a grammar, a penalty) belongs before: it would change `logits` in place on the
-device, with a large negative number for what is forbidden; forbidden tokens then have no mass and are no candidates.
+Minus infinity stands for a token that is forbidden: it has no mass and is never chosen. So what forbids or shifts
+tokens (a grammar, a penalty) can change rows before, on the device.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ REACH = 10.0
 """Candidates lie within so many temperatures of the largest logit: others are less likely by 22,000."""
 MOST = 4_096
 """Candidates of a row; a flatter one is left to the rule, which is as fast there."""
-PASS_BYTES = 4 << 20
+PASS_BYTES = 16 << 20
 """Of logits that a CPU works on at a time: they stay in its cache from one operation to the next."""
+FORBIDDEN = -1e30
+"""The rule knows no infinity: so little has no likelihood, and no noise makes up for it."""
 LARGEST_NOISE = 37.0
 """Above -log(-log(u)) for the largest u, 1 - 2**-53."""
 
@@ -79,7 +81,7 @@ def choose_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> list[int]:
     """The token of each row of (rows, vocabulary) logits.
 
     Raises:
-        InvalidTokens: not a row for each draw, or logits hold NaN or infinity.
+        InvalidTokens: not a row for each draw, logits hold NaN or infinity, or all of a row is forbidden.
     """
     if logits.ndim != 2 or len(logits) != len(draws) or not logits.shape[1]:
         raise InvalidTokens("One row of logits for each draw", (tuple(logits.shape), len(draws)), "Check the batch.")
@@ -87,11 +89,7 @@ def choose_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> list[int]:
     greedy = [index for index, draw in enumerate(draws) if draw.sampling.temperature == 0]
     # Without a nucleus there is noise for the whole vocabulary, for which numpy is the faster one on a CPU.
     least = 1.0 if logits.device.type == "cpu" else 2.0
-    warm = [
-        index
-        for index, draw in enumerate(draws)
-        if draw.sampling.temperature > 0 and draw.sampling.top_p < least
-    ]
+    warm = [index for index, draw in enumerate(draws) if draw.sampling.temperature > 0 and draw.sampling.top_p < least]
     for chosen, choose in ((greedy, _likeliest), (warm, certain_tokens)):
         if chosen:
             rows = logits if len(chosen) == len(draws) else logits[torch.tensor(chosen, device=logits.device)]
@@ -103,21 +101,22 @@ def choose_tokens(logits: torch.Tensor, draws: Sequence[Draw]) -> list[int]:
 
 
 def _likeliest(logits: torch.Tensor, draws: Sequence[Draw]) -> list[int | None]:
-    least, most = torch.aminmax(logits)
-    _require_finite(least, most)
+    _require_finite(logits.amax(dim=1))
     return [int(token) for token in logits.argmax(dim=1)]
 
 
 def by_the_rule(row: torch.Tensor, draw: Draw) -> int:
-    """One row, by the protocol itself on the host."""
-    values = row.float().cpu().numpy()
+    """One row, by the protocol itself on the host; raises InvalidTokens as `choose_tokens`."""
+    _require_finite(row.amax(dim=0, keepdim=True))
+    values = row.float().clamp_min(FORBIDDEN).cpu().numpy()
     sampling = draw.sampling
     gumbel = tokens.noise(draw.seed, draw.position, len(values)) if sampling.temperature > 0 else None
     return tokens.choose(values, sampling, gumbel)
 
 
-def _require_finite(least: torch.Tensor, most: torch.Tensor) -> None:
-    if not bool((torch.isfinite(least) & torch.isfinite(most)).all()):
+def _require_finite(largest: torch.Tensor) -> None:
+    # NaN is larger than any number; a row of which all is forbidden has no number.
+    if not bool(torch.isfinite(largest).all()):
         raise InvalidTokens("Logits hold NaN or infinity", None, "Check the weights and the head.")
 
 
@@ -153,11 +152,12 @@ def _look(logits: torch.Tensor, temperature: torch.Tensor, depth: torch.Tensor, 
     for first in range(0, rows, step):
         here = slice(first, first + step)
         part = logits[here].float()
-        low, high = torch.aminmax(part, dim=1, keepdim=True)
-        _require_finite(low, high)
-        chosen = part >= high - reach[here]
-        chosen &= (chosen.sum(dim=1) <= most[here])[:, None]
-        row, token = torch.nonzero(chosen, as_tuple=True)
+        high = part.amax(dim=1, keepdim=True)
+        _require_finite(high)
+        row, token = torch.nonzero(part >= high - reach[here], as_tuple=True)
+        few = torch.bincount(row, minlength=len(part)) <= most[here]
+        if not bool(few.all()):
+            row, token = row[few[row]], token[few[row]]
         near.append(_Candidates(row + first, token, part[row, token].double()))
         largest.append(high[:, 0].double())
         mass.append(part.sub(high).mul_(scale[here]).exp_().sum(dim=1).double())
@@ -173,7 +173,9 @@ def _nucleus(passed: _Passed, temperature: torch.Tensor, share: torch.Tensor) ->
     before = reached - likelihood
     inside = (before < asked) | (asked >= 1)
     # The first token is in every nucleus, however little is asked for; where no token is near the end, it is clear.
-    closest = torch.minimum(torch.where(before > likelihood * 1e-9, (before - asked).abs(), 1.0), (reached - asked).abs())
+    closest = torch.minimum(
+        torch.where(before > likelihood * 1e-9, (before - asked).abs(), 1.0), (reached - asked).abs()
+    )
     clear = _by_row(closest, near.row, rows, "amin") > MASS_SLACK
     # A nucleus whose end was not seen may go on beyond the candidates.
     whole = _by_row(reached, near.row, rows, "amax") > share + MASS_SLACK

@@ -86,7 +86,7 @@ class Passage:
         return self.rows
 
 
-class Place(torch.nn.Module):
+class Place(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """Stands where a layer stands in the model; attributes that the model's code asks for are those of the layer."""
 
     def __init__(self, decoder: Decoder, index: int, layer: torch.nn.Module) -> None:
@@ -107,7 +107,7 @@ class Place(torch.nn.Module):
         return passage.through(self._index, states, *given, **named)
 
 
-class _Given(torch.nn.Module):
+class _Given(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """In the place of the whole model before the head: its rows are there already."""
 
     def forward(self, inputs_embeds: torch.Tensor, **_: Any) -> MoeModelOutputWithPast:
@@ -327,7 +327,9 @@ class _Survey:
     def _keep(self, keys: torch.Tensor, values: torch.Tensor, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         if layer != self._index or layer in self._kept or keys.ndim != 4 or keys.shape[2] != self.POSITIONS:
             self._refuse("its layers keep more than keys and values of their own")
-        self._kept[layer] = LayerShape(int(keys.shape[1]), int(keys.shape[3]), int(values.shape[1]), int(values.shape[3]))
+        self._kept[layer] = LayerShape(
+            int(keys.shape[1]), int(keys.shape[3]), int(values.shape[1]), int(values.shape[3])
+        )
         return keys, values
 
     def _refuse(self, reason: str, cause: Exception | None = None) -> NoReturn:

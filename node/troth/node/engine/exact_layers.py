@@ -135,7 +135,7 @@ PRODUCTS = frozenset(
 )
 
 
-class _FixedProducts(TorchFunctionMode):
+class _FixedProducts(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
     """Within it, products of states with weights that are no linear layer's have fixed shapes, too."""
 
     def __torch_function__(

@@ -99,9 +99,7 @@ class Checkpoint:
             target, pattern = rename_source_key(name, [], [], prefix, self._rooms)
         return target, pattern
 
-    def _make(
-        self, target: str, recipe: _Recipe, tensors: Mapping[str, torch.Tensor]
-    ) -> Mapping[str, torch.Tensor]:
+    def _make(self, target: str, recipe: _Recipe, tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         (first, pattern), *_ = recipe.sources
         if pattern is None:
             return {target: tensors[first]}

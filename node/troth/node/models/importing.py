@@ -1,7 +1,7 @@
 """Conversion into a model folder: safetensors, tokenizer.json, chat template, config.json.
 
-A GGUF file is dequantised by transformers; a folder is taken over as it is (`sources`). The result is written to a hidden sibling folder and renamed at the end, so
-that an interrupted import leaves nothing that looks like a model.
+A GGUF file is dequantised by transformers; a folder is taken over as it is (`sources`). The result is written to a
+hidden sibling folder and renamed at the end, so that an interrupted import leaves nothing that looks like a model.
 
 The chat template of a model that brings none: one that was trained on text and never taught a chat format.
 
