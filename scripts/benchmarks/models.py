@@ -25,7 +25,7 @@ from support.tiny_decoders import FAMILIES, LAYERS, UNSLICED, tried, write_tiny_
 from support.token_choice import compared, draws_for, rows_of
 
 from benchmarks.figures import Figure
-from troth.node.engine.choice import Draw, by_the_rule, certain_tokens, choose_tokens
+from troth.node.engine.choice import TokenDraw, by_the_rule, certain_tokens, choose_tokens
 from troth.node.errors import ModelError
 from troth.node.models.tensor_files import raw_tensors
 from troth.node.weights_root import THREADS, weights_root
@@ -160,7 +160,7 @@ def choice_time() -> list[Figure]:
     torch.set_num_threads(1)
     generator = np.random.default_rng(13)
     logits = torch.from_numpy(np.tile(rows_of("text", BATCH // 8, VOCABULARY, generator), (8, 1)))
-    draws = [Draw(Sampling(0.7, 0.9), Hash32(generator.bytes(32)), position) for position in range(BATCH)]
+    draws = [TokenDraw(Sampling(0.7, 0.9), Hash32(generator.bytes(32)), position) for position in range(BATCH)]
     uncertain = sum(token is None for token in certain_tokens(logits, draws))
     spent = min(_seconds(lambda: choose_tokens(logits, draws), time.process_time) for _ in range(7)) * 1e3
     read = min(_seconds(lambda: logits.amax(dim=1), time.process_time) for _ in range(7)) * 1e3

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from troth.node.engine.choice import Draw, by_the_rule, choose_tokens
+from troth.node.engine.choice import TokenDraw, by_the_rule, choose_tokens
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
@@ -35,10 +35,10 @@ def rows_of(kind: str, count: int, vocabulary: int, generator: Any) -> NDArray[n
     return (rows.bfloat16().float() if kind in {"bfloat16", "text"} else rows).numpy()
 
 
-def draws_for(count: int, generator: Any) -> list[Draw]:
+def draws_for(count: int, generator: Any) -> list[TokenDraw]:
     """All kinds of sampling, each row with noise of its own."""
     return [
-        Draw(
+        TokenDraw(
             Sampling(float(generator.choice(TEMPERATURES)), float(generator.choice(SHARES))),
             Hash32(generator.bytes(32)),
             int(generator.integers(1 << 32)),
@@ -47,7 +47,7 @@ def draws_for(count: int, generator: Any) -> list[Draw]:
     ]
 
 
-def compared(rows: NDArray[np.float32], draws: Sequence[Draw]) -> int:
+def compared(rows: NDArray[np.float32], draws: Sequence[TokenDraw]) -> int:
     """How many tokens differ from the rule's."""
     logits = torch.from_numpy(rows)
     found = choose_tokens(logits, draws)

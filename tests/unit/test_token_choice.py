@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from support.token_choice import compared, draws_for, rows_of  # noqa: E402
 
 from troth.node.engine import choice  # noqa: E402
-from troth.node.engine.choice import Draw, by_the_rule, certain_tokens, choose_tokens  # noqa: E402
+from troth.node.engine.choice import TokenDraw, by_the_rule, certain_tokens, choose_tokens  # noqa: E402
 from troth.protocol.errors import InvalidTokens  # noqa: E402
 from troth.protocol.tokens import Sampling, noise  # noqa: E402
 from troth.protocol.types import Hash32  # noqa: E402
@@ -32,7 +32,7 @@ def test_tokens_of_a_large_vocabulary_are_those_of_the_rule() -> None:
 
 def test_most_rows_of_a_usual_text_are_certain_without_the_rule() -> None:
     generator = np.random.default_rng(6)
-    usual = [Draw(Sampling(0.7, 0.9), SEED, position) for position in range(200)]
+    usual = [TokenDraw(Sampling(0.7, 0.9), SEED, position) for position in range(200)]
     found = certain_tokens(torch.from_numpy(rows_of("text", 200, 32_000, generator)), usual)
     assert sum(token is None for token in found) <= 10
 
@@ -40,7 +40,7 @@ def test_most_rows_of_a_usual_text_are_certain_without_the_rule() -> None:
 def test_gumbel_over_a_whole_vocabulary_is_chosen_on_the_device() -> None:
     generator = np.random.default_rng(7)
     rows = torch.from_numpy(rows_of("text", 50, 3_000, generator))
-    draws = [Draw(Sampling(1.3, 1), SEED, position) for position in range(50)]
+    draws = [TokenDraw(Sampling(1.3, 1), SEED, position) for position in range(50)]
     found = certain_tokens(rows, draws)
     assert found == [by_the_rule(row, draw) for row, draw in zip(rows, draws, strict=True)]
 
@@ -49,7 +49,7 @@ def test_gumbel_over_a_whole_vocabulary_is_chosen_on_the_device() -> None:
 def test_noise_of_single_tokens_is_that_of_the_whole_vocabulary(position: int) -> None:
     tokens = torch.tensor([0, 1, 3, 4, 5, 999, 31_999])
     near = choice._Candidates(torch.zeros_like(tokens), tokens, tokens.double())
-    found = choice._noise(near, [Draw(Sampling(1, 1), SEED, position)])
+    found = choice._noise(near, [TokenDraw(Sampling(1, 1), SEED, position)])
     np.testing.assert_allclose(found.numpy(), noise(SEED, position, 32_000)[tokens.numpy()], rtol=1e-14)
 
 
@@ -57,13 +57,13 @@ def test_what_is_not_certain_is_asked_of_the_rule(monkeypatch: pytest.MonkeyPatc
     asked: list[int] = []
     rule = by_the_rule
 
-    def counted(row: torch.Tensor, draw: Draw) -> int:
+    def counted(row: torch.Tensor, draw: TokenDraw) -> int:
         asked.append(draw.position)
         return rule(row, draw)
 
     monkeypatch.setattr(choice, "by_the_rule", counted)
     halves = torch.tensor([[0.0, 0.0, -50.0, -50.0]] * 2)
-    draws = [Draw(Sampling(1, 0.5), SEED, 1), Draw(Sampling(1, 0.8), SEED, 2)]
+    draws = [TokenDraw(Sampling(1, 0.5), SEED, 1), TokenDraw(Sampling(1, 0.8), SEED, 2)]
     assert choose_tokens(halves, draws) == [rule(row, draw) for row, draw in zip(halves, draws, strict=True)]
     assert asked == [1], "half of the mass is just where the first nucleus ends"
 
@@ -72,7 +72,7 @@ def test_what_is_not_certain_is_asked_of_the_rule(monkeypatch: pytest.MonkeyPatc
 def test_forbidden_tokens_are_never_chosen(sampling: Sampling) -> None:
     generator = np.random.default_rng(8)
     rows = torch.from_numpy(rows_of("wide", 60, 300, generator))
-    draws = [Draw(sampling, SEED, position) for position in range(60)]
+    draws = [TokenDraw(sampling, SEED, position) for position in range(60)]
     allowed = torch.arange(0, 300, 7)
     masked = torch.full_like(rows, float("-inf"))
     masked[:, allowed] = rows[:, allowed]
@@ -90,7 +90,7 @@ def test_logits_that_are_no_numbers_are_refused(broken: float, sampling: Samplin
     logits = torch.zeros(2, 10)
     logits[1, 3] = broken
     with pytest.raises(InvalidTokens, match="NaN or infinity"):
-        choose_tokens(logits, [Draw(sampling, SEED, position) for position in range(2)])
+        choose_tokens(logits, [TokenDraw(sampling, SEED, position) for position in range(2)])
 
 
 def test_each_row_has_a_draw() -> None:

@@ -66,7 +66,7 @@ class _ReachedError(Exception):
 
 
 @dataclass
-class Passage:
+class LayerPass:
     """One pass: `rows` (sequences, positions, hidden size) enter the segment; `layers` are run."""
 
     segment: Segment
@@ -102,8 +102,8 @@ class Place(torch.nn.Module):  # type: ignore[misc, unused-ignore]
             return getattr(self.__dict__["_held"][1], name)
 
     def forward(self, states: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
-        """See `Passage.through`."""
-        passage: Passage = self._held[0].passage
+        """See `LayerPass.through`."""
+        passage: LayerPass = self._held[0].passage
         return passage.through(self._index, states, *given, **named)
 
 
@@ -185,13 +185,13 @@ class Decoder:
         past: Past,
     ) -> torch.Tensor:
         """States (sequences, positions, hidden size) after a segment, post-norm at the last one."""
-        passage = Passage(segment, rows, layers, self.total)
+        passage = LayerPass(segment, rows, layers, self.total)
         try:
             return self.pass_through(passage, rows, past)
         except _ReachedError:
             return passage.rows
 
-    def pass_through(self, passage: Passage, rows: torch.Tensor, past: Past) -> torch.Tensor:
+    def pass_through(self, passage: LayerPass, rows: torch.Tensor, past: Past) -> torch.Tensor:
         """The model's own forward pass, whose layers are what `passage` makes of them."""
         start = past.get_seq_length()
         positions = torch.arange(start, start + rows.shape[1], device=rows.device).unsqueeze(0)
@@ -289,7 +289,7 @@ class _Survey:
         self.shapes = tuple(self._kept[index] for index in range(decoder.total))
 
     def through(self, index: int, states: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
-        """A layer without weights, in the place of `Passage.through`."""
+        """A layer without weights, in the place of `LayerPass.through`."""
         shape = (1, self.POSITIONS, self._decoder.config.hidden_size)
         told = {name for name, value in named.items() if _holds_tensor(value)} - LAYER_WORDS
         if given and any(_holds_tensor(value) for value in given):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from vllm.v1.sample.logits_processor import LogitsProcessor, MoveDirectionality
 
-from troth.node.engine.choice import Draw, choose_tokens
+from troth.node.engine.choice import TokenDraw, choose_tokens
 from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_from_words
 
 
@@ -24,9 +24,9 @@ class _NoisyRequest(NamedTuple):
     output: list[int]
 
     @property
-    def next_draw(self) -> Draw:
+    def next_draw(self) -> TokenDraw:
         """How the next token is chosen; its position is the trace row whose logits choose it."""
-        return Draw(self.draw.sampling, self.draw.seed, self.prompt + len(self.output) - 1)
+        return TokenDraw(self.draw.sampling, self.draw.seed, self.prompt + len(self.output) - 1)
 
 
 class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
