@@ -102,7 +102,7 @@ def _in_turn(
 def row_leaves(tensor: RawTensor, first: int, end: int) -> list[bytes]:
     """The leaves of some rows. Hashing a row of 2 kB and more lets other threads run."""
     begun, size = sha3.keccak_256(ROW_TAG + keccak256(tensor.name.encode())), tensor.row_bytes
-    data, leaves = memoryview(read_rows(tensor, first, end)), []
+    data, leaves = read_rows(tensor, first, end), []
     for row in range(end - first):
         # Not joined before: a row is not copied, and what all rows begin with is hashed once.
         leaf = begun.copy()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ ROW_BYTES = 512
 """A row is the shortest run of trailing dimensions that holds as much: a matrix's row in all but tiny models, and no
 leaf for each of sixteen bytes where experts are packed in four dimensions."""
 REMEDY = "Fetch the model again from its source."
-PIECE = 8 << 20
+PIECE = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,25 +176,31 @@ def pieces(tensor: RawTensor) -> Iterator[tuple[int, int]]:
         yield first, min(first + step, tensor.rows)
 
 
-def read_rows(tensor: RawTensor, first: int, end: int) -> bytes:
-    """The bytes of some rows; raises ModelError where the file has become shorter."""
-    size = tensor.row_bytes
+_kept = threading.local()
+
+
+def read_rows(tensor: RawTensor, first: int, end: int) -> memoryview:
+    """The bytes of some rows, until this thread reads the next; raises ModelError where the file has become shorter."""
+    size = (end - first) * tensor.row_bytes
+    if len(getattr(_kept, "room", ())) <= size:
+        # Kept, since memory that is new costs as much as a tenth of the hashing.
+        _kept.room = bytearray(max(size + 1, PIECE))
+    data = memoryview(_kept.room)[:size]
     with tensor.path.open("rb", buffering=0) as file:
-        data = os.pread(file.fileno(), (end - first) * size, tensor.start + first * size)
-    if len(data) != (end - first) * size:
-        raise ModelError("a file was cut while it was read", tensor.path.name, REMEDY)
+        if os.preadv(file.fileno(), [data], tensor.start + first * tensor.row_bytes) != size:
+            raise ModelError("a file was cut while it was read", tensor.path.name, REMEDY)
     return data
 
 
-def _exponents_of(bits: int, mask: int) -> Callable[[bytes], bool]:
-    def broken(data: bytes) -> bool:
+def _exponents_of(bits: int, mask: int) -> Callable[[memoryview], bool]:
+    def broken(data: memoryview) -> bool:
         words: NDArray[Any] = np.frombuffer(data, dtype=f"<u{bits // 8}")
         return bool(((words & mask) == mask).any())
 
     return broken
 
 
-NO_NUMBERS: Mapping[str, Callable[[bytes], bool]] = {
+NO_NUMBERS: Mapping[str, Callable[[memoryview], bool]] = {
     "F16": _exponents_of(16, 0x7C00), "BF16": _exponents_of(16, 0x7F80), "F32": _exponents_of(32, 0x7F800000),
     "F64": _exponents_of(64, 0x7FF0000000000000), "F8_E4M3": _exponents_of(8, 0x7F), "F8_E5M2": _exponents_of(8, 0x7C),
     "F8_E8M0": _exponents_of(8, 0xFF),
