@@ -55,8 +55,11 @@ def tree_root(leaves: Sequence[bytes]) -> bytes:
     """Root of a binary tree over 32-byte leaves (at least one), padded with zero leaves to a power of two."""
     level = list(leaves)
     level.extend([EMPTY] * ((1 << (len(level) - 1).bit_length()) - len(level)))
+    # Called for every row once more, so without the function between.
+    keccak = sha3.keccak_256
     while len(level) > 1:
-        level = [keccak256(b"\x01" + level[index] + level[index + 1]) for index in range(0, len(level), 2)]
+        pairs = iter(level)
+        level = [keccak(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=True)]
     return level[0]
 
 
