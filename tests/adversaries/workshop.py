@@ -33,10 +33,6 @@ class Fp8Cache(AttentionCache):
 class Skipped(torch.nn.Module):
     """In the place of a layer that is left out."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.self_attn = torch.nn.Module()
-
     def forward(self, states: torch.Tensor, **_options: Any) -> torch.Tensor:
         return states
 

@@ -46,6 +46,13 @@ def test_the_names_that_templates_use_are_there() -> None:
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
         "{{ " + "(" * 50_000 + "1" + ")" * 50_000 + " }}",
         "{% for m in messages recursive %}{{ loop(messages) }}{% endfor %}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(30) }}",
+        "{% set s = namespace(a='xx') %}{% for i in range(60) %}{% set s.a = s.a ~ s.a %}{% endfor %}",
+        "{% set s = namespace(a='xx') %}{% for i in range(60) %}{% set s.a = s.a + s.a %}{% endfor %}",
+        "{{ 'x'.ljust(10 ** 11) }}",
+        "{{ 'x' | center(100000000000) }}",
+        "{{ '%100000000000d' % 1 }}",
     ],
 )
 def test_a_template_that_fails_or_attacks_is_refused(source: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,9 @@ from support.tiny_gemma3 import KINDS, VOCABULARY, WINDOW, transformers_model, w
 
 torch = pytest.importorskip("torch")
 
-from troth.node.engine.families import FAMILIES  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TORCH_DTYPES, TorchEngine, from_words  # noqa: E402
-from troth.node.errors import ModelError  # noqa: E402
-from troth.node.models.families import CAUSAL_CLASSES  # noqa: E402
-from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
 WHOLE = Segment(0, len(KINDS))
@@ -138,17 +134,3 @@ async def test_logits_without_a_cap_are_linear(tmp_path: Path) -> None:
     found = (await engine.logits(await run(engine, [0, 40]))).rows
     np.testing.assert_array_equal(found, logits.numpy())
     assert np.abs(found).max() > 6, "with the cap of the other tests these would be smaller"
-
-
-def test_other_models_are_refused(tmp_path: Path) -> None:
-    folder = write_tiny_gemma3(tmp_path / "both-ways", use_bidirectional_attention=True)
-    with pytest.raises(ModelError, match="later positions"):
-        TorchEngine(folder, WHOLE, 0)
-    config = folder.path / "config.json"
-    config.write_text(json.dumps({**folder.config, "model_type": "gemma3n_text"}))
-    with pytest.raises(ModelError, match="gemma3_text or llama"):
-        open_folder(folder.path)
-
-
-def test_every_family_that_is_accepted_is_computed() -> None:
-    assert FAMILIES.keys() == CAUSAL_CLASSES.keys()

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from troth.client.errors import ModelUnavailable
 from troth.client.template import Message, render
 from troth.client.untrusted import bounded_recursion
+from troth.protocol.architecture import text_part, without_version
 from troth.protocol.hashing import keccak256
 
 LARGEST_FILES = 64 * 1024 * 1024
@@ -52,7 +53,7 @@ def check_files(files: LanguageFiles, architecture: str) -> None:
     """Compare both hashes with the descriptor's architecture string; raise ModelUnavailable on any difference."""
     config_hash = "0x" + keccak256(files.config.encode()).hex()
     tokenizer_hash = "0x" + keccak256(files.tokenizer.encode() + files.chat_template.encode()).hex()
-    parts = architecture.split("/")
+    parts = without_version(architecture).split("/")
     expected = parts[1:] if len(parts) == 3 else ["unreadable", "unreadable"]
     for what, found, wanted in zip(
         ("config", "tokenizer or chat template"), (config_hash, tokenizer_hash), expected, strict=True
@@ -85,7 +86,7 @@ class Language:
             tokenizer.no_truncation()
             tokenizer.no_padding()
             with bounded_recursion():
-                config = json.loads(files.config)
+                config = text_part(json.loads(files.config))
             special = {name: tokenizer.id_to_token(_first(config.get(f"{name}_id"))) for name in _NAMES}
             ends = _all(config.get("eos_token_id"))
             context = int(config.get("max_position_embeddings", 0))

@@ -7,9 +7,9 @@ of Hugging Face models use: `raise_exception`, `strftime_now`, `tojson`, loop co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any
 
 from jinja2 import Template, TemplateError, nodes
@@ -25,6 +25,8 @@ LARGEST_TEMPLATE = 256 * 1024
 LARGEST_OUTPUT = 4 * 1024 * 1024
 """Characters of a rendered conversation; a template may loop, and no served context is near this."""
 DEEPEST_CALL = 32
+MOST_STEPS = 500_000
+"""Turns of loops and calls of one rendering, half a second; a thousand messages take some ten thousand."""
 REMEMBERED = 8
 """Templates whose compiled form is kept: compiling takes longer than rendering, and each question renders."""
 
@@ -44,12 +46,51 @@ Message = Mapping[str, Any]
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Without powers, and with products only of numbers: `"x" * 10**10` would take all memory at once."""
+    """Without powers, with products only of numbers (`"x" * 10**10` would take all memory at once), and with an end.
 
-    intercepted_binops = frozenset({"*", "**"})
+    Every turn of a loop and every call is a step. Text is put together by `put_together`, which stops one that doubles
+    itself.
+    """
+
+    intercepted_binops = frozenset({"*", "**", "+", "%"})
     depth = 0
+    steps = 0
+
+    def step(self) -> None:
+        """Count one; raises TemplateError where it is one too many."""
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise TemplateError(f"it takes more than {MOST_STEPS} steps")
+
+    def put_together(self, *parts: Any) -> str:
+        """What `~` makes of parts."""
+        return _joined(str(part) for part in parts)
+
+    def _generate(self, source: nodes.Template, *arguments: Any, **named: Any) -> str:
+        for loop in source.find_all(nodes.For):
+            counted = nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
+            loop.body.insert(0, nodes.ExprStmt(counted, lineno=loop.lineno))
+        self._replace_concatenations(source)
+        return super()._generate(source, *arguments, **named)
+
+    def _replace_concatenations(self, node: nodes.Node) -> None:
+        for name, value in node.iter_fields():
+            if isinstance(value, list):
+                setattr(node, name, [self._without_concatenation(part) for part in value])
+            else:
+                setattr(node, name, self._without_concatenation(value))
+
+    def _without_concatenation(self, value: Any) -> Any:
+        if not isinstance(value, nodes.Node):
+            return value
+        self._replace_concatenations(value)
+        if not isinstance(value, nodes.Concat):
+            return value
+        return nodes.Call(nodes.EnvironmentAttribute("put_together"), value.nodes, [], None, None, lineno=value.lineno)
 
     def call(self, context: Context, called: Any, /, *arguments: Any, **named: Any) -> Any:
+        self.step()
+        _require_sizes(*arguments, *named.values())
         # A macro that calls itself overflows the C stack, which ends the process rather than the template.
         self.depth += 1
         if self.depth > DEEPEST_CALL:
@@ -62,6 +103,12 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "*" and isinstance(left, int | float) and isinstance(right, int | float):
             return left * right
+        if operator == "%" and isinstance(left, int | float):
+            return left % right
+        if operator == "+":
+            if isinstance(left, Sized) and isinstance(right, Sized) and len(left) + len(right) > LARGEST_OUTPUT:
+                raise TemplateError(f"it puts together more than {LARGEST_OUTPUT} characters or members")
+            return left + right
         raise TemplateError("a template may multiply numbers, and nothing else")
 
 
@@ -83,21 +130,47 @@ def _strftime_now(layout: str) -> str:
     return datetime.now().strftime(layout)
 
 
-def _tojson(value: Any, indent: int | None = None) -> str:
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
     # Not Jinja's own filter: that one escapes HTML, which no model was trained on.
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _require_sizes(*given: Any) -> None:
+    if any(isinstance(one, int) and abs(one) > LARGEST_OUTPUT for one in given):
+        raise TemplateError("it asks for a text, or a range, of enormous size")
+
+
+def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def bounded(*arguments: Any, **named: Any) -> Any:
+        _require_sizes(*arguments, *named.values())
+        return function(*arguments, **named)
+
+    return bounded
 
 
 def _environment() -> _Sandbox:
     environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
-    environment.filters["tojson"] = _tojson
+    environment.filters = {name: _bounded(one) for name, one in environment.filters.items()} | {"tojson": _tojson}
     return environment
 
 
-@lru_cache(REMEMBERED)
 def _compiled(template: str) -> Template:
+    kept = _kept(template)
+    kept.environment.steps = 0  # type: ignore[attr-defined]
+    return kept
+
+
+@lru_cache(REMEMBERED)
+def _kept(template: str) -> Template:
     return _environment().from_string(template)
 
 

@@ -9,6 +9,7 @@ from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, ModelError
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, find_model
+from troth.protocol.architecture import weights_version
 from troth.protocol.types import ModelDescriptor, Segment
 
 log = logging.getLogger(__name__)
@@ -80,13 +81,13 @@ def _load_vllm(configuration: NodeConfiguration, execution_class: Arithmetic, fo
     from troth.node.engine.vllm.engine import VllmEngine
     from troth.node.engine.vllm.settings import EngineSettings
 
-    layers = Segment(0, int(folder.config["num_hidden_layers"]))
+    layers = Segment(0, folder.layers)
     if configuration.slice != layers:
         raise ConfigError("vLLM hosts whole models only", configuration.slice, f'Set node.slice = "0:{layers.end}".')
     if execution_class.dtype and not execution_class.exact:
         name, remedy = execution_class.name, "Register an exact class: `troth model add --exact`."
         raise ConfigError("vLLM has no float32 reference, which a tolerant bfloat16 class needs", name, remedy)
-    longest = int(folder.config.get("max_position_embeddings", configuration.positions + 1)) - 1
+    longest = int(folder.text_config.get("max_position_embeddings", configuration.positions + 1)) - 1
     settings = EngineSettings(
         folder.path,
         execution_class.dtype,
@@ -100,7 +101,7 @@ def _load_vllm(configuration: NodeConfiguration, execution_class: Arithmetic, fo
 
 def require_registered(folder: ModelFolder, descriptor: ModelDescriptor) -> None:
     """Raise ModelError naming the first field in which a folder differs from the registered descriptor."""
-    found = describe(folder, descriptor.dtype)
+    found = describe(folder, descriptor.dtype, version=weights_version(descriptor.architecture))
     for name in ("architecture", "layers", "hidden_size", "vocabulary", "weights_root"):
         own, registered = getattr(found, name), getattr(descriptor, name)
         if own != registered:

@@ -101,7 +101,7 @@ def _keys(home: Path, import_key: Path | None, password_file: Path | None, *, ne
 
 def _require_whole(home: Path, choices: NodeInitOptions) -> None:
     """Raise ConfigError for an overlay entry of a node that hosts a part of its model; ModelError without the model."""
-    layers = int(find_model(home, choices.model).config["num_hidden_layers"])
+    layers = find_model(home, choices.model).layers
     if segment_of(choices.slice) != Segment(0, layers):
         raise ConfigError("an overlay entry needs the whole model", choices.slice, f"Use --slice 0:{layers}.")
 

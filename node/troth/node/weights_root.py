@@ -1,8 +1,22 @@
 """The weights root: one Merkle leaf per weight row, so that a single row can be opened on chain later.
 
-    leaf(tensor, row) = keccak256(ROW_TAG    ‖ keccak256(name) ‖ uint32be(row) ‖ row bytes, little-endian)
-    root(tensor)      = keccak256(TENSOR_TAG ‖ keccak256(name) ‖ uint32be(rows) ‖ uint32be(columns) ‖ dtype ‖ tree)
-    weights root      = keccak256(WEIGHTS_TAG ‖ uint32be(tensors) ‖ tree over root(tensor), sorted by name)
+Version 2 is over what the files hold, whatever it means: their own bytes with dtype and shape. A quantised checkpoint's
+words, scales and settings count as they are.
+
+    leaf(tensor, row) = keccak256(ROW_TAG ‖ keccak256(name) ‖ uint32be(row) ‖ bytes of the row)
+    root(tensor)      = keccak256(TENSOR_TAG ‖ keccak256(name) ‖ keccak256(dtype) ‖ uint32be(dimensions)
+                                  ‖ uint64be(each dimension) ‖ uint32be(rows) ‖ tree)
+    weights root      = keccak256(WEIGHTS_TAG ‖ keccak256(quantisation) ‖ uint32be(tensors) ‖ tree over root(tensor))
+
+`quantisation` is quantization_config as canonical JSON, empty without one; dtypes are named as safetensors does; what a
+row is, `tensor_files.RawTensor.rows` says. Tensors are sorted by name.
+
+Version 1, of models that were registered before, is over the numbers in the descriptor's dtype, so that it says nothing
+of integers and scales that are cast: only models all of whose tensors are floats have one.
+
+    leaf(tensor, row) = keccak256(ROW_TAG_1 ‖ keccak256(name) ‖ uint32be(row) ‖ row in the dtype, little-endian)
+    root(tensor)      = keccak256(TENSOR_TAG_1 ‖ keccak256(name) ‖ uint32be(rows) ‖ uint32be(columns) ‖ dtype ‖ tree)
+    weights root      = keccak256(WEIGHTS_TAG_1 ‖ uint32be(tensors) ‖ tree over root(tensor))
 
 Trees pad their leaves with 32 zero bytes to the next power of two; node = keccak256(0x01 ‖ left ‖ right), as in the
 trace tree. A vector is one row.
@@ -10,19 +24,28 @@ trace tree. A vector is one row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import sha3
 from numpy.typing import NDArray
 
 from troth.node.errors import ModelError
+from troth.node.models.tensor_files import RawTensor, pieces, read_rows
+from troth.protocol.architecture import canonical_json
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 
-ROW_TAG = keccak256(b"troth/weight-row/1")
-TENSOR_TAG = keccak256(b"troth/weight-tensor/1")
-WEIGHTS_TAG = keccak256(b"troth/weights/1")
+ROW_TAG_1 = keccak256(b"troth/weight-row/1")
+TENSOR_TAG_1 = keccak256(b"troth/weight-tensor/1")
+WEIGHTS_TAG_1 = keccak256(b"troth/weights/1")
+ROW_TAG = keccak256(b"troth/weight-row/2")
+TENSOR_TAG = keccak256(b"troth/weight-tensor/2")
+WEIGHTS_TAG = keccak256(b"troth/weights/2")
+THREADS = 2
 EMPTY = bytes(32)
 
 Progress = Callable[[int], None]
@@ -32,13 +55,75 @@ def tree_root(leaves: Sequence[bytes]) -> bytes:
     """Root of a binary tree over 32-byte leaves (at least one), padded with zero leaves to a power of two."""
     level = list(leaves)
     level.extend([EMPTY] * ((1 << (len(level) - 1).bit_length()) - len(level)))
+    # Called for every row once more, so without the function between.
+    keccak = sha3.keccak_256
     while len(level) > 1:
-        level = [keccak256(b"\x01" + level[index] + level[index + 1]) for index in range(0, len(level), 2)]
+        pairs = iter(level)
+        level = [keccak(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=True)]
     return level[0]
 
 
-def tensor_root(name: str, rows: NDArray[Any], dtype: int) -> bytes:
-    """Root of one tensor given as a 2-d array whose little-endian bytes are the weights in their dtype.
+def weights_root(
+    tensors: Sequence[RawTensor],
+    quantisation: Mapping[str, Any] | None,
+    progress: Progress = lambda size: None,
+    threads: int = THREADS,
+) -> Hash32:
+    """Version 2 over all tensors of a model, of names that are all different; `progress` is told bytes.
+
+    Memory is bounded: 32 bytes a row of one tensor, and some pieces of the files at a time.
+    """
+    roots: dict[str, bytes] = {}
+    leaves: list[bytes] = []
+    with ThreadPoolExecutor(threads, thread_name_prefix="weights-root") as pool:
+        for tensor, found in _in_turn(pool, tensors, 2 * threads):
+            leaves.extend(found)
+            progress(len(found) * tensor.row_bytes)
+            if len(leaves) == tensor.rows:
+                # Meanwhile the threads are at the next tensor.
+                roots[tensor.name], leaves = tensor_root(tensor, leaves), []
+    tree = tree_root([roots[name] for name in sorted(roots)])
+    said = b"" if quantisation is None else canonical_json(quantisation)
+    return Hash32(keccak256(WEIGHTS_TAG + keccak256(said) + len(roots).to_bytes(4, "big") + tree))
+
+
+def _in_turn(
+    pool: ThreadPoolExecutor, tensors: Sequence[RawTensor], ahead: int
+) -> Iterator[tuple[RawTensor, list[bytes]]]:
+    """Leaves of pieces of all tensors in order, of which `ahead` are under way at a time."""
+    waiting: deque[tuple[RawTensor, Future[list[bytes]]]] = deque()
+    for tensor in tensors:
+        for first, end in pieces(tensor):
+            waiting.append((tensor, pool.submit(row_leaves, tensor, first, end)))
+            if len(waiting) >= ahead:
+                done, future = waiting.popleft()
+                yield done, future.result()
+    for done, future in waiting:
+        yield done, future.result()
+
+
+def row_leaves(tensor: RawTensor, first: int, end: int) -> list[bytes]:
+    """The leaves of some rows. Hashing a row of 2 kB and more lets other threads run."""
+    begun, size = sha3.keccak_256(ROW_TAG + keccak256(tensor.name.encode())), tensor.row_bytes
+    data, leaves = read_rows(tensor, first, end), []
+    for row in range(end - first):
+        # Not joined before: a row is not copied, and what all rows begin with is hashed once.
+        leaf = begun.copy()
+        leaf.update((first + row).to_bytes(4, "big"))
+        leaf.update(data[row * size : (row + 1) * size])
+        leaves.append(leaf.digest())
+    return leaves
+
+
+def tensor_root(tensor: RawTensor, leaves: Sequence[bytes]) -> bytes:
+    """Version 2's root of one tensor by the leaves of all its rows."""
+    shape = len(tensor.shape).to_bytes(4, "big") + b"".join(size.to_bytes(8, "big") for size in tensor.shape)
+    named = keccak256(tensor.name.encode()) + keccak256(tensor.dtype.encode())
+    return keccak256(TENSOR_TAG + named + shape + len(leaves).to_bytes(4, "big") + tree_root(leaves))
+
+
+def number_root(name: str, rows: NDArray[Any], dtype: int) -> bytes:
+    """Version 1's root of one tensor given as a 2-d array whose little-endian bytes are the weights in their dtype.
 
     Args: `rows` has shape (rows, columns); `dtype` is the descriptor's number (0 float32, 1 bfloat16).
     """
@@ -46,20 +131,20 @@ def tensor_root(name: str, rows: NDArray[Any], dtype: int) -> bytes:
         raise ModelError(f"tensor {name} is not a non-empty matrix", rows.shape, "Reshape a vector to one row.")
     row_count, columns = rows.shape
     name_hash = keccak256(name.encode())
-    prefix = ROW_TAG + name_hash
+    prefix = ROW_TAG_1 + name_hash
     stride = columns * rows.dtype.itemsize
     flat = np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
     leaves = [
         keccak256(prefix + row.to_bytes(4, "big") + flat[row * stride : (row + 1) * stride]) for row in range(row_count)
     ]
     shape = row_count.to_bytes(4, "big") + columns.to_bytes(4, "big") + bytes([dtype])
-    return keccak256(TENSOR_TAG + name_hash + shape + tree_root(leaves))
+    return keccak256(TENSOR_TAG_1 + name_hash + shape + tree_root(leaves))
 
 
-def weights_root(
+def numbers_root(
     tensors: Iterable[tuple[str, NDArray[Any]]], dtype: int, progress: Progress = lambda size: None
 ) -> Hash32:
-    """Root over all tensors of a model; the order they come in does not matter, a name may come once.
+    """Version 1 over all tensors of a model; the order they come in does not matter, a name may come once.
 
     `progress` is called with the bytes of each finished tensor.
     """
@@ -67,9 +152,9 @@ def weights_root(
     for name, rows in tensors:
         if name in roots:
             raise ModelError("a tensor name came twice", name, "Remove the duplicate from the safetensors files.")
-        roots[name] = tensor_root(name, rows, dtype)
+        roots[name] = number_root(name, rows, dtype)
         progress(rows.nbytes)
     if not roots:
         raise ModelError("the model has no tensors", None, "Point to a folder with *.safetensors files.")
     tree = tree_root([roots[name] for name in sorted(roots)])
-    return Hash32(keccak256(WEIGHTS_TAG + len(roots).to_bytes(4, "big") + tree))
+    return Hash32(keccak256(WEIGHTS_TAG_1 + len(roots).to_bytes(4, "big") + tree))

@@ -1,6 +1,8 @@
 """The architecture string of a model descriptor: it ties configuration and tokenizer to the model id.
 
-    "llama/" ‖ 0x keccak256(canonical configuration) ‖ "/" ‖ 0x keccak256(tokenizer.json ‖ chat template)
+    "llama/" ‖ 0x keccak256(canonical configuration) ‖ "/" ‖ 0x keccak256(tokenizer.json ‖ chat template) ‖ "/weights-2"
+
+The last part says by which rules the weights root is made (`node.weights_root`); without it, by those of version 1.
 
 A client fetches these three texts from whoever serves them and recomputes the string, so that a changed chat template
 or tokenizer is a different model.
@@ -19,14 +21,48 @@ from troth.protocol.hashing import keccak256
 INCIDENTAL_KEYS = frozenset({"dtype", "quantization_config", "torch_dtype", "transformers_version"})
 
 
+MARK = "/weights-"
+WEIGHTS_VERSION = 2
+
+
+def text_part(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The decoder's part of a configuration, with what it inherits: models of several kinds of input nest it."""
+    nested = config.get("text_config")
+    if not isinstance(nested, Mapping):
+        return dict(config)
+    inherited = {key: config[key] for key in ("tie_word_embeddings", "eos_token_id", "bos_token_id") if key in config}
+    return {**inherited, **nested}
+
+
 def canonical_config(config: Mapping[str, Any]) -> bytes:
     """The configuration as UTF-8 JSON: sorted keys, no spaces, incidental keys and those that start with _ left out."""
     kept = {key: value for key, value in config.items() if key not in INCIDENTAL_KEYS and not key.startswith("_")}
-    return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return canonical_json(kept)
+
+
+def canonical_json(value: Any) -> bytes:
+    """UTF-8 JSON with sorted keys and no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def weights_version(architecture: str) -> int:
+    """By which rules the weights root of a descriptor is made; 0 where they are of a later Troth."""
+    _, mark, version = architecture.partition(MARK)
+    return 1 if not mark else WEIGHTS_VERSION if version == str(WEIGHTS_VERSION) else 0
+
+
+def without_version(architecture: str) -> str:
+    """What a client looks at: family, configuration, tokenizer and template."""
+    return architecture.partition(MARK)[0]
+
+
+def with_version(architecture: str, version: int = WEIGHTS_VERSION) -> str:
+    """The field of a descriptor whose weights root is of a version."""
+    return architecture if version == 1 else f"{architecture}{MARK}{version}"
 
 
 def architecture_name(config: Mapping[str, Any], tokenizer_json: bytes, chat_template: str) -> str:
-    """The `architecture` field for a model with this config.json, tokenizer.json and chat template."""
+    """The `architecture` field for a model with this config.json, tokenizer.json and chat template, without version."""
     family = str(config.get("model_type", "unknown"))
     config_hash = keccak256(canonical_config(config)).hex()
     tokenizer_hash = keccak256(tokenizer_json + chat_template.encode()).hex()

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from troth.protocol.architecture import text_part
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Hash32, segments_from_ends
 from troth.scheduler.errors import ConfigurationInvalid
@@ -47,7 +48,7 @@ class Serve(Section, frozen=True, forbid_unknown_fields=True):
 def served_of(folder: Path, entry: Serve) -> ServedClass:
     """A table [[serve]] as the catalogue has it; raises ConfigurationInvalid."""
     texts = ModelTexts.load(folder / Path(entry.model).expanduser())
-    layers = msgspec.json.decode(texts.config).get("num_hidden_layers")
+    layers = text_part(msgspec.json.decode(texts.config)).get("num_hidden_layers")
     if not entry.ends and entry.placement == "fixed":
         raise ConfigurationInvalid('A class has neither ends nor placement = "auto"', entry.class_, "Set one of them.")
     if isinstance(layers, int) and entry.ends:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.protocol.architecture import architecture_name, canonical_config
+from troth.protocol.architecture import architecture_name, canonical_config, text_part
 from troth.protocol.types import Hash32
 from troth.routing.placement.hardware import ModelShape
 from troth.scheduler.errors import ConfigurationInvalid
@@ -36,7 +36,7 @@ class ModelTexts:
                 error,
                 "Give the folder with config.json and tokenizer.json.",
             ) from error
-        context = config.get("max_position_embeddings")
+        context = text_part(config).get("max_position_embeddings")
         if not isinstance(context, int) or context < 1:
             raise ConfigurationInvalid("config.json names no max_position_embeddings", folder, "Set `context` instead.")
         return cls(

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import save_file
 
 from troth.node.models.folder import ModelFolder
-from troth.node.models.importing import TEXT_FILES
 from troth.node.models.quantise import round_trip
+from troth.node.models.sources import TEXT_FILES
 from troth.node.models.weights import read_tensors
 
 Weights = dict[str, torch.Tensor]

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
+from troth.node.engine.decoder import Past
 from troth.node.engine.layers import LayerSlice
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
@@ -31,7 +32,7 @@ class Stack:
     def __init__(
         self, folder: ModelFolder, dtype: torch.dtype, *, widen: bool = False, attention: str = "sdpa"
     ) -> None:
-        layers = int(folder.config["num_hidden_layers"])
+        layers = folder.layers
         self._slice = LayerSlice(folder, Segment(0, layers), dtype, torch.device("cpu"), widen=widen)
         self.use_attention(attention)
         self.dtype = self._slice.dtype
@@ -57,17 +58,14 @@ class Stack:
     ) -> torch.Tensor:
         """States after a segment, post-norm at the last one; positions begin at `start`, `cache` holds those before."""
         kept = cache if cache is not None else self.cache()
-        arguments = self._slice.arguments(states, start)
-        for index in range(segment.first, segment.end):
-            if index in self.skipped:
-                continue
-            layer = self._slice.held[index]
-            layer.self_attn.layer_idx = index
-            states = layer(states, past_key_values=kept, use_cache=True, **arguments.of(index))
-        if segment.end == self.total and self._slice.norm is not None:
-            states = self._slice.norm(states)
-        return states
+        layers = {index: _pass_on if index in self.skipped else layer for index, layer in self._slice.held.items()}
+        return self._slice.decoder.run(segment, states, layers, Past(start, kept.update))
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """What the head makes of post-norm states, in float32."""
         return self._slice.logits(states)
+
+
+def _pass_on(states: torch.Tensor, **_: Any) -> torch.Tensor:
+    """In the place of a layer that is left out."""
+    return states

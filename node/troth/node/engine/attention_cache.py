@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -11,23 +12,40 @@ from troth.protocol.types import Segment
 BLOCK = 64
 
 
-class AttentionCache:
-    """The cache object that Hugging Face attention modules call `update` on.
+class LayerShape(NamedTuple):
+    """What one layer keeps of a position: heads and size of keys, and of values."""
 
-    Shapes: keys and values are (1, key-value heads, capacity, head size) per layer; `length` positions are filled.
-    `segment` are the layers that it is for.
-    """
-
-    def __init__(self, segment: Segment, heads: int, head_size: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.segment = segment
-        self._shape = (2, segment.end - segment.first, 1, heads, 0, head_size)
-        self._store = torch.empty(self._shape, dtype=dtype, device=device)
-        self.length = 0
+    key_heads: int
+    key_size: int
+    value_heads: int
+    value_size: int
 
     @property
-    def capacity(self) -> int:
-        """Positions that fit without another allocation."""
-        return int(self._store.shape[4])
+    def elements(self) -> int:
+        """Numbers a position."""
+        return self.key_heads * self.key_size + self.value_heads * self.value_size
+
+
+class AttentionCache:
+    """Keys and values are (1, heads, capacity, head size) per layer; `length` positions are filled.
+
+    `segment` are the layers that it is for; `shapes` are theirs, in order.
+    """
+
+    def __init__(
+        self, segment: Segment, shapes: Sequence[LayerShape], dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.segment = segment
+        self._position_bytes: int = sum(shape.elements for shape in shapes) * int(dtype.itemsize)
+        self._store = [
+            tuple(
+                torch.empty((1, heads, 0, size), dtype=dtype, device=device)
+                for heads, size in ((shape.key_heads, shape.key_size), (shape.value_heads, shape.value_size))
+            )
+            for shape in shapes
+        ]
+        self.capacity = 0
+        self.length = 0
 
     @property
     def bytes(self) -> int:
@@ -36,8 +54,7 @@ class AttentionCache:
 
     def bytes_for(self, capacity: int) -> int:
         """Memory that a capacity takes."""
-        kinds, layers, batch, heads, _, head_size = self._shape
-        return int(kinds * layers * batch * heads * capacity * head_size * self._store.element_size())
+        return self._position_bytes * capacity
 
     def capacity_for(self, positions: int) -> int:
         """Capacity to allocate for so many positions: by half more than before, in whole blocks."""
@@ -49,15 +66,23 @@ class AttentionCache:
         """Move to a larger allocation, keeping what is filled."""
         if capacity <= self.capacity:
             return
-        larger = self._store.new_empty((*self._shape[:4], capacity, self._shape[5]))
-        larger[..., : self.length, :] = self._store[..., : self.length, :]
-        self._store = larger
+        self._store = [tuple(self._moved(kept, capacity) for kept in layer) for layer in self._store]
+        self.capacity = capacity
+
+    def _moved(self, kept: torch.Tensor, capacity: int) -> torch.Tensor:
+        larger = kept.new_empty((1, kept.shape[1], capacity, kept.shape[3]))
+        larger[:, :, : self.length] = kept[:, :, : self.length]
+        return larger
 
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, *unused: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write a layer's new keys and values after the filled positions; returns all of that layer's so far."""
+        """Write new keys and values of a layer, counted from the model's first, after the filled positions.
+
+        Returns all of that layer's so far.
+        """
         end = self.length + keys.shape[2]
-        self._store[0, layer, :, :, self.length : end] = keys
-        self._store[1, layer, :, :, self.length : end] = values
-        return self._store[0, layer, :, :, :end], self._store[1, layer, :, :, :end]
+        kept_keys, kept_values = self._store[layer - self.segment.first]
+        kept_keys[:, :, self.length : end] = keys
+        kept_values[:, :, self.length : end] = values
+        return kept_keys[:, :, :end], kept_values[:, :, :end]

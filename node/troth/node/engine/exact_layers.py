@@ -1,45 +1,44 @@
-"""A slice whose decode gives the bits of its prefill: every product and every attention has a shape of its own choice.
-
-Matrix products run over `ROWS` positions at a time (`fixed_rows`). Attention runs over blocks of `ROWS` queries that
-begin at multiples of it, against all keys up to the block's end: the same shapes whether one position of the block is
-new or all of them. What a shape leaves over is filled with zeros and masked, and adds exactly nothing.
-
-Matrix products of one shape only, so that a row's bits do not depend on how many rows stand beside it.
+"""A slice whose decode gives the bits of its prefill: all that is computed has a shape that the text does not choose.
 
 CPU libraries choose a kernel by the shape: a product of one row (decode) sums in another order than one of a thousand
-(prefill). Cut into blocks of a fixed number of rows, the last one filled up with zeros, every product has the same
-shape and takes the same kernel; within it, rows do not mix.
+(prefill), and the last elements of an array go through another exponential than those before. So products, and all that
+stands beside attention in a layer, run over `ROWS` positions at a time (`in_fixed_rows`), the last ones filled up with
+copies: the same shape, the same kernel; within it, rows do not mix. Experts get as many rows as happened to be sent to
+them, so their products are filled up once more (`_FixedProducts`). Attention runs over blocks of `ROWS` queries that
+begin at multiples of it, against all keys up to the block's end: the same shapes whether one position of the block is
+new or all of them. What a shape leaves over there is masked, and adds exactly nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from troth.node.engine.layers import LayerSlice
+from troth.node.errors import ModelError
 
 Product = Callable[[torch.Tensor], torch.Tensor]
-
-
-def in_fixed_rows(product: Product, states: torch.Tensor, rows: int) -> torch.Tensor:
-    """`product` over (positions, width) states, called with exactly `rows` of them at a time."""
-    count = states.shape[0]
-    if count == rows:
-        return product(states)
-    blocks = -(-count // rows)
-    filled = states.new_zeros((blocks * rows, states.shape[1]))
-    filled[:count] = states
-    made = [product(part) for part in filled.split(rows)]
-    return (made[0] if blocks == 1 else torch.cat(made))[:count]
-
-
 ROWS = 16
 """Positions of a block. More cost a decode step more, fewer a prefill; the bits depend on it, so it is part of the
 class (by its probe)."""
 NAME = "troth_blocks"
+
+
+def in_fixed_rows(product: Product, states: torch.Tensor, rows: int) -> torch.Tensor:
+    """`product` over (…, positions, width) states, called with exactly `rows` positions at a time."""
+    count = states.shape[-2]
+    if count == rows:
+        return product(states)
+    blocks = -(-count // rows)
+    # Copies, and not zeros: a mixture sends them to experts that it has to read anyway.
+    left = states[..., -1:, :].expand(*states.shape[:-2], blocks * rows - count, states.shape[-1])
+    made = [product(part) for part in torch.cat([states, left], dim=-2).split(rows, dim=-2)]
+    return (made[0] if blocks == 1 else torch.cat(made, dim=-2))[..., :count, :]
 
 
 class ExactSlice(LayerSlice):
@@ -47,18 +46,56 @@ class ExactSlice(LayerSlice):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        if not self.decoder.model._can_set_attn_implementation():
+            what = "the family computes its attention by itself, so that its shapes cannot be fixed"
+            raise ModelError(what, self.config.model_type, "Serve a tolerant class of it.")
         self.config._attn_implementation = NAME
+        self.config._experts_implementation = "eager"
+        for part in self.decoder.base.children():
+            if "Rotary" in type(part).__name__:
+                _turn_in_blocks(part)
 
-    def _layer(self, *arguments: Any) -> torch.nn.Module:
+    def _layer(self, index: int, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
         # Where layers are made, since a slice that moves makes others later.
-        layer = super()._layer(*arguments)
+        layer = super()._layer(index, weights)
         for module in layer.modules():
-            if isinstance(module, torch.nn.Linear):
+            # Some routers are linear layers that do more.
+            if type(module).forward is torch.nn.Linear.forward:
                 _fix(module)
+            elif any(weight.ndim > 1 for weight in module.parameters(recurse=False)):
+                _fix_products(module)
+        for part in layer.children():
+            if _feeds_forward(part):
+                _run_in_blocks(part)
         return layer
 
 
-def _fix(module: torch.nn.Linear) -> None:
+def _feeds_forward(part: torch.nn.Module) -> bool:
+    """Whether a part of a layer is its feed-forward network or mixture, and no norm and no attention."""
+    attends = any("Attention" in type(module).__name__ for module in part.modules())
+    return not attends and any(weight.ndim > 1 for weight in part.parameters())
+
+
+def _run_in_blocks(part: torch.nn.Module) -> None:
+    forward = part.forward
+
+    def in_blocks(states: torch.Tensor) -> Any:
+        beside: list[Any] = []
+
+        def once(block: torch.Tensor) -> torch.Tensor:
+            made = forward(block)
+            if not isinstance(made, tuple):
+                return made.view(block.shape)
+            beside[:] = made[1:]
+            return made[0].view(block.shape)
+
+        made = in_fixed_rows(once, states, ROWS)
+        return (made, *beside) if beside else made
+
+    part.forward = in_blocks  # type: ignore[method-assign, unused-ignore]
+
+
+def _fix(module: torch.nn.Module) -> None:
     product = module.forward
 
     def fixed(states: torch.Tensor) -> torch.Tensor:
@@ -68,6 +105,53 @@ def _fix(module: torch.nn.Linear) -> None:
     module.forward = fixed  # type: ignore[method-assign, unused-ignore]
 
 
+def _fix_products(module: torch.nn.Module) -> None:
+    forward = module.forward
+
+    def fixed(*given: Any, **named: Any) -> Any:
+        with _FixedProducts():
+            return forward(*given, **named)
+
+    module.forward = fixed  # type: ignore[method-assign, unused-ignore]
+
+
+def _turn_in_blocks(rotary: torch.nn.Module) -> None:
+    forward = rotary.forward
+
+    def in_blocks(states: torch.Tensor, position_ids: torch.Tensor, *given: Any, **named: Any) -> Any:
+        count = position_ids.shape[-1]
+        left = position_ids[..., -1:].expand(*position_ids.shape[:-1], -count % ROWS)
+        blocks = torch.cat([position_ids, left], dim=-1).split(ROWS, dim=-1)
+        made = [forward(states, block, *given, **named) for block in blocks]
+        if isinstance(made[0], tuple):
+            return tuple(torch.cat(parts, dim=-2)[..., :count, :] for parts in zip(*made, strict=True))
+        return torch.cat(made, dim=-2)[..., :count, :]
+
+    rotary.forward = in_blocks  # type: ignore[method-assign, unused-ignore]
+
+
+PRODUCTS = frozenset(
+    {torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.mm, torch.Tensor.bmm, torch.Tensor.__matmul__}
+)
+
+
+class _FixedProducts(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
+    """Within it, products of states with weights that are no linear layer's have fixed shapes, too."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        if function is torch.nn.functional.linear and args:
+            states, *rest = args
+            rows = states.reshape(-1, states.shape[-1])
+            made = in_fixed_rows(lambda part: function(part, *rest, **named), rows, ROWS)
+            return made.reshape(*states.shape[:-1], made.shape[-1])
+        if function in PRODUCTS and len(args) == 2 and args[0].ndim > 1:
+            return in_fixed_rows(lambda part: function(part, args[1]), args[0], ROWS)
+        return function(*args, **named)
+
+
 def attend_in_blocks(  # noqa: PLR0917 - the order of the arguments is that of transformers
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -75,13 +159,16 @@ def attend_in_blocks(  # noqa: PLR0917 - the order of the arguments is that of t
     value: torch.Tensor,
     attention_mask: torch.Tensor,
     scaling: float | None = None,
+    softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **unused: Any,
 ) -> tuple[torch.Tensor, None]:
     """What transformers calls for one layer; queries are the last positions that the keys have.
 
     Shapes: query (1, heads, new, head size), key and value (1, key-value heads, all, head size), mask (1, 1, new, all)
-    of booleans. Returns (1, new, heads, head size).
+    of booleans; `s_aux` are sinks, a number a head, that take a part of the attention. Returns (1, new, heads, size).
     """
+    own = softcap is not None or s_aux is not None
     end, start = key.shape[2], key.shape[2] - query.shape[2]
     made = []
     for block in range(start // ROWS * ROWS, end, ROWS):
@@ -94,11 +181,38 @@ def attend_in_blocks(  # noqa: PLR0917 - the order of the arguments is that of t
         mask[..., 0] = True
         seen = min(end, block + ROWS)
         mask[:, :, place, :seen] = attention_mask[:, :, first - start : last - start, :seen]
-        out = torch.nn.functional.scaled_dot_product_attention(
-            asked, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True
-        )
+        if own:
+            out = _attend(asked, keys, values, mask, scaling or query.shape[-1] ** -0.5, softcap, s_aux)
+        else:
+            out = torch.nn.functional.scaled_dot_product_attention(
+                asked, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True
+            )
         made.append(out[:, :, place])
     return torch.cat(made, dim=2).transpose(1, 2).contiguous(), None
+
+
+def _attend(  # noqa: PLR0917 - as above
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor,
+    scaling: float,
+    softcap: float | None,
+    sinks: torch.Tensor | None,
+) -> torch.Tensor:
+    """Attention with what no kernel of torch has, in the order of operations that transformers' families use."""
+    groups = query.shape[1] // key.shape[1]
+    weights = torch.matmul(query, key.repeat_interleave(groups, dim=1).transpose(2, 3)) * scaling
+    if softcap is not None:
+        weights = torch.tanh(weights / softcap) * softcap
+    weights = weights.masked_fill(~mask, torch.finfo(weights.dtype).min)
+    if sinks is None:
+        shares = torch.nn.functional.softmax(weights, dim=-1, dtype=torch.float32).to(query.dtype)
+    else:
+        with_sinks = torch.cat([weights, sinks.reshape(1, -1, 1, 1).expand(*weights.shape[:3], 1)], dim=-1)
+        with_sinks = with_sinks - with_sinks.max(dim=-1, keepdim=True).values
+        shares = torch.nn.functional.softmax(with_sinks, dim=-1, dtype=with_sinks.dtype)[..., :-1]
+    return torch.matmul(shares, value.repeat_interleave(groups, dim=1))
 
 
 def _filled(query: torch.Tensor, first: int) -> torch.Tensor:
@@ -116,4 +230,11 @@ def _until(states: torch.Tensor, end: int) -> torch.Tensor:
     return torch.cat([states, missing], dim=2)
 
 
+def _mask(*given: Any, allow_is_causal_skip: bool = False, **named: Any) -> torch.Tensor | None:
+    """A mask of booleans for each pass: blocks need their part of it even where a kernel would know it by itself."""
+    made: torch.Tensor | None = sdpa_mask(*given, allow_is_causal_skip=False, **named)
+    return made
+
+
 AttentionInterface.register(NAME, attend_in_blocks)
+AttentionMaskInterface.register(NAME, _mask)

@@ -14,44 +14,69 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
-from troth.node.weights_root import weights_root
+from troth.node.models.tensor_files import raw_tensors
+from troth.node.weights_root import numbers_root, weights_root
+from troth.protocol.architecture import WEIGHTS_VERSION, canonical_json, with_version
+from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32, ModelDescriptor
 
 DTYPE_NAMES = {"float32": 0, "bfloat16": 1}
 Progress = Callable[[int], None]
 
 
-def describe(folder: ModelFolder, dtype: int, progress: Progress = lambda size: None) -> ModelDescriptor:
-    """The descriptor that goes on chain; hashes all weights unless the cache knows these files."""
-    config = folder.config
+def describe(
+    folder: ModelFolder, dtype: int, progress: Progress = lambda size: None, *, version: int = WEIGHTS_VERSION
+) -> ModelDescriptor:
+    """The descriptor that goes on chain; hashes all weights unless the cache knows these files.
+
+    Args:
+        version: of the weights root; another one than today's for a model that was registered by it.
+
+    Raises:
+        ModelError: the folder has no root of that version.
+    """
+    config = folder.text_config
     return ModelDescriptor(
-        architecture=folder.architecture,
-        layers=int(config["num_hidden_layers"]),
+        architecture=with_version(folder.architecture, version),
+        layers=folder.layers,
         hidden_size=int(config["hidden_size"]),
         vocabulary=int(config["vocab_size"]),
         dtype=dtype,
-        weights_root=cached_weights_root(folder, dtype, progress),
+        weights_root=cached_weights_root(folder, dtype, progress, version=version),
     )
 
 
-def cached_weights_root(folder: ModelFolder, dtype: int, progress: Progress = lambda size: None) -> Hash32:
-    """The weights root of the folder's files in a dtype, recomputed only when the files changed."""
+def cached_weights_root(
+    folder: ModelFolder, dtype: int, progress: Progress = lambda size: None, *, version: int = WEIGHTS_VERSION
+) -> Hash32:
+    """The weights root of the folder's files, recomputed only when the files changed; in a dtype, if of version 1."""
+    if version not in {1, WEIGHTS_VERSION}:
+        raise ModelError("the model is registered by rules of a later Troth", version, "Upgrade Troth.")
     cache_file = folder.path.parent / f".{folder.path.name}.roots.json"
     cache = _read_cache(cache_file)
     if cache.get("stamps") != _stamps(folder):
         hashes = {path.name: _file_hash(path) for path in folder.weight_files}
         known = cache.get("roots", {}) if cache.get("hashes") == hashes else {}
         cache = {"version": 1, "stamps": _stamps(folder), "hashes": hashes, "roots": known}
-    found = cache["roots"].get(str(dtype))
+    said = keccak256(canonical_json(folder.quantisation)).hex()
+    name = str(dtype) if version == 1 else f"raw {said}"
+    found = cache["roots"].get(name)
     if isinstance(found, str):
         return Hash32(bytes.fromhex(found))
-    from troth.node.models.weights import weight_rows
-
-    root = weights_root(weight_rows(folder, dtype), dtype, progress)
-    cache["roots"][str(dtype)] = root.hex()
+    root = _root(folder, dtype, progress, version)
+    cache["roots"][name] = root.hex()
     _write_cache(cache_file, cache)
     return root
+
+
+def _root(folder: ModelFolder, dtype: int, progress: Progress, version: int) -> Hash32:
+    if version == WEIGHTS_VERSION:
+        return weights_root(raw_tensors(folder.path), folder.quantisation, progress)
+    from troth.node.models.weights import weight_rows
+
+    return numbers_root(weight_rows(folder, dtype), dtype, progress)
 
 
 def _stamps(folder: ModelFolder) -> dict[str, list[int]]:

@@ -64,7 +64,7 @@ def _engine(dtype: int, folder: ModelFolder, engine: str, device: str) -> Engine
     from troth.node.engine.exact_layers import ExactSlice
     from troth.node.engine.torch_engine import TorchEngine
 
-    whole = Segment(0, int(folder.config["num_hidden_layers"]))
+    whole = Segment(0, folder.layers)
     return TorchEngine(folder, whole, dtype, device=device, layers=ExactSlice)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from troth.node.errors import ModelError
-from troth.node.models.families import require_family
-from troth.protocol.architecture import architecture_name
+from troth.node.models.families import require_decoder
+from troth.node.models.tensor_files import weight_files
+from troth.protocol.architecture import architecture_name, text_part
 
 MODELS_FOLDER = "models"
 REQUIRED = ("config.json", "tokenizer.json")
@@ -31,6 +32,16 @@ class ModelFolder:
         return config
 
     @property
+    def text_config(self) -> dict[str, Any]:
+        """The part of config.json that is the decoder's."""
+        return text_part(self.config)
+
+    @property
+    def layers(self) -> int:
+        """Decoder layers."""
+        return int(self.text_config["num_hidden_layers"])
+
+    @property
     def tokenizer_json(self) -> bytes:
         """tokenizer.json, byte for byte."""
         return (self.path / "tokenizer.json").read_bytes()
@@ -47,13 +58,19 @@ class ModelFolder:
 
     @property
     def architecture(self) -> str:
-        """The descriptor's architecture string."""
+        """The descriptor's architecture string, without a version."""
         return architecture_name(self.config, self.tokenizer_json, self.chat_template)
 
     @property
+    def quantisation(self) -> dict[str, Any] | None:
+        """How the weights are quantised, as config.json has it; None where they are not."""
+        found = self.text_config.get("quantization_config", self.config.get("quantization_config"))
+        return found if isinstance(found, dict) else None
+
+    @property
     def weight_files(self) -> list[Path]:
-        """The safetensors files, sorted by name."""
-        return sorted(self.path.glob("*.safetensors"))
+        """The safetensors files, sorted by name, without a second copy of the weights."""
+        return weight_files(self.path)
 
 
 def open_folder(path: Path) -> ModelFolder:
@@ -69,7 +86,7 @@ def open_folder(path: Path) -> ModelFolder:
         raise ModelError(
             f"no usable model folder: {lacking} missing", str(path), "Create it with `troth model import`."
         )
-    require_family(folder.config)
+    require_decoder(folder.text_config)
     return folder
 
 

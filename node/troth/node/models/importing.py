@@ -1,7 +1,7 @@
-"""Conversion into a model folder: dequantised safetensors, tokenizer.json, chat template, config.json.
+"""Conversion into a model folder: safetensors, tokenizer.json, chat template, config.json.
 
-A GGUF file is dequantised by transformers. The result is written to a hidden sibling folder and renamed at the end, so
-that an interrupted import leaves nothing that looks like a model.
+A GGUF file is dequantised by transformers; a folder is taken over as it is (`sources`). The result is written to a
+hidden sibling folder and renamed at the end, so that an interrupted import leaves nothing that looks like a model.
 
 The chat template of a model that brings none: one that was trained on text and never taught a chat format.
 
@@ -14,15 +14,17 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from troth.node.errors import ModelError
-from troth.node.models.families import CAUSAL_CLASSES, require_family
+from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
+from troth.node.models.sources import Report, require_sound, source_folder, take, wanted_files
+from troth.node.models.tensor_files import require_numbers
 
 PLAIN_TEMPLATE = """\
 {{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}
@@ -36,18 +38,16 @@ Answer:{% endif %}
 """
 
 
-Report = Callable[[str], None]
-
-
 def import_model(source: str, home: Path, name: str, report: Report) -> ModelFolder:
     """Convert `source` into $TROTH_HOME/models/`name`; returns at once when that already exists.
 
     Args:
-        source: a .gguf file, a folder with safetensors, or a name in `packages.PACKAGED`.
+        source: a .gguf file, a folder with safetensors, one of Hugging Face's cache, or a name in
+            `packages.PACKAGED`.
         report: receives one line per step, for a person to read.
 
     Raises:
-        ModelError: the source is missing, in an unknown format, or of a family that is not supported.
+        ModelError: the source is missing, in an unknown format, damaged, or of a model that is not supported.
     """
     if not name or name.startswith(".") or Path(name).name != name:
         raise ModelError("a model's name is one path component", name, "Choose a name such as smollm2-135m.")
@@ -63,7 +63,7 @@ def import_model(source: str, home: Path, name: str, report: Report) -> ModelFol
         elif path.is_file() and path.suffix == ".gguf":
             _convert_gguf(path, staging, report)
         elif path.is_dir():
-            _copy_folder(open_folder(path), staging, report)
+            _take_folder(path, staging, report)
         else:
             raise ModelError("nothing to import", str(path), "Give a .gguf file or a folder with safetensors.")
         open_folder(staging)
@@ -93,7 +93,7 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
 
     report(f"dequantising {source.name}")
     model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
-    require_family(model.config.to_dict())
+    require_decoder(model.config.to_dict())
     state = dict(model.state_dict())
     if model.config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
@@ -101,7 +101,8 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
     save_file(
         {key: value.contiguous() for key, value in state.items()}, staging / "model.safetensors", {"format": "pt"}
     )
-    write_config(_without_quantisation(model.config.to_dict()), staging)
+    config = {**_without_quantisation(model.config.to_dict()), "architectures": [type(model).__name__]}
+    write_config(config, staging)
     report("saving the tokenizer")
     _save_tokenizer(source, staging, report)
 
@@ -117,8 +118,7 @@ def _save_tokenizer(source: Path, staging: Path, report: Report) -> None:
 
 def _without_quantisation(config: dict[str, Any]) -> dict[str, Any]:
     # A loader that reads quantization_config expects packed tensors, and transformers will not save a model with it.
-    kept = {key: value for key, value in config.items() if key != "quantization_config" and not key.startswith("_")}
-    return {**kept, "architectures": [CAUSAL_CLASSES[require_family(config)]]}
+    return {key: value for key, value in config.items() if key != "quantization_config" and not key.startswith("_")}
 
 
 def write_config(config: dict[str, Any], folder: Path) -> None:
@@ -126,12 +126,17 @@ def write_config(config: dict[str, Any], folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _copy_folder(source: ModelFolder, staging: Path, report: Report) -> None:
-    wanted = [*source.weight_files, *(source.path / name for name in TEXT_FILES)]
-    for path in wanted:
-        if path.is_file():
-            report(f"copying {path.name}")
-            shutil.copy2(path, staging / path.name)
+def _take_folder(path: Path, staging: Path, report: Report) -> None:
+    source = source_folder(path)
+    for file in wanted_files(source):
+        take(file, staging / file.name, report)
+    tensors = require_sound(open_folder(staging))
+    total, seen = sum(one.length for one in tensors), 0
 
+    def progress(size: int) -> None:
+        nonlocal seen
+        before, seen = seen, seen + size
+        if seen * 10 // max(1, total) > before * 10 // max(1, total):
+            report(f"looked at {seen / 1e9:.1f} of {total / 1e9:.1f} GB for NaN")
 
-TEXT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
+    require_numbers(tensors, progress)

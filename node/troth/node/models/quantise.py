@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder, open_folder
-from troth.node.models.importing import TEXT_FILES, staged
+from troth.node.models.importing import staged
+from troth.node.models.sources import TEXT_FILES
 from troth.node.models.weights import read_tensors
 
 if TYPE_CHECKING:

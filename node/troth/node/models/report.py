@@ -35,11 +35,12 @@ def describe_with_progress(folder: ModelFolder, dtype: str) -> ModelDescriptor:
     if dtype not in DTYPE_NAMES:
         raise ModelError("this dtype is not supported", dtype, f"Use one of {', '.join(DTYPE_NAMES)}.")
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    from troth.node.models.weights import total_bytes
+    from troth.node.models.tensor_files import raw_tensors
 
     number = DTYPE_NAMES[dtype]
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("hashing weights", total=total_bytes(folder, number))
+    columns = (*Progress.get_default_columns()[:2], DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("hashing weights", total=sum(one.length for one in raw_tensors(folder.path)))
         return describe(folder, number, lambda size: progress.advance(bar, size))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from troth.protocol import tensors
+from troth.protocol.architecture import without_version
 from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, prices, views
@@ -100,7 +101,7 @@ class Offers:
             except UnknownClass as error:
                 found.append(str(error))
                 continue
-            if offer.model.architecture != entry.texts.architecture:
+            if without_version(offer.model.architecture) != entry.texts.architecture:
                 what = "the model folder holds another tokenizer, template or configuration"
                 found.append(f"class 0x{class_id.hex()}: {what}")
         return found

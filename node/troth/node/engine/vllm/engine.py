@@ -42,10 +42,10 @@ class VllmEngine:
         """
         if supervisor is None:
             require_vllm()
-        config = folder.config
+        config = folder.text_config
         self._folder = folder
         self._settings = settings
-        self._layers = int(config["num_hidden_layers"])
+        self._layers = folder.layers
         self._hidden_size = int(config["hidden_size"])
         self._vocabulary = int(config["vocab_size"])
         self._audience = Audience()

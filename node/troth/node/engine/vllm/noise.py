@@ -1,12 +1,13 @@
 """Public noise inside vLLM: a logits processor that leaves each row the token which `troth.protocol.tokens` chooses.
 
-The rule itself is called, not repeated: the row is handed over as float32, and every other token gets minus infinity,
-so that vLLM's greedy sampler can only take the one. Runs in vLLM's process (model runner 1).
+Rows are taken as float32, tokens are those of the rule itself, and every other token gets minus infinity,
+so that vLLM's greedy sampler can only take the one. Runs in vLLM's process (model runner 1), for all rows of a step at
+once and where they are (`engine.choice`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from vllm.v1.sample.logits_processor import LogitsProcessor, MoveDirectionality
 
+from troth.node.engine.choice import TokenDraw, choose_tokens
 from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_from_words
 from troth.protocol.masks import RowRule, TextRules
 from troth.protocol.tokens import Sampling, choose, noise
@@ -30,9 +32,9 @@ class _NoisyRequest:
     rules: TextRules | None = None
 
     @property
-    def position(self) -> int:
-        """The trace row whose logits choose the next token."""
-        return self.prompt + len(self.output) - 1
+    def next_draw(self) -> TokenDraw:
+        """How the next token is chosen; its position is the trace row whose logits choose it."""
+        return TokenDraw(Sampling.of(self.draw.request), self.draw.seed, self.prompt + len(self.output) - 1)
 
     def rule(self, vocabulary: int, tokenizer: Callable[[], str]) -> RowRule | None:
         """What transforms the next row; the tokenizer is read where a grammar needs it."""
@@ -88,16 +90,30 @@ class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         """One token per row that draws, in place; shape (requests, vocabulary)."""
+        plain: list[int] = []
         for index, drawn in self._drawn.items():
-            if index < len(logits):
-                token = _choice(logits[index], drawn, lambda: self._tokenizer)
-                logits[index].fill_(float("-inf"))
-                logits[index, token] = 0.0
+            if index >= len(logits):
+                continue
+            rule = drawn.rule(logits.shape[1], lambda: self._tokenizer)
+            if rule is None:
+                plain.append(index)
+            else:
+                _leave_only(logits, [index], [_choice(logits[index], drawn, rule)])
+        if plain:
+            draws = [self._drawn[index].next_draw for index in plain]
+            _leave_only(logits, plain, choose_tokens(logits[plain].float(), draws))
         return logits
 
 
-def _choice(row: torch.Tensor, drawn: _NoisyRequest, tokenizer: Callable[[], str]) -> int:
-    request, seed = drawn.draw
-    sampling, values = Sampling.of(request), row.float().cpu().numpy()
-    gumbel = noise(seed, drawn.position, len(values)) if sampling.temperature > 0 else None
-    return choose(values, sampling, gumbel, drawn.rule(len(values), tokenizer))
+def _choice(row: torch.Tensor, drawn: _NoisyRequest, rule: RowRule) -> int:
+    """A grammar's mask, penalties and biases are defined on the host."""
+    sampling, seed, position = drawn.next_draw
+    values = row.float().cpu().numpy()
+    return choose(values, sampling, noise(seed, position, len(values)) if sampling.temperature > 0 else None, rule)
+
+
+def _leave_only(logits: torch.Tensor, rows: list[int], tokens: Sequence[int]) -> None:
+    """Nothing but these tokens can be sampled in these rows."""
+    places = torch.tensor(rows, device=logits.device)
+    logits[places] = float("-inf")
+    logits[places, torch.tensor(tokens, device=logits.device)] = 0.0

@@ -1,0 +1,147 @@
+"""A folder of a model as somebody else left it: where its files are, and whether they are what they seem.
+
+It may be any folder with safetensors, or one of Hugging Face's cache: `models--…/snapshots/REVISION` with links into
+`models--…/blobs`, and into nothing else. Files are taken over without copying where the file system can: as a reflink,
+which shares blocks until one of both changes, or as a hard link. Pickles are not touched: reading one runs it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from troth.node.errors import ModelError
+from troth.node.models.folder import ModelFolder
+from troth.node.models.tensor_files import INDEX, PICKLES, RawTensor, raw_tensors, weight_files
+
+TEXT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
+OTHER_SOURCE = "Fetch the model again from its source."
+FICLONE = 0x40049409
+"""The request of Linux to share a file's blocks (ioctl_ficlone(2))."""
+
+Report = Callable[[str], None]
+
+
+def source_folder(path: Path) -> Path:
+    """The folder with the files: `path`, or the snapshot of a repository in Hugging Face's cache.
+
+    Raises:
+        ModelError: there are several snapshots, and none of them is called main.
+    """
+    snapshots = path / "snapshots"
+    if not snapshots.is_dir():
+        return path
+    main = path / "refs" / "main"
+    named = snapshots / main.read_text(encoding="utf-8").strip() if main.is_file() else None
+    if named is not None and named.parent == snapshots and named.is_dir():
+        return named
+    found = sorted(one for one in snapshots.iterdir() if one.is_dir())
+    if len(found) != 1:
+        raise ModelError("the cache has not one snapshot of this model", len(found), f"Name one below {snapshots}.")
+    return found[0]
+
+
+def wanted_files(folder: Path) -> list[Path]:
+    """The files that make the model, without a second copy of its weights.
+
+    Raises:
+        ModelError: there are only pickles, a file is missing, or a link leads out of the folder.
+    """
+    weights = weight_files(folder)
+    if not weights:
+        pickles = sorted(one.name for one in folder.iterdir() if one.suffix in PICKLES)
+        if pickles:
+            what = "the weights are pickles, which run code when they are read"
+            raise ModelError(what, ", ".join(pickles[:3]), "Use a model with *.safetensors.")
+    wanted = [*weights, *(folder / name for name in (*TEXT_FILES, INDEX) if os.path.lexists(folder / name))]
+    for path in wanted:
+        _require_inside(path, folder)
+    return wanted
+
+
+def _require_inside(path: Path, folder: Path) -> None:
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise ModelError("a file of the model is missing", str(path), OTHER_SOURCE) from error
+    home = folder.resolve()
+    allowed = {home}
+    if home.parent.name == "snapshots":
+        allowed.add(home.parent.parent / "blobs")
+    if real.parent not in allowed or not real.is_file():
+        raise ModelError("a link leads out of the model's folder", f"{path.name} -> {real}", OTHER_SOURCE)
+
+
+def take(path: Path, target: Path, report: Report) -> None:
+    """Have a file at `target`: as a reflink, a hard link, or a copy."""
+    real = path.resolve()
+    report(f"{_linked(real, target)} {path.name}")
+
+
+def _linked(real: Path, target: Path) -> str:
+    try:
+        with real.open("rb") as source, target.open("xb") as made:
+            fcntl.ioctl(made.fileno(), FICLONE, source.fileno())
+    except OSError:
+        target.unlink(missing_ok=True)
+    else:
+        return "sharing"
+    try:
+        os.link(real, target)
+    except OSError:
+        shutil.copy2(real, target)
+        return "copying"
+    return "linking"
+
+
+def require_sound(folder: ModelFolder) -> Sequence[RawTensor]:
+    """Its tensors, once headers, index, tokenizer and, where it can be computed, all shapes are what they should be.
+
+    Raises:
+        ModelError: what is wrong, and where.
+    """
+    tensors = raw_tensors(folder.path)
+    _require_tokenizer(folder)
+    if folder.quantisation is None:
+        _require_weights(folder, tensors)
+    return tensors
+
+
+def _require_weights(folder: ModelFolder, tensors: Sequence[RawTensor]) -> None:
+    import torch
+
+    from troth.node.engine.decoder import Decoder
+    from troth.node.models.checkpoint import Checkpoint
+
+    decoder = Decoder(folder, torch.bfloat16, torch.device("cpu"))
+    checkpoint = Checkpoint([one.name for one in tensors], decoder.model, decoder.rooms)
+    checkpoint.require_whole({one.name: one.shape for one in tensors}, decoder.tied)
+
+
+def _require_tokenizer(folder: ModelFolder) -> None:
+    vocabulary = int(folder.text_config["vocab_size"])
+    try:
+        ids = [*_token_ids(json.loads(folder.tokenizer_json))]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ModelError("tokenizer.json cannot be read", f"{type(error).__name__}: {error}", OTHER_SOURCE) from error
+    if not ids:
+        raise ModelError("tokenizer.json has no vocabulary", str(folder.path), OTHER_SOURCE)
+    if max(ids) >= vocabulary:
+        what = f"the tokenizer is another model's: the vocabulary has {vocabulary} tokens, it gives"
+        raise ModelError(what, max(ids), OTHER_SOURCE)
+    ends = folder.text_config.get("eos_token_id")
+    for end in ends if isinstance(ends, list) else [ends]:
+        if isinstance(end, int) and end not in set(ids):
+            raise ModelError("the tokenizer is another model's: it has no end token", end, OTHER_SOURCE)
+
+
+def _token_ids(tokenizer: Any) -> Iterator[int]:
+    vocabulary = (tokenizer.get("model") or {}).get("vocab") or {}
+    yield from (int(one) for one in vocabulary.values()) if isinstance(vocabulary, dict) else range(len(vocabulary))
+    for added in tokenizer.get("added_tokens") or ():
+        yield int(added["id"])

@@ -1,0 +1,169 @@
+"""Which models are served, and how fast their weights are read and their tokens chosen.
+
+Families are tried as tiny random models, saved and loaded as real ones. The root is compared with two threads that do
+nothing but hash blocks of a row's size, in turns with it. Choices are compared with the protocol's own rule.
+
+Options: --families, --root, --choice take only some parts; --comparisons N for the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from support.tiny_decoders import FAMILIES, LAYERS, UNSLICED, tried, write_tiny_decoder
+from support.token_choice import compared, draws_for, rows_of
+
+from benchmarks.figures import Figure
+from troth.node.engine.choice import TokenDraw, by_the_rule, certain_tokens, choose_tokens
+from troth.node.errors import ModelError
+from troth.node.models.tensor_files import raw_tensors
+from troth.node.weights_root import THREADS, weights_root
+from troth.protocol.hashing import keccak256
+from troth.protocol.tokens import Sampling
+from troth.protocol.types import Hash32
+
+PARTS = ("--families", "--root", "--choice")
+ROW_BYTES, ROWS, ROUNDS = 8_192, 16_384, 7
+"""A row of 4,096 bfloat16 numbers; 134 MB of them."""
+TENSORS = 8
+COMPARED = ((512, 0.6), (4_096, 0.3), (32_000, 0.09), (152_064, 0.01))
+"""Vocabularies, and their share of the comparisons."""
+KINDS = ("text", "wide", "flat", "bfloat16", "equal", "one", "cut")
+BATCH, VOCABULARY = 256, 152_064
+
+
+def measure(options: list[str] | None = None) -> list[Figure]:
+    """All parts, or those that options name."""
+    given = options or []
+    count = int(given[given.index("--comparisons") + 1]) if "--comparisons" in given else 100_000
+    chosen = [part for part in PARTS if part in given] or list(PARTS)
+    parts: dict[str, Callable[[], list[Figure]]] = {
+        "--families": families,
+        "--root": root,
+        "--choice": lambda: [*choices(count), *choice_time()],
+    }
+    return [figure for part in chosen for figure in parts[part]()]
+
+
+def families() -> list[Figure]:
+    """Each family with all cuts in both dtypes; one row a family that does not pass, and one for all."""
+    torch.set_num_threads(1)
+    passed, exact, told = 0, 0, []
+    for family in FAMILIES:
+        print(f"  {family}", end="", flush=True)
+        sliced, reproducible, note = _tried(family)
+        print(f": {note or 'slices bit for bit'}", flush=True)
+        passed, exact = passed + sliced, exact + reproducible
+        told += [f"{family}: {note}"] if note else []
+    return [
+        Figure("families that slice bit for bit", passed, f"of {len(FAMILIES)}", reach=29, note="; ".join(told)),
+        Figure("families whose decode has the bits of prefill in an exact class", exact, f"of {len(FAMILIES)}"),
+    ]
+
+
+def _tried(family: str) -> tuple[bool, bool, str]:
+    with tempfile.TemporaryDirectory(prefix="troth-families-") as scratch:
+        try:
+            folder = write_tiny_decoder(family, Path(scratch) / "tiny")
+            trials = [asyncio.run(tried(folder, dtype, range(1, LAYERS))) for dtype in (0, 1)]
+        except ModelError as error:
+            return False, False, f"refused ({error.value})" if family in UNSLICED else str(error)
+    sliced = all(trial.transformers and trial.head and trial.slices for trial in trials)
+    exact = all(trial.exact for trial in trials)
+    return sliced, exact, "" if sliced and exact else str(trials)
+
+
+def root() -> list[Figure]:
+    """The weights root of a file of rows, over two threads of bare keccak."""
+    with tempfile.TemporaryDirectory(prefix="troth-root-") as scratch:
+        folder = Path(scratch)
+        _write_rows(folder / "model.safetensors")
+        tensors, ratios, processors, rates = raw_tensors(folder), [], [], []
+        for number in range(ROUNDS + 1):
+            jobs: list[Callable[[], object]] = [_bare, lambda: weights_root(tensors, None)]
+            order = jobs if number % 2 else jobs[::-1]
+            spent = {job: (_seconds(job), _seconds(job, time.process_time)) for job in order}
+            if number:  # the first round warms up
+                ratios.append(spent[jobs[0]][0] / spent[jobs[1]][0])
+                processors.append(spent[jobs[0]][1] / spent[jobs[1]][1])
+                rates.append(ROW_BYTES * ROWS / spent[jobs[1]][0] / 1e6)
+    note = f"rows of {ROW_BYTES:,} bytes, {THREADS} threads, median of {ROUNDS} pairs; by processor time "
+    note += f"{100 * statistics.median(processors):.0f} %"
+    return [
+        Figure("weights root over bare keccak", 100 * statistics.median(ratios), "%", reach=90, note=note),
+        Figure("weights root", statistics.median(rates), "MB/s", note="on a busy machine less"),
+    ]
+
+
+def _write_rows(path: Path) -> None:
+    size = ROWS // TENSORS * ROW_BYTES
+    told = {
+        f"w{number}": {
+            "dtype": "BF16",
+            "shape": [ROWS // TENSORS, ROW_BYTES // 2],
+            "data_offsets": [number * size, (number + 1) * size],
+        }
+        for number in range(TENSORS)
+    }
+    header = json.dumps(told).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + os.urandom(ROWS * ROW_BYTES))
+
+
+def _bare() -> None:
+    block = os.urandom(ROW_BYTES)
+
+    def hash_all() -> None:
+        for _ in range(ROWS // THREADS):
+            keccak256(block)
+
+    threads = [threading.Thread(target=hash_all) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def _seconds(job: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    began = clock()
+    job()
+    return clock() - began
+
+
+def choices(count: int) -> list[Figure]:
+    """Tokens that differ from the rule's, over all kinds of logits and samplings."""
+    torch.set_num_threads(1)
+    generator, wrong, done = np.random.default_rng(12), 0, 0
+    for vocabulary, share in COMPARED:
+        left, number = round(count * share), 0
+        while left:
+            rows = min(left, max(1, 4_000_000 // vocabulary))
+            kind = KINDS[number % len(KINDS)]
+            wrong += compared(rows_of(kind, rows, vocabulary, generator), draws_for(rows, generator))
+            left, number, done = left - rows, number + 1, done + rows
+    note = f"{done:,} comparisons; vocabularies of {', '.join(f'{size:,}' for size, _ in COMPARED)}"
+    return [Figure("tokens that differ from the protocol's rule", wrong, "tokens", reach=0, note=note)]
+
+
+def choice_time() -> list[Figure]:
+    """A step of a full batch, top_p 0.9 at temperature 0.7, in processor time of one thread: the machine is shared."""
+    torch.set_num_threads(1)
+    generator = np.random.default_rng(13)
+    logits = torch.from_numpy(np.tile(rows_of("text", BATCH // 8, VOCABULARY, generator), (8, 1)))
+    draws = [TokenDraw(Sampling(0.7, 0.9), Hash32(generator.bytes(32)), position) for position in range(BATCH)]
+    uncertain = sum(token is None for token in certain_tokens(logits, draws))
+    spent = min(_seconds(lambda: choose_tokens(logits, draws), time.process_time) for _ in range(7)) * 1e3
+    read = min(_seconds(lambda: logits.amax(dim=1), time.process_time) for _ in range(7)) * 1e3
+    rule = _seconds(lambda: [by_the_rule(*pair) for pair in zip(logits, draws, strict=True)], time.process_time) * 1e3
+    note = f"{uncertain} rows asked of the rule, which takes {rule:,.0f} ms for all; {read:.0f} ms only to read them"
+    return [Figure(f"choice for {BATCH} rows of {VOCABULARY:,}", spent, "ms of a core", reach=40, note=note)]

@@ -1,0 +1,172 @@
+"""Importing a folder: linked and not copied, from Hugging Face's cache as it is, and nothing of what is not sound."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import load_file, save_file  # noqa: E402
+from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
+
+from troth.node.errors import ModelError  # noqa: E402
+from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.importing import import_model  # noqa: E402
+
+WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
+
+
+def silent(line: str) -> None:
+    """Nobody listens."""
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder = write_tiny_decoder("mixtral", tmp_path_factory.mktemp("original") / "tiny")
+    tokenizer = {"model": {"type": "BPE", "vocab": {str(number): number for number in range(VOCABULARY)}}}
+    (folder.path / TOKENIZER).write_text(json.dumps(tokenizer))
+    return folder.path
+
+
+@pytest.fixture
+def source(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "source"))
+
+
+def taken(source: Path, tmp_path: Path, lines: list[str] | None = None) -> ModelFolder:
+    return import_model(str(source), tmp_path / "home", "tiny", silent if lines is None else lines.append)
+
+
+def test_files_are_linked_and_not_copied(source: Path, tmp_path: Path) -> None:
+    (source / "pytorch_model.bin").write_bytes(b"a pickle beside the weights")
+    lines: list[str] = []
+    folder = taken(source, tmp_path, lines)
+    assert not any(line.startswith("copying") for line in lines)
+    assert {f"linking {WEIGHTS}", f"sharing {WEIGHTS}"} & set(lines)
+    assert (folder.path / WEIGHTS).read_bytes() == (source / WEIGHTS).read_bytes()
+    assert not (folder.path / "pytorch_model.bin").exists()
+
+
+def cache_of(source: Path, root: Path, revisions: tuple[str, ...] = ("abc",)) -> Path:
+    """Hugging Face's cache: blobs, and snapshots of links to them."""
+    repository = root / "models--org--tiny"
+    (repository / "blobs").mkdir(parents=True)
+    for number, path in enumerate(sorted(source.iterdir())):
+        blob = repository / "blobs" / f"{number:040x}"
+        shutil.copy(path, blob)
+        for revision in revisions:
+            snapshot = repository / "snapshots" / revision
+            snapshot.mkdir(parents=True, exist_ok=True)
+            (snapshot / path.name).symlink_to(Path("../../blobs") / blob.name)
+    return repository
+
+
+def test_a_cache_of_hugging_face_is_taken_as_it_is(source: Path, tmp_path: Path) -> None:
+    repository = cache_of(source, tmp_path)
+    folder = taken(repository, tmp_path)
+    assert not (folder.path / WEIGHTS).is_symlink()
+    again = import_model(str(repository / "snapshots" / "abc"), tmp_path / "home", "again", silent)
+    assert again.architecture == folder.architecture
+
+
+def test_of_several_snapshots_main_is_taken(source: Path, tmp_path: Path) -> None:
+    repository = cache_of(source, tmp_path, ("abc", "def"))
+    with pytest.raises(ModelError, match="not one snapshot of this model: 2"):
+        taken(repository, tmp_path)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("def")
+    (repository / "snapshots" / "abc" / WEIGHTS).unlink()
+    assert taken(repository, tmp_path).weight_files
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, TOKENIZER])
+def test_links_out_of_the_folder_are_refused(name: str, source: Path, tmp_path: Path) -> None:
+    (source / name).rename(tmp_path / "elsewhere")
+    (source / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelError, match=f"leads out of the model's folder: {name}"):
+        taken(source, tmp_path)
+
+
+def test_a_cache_whose_links_lead_elsewhere_is_refused(source: Path, tmp_path: Path) -> None:
+    repository = cache_of(source, tmp_path)
+    link = repository / "snapshots" / "abc" / TOKENIZER
+    (tmp_path / "elsewhere").write_text("{}")
+    link.unlink()
+    link.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ModelError, match="leads out"):
+        taken(repository, tmp_path)
+    link.unlink()
+    link.symlink_to("../../blobs/nothing")
+    with pytest.raises(ModelError, match="is missing"):
+        taken(repository, tmp_path)
+
+
+def only_pickles(source: Path) -> None:
+    (source / WEIGHTS).rename(source / "pytorch_model.bin")
+
+
+def change(source: Path, changed: Callable[[dict[str, Any]], None]) -> None:
+    tensors = load_file(source / WEIGHTS)
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    changed(tensors)
+    save_file(tensors, source / WEIGHTS)
+
+
+def not_a_number(tensors: dict[str, Any]) -> None:
+    tensors["model.norm.weight"][3] = float("nan")
+
+
+def too_wide(tensors: dict[str, Any]) -> None:
+    tensors["lm_head.weight"] = torch.zeros(VOCABULARY, 33)
+
+
+def without_norm(tensors: dict[str, Any]) -> None:
+    del tensors["model.layers.2.input_layernorm.weight"]
+
+
+def without_experts(tensors: dict[str, Any]) -> None:
+    for name in [name for name in tensors if "layers.1.block_sparse_moe.experts" in name]:
+        del tensors[name]
+
+
+def of_another(source: Path, vocabulary: int) -> None:
+    tokenizer = {"model": {"vocab": {"a": 0, "b": vocabulary}}, "added_tokens": [{"id": 2, "content": "</s>"}]}
+    (source / TOKENIZER).write_text(json.dumps(tokenizer))
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (only_pickles, "the weights are pickles, which run code"),
+        (lambda source: change(source, not_a_number), "NaN or infinity: model.norm.weight"),
+        (lambda source: change(source, too_wide), r"wrong shape: lm_head.weight has \(96, 33\)"),
+        (lambda source: change(source, without_norm), "missing: model.layers.2.input_layernorm.weight"),
+        (lambda source: change(source, without_experts), "missing: model.layers.1.mlp.experts"),
+        (lambda source: of_another(source, VOCABULARY), "the tokenizer is another model's: the vocabulary has 96"),
+        (lambda source: (source / TOKENIZER).write_text('{"model": {"vocab": {"a": 0}}}'), "it has no end token: 2"),
+        (lambda source: (source / TOKENIZER).write_text('{"model": [1]}'), "tokenizer.json cannot be read"),
+        (lambda source: (source / TOKENIZER).write_text("{}"), "has no vocabulary"),
+    ],
+    ids=["pickles", "NaN", "shape", "missing", "experts", "vocabulary", "end", "damaged", "empty"],
+)
+def test_what_is_not_sound_is_refused_and_leaves_nothing(
+    broken: Callable[[Path], Any], said: str, source: Path, tmp_path: Path
+) -> None:
+    broken(source)
+    with pytest.raises(ModelError, match=said):
+        taken(source, tmp_path)
+    assert not [*(tmp_path / "home" / "models").iterdir()]
+
+
+def test_quantised_weights_are_taken_without_a_look_at_their_shapes(source: Path, tmp_path: Path) -> None:
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "awq"}}))
+    save_file({"q.qweight": torch.zeros(8, 8, dtype=torch.int32)}, source / WEIGHTS)
+    assert open_folder(taken(source, tmp_path).path).quantisation == {"quant_method": "awq"}

@@ -1,0 +1,99 @@
+"""Tokens that are chosen in batches on a device are those of the protocol's rule, whatever the logits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from support.token_choice import compared, draws_for, rows_of  # noqa: E402
+
+from troth.node.engine import choice  # noqa: E402
+from troth.node.engine.choice import TokenDraw, by_the_rule, certain_tokens, choose_tokens  # noqa: E402
+from troth.protocol.errors import InvalidTokens  # noqa: E402
+from troth.protocol.tokens import Sampling, noise  # noqa: E402
+from troth.protocol.types import Hash32  # noqa: E402
+
+SEED = Hash32(bytes(range(200, 232)))
+
+
+@pytest.mark.parametrize("kind", ["text", "wide", "flat", "bfloat16", "equal", "one", "cut"])
+def test_tokens_are_those_of_the_rule(kind: str) -> None:
+    generator = np.random.default_rng(4)
+    for vocabulary in (1, 7, 500, 5_000):
+        assert compared(rows_of(kind, 40, vocabulary, generator), draws_for(40, generator)) == 0
+
+
+def test_tokens_of_a_large_vocabulary_are_those_of_the_rule() -> None:
+    generator = np.random.default_rng(5)
+    assert compared(rows_of("text", 24, 152_064, generator), draws_for(24, generator)) == 0
+
+
+def test_most_rows_of_a_usual_text_are_certain_without_the_rule() -> None:
+    generator = np.random.default_rng(6)
+    usual = [TokenDraw(Sampling(0.7, 0.9), SEED, position) for position in range(200)]
+    found = certain_tokens(torch.from_numpy(rows_of("text", 200, 32_000, generator)), usual)
+    assert sum(token is None for token in found) <= 10
+
+
+def test_gumbel_over_a_whole_vocabulary_is_chosen_on_the_device() -> None:
+    generator = np.random.default_rng(7)
+    rows = torch.from_numpy(rows_of("text", 50, 3_000, generator))
+    draws = [TokenDraw(Sampling(1.3, 1), SEED, position) for position in range(50)]
+    found = certain_tokens(rows, draws)
+    assert found == [by_the_rule(row, draw) for row, draw in zip(rows, draws, strict=True)]
+
+
+@pytest.mark.parametrize("position", [0, 77, 2**32 - 1])
+def test_noise_of_single_tokens_is_that_of_the_whole_vocabulary(position: int) -> None:
+    tokens = torch.tensor([0, 1, 3, 4, 5, 999, 31_999])
+    near = choice._Candidates(torch.zeros_like(tokens), tokens, tokens.double())
+    found = choice._noise(near, [TokenDraw(Sampling(1, 1), SEED, position)])
+    np.testing.assert_allclose(found.numpy(), noise(SEED, position, 32_000)[tokens.numpy()], rtol=1e-14)
+
+
+def test_what_is_not_certain_is_asked_of_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    rule = by_the_rule
+
+    def counted(row: torch.Tensor, draw: TokenDraw) -> int:
+        asked.append(draw.position)
+        return rule(row, draw)
+
+    monkeypatch.setattr(choice, "by_the_rule", counted)
+    halves = torch.tensor([[0.0, 0.0, -50.0, -50.0]] * 2)
+    draws = [TokenDraw(Sampling(1, 0.5), SEED, 1), TokenDraw(Sampling(1, 0.8), SEED, 2)]
+    assert choose_tokens(halves, draws) == [rule(row, draw) for row, draw in zip(halves, draws, strict=True)]
+    assert asked == [1], "half of the mass is just where the first nucleus ends"
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0, 1), Sampling(1, 0.9), Sampling(1, 1), Sampling(1, 0.5)], ids=str)
+def test_forbidden_tokens_are_never_chosen(sampling: Sampling) -> None:
+    generator = np.random.default_rng(8)
+    rows = torch.from_numpy(rows_of("wide", 60, 300, generator))
+    draws = [TokenDraw(sampling, SEED, position) for position in range(60)]
+    allowed = torch.arange(0, 300, 7)
+    masked = torch.full_like(rows, float("-inf"))
+    masked[:, allowed] = rows[:, allowed]
+    masked[0, allowed[1:]] = float("-inf")
+    found = choose_tokens(masked, draws)
+    assert found[0] == 0
+    assert {token % 7 for token in found} == {0}
+    with pytest.raises(InvalidTokens):
+        choose_tokens(torch.full_like(rows, float("-inf")), draws)
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+@pytest.mark.parametrize("sampling", [Sampling(0, 1), Sampling(1, 0.9), Sampling(1, 1)])
+def test_logits_that_are_no_numbers_are_refused(broken: float, sampling: Sampling) -> None:
+    logits = torch.zeros(2, 10)
+    logits[1, 3] = broken
+    with pytest.raises(InvalidTokens, match="NaN or infinity"):
+        choose_tokens(logits, [TokenDraw(sampling, SEED, position) for position in range(2)])
+
+
+def test_each_row_has_a_draw() -> None:
+    with pytest.raises(InvalidTokens, match="for each draw"):
+        choose_tokens(torch.zeros(2, 10), [])
+    assert choose_tokens(torch.zeros(0, 10), []) == []
