@@ -7,7 +7,7 @@ from io import BytesIO
 import pytest
 
 from troth.client.errors import PromptError
-from troth.client.orders.conversation import _bounded_line
+from troth.client.orders.talking import _bounded_line
 from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question, read_question
 from troth.client.terminal import printable, printable_line
 

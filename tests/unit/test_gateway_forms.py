@@ -131,7 +131,7 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("read", "fields", "param"), REFUSED, ids=str)
+@pytest.mark.parametrize(("read", "fields", "param"), REFUSED, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_what_cannot_be_is_refused_with_its_name(read: Any, fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidParameter) as refused:
         read(**fields)
