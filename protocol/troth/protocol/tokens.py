@@ -127,8 +127,11 @@ def margin(
     gumbel: NDArray[np.float64] | None,
     rule: RowRule | None = None,
 ) -> float:
-    """By how many logits ``token`` lost, from 0 (the argmax) to MARGIN_CLIP (also where it is outside the nucleus).
+    """By how many logits ``token`` lost, from 0 (the argmax) to MARGIN_CLIP.
 
+    At the nucleus' end a rounding can decide whether a token is in it, or whether its rivals are. So what counts there
+    is how far logits would have to be apart for the token to be chosen: else a client, by a bias and a small ``top_p``,
+    could let honest noise of a millionth of a logit look like a forged token.
     Infinite for a token that ``rule`` forbids; else in logits of the model, however the rule stretched them.
     """
     _require_logits(logits)
@@ -143,13 +146,17 @@ def margin(
         return lost if lost == MARGIN_CLIP else lost / rule.stretch
     scores = _scores(logits, sampling, gumbel)
     best = float(scores.max())
-    if sampling.temperature > 0 and sampling.top_p < 1:
-        likely, mass = _ranked(logits, sampling.temperature, sampling.top_p + NUCLEUS_SLACK)
-        outer = likely[: _reach(mass, sampling.top_p + NUCLEUS_SLACK)]
-        if sampling.top_p + NUCLEUS_SLACK < 1 and token not in outer:
-            return MARGIN_CLIP
-        best = float(scores[likely[: _reach(mass, sampling.top_p - NUCLEUS_SLACK)]].max())
-    return min(max(best - float(scores[token]), 0.0), MARGIN_CLIP)
+    if sampling.temperature == 0 or sampling.top_p == 1:
+        return min(max(best - float(scores[token]), 0.0), MARGIN_CLIP)
+    likely, mass = _ranked(logits, sampling.temperature, sampling.top_p + NUCLEUS_SLACK)
+    outer = likely[: _reach(mass, sampling.top_p + NUCLEUS_SLACK)]
+    inner = likely[: _reach(mass, sampling.top_p - NUCLEUS_SLACK)]
+    lost = min(max(float(scores[inner].max()) - float(scores[token]), 0.0), MARGIN_CLIP)
+    if sampling.top_p + NUCLEUS_SLACK < 1 and token not in outer:
+        lost = MARGIN_CLIP
+    if not lost:
+        return 0.0
+    return _Edge(logits, scores, inner[scores[inner] > scores[token]], token, sampling).least(lost)
 
 
 def margins(
@@ -296,6 +303,58 @@ def _ranked(logits: Logits, temperature: float, top_p: float) -> tuple[NDArray[n
     likely = np.flatnonzero(likelihood >= (1 - top_p) / len(likelihood))
     order = likely[np.argsort(-likelihood[likely], kind="stable")]
     return order, np.cumsum(likelihood[order])
+
+
+class _Edge:
+    """One token that another logit row might have chosen: `margin` asks how far away that row is."""
+
+    def __init__(
+        self, logits: Logits, scores: NDArray[np.float64], rivals: NDArray[np.intp], token: int, sampling: Sampling
+    ) -> None:
+        """``rivals`` are the tokens of the nucleus whose score is better."""
+        values = logits.astype(np.float64)
+        self._falling = np.sort(values)[::-1]
+        self._temperature = sampling.temperature
+        shares = self._share(self._falling)
+        self._above = np.concatenate([[0.0], np.cumsum(shares)])
+        self._below = np.concatenate([np.cumsum(shares[::-1])[::-1], [0.0]])
+        self._own, self._rivals, self._ahead = values[token], values[rivals], scores[rivals] - scores[token]
+        self._outer = _odds(sampling.top_p + NUCLEUS_SLACK, 1 - sampling.top_p - NUCLEUS_SLACK)
+        self._inner = _odds(sampling.top_p - NUCLEUS_SLACK, 1 - sampling.top_p + NUCLEUS_SLACK)
+
+    def _share(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.exp((values - self._falling[0]) / self._temperature)
+        return found
+
+    def least(self, most: float) -> float:
+        """The least distance of any two logits' differences at which it might have been chosen; at most ``most``."""
+        low, high = 0.0, most
+        while high - low > _EDGE_STEP:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._possible(middle) else (middle, high)
+        return high
+
+    def _possible(self, distance: float) -> bool:
+        """Whether it may be in the nucleus, and no rival that surely is in it is ahead by more."""
+        moved = distance / self._temperature
+        before = np.searchsorted(-self._falling, -(self._own + distance), side="left")
+        if before and _odds(self._above[before], self._below[before]) - moved >= self._outer < math.inf:
+            return False
+        strong = self._rivals[self._ahead > distance]
+        upto, share = np.searchsorted(-self._falling, distance - strong, side="right"), self._share(strong)
+        # Among those that may stand before a rival is not the rival itself; where there are none, it is in any nucleus.
+        odds = _odds(np.maximum(self._above[upto] - share, 0.0), self._below[upto] + share)
+        return not bool(((upto <= 1) | (odds + moved < self._inner)).any())
+
+
+_EDGE_STEP = 1e-7
+"""Logits up to which a distance is found."""
+
+
+def _odds(share: Any, rest: Any) -> Any:
+    """The logarithm of the odds of a share, infinite where there is no rest."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(share, 0.0)) - np.log(np.maximum(rest, 0.0))
 
 
 def _reach(mass: NDArray[np.float64], top_p: float) -> int:
