@@ -252,7 +252,7 @@ async def test_a_grammar_that_nodes_would_refuse_is_refused_before_they_are_draw
 async def test_no_grammar_is_compiled_for_who_cannot_pay_and_nothing_written_is_masked(
     scene: TabScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else anybody could have schedulers compile, and mask each token of a long prompt, by orders that nobody signed."""
+    """Else an order that nobody signed would have a scheduler compile, and mask each token of a long prompt."""
     asked_for: list[Any] = []
 
     def compiled(*of: Any) -> None:
