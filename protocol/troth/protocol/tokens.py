@@ -312,22 +312,29 @@ class _Edge:
         self, logits: Logits, scores: NDArray[np.float64], rivals: NDArray[np.intp], token: int, sampling: Sampling
     ) -> None:
         """``rivals`` are the tokens of the nucleus whose score is better."""
-        values = logits.astype(np.float64)
-        self._falling = np.sort(values)[::-1]
-        self._temperature = sampling.temperature
-        shares = self._share(self._falling)
-        self._above = np.concatenate([[0.0], np.cumsum(shares)])
-        self._below = np.concatenate([np.cumsum(shares[::-1])[::-1], [0.0]])
-        self._own, self._rivals, self._ahead = values[token], values[rivals], scores[rivals] - scores[token]
+        self._values = logits.astype(np.float64)
+        self._largest, self._temperature = self._values.max(), sampling.temperature
+        self._own = self._values[token]
+        self._rivals, self._ahead = self._values[rivals], scores[rivals] - scores[token]
         self._outer = _odds(sampling.top_p + NUCLEUS_SLACK, 1 - sampling.top_p - NUCLEUS_SLACK)
         self._inner = _odds(sampling.top_p - NUCLEUS_SLACK, 1 - sampling.top_p + NUCLEUS_SLACK)
 
     def _share(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.exp((values - self._falling[0]) / self._temperature)
+        found: NDArray[np.float64] = np.exp((values - self._largest) / self._temperature)
         return found
 
     def least(self, most: float) -> float:
-        """The least distance of any two logits' differences at which it might have been chosen; at most ``most``."""
+        """The least distance of any two logits' differences at which it might have been chosen; at most ``most``.
+
+        The noise of both is bounded by half of it: what moves is the order of tokens, and the odds of a share.
+        """
+        shares, likelier = self._share(self._values), self._values > self._own + most
+        if self._is_outside(shares[likelier].sum(), shares[~likelier].sum(), most):
+            return most  # most tokens of a forged text, for which nothing needs sorting
+        self._falling = np.sort(-self._values)
+        shares = self._share(-self._falling)
+        self._above = np.concatenate([[0.0], np.cumsum(shares)])
+        self._below = np.concatenate([np.cumsum(shares[::-1])[::-1], [0.0]])
         low, high = 0.0, most
         while high - low > _EDGE_STEP:
             middle = (low + high) / 2
@@ -336,15 +343,19 @@ class _Edge:
 
     def _possible(self, distance: float) -> bool:
         """Whether it may be in the nucleus, and no rival that surely is in it is ahead by more."""
-        moved = distance / self._temperature
-        before = np.searchsorted(-self._falling, -(self._own + distance), side="left")
-        if before and _odds(self._above[before], self._below[before]) - moved >= self._outer < math.inf:
+        before = np.searchsorted(self._falling, -(self._own + distance), side="left")
+        if self._is_outside(self._above[before], self._below[before], distance):
             return False
         strong = self._rivals[self._ahead > distance]
-        upto, share = np.searchsorted(-self._falling, distance - strong, side="right"), self._share(strong)
+        upto, share = np.searchsorted(self._falling, distance - strong, side="right"), self._share(strong)
         # Among those that may stand before a rival is not the rival itself; where there are none, it is in any nucleus.
         odds = _odds(np.maximum(self._above[upto] - share, 0.0), self._below[upto] + share)
-        return not bool(((upto <= 1) | (odds + moved < self._inner)).any())
+        return not bool(((upto <= 1) | (odds + distance / self._temperature < self._inner)).any())
+
+    def _is_outside(self, likelier: float, rest: float, distance: float) -> bool:
+        """Whether what is likelier by more than a distance is the whole nucleus."""
+        odds = _odds(likelier, rest) - distance / self._temperature
+        return likelier > 0 and bool(odds >= self._outer) and self._outer < math.inf
 
 
 _EDGE_STEP = 1e-7
