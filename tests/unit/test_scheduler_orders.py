@@ -268,6 +268,11 @@ async def test_no_grammar_is_compiled_for_who_cannot_pay_and_nothing_written_is_
     assert not asked_for
     monkeypatch.setattr(masks.TextRules, "take", lambda *of: pytest.fail("a token was masked"))
     assert "It was compiled" in (await scene.refused(scene.asked(end_tokens=(0,), transforms=masked)))[1]["message"]
+    assert len(asked_for) == 1
+    # A tokenizer is read for each first end token.
+    for ends in ((1,), (0, 1)):
+        assert "own end tokens" in (await scene.refused(scene.asked(end_tokens=ends, transforms=masked)))[1]["message"]
+    assert len(asked_for) == 1
 
 
 async def test_who_signs_by_a_contract_is_told_that_keys_are_accounts(scene: TabScene) -> None:

@@ -7,11 +7,13 @@ the promises before anybody sees it, and the journal takes one for each order.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets as randomness
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from troth.protocol import vrf
+from troth.protocol.architecture import text_part
 from troth.protocol.errors import InvalidField, InvalidGrammar, InvalidRequest, InvalidSignature, ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.market import checks, life, messages, prices
@@ -157,6 +159,12 @@ def _request(sent: Submission, offer: ClassOffer) -> Request:
 
 def _require_grammar(request: Request, offer: ClassOffer) -> None:
     """Nodes would refuse it too, but only after they were drawn and promised their pay."""
+    named = text_part(json.loads(offer.served.texts.config)).get("eos_token_id")
+    own = set(named if isinstance(named, list) else [named]) - {None}
+    if own and not own.issuperset(request.end_tokens):
+        # Each other first one has a tokenizer read anew, here and at nodes, which takes up to seconds.
+        remedy = "Name those of config.json."
+        raise BadRequest("A text with a grammar ends with the model's own end tokens", request.end_tokens[:5], remedy)
     try:
         assert request.transforms.grammar is not None
         tokenizer, vocabulary = offer.served.texts.tokenizer, offer.model.vocabulary
