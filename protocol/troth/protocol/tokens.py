@@ -34,6 +34,9 @@ of any length may lose the same few logits."""
 NUCLEUS_SLACK = 0.02
 """Probability mass by which inferencer and verifier may disagree on where the nucleus ends. Without it the last token
 of an honest nucleus would count as forged now and then."""
+EDGE_LOGITS = 0.5
+"""How far apart two honest rows may move the nucleus' end. Beyond, a token loses all that it lost: noise as large as
+that is seen at the second look, and a text at another temperature would lose little by what any noise could do."""
 END_MARGIN = 0.5
 """Largest margin of an end token: stopping early is a single token's lie, so it gets no window to hide in."""
 
@@ -156,7 +159,8 @@ def margin(
         lost = MARGIN_CLIP
     if not lost:
         return 0.0
-    return _Edge(logits, scores, inner[scores[inner] > scores[token]], token, sampling).least(lost)
+    edge = _Edge(logits, scores, inner[scores[inner] > scores[token]], token, sampling)
+    return edge.least(min(lost, EDGE_LOGITS), lost)
 
 
 def margins(
@@ -323,18 +327,21 @@ class _Edge:
         found: NDArray[np.float64] = np.exp((values - self._largest) / self._temperature)
         return found
 
-    def least(self, most: float) -> float:
-        """The least distance of any two logits' differences at which it might have been chosen; at most ``most``.
+    def least(self, most: float, otherwise: float) -> float:
+        """The least distance of any two logits' differences at which it might have been chosen.
 
         The noise of both is bounded by half of it: what moves is the order of tokens, and the odds of a share.
+        ``otherwise`` where ``most`` is not enough.
         """
         shares, likelier = self._share(self._values), self._values > self._own + most
         if self._is_outside(shares[likelier].sum(), shares[~likelier].sum(), most):
-            return most  # most tokens of a forged text, for which nothing needs sorting
+            return otherwise  # most tokens of a forged text, for which nothing needs sorting
         self._falling = np.sort(-self._values)
         shares = self._share(-self._falling)
         self._above = np.concatenate([[0.0], np.cumsum(shares)])
         self._below = np.concatenate([np.cumsum(shares[::-1])[::-1], [0.0]])
+        if not self._possible(most):
+            return otherwise
         low, high = 0.0, most
         while high - low > _EDGE_STEP:
             middle = (low + high) / 2
