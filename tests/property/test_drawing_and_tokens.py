@@ -38,6 +38,22 @@ def test_chosen_token_has_no_margin_and_margins_are_bounded(
         assert 0 <= margin(row, other, sampling, gumbel) <= MARGIN_CLIP
 
 
+close = arrays.arrays(np.float64, some.integers(2, 12), elements=some.sampled_from([5.0, 4.99, 4.9, 4.0, 3.0, -3.0]))
+ends = some.one_of(some.floats(1e-6, 1), some.sampled_from([1e-6, 0.02, 0.25, 1 / 3, 0.5, 0.98, 1]))
+tempered = some.builds(Sampling, some.sampled_from([0, 1e-6, 1e-3, 0.1, 0.5, 1.0, 2.0]), ends)
+
+
+@given(close, tempered, words, some.sampled_from([1e-5, 1e-3, 0.05, 0.12]), some.integers(0, 2**32 - 1))
+@settings(max_examples=400)
+def test_rounding_costs_no_more_than_itself_at_any_temperature_and_end_of_the_nucleus(
+    row: np.ndarray, sampling: Sampling, seed: Hash32, rounding: float, number: int
+) -> None:
+    drawn, gumbel = np.random.default_rng(number), noise(seed, number, len(row))
+    one, other = (row + drawn.uniform(-rounding, rounding, len(row)) for _ in range(2))
+    # Each is off by `rounding` at most, so the differences of two logits are off by four times that.
+    assert margin(one, choose(other, sampling, gumbel), sampling, gumbel) <= 4 * rounding + 1e-6
+
+
 @given(arrays.arrays(np.float64, some.integers(1, 90), elements=some.floats(0, 0.05)), some.integers(0, 89))
 def test_worse_rows_never_lower_a_score(distances: np.ndarray, index: int) -> None:
     before = trace_score(distances, 0.1)

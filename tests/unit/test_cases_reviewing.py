@@ -483,6 +483,13 @@ def test_a_text_that_cannot_be_judged_costs_nobody_anything() -> None:
     assert tolerant(0.5, report=noisy).opinion is Opinion.REJECT
 
 
+def test_a_forbidden_token_convicts_however_small_its_share_of_a_window_is() -> None:
+    """The court compares scores with the second cut: two logits among 32 tokens may be below it."""
+    forbidden = TokenReport(0.0625, 0.05, 0.06, 30, True, False, 2.0, allowed=False)
+    found = tolerant(1e-7, report=forbidden)
+    assert (found.opinion, found.score) == (Opinion.REJECT, MOST)
+
+
 def test_rows_that_are_not_the_traces_and_false_counts_are_rejected_beyond_every_cut() -> None:
     other = true_states().tobytes()
     assert tolerant(0.5, rows=other).score == MOST

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from troth.chain import retries
+from troth.chain import retries, rpc
 from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
 from troth.chain.rpc import Rpc
+from troth.chain.transactions import Transactions
 
 Answer = tuple[int, bytes]
 
@@ -148,3 +149,17 @@ def test_urls_are_shown_without_credentials() -> None:
     )
     assert without_credentials("http://[broken") == "an unreadable URL"
     assert without_credentials("nonsense") == "no scheme://no host"
+
+
+async def test_an_answer_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "ANSWER_LIMIT", 1000)
+    bomb = result("0x" + "00" * 5000)
+    async with node(bomb, bomb, bomb) as (client, _):
+        with pytest.raises(ChainUnavailable, match="more than 1000 bytes"):
+            await client.request("eth_getLogs")
+
+
+async def test_one_block_of_tips_that_its_maker_pays_to_itself_moves_no_tip() -> None:
+    blocks = [[hex(3 * 10**9)]] * 4 + [[hex(10**18)]]
+    async with node(result({"baseFeePerGas": ["0x1"] * 6, "reward": blocks})) as (client, _):
+        assert (await Transactions(client, 31337).fees()).priority == 3 * 10**9

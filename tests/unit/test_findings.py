@@ -49,6 +49,10 @@ def test_a_client_that_can_foresee_the_noise_decides_nothing() -> None:
     assert of_text(Sampling(0.0, 1.0), lost=5.0, own=0.0) is None
     assert of_text(Sampling(LEAST_TEMPERATURE - 0.01, 1.0), lost=5.0, own=0.0) is None
     assert of_text(SAMPLED, lost=LEAST_LOST / 3, own=0.0) is None
+    # OpenAI's top_p of 0 at a temperature of 1: the likeliest token, as at temperature 0.
+    assert of_text(Sampling(1.0, 1e-6), lost=5.0, own=0.0) is None
+    assert of_text(Sampling(1.0, 0.5), lost=5.0, own=0.0) is None
+    assert of_text(Sampling(1.0, 0.7), lost=5.0, own=0.0) is not None
 
 
 @given(some.floats(0, 100), some.floats(LEAST_LOST, 100))

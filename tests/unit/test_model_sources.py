@@ -48,10 +48,20 @@ def test_files_are_linked_and_not_copied(source: Path, tmp_path: Path) -> None:
     (source / "pytorch_model.bin").write_bytes(b"a pickle beside the weights")
     lines: list[str] = []
     folder = taken(source, tmp_path, lines)
-    assert not any(line.startswith("copying") for line in lines)
+    assert f"copying {WEIGHTS}" not in lines
     assert {f"linking {WEIGHTS}", f"sharing {WEIGHTS}"} & set(lines)
     assert (folder.path / WEIGHTS).read_bytes() == (source / WEIGHTS).read_bytes()
     assert not (folder.path / "pytorch_model.bin").exists()
+
+
+def test_what_is_changed_at_the_source_masks_no_other_tokens_here(source: Path, tmp_path: Path) -> None:
+    """A program may write a tokenizer anew in place; the node that shares the file would be slashed for its masks."""
+    folder = taken(source, tmp_path)
+    before = {name: (folder.path / name).read_bytes() for name in (TOKENIZER, "config.json")}
+    for name in before:
+        with (source / name).open("r+b") as file:
+            file.write(b'{"other": 1}')
+    assert {name: (folder.path / name).read_bytes() for name in before} == before
 
 
 def cache_of(source: Path, root: Path, revisions: tuple[str, ...] = ("abc",)) -> Path:

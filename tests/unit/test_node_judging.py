@@ -68,6 +68,7 @@ class Rows:
     pieces: list[int] = field(default_factory=list)
 
     async def forward(self, key: Any, segment: Segment, start: int, inputs: np.ndarray) -> Computed:
+        assert len(inputs)
         self.pieces.append(len(inputs))
         return Computed(self.second[start : start + len(inputs)], 0.0)
 
@@ -120,16 +121,17 @@ async def test_rounding_that_a_prompt_made_large_is_looked_at_twice() -> None:
     assert (await judged(NEW, claimed, text_of(ROWS), Rows(noisy(1e-7)))).refused
 
 
-async def test_a_segment_in_the_middle_is_looked_at_twice_without_the_request() -> None:
-    """Its verifiers are shown rows alone."""
+@pytest.mark.parametrize(("counted", "first"), [(PROMPT, PROMPT), (0, 1), (10**6, len(ROWS))])
+async def test_a_segment_in_the_middle_is_looked_at_twice_without_the_request(counted: int, first: int) -> None:
+    """Its verifiers are shown rows alone, and believe no count so far that they would go on for ever."""
     seat = SimpleNamespace(
-        execution_class=NEW, layers=Segment(1, 2), dtype=Dtype(NEW.dtype), is_last=False, prompt_positions=PROMPT
+        execution_class=NEW, layers=Segment(1, 2), dtype=Dtype(NEW.dtype), is_last=False, prompt_positions=counted
     )
     work: Any = SimpleNamespace(seat=seat, tokens=(), all_inputs=lambda: ROWS, all_outputs=lambda: ROWS)
     engine = Rows(noisy(1e-6))
     found = await judge_rows(engine, work, noisy(1e-2), root_matches=True)  # type: ignore[arg-type]
     assert found.refused
-    assert engine.pieces == [PROMPT, *[1] * (WRITTEN - 1)]
+    assert engine.pieces == [first, *[1] * (len(ROWS) - first)]
 
 
 async def test_another_models_text_over_honest_states_counts_in_float32() -> None:

@@ -14,7 +14,8 @@ from support.market_logs import META
 from support.tab_scene import CLIENT_TAB, DOMAIN, REPLY_SECRET, TAB_KEY, VRF_SECRET, TabScene
 from support.tabs_stage import PARAMETERS
 
-from troth.protocol import vrf
+from troth.protocol import masks, vrf
+from troth.protocol.errors import InvalidGrammar
 from troth.protocol.grammar import ANY_OBJECT, Grammar
 from troth.protocol.market import canonical, life, messages, prices, tabs, views
 from troth.protocol.market import events as on
@@ -41,6 +42,7 @@ from troth.protocol.request import output_hash
 from troth.protocol.transforms import Transforms
 from troth.protocol.types import Address, address_to_bytes
 from troth.protocol.wire_market import Advance, Conclude
+from troth.scheduler.orders import admission
 from troth.transport.sealing import unseal
 
 
@@ -245,6 +247,32 @@ async def test_a_grammar_that_nodes_would_refuse_is_refused_before_they_are_draw
     assert "Masks cannot be computed" in error["message"]
     beyond = scene.asked(transforms=Transforms(biases=((64, 1),)))
     assert (await scene.refused(beyond))[1]["code"] == "token_out_of_vocabulary"
+
+
+async def test_no_grammar_is_compiled_for_who_cannot_pay_and_nothing_written_is_masked(
+    scene: TabScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an order that nobody signed would have a scheduler compile, and mask each token of a long prompt."""
+    asked_for: list[Any] = []
+
+    def compiled(*of: Any) -> None:
+        asked_for.append(of)
+        raise InvalidGrammar("It was compiled", "", "Ask without one.")
+
+    monkeypatch.setattr(admission, "compiled", compiled, raising=False)
+    monkeypatch.setattr(masks, "compiled", compiled)
+    masked = Transforms(grammar=Grammar(ANY_OBJECT), written=3)
+    forged = scene.asked(end_tokens=(0,), transforms=masked)
+    forged.submission = replace(forged.submission, order=Signed(forged.submission.order.message, b"\x01" * 65))
+    assert (await scene.refused(forged))[1]["code"] == "bad_signature"
+    assert not asked_for
+    monkeypatch.setattr(masks.TextRules, "take", lambda *of: pytest.fail("a token was masked"))
+    assert "It was compiled" in (await scene.refused(scene.asked(end_tokens=(0,), transforms=masked)))[1]["message"]
+    assert len(asked_for) == 1
+    # A tokenizer is read for each first end token.
+    for ends in ((1,), (0, 1)):
+        assert "own end tokens" in (await scene.refused(scene.asked(end_tokens=ends, transforms=masked)))[1]["message"]
+    assert len(asked_for) == 1
 
 
 async def test_who_signs_by_a_contract_is_told_that_keys_are_accounts(scene: TabScene) -> None:

@@ -10,7 +10,7 @@ from troth.chain.keystore import Key
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, to_address
 from troth.scheduler import peers as module
-from troth.scheduler.peers import NodeContact, Peers
+from troth.scheduler.peers import COUNTS_SECONDS, NodeContact, Peers
 from troth.transport.errors import ChannelUnavailable
 from troth.transport.identity import Operator
 
@@ -58,3 +58,15 @@ async def test_a_node_that_left_does_not_fill_the_log(
     await peers.warm([NODE, GONE], 1.0)
     assert len(caplog.messages) == 5, "it left the list of nodes, and is back in it: that is news"
     await peers.close()
+
+
+def test_counts_of_draws_do_not_tell_which_node_serves_an_order_that_was_just_sent() -> None:
+    now = 0.0
+    operator, node = Operator(Key.generate().secret, Domain(1, GONE)), NODE
+    peers = Peers(operator, lambda _: None, monotonic=lambda: now)
+    assert peers.seen(node).chosen == 0
+    peers.note_draw([node], [node])
+    now = COUNTS_SECONDS - 1
+    assert (peers.seen(node).drawn, peers.seen(node).chosen) == (0, 0)
+    now = COUNTS_SECONDS
+    assert (peers.seen(node).drawn, peers.seen(node).chosen) == (1, 1)

@@ -152,6 +152,22 @@ async def test_a_false_text_is_doubted_in_court_like_any_other(tmp_path: Path) -
         assert len(court.kinds) == 1
 
 
+async def test_a_text_that_only_noise_speaks_against_brings_nobody_to_court(tmp_path: Path) -> None:
+    """The bond would be lost: reviewers cannot tell either."""
+    async with toy_stage(tmp_path) as stage:
+        court = Court([])
+        stage.session.opener = court
+        updates = await asked(stage, ToyModel(replace(FALSE_TEXT, told=False)))
+        assert told(updates).opinion is Opinion.CANNOT_TELL
+        assert court.kinds == []
+
+
+async def test_a_token_that_the_grammar_forbids_is_named(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        found = told(await asked(stage, ToyModel(replace(FALSE_TEXT, allowed=False))))
+        assert "a token that the request's grammar forbids" in found.words
+
+
 @pytest.mark.usefixtures("always_drawn")
 async def test_an_answer_that_verifiers_passed_is_brought_to_court_as_a_false_acceptance(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:

@@ -123,7 +123,9 @@ def test_margin_is_in_logits() -> None:
 def test_token_outside_the_nucleus_is_forged_but_its_edge_is_not() -> None:
     logits = np.log(np.array([0.6, 0.2, 0.1, 0.1]))
     gumbel = np.array([0.0, 0.0, 0.0, 9.0])
-    assert margin(logits, 3, Sampling(1, 0.7), gumbel) == MARGIN_CLIP
+    # 0.8 is before it, of which noise would have to make less than 0.72.
+    assert margin(logits, 3, Sampling(1, 0.7), gumbel) == pytest.approx(np.log(4) - np.log(0.72 / 0.28), abs=1e-6)
+    assert margin(logits - np.array([0, 0, 0, 9]), 3, Sampling(1, 0.7), gumbel) == MARGIN_CLIP
     assert choose(logits, Sampling(1, 0.81), gumbel) == 0
     edge = np.array([0.0, 9.0, 0.0, 0.0])
     # The verifier's nucleus ends just before token 1; the inferencer's may have ended just after it, or before.
@@ -175,6 +177,21 @@ def test_rare_honest_slips_do_not_add_up_over_a_long_text() -> None:
     found = np.zeros(512)
     found[::50] = 0.3
     assert judge_tokens(found, [5] * 512, request, 0.02).accepted
+
+
+@pytest.mark.parametrize("sampling", [Sampling(1, 1e-6), Sampling(1e-6, 0.5), Sampling(0.7, 0.4)])
+def test_no_client_makes_a_near_tie_look_like_a_forged_end(sampling: Sampling) -> None:
+    """A bias draws the end token level with another one: rounding decides which of both is all of the nucleus."""
+    mine, theirs = np.array([[5.00001, 5.0, -9.0]]), np.array([[5.0, 5.00001, -9.0]])
+    request = replace(
+        REQUEST,
+        temperature_millionths=round(sampling.temperature * 1e6),
+        top_p_millionths=round(sampling.top_p * 1e6),
+        max_tokens=9,
+    )
+    text = generate(mine, request)
+    assert text == [0]
+    assert check_tokens(theirs, text, request, seed=SEED, margin_cut=1_000).accepted
 
 
 def test_no_margin_counts_more_than_the_clip() -> None:

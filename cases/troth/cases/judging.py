@@ -164,6 +164,6 @@ def _text_score(bench: JudgingContext, own: Recomputed) -> int:
         return MOST
     if own.text is None:
         return 0
-    if not own.text.end_ok or not own.text.cut > 0:
-        return MOST
+    if not own.text.end_ok or not own.text.allowed or not own.text.cut > 0:
+        return MOST  # a wrong end or a forbidden token is no matter of noise, however few of them a window hides
     return min(int(own.text.score / own.text.cut * MILLION), MOST)

@@ -7,6 +7,7 @@ of Hugging Face models use: `raise_exception`, `strftime_now`, `tojson`, loop co
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from datetime import datetime
 from functools import lru_cache, wraps
@@ -27,9 +28,13 @@ LARGEST_OUTPUT = 4 * 1024 * 1024
 DEEPEST_CALL = 32
 MOST_STEPS = 500_000
 """Turns of loops and calls of one rendering, half a second; a thousand messages take some ten thousand."""
+MOST_MADE = 64 * LARGEST_OUTPUT
+"""Characters of all texts that one rendering makes, kept or not, and eight for each member of its lists."""
+LARGEST_INDENT = 64
 REMEMBERED = 8
 """Templates whose compiled form is kept: compiling takes longer than rendering, and each question renders."""
 
+_NUMBERS = re.compile(r"[0-9]+")
 _FAILURES = (
     TemplateError,
     ArithmeticError,
@@ -55,6 +60,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**", "+", "%"})
     depth = 0
     steps = 0
+    made = 0
 
     def step(self) -> None:
         """Count one; raises TemplateError where it is one too many."""
@@ -64,7 +70,15 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def put_together(self, *parts: Any) -> str:
         """What `~` makes of parts."""
-        return _joined(str(part) for part in parts)
+        return str(self.counted(_joined(str(part) for part in parts)))
+
+    def counted(self, value: Any) -> Any:
+        """A value that was made; raises TemplateError where all together are too many."""
+        if isinstance(value, str | list | tuple | dict):
+            self.made += len(value) if isinstance(value, str) else 8 * len(value)
+            if self.made > MOST_MADE:
+                raise TemplateError(f"it makes texts of more than {MOST_MADE} characters")
+        return value
 
     def _generate(self, source: nodes.Template, *arguments: Any, **named: Any) -> str:
         for loop in source.find_all(nodes.For):
@@ -84,6 +98,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         if not isinstance(value, nodes.Node):
             return value
         self._replace_concatenations(value)
+        if isinstance(value, nodes.Getitem) and isinstance(value.arg, nodes.Slice):
+            return nodes.Call(nodes.EnvironmentAttribute("counted"), [value], [], None, None, lineno=value.lineno)
         if not isinstance(value, nodes.Concat):
             return value
         return nodes.Call(nodes.EnvironmentAttribute("put_together"), value.nodes, [], None, None, lineno=value.lineno)
@@ -91,12 +107,16 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def call(self, context: Context, called: Any, /, *arguments: Any, **named: Any) -> Any:
         self.step()
         _require_sizes(*arguments, *named.values())
+        # The sandbox wraps `format`.
+        method = getattr(called, "__wrapped__", called)
+        if isinstance(owner := getattr(method, "__self__", None), str):
+            _require_growth(method.__name__, owner, *arguments, *named.values())
         # A macro that calls itself overflows the C stack, which ends the process rather than the template.
         self.depth += 1
         if self.depth > DEEPEST_CALL:
             raise TemplateError(f"it nests more than {DEEPEST_CALL} calls")
         try:
-            return super().call(context, called, *arguments, **named)
+            return self.counted(super().call(context, called, *arguments, **named))
         finally:
             self.depth -= 1
 
@@ -108,7 +128,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         if operator == "+":
             if isinstance(left, Sized) and isinstance(right, Sized) and len(left) + len(right) > LARGEST_OUTPUT:
                 raise TemplateError(f"it puts together more than {LARGEST_OUTPUT} characters or members")
-            return left + right
+            return self.counted(left + right)
         raise TemplateError("a template may multiply numbers, and nothing else")
 
 
@@ -137,6 +157,8 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
+    if (indent or 0) > LARGEST_INDENT:
+        raise TemplateError(f"it indents by more than {LARGEST_INDENT}")
     # Not Jinja's own filter: that one escapes HTML, which no model was trained on.
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
@@ -146,11 +168,48 @@ def _require_sizes(*given: Any) -> None:
         raise TemplateError("it asks for a text, or a range, of enormous size")
 
 
-def _bounded(function: Callable[..., Any]) -> Callable[..., Any]:
+def _require_growth(name: str, text: Any, *given: Any) -> None:
+    """Raise TemplateError before a text is made that is many times as large as what it is made of."""
+    most = max((len(one) if isinstance(one, Sized) else abs(one) for one in given if _has_size(one)), default=0)
+    match name:
+        case "replace" if len(given) > 1 and isinstance(text, str) and isinstance(given[0], str):
+            times = text.count(given[0])
+        case "indent" | "expandtabs":
+            times = 1 + sum(str(text).count(letter) for letter in "\n\t\r\v\f")
+        case "format" | "format_map":
+            times = str(text).count("{") + str(text).count("%")
+            most = max([most, *(int(number[:12]) for number in _NUMBERS.findall(str(text)))])
+        case "translate":
+            raise TemplateError("a template may not translate letters")
+        case "join" | "wordwrap":
+            times = len(text) if isinstance(text, Sized) else 0
+            if name == "join" and given and isinstance(given[0], Sized):
+                times, most = max(times, 1), max(most, 1)
+        case _:
+            return
+    if times * most > LARGEST_OUTPUT:
+        raise TemplateError(f"it makes a text of more than {LARGEST_OUTPUT} characters")
+
+
+def _has_size(value: Any) -> bool:
+    return isinstance(value, Sized | int)
+
+
+def _bounded(environment: _Sandbox, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that makes nothing enormous."""
+    # Some are given the environment or a context before the text.
+    place = int(hasattr(function, "jinja_pass_arg"))
+
     @wraps(function)
     def bounded(*arguments: Any, **named: Any) -> Any:
         _require_sizes(*arguments, *named.values())
-        return function(*arguments, **named)
+        given = list(arguments)
+        if name == "join" and len(given) > place and not isinstance(given[place], Sized):
+            given[place] = list(given[place])
+        # In their order also where they are named.
+        texts = [named[one] for one in ("old", "new") if one in named]
+        _require_growth(name, *given[place:], *texts, *named.values())
+        return environment.counted(function(*given, **named))
 
     return bounded
 
@@ -159,13 +218,14 @@ def _environment() -> _Sandbox:
     environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
-    environment.filters = {name: _bounded(one) for name, one in environment.filters.items()} | {"tojson": _tojson}
+    filters = environment.filters | {"tojson": _tojson}
+    environment.filters = {name: _bounded(environment, name, one) for name, one in filters.items()}
     return environment
 
 
 def _compiled(template: str) -> Template:
     kept = _kept(template)
-    kept.environment.steps = 0  # type: ignore[attr-defined]
+    kept.environment.steps = kept.environment.made = 0  # type: ignore[attr-defined]
     return kept
 
 

@@ -182,7 +182,8 @@ async def second_run(engine: Engine, work: JudgedSession) -> NDArray[Any]:
     key, found = SessionKey(SECOND_RUN + os.urandom(16), 0, 0), []
     try:
         while start < len(inputs):
-            end = start + 1 if start else min(work.seat.prompt_positions, len(inputs))
+            # A result may count a prompt of nothing, and who is not shown the request cannot know better.
+            end = start + 1 if start else min(max(work.seat.prompt_positions, 1), len(inputs))
             found.append((await engine.forward(key, work.seat.layers, start, inputs[start:end])).rows)
             start = end
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import statistics
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
@@ -72,14 +73,17 @@ class Transactions:
         self._sent: OrderedDict[Hash32, bytes] = OrderedDict()
 
     async def fees(self) -> Fees:
-        """Fees for one of the next blocks: twice the base fee, and the median tip of the last ones (EIP-1559)."""
+        """Fees for one of the next blocks: twice the base fee, and the median tip of the last ones (EIP-1559).
+
+        The median of the blocks' medians: who makes one block can fill it with tips that it pays to itself.
+        """
         history = await self._rpc.request("eth_feeHistory", hex(5), "latest", [50])
         try:
             base = decoding.quantity(history["baseFeePerGas"][-1])
             tips = [decoding.quantity(tip) for block in history.get("reward") or () for tip in block]
         except (KeyError, IndexError, TypeError) as error:
             raise decoding.malformed("fee history", history) from error
-        priority = max([PRIORITY_FLOOR, *tips])
+        priority = max(PRIORITY_FLOOR, statistics.median_low(tips or [0]))
         return Fees(2 * base + priority, priority)
 
     async def estimate(self, call: Call, sender: Address, to: Address | None) -> int:

@@ -44,6 +44,9 @@ HONEST_SHARE = 0.55
 their noise alike it would be one half."""
 LEAST_TEMPERATURE = 0.3
 """Below it a client knows beforehand which of two near ties a node will take, and could choose prompts by that."""
+LEAST_TOP_P = 0.7
+"""Below it, too: a bias draws two tokens level, the nucleus is the one that rounding puts first, and no noise of the
+order has a say. With a larger share both are in it."""
 LEAST_LOST = 1e-4
 """Logits that both lose together in a task; less says nothing."""
 
@@ -61,6 +64,7 @@ def of_precise_text(tokens: TokenReport) -> TaskFinding:
 def of_text(sampling: Sampling, *, lost: float, own: float) -> TaskFinding | None:
     """Of a text in a tolerant bfloat16 class: ``lost`` are the logits that its tokens lose by the reference, ``own``
     those that the verifier's own choices lose there. None where the task says nothing."""
-    if sampling.temperature < LEAST_TEMPERATURE or lost + own < LEAST_LOST:
+    foreseen = sampling.temperature < LEAST_TEMPERATURE or sampling.top_p < LEAST_TOP_P
+    if foreseen or lost + own < LEAST_LOST:
         return None
     return TaskFinding(Kind.TOKENS, lost / (lost + own), HONEST_SHARE)

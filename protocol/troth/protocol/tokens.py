@@ -34,6 +34,9 @@ of any length may lose the same few logits."""
 NUCLEUS_SLACK = 0.02
 """Probability mass by which inferencer and verifier may disagree on where the nucleus ends. Without it the last token
 of an honest nucleus would count as forged now and then."""
+EDGE_LOGITS = 0.5
+"""How far apart two honest rows may move the nucleus' end. Beyond, a token loses all that it lost: noise as large as
+that is seen at the second look, and a text at another temperature would lose little by what any noise could do."""
 END_MARGIN = 0.5
 """Largest margin of an end token: stopping early is a single token's lie, so it gets no window to hide in."""
 
@@ -127,8 +130,11 @@ def margin(
     gumbel: NDArray[np.float64] | None,
     rule: RowRule | None = None,
 ) -> float:
-    """By how many logits ``token`` lost, from 0 (the argmax) to MARGIN_CLIP (also where it is outside the nucleus).
+    """By how many logits ``token`` lost, from 0 (the argmax) to MARGIN_CLIP.
 
+    At the nucleus' end a rounding can decide whether a token is in it, or whether its rivals are. So what counts there
+    is how far logits would have to be apart for the token to be chosen: else a client, by a bias and a small ``top_p``,
+    could let honest noise of a millionth of a logit look like a forged token.
     Infinite for a token that ``rule`` forbids; else in logits of the model, however the rule stretched them.
     """
     _require_logits(logits)
@@ -143,13 +149,18 @@ def margin(
         return lost if lost == MARGIN_CLIP else lost / rule.stretch
     scores = _scores(logits, sampling, gumbel)
     best = float(scores.max())
-    if sampling.temperature > 0 and sampling.top_p < 1:
-        likely, mass = _ranked(logits, sampling.temperature, sampling.top_p + NUCLEUS_SLACK)
-        outer = likely[: _reach(mass, sampling.top_p + NUCLEUS_SLACK)]
-        if sampling.top_p + NUCLEUS_SLACK < 1 and token not in outer:
-            return MARGIN_CLIP
-        best = float(scores[likely[: _reach(mass, sampling.top_p - NUCLEUS_SLACK)]].max())
-    return min(max(best - float(scores[token]), 0.0), MARGIN_CLIP)
+    if sampling.temperature == 0 or sampling.top_p == 1:
+        return min(max(best - float(scores[token]), 0.0), MARGIN_CLIP)
+    likely, mass = _ranked(logits, sampling.temperature, sampling.top_p + NUCLEUS_SLACK)
+    outer = likely[: _reach(mass, sampling.top_p + NUCLEUS_SLACK)]
+    inner = likely[: _reach(mass, sampling.top_p - NUCLEUS_SLACK)]
+    lost = min(max(float(scores[inner].max()) - float(scores[token]), 0.0), MARGIN_CLIP)
+    if sampling.top_p + NUCLEUS_SLACK < 1 and token not in outer:
+        lost = MARGIN_CLIP
+    if not lost:
+        return 0.0
+    edge = _Edge(logits, scores, inner[scores[inner] > scores[token]], token, sampling)
+    return edge.least(min(lost, EDGE_LOGITS), lost)
 
 
 def margins(
@@ -296,6 +307,72 @@ def _ranked(logits: Logits, temperature: float, top_p: float) -> tuple[NDArray[n
     likely = np.flatnonzero(likelihood >= (1 - top_p) / len(likelihood))
     order = likely[np.argsort(-likelihood[likely], kind="stable")]
     return order, np.cumsum(likelihood[order])
+
+
+class _Edge:
+    """One token that another logit row might have chosen: `margin` asks how far away that row is."""
+
+    def __init__(
+        self, logits: Logits, scores: NDArray[np.float64], rivals: NDArray[np.intp], token: int, sampling: Sampling
+    ) -> None:
+        """``rivals`` are the tokens of the nucleus whose score is better."""
+        self._values = logits.astype(np.float64)
+        self._largest, self._temperature = self._values.max(), sampling.temperature
+        self._own = self._values[token]
+        self._rivals, self._ahead = self._values[rivals], scores[rivals] - scores[token]
+        self._outer = _odds(sampling.top_p + NUCLEUS_SLACK, 1 - sampling.top_p - NUCLEUS_SLACK)
+        self._inner = _odds(sampling.top_p - NUCLEUS_SLACK, 1 - sampling.top_p + NUCLEUS_SLACK)
+
+    def _share(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.exp((values - self._largest) / self._temperature)
+        return found
+
+    def least(self, most: float, otherwise: float) -> float:
+        """The least distance of any two logits' differences at which it might have been chosen.
+
+        The noise of both is bounded by half of it: what moves is the order of tokens, and the odds of a share.
+        ``otherwise`` where ``most`` is not enough.
+        """
+        shares, likelier = self._share(self._values), self._values > self._own + most
+        if self._is_outside(shares[likelier].sum(), shares[~likelier].sum(), most):
+            return otherwise  # most tokens of a forged text, for which nothing needs sorting
+        self._falling = np.sort(-self._values)
+        shares = self._share(-self._falling)
+        self._above = np.concatenate([[0.0], np.cumsum(shares)])
+        self._below = np.concatenate([np.cumsum(shares[::-1])[::-1], [0.0]])
+        if not self._possible(most):
+            return otherwise
+        low, high = 0.0, most
+        while high - low > _EDGE_STEP:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._possible(middle) else (middle, high)
+        return high
+
+    def _possible(self, distance: float) -> bool:
+        """Whether it may be in the nucleus, and no rival that surely is in it is ahead by more."""
+        before = np.searchsorted(self._falling, -(self._own + distance), side="left")
+        if self._is_outside(self._above[before], self._below[before], distance):
+            return False
+        strong = self._rivals[self._ahead > distance]
+        upto, share = np.searchsorted(self._falling, distance - strong, side="right"), self._share(strong)
+        # Among those that may stand before a rival is not the rival itself; where there are none, it is in any nucleus.
+        odds = _odds(np.maximum(self._above[upto] - share, 0.0), self._below[upto] + share)
+        return not bool(((upto <= 1) | (odds + distance / self._temperature < self._inner)).any())
+
+    def _is_outside(self, likelier: float, rest: float, distance: float) -> bool:
+        """Whether what is likelier by more than a distance is the whole nucleus."""
+        odds = _odds(likelier, rest) - distance / self._temperature
+        return likelier > 0 and bool(odds >= self._outer) and self._outer < math.inf
+
+
+_EDGE_STEP = 1e-7
+"""Logits up to which a distance is found."""
+
+
+def _odds(share: Any, rest: Any) -> Any:
+    """The logarithm of the odds of a share, infinite where there is no rest."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(share, 0.0)) - np.log(np.maximum(rest, 0.0))
 
 
 def _reach(mass: NDArray[np.float64], top_p: float) -> int:

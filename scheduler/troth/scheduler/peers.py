@@ -19,6 +19,9 @@ log = logging.getLogger(__name__)
 REMEMBERED_FAILURE = 30.0
 """Seconds for which a node that failed is only taken if there is no other: long enough for a restart to be over."""
 _LONGEST_FAILURE = 300
+COUNTS_SECONDS = 600.0
+"""How long the same counts of draws are told. Newer ones would tell everybody which node serves the order that a
+watched connection has just sent."""
 SMOOTHING = 0.2
 """Weight of the newest latency in the running mean."""
 
@@ -71,6 +74,8 @@ class Peers:
         self._away: dict[Address, str] = {}
         self._drawn: Counter[Address] = Counter()
         self._chosen: Counter[Address] = Counter()
+        self._told: tuple[Counter[Address], Counter[Address]] = Counter(), Counter()
+        self._told_until = float("-inf")
         self._closing: set[asyncio.Task[None]] = set()
 
     def channel(self, node: Address) -> Channel:
@@ -141,10 +146,14 @@ class Peers:
         self._chosen.update(chosen)
 
     def seen(self, node: Address) -> NodeSeen:
-        """What is known of a node, reached or not."""
+        """What may be told of a node, reached or not; its draws as they were up to ``COUNTS_SECONDS`` ago."""
+        if self._monotonic() >= self._told_until:
+            self._told = self._drawn.copy(), self._chosen.copy()
+            self._told_until = self._monotonic() + COUNTS_SECONDS
+        drawn, chosen = self._told
         known = self._known.get(node)
         connected = known is not None and known.channel.connected
-        return NodeSeen(connected, self._away.get(node, ""), self._drawn[node], self._chosen[node])
+        return NodeSeen(connected, self._away.get(node, ""), drawn[node], chosen[node])
 
     async def close(self) -> None:
         """Close every channel."""

@@ -35,7 +35,7 @@ from troth.protocol.market.types import NO_HASH, ExecutionClass, Opinion, Result
 from troth.protocol.market.views import class_of
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.tensors import Dtype
-from troth.protocol.tokens import noise_seed
+from troth.protocol.tokens import TokenReport, noise_seed
 from troth.protocol.trace import TileLayout
 from troth.protocol.types import Hash32, ModelDescriptor
 
@@ -105,8 +105,10 @@ async def _verdict(session: PayerSession, model: OwnModel, served: ServedOrder) 
     text = runs[-1].text
     if text is None:
         raise AnswerUnavailable("The own run has another length than the answer", len(runs[-1].states), "Ask again.")
+    if not text.accepted and not text.told:
+        return OwnVerdict(Opinion.CANNOT_TELL, "two runs of the own model differ as much as the text differs from them")
     if not text.accepted:
-        why = "it ends where it should not" if not text.end_ok else f"score {text.score:.3g}, at most {text.cut:.3g}"
+        why = _why(text)
         count = len(served.entry.tokens)
         return OwnVerdict(
             Opinion.REJECT, f"the text is not the model's: {why}; {text.matches} of {count} tokens are its choice"
@@ -117,6 +119,13 @@ async def _verdict(session: PayerSession, model: OwnModel, served: ServedOrder) 
         return OwnVerdict(Opinion.REJECT, f"the opened trace of segment {', '.join(wrong)} is not the model's")
     shown = f", and so is what {len(opened)} nodes opened of their traces" if opened else ""
     return OwnVerdict(Opinion.ACCEPT, f"the text is the model's{shown}")
+
+
+def _why(text: TokenReport) -> str:
+    """What is wrong with a text that is refused."""
+    if not text.allowed:
+        return "it holds a token that the request's grammar forbids"
+    return f"score {text.score:.3g}, at most {text.cut:.3g}" if text.end_ok else "it ends where it should not"
 
 
 async def _computed(model: OwnModel, served: ServedOrder, view: OrderView) -> list[Recomputed]:

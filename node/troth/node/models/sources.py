@@ -1,8 +1,10 @@
 """A folder of a model as somebody else left it: where its files are, and whether they are what they seem.
 
 It may be any folder with safetensors, or one of Hugging Face's cache: `models--…/snapshots/REVISION` with links into
-`models--…/blobs`, and into nothing else. Files are taken over without copying where the file system can: as a reflink,
-which shares blocks until one of both changes, or as a hard link. Pickles are not touched: reading one runs it.
+`models--…/blobs`, and into nothing else. Weights are taken over without copying where the file system can: as a
+reflink, which shares blocks until one of both changes, or as a hard link. Other files are small, and copied: a
+tokenizer that is changed in place at its source would let this node mask other tokens than all others. Pickles are not
+touched: reading one runs it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from troth.node.models.tensor_files import INDEX, PICKLES, RawTensor, raw_tensor
 
 TEXT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 OTHER_SOURCE = "Fetch the model again from its source."
+WEIGHTS = ".safetensors"
 FICLONE = 0x40049409
 """The request of Linux to share a file's blocks (ioctl_ficlone(2))."""
 
@@ -78,7 +81,7 @@ def _require_inside(path: Path, folder: Path) -> None:
 
 
 def take(path: Path, target: Path, report: Report) -> None:
-    """Have a file at `target`: as a reflink, a hard link, or a copy."""
+    """Have a file at `target`: weights as a reflink or a hard link, all else as a copy."""
     real = path.resolve()
     report(f"{_linked(real, target)} {path.name}")
 
@@ -92,11 +95,13 @@ def _linked(real: Path, target: Path) -> str:
     else:
         return "sharing"
     try:
-        os.link(real, target)
+        if target.suffix == WEIGHTS:
+            os.link(real, target)
+            return "linking"
     except OSError:
-        shutil.copy2(real, target)
-        return "copying"
-    return "linking"
+        pass
+    shutil.copy2(real, target)
+    return "copying"
 
 
 def require_sound(folder: ModelFolder) -> Sequence[RawTensor]:

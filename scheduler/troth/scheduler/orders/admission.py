@@ -7,11 +7,13 @@ the promises before anybody sees it, and the journal takes one for each order.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets as randomness
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from troth.protocol import vrf
+from troth.protocol.architecture import text_part
 from troth.protocol.errors import InvalidField, InvalidGrammar, InvalidRequest, InvalidSignature, ProtocolError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, NO_LOGPROBS
 from troth.protocol.market import checks, life, messages, prices
@@ -24,7 +26,7 @@ from troth.protocol.market.tabs import is_acknowledged
 from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
 from troth.protocol.market.types import Work as WorkKind
 from troth.protocol.market.views import scheduler_of
-from troth.protocol.masks import text_rules
+from troth.protocol.masks import compiled
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, pack_ends
 from troth.scheduler.errors import (
@@ -95,20 +97,14 @@ async def admit(desk: SchedulerContext, sent: Submission, preferred: Sequence[Ad
     if sent.tab.payee != desk.operator.address:
         raise BadRequest("The tab is with another scheduler", sent.tab.payee, f"This is {desk.operator.address}.")
     request = _request(sent, offer)
-    if request.transforms.grammar is not None:
-        await asyncio.to_thread(_require_grammar, request, offer)
     if order.reference_block >= desk.ledger.block or not desk.ledger.state.tab_state(order.tab).known:
         # The client may have seen a block, or opened its tab, that was not followed yet.
         await desk.ledger.catch_up()
-    view = _view(desk, sent)
-    asked = _CheckedOrder(desk, sent, request, offer, view)
-    if desk.store.known(asked.order_id):
-        remedy = "GET /v1/orders/{id} shows how far it has come; for more, sign the next number."
-        raise AlreadyOrdered("This order was taken before", "0x" + asked.order_id.hex(), remedy)
-    _check_terms(order, request, offer)
-    _check_order(sent, view)
-    _check_stake(desk, order)
-    _check_money(desk, sent, view)
+    asked = _checked(desk, sent, request, offer)
+    if request.transforms.grammar is not None:
+        # Compiling takes longer than all the rest: nobody has it done who could not pay. Meanwhile books may change.
+        await asyncio.to_thread(_require_grammar, request, offer)
+        asked = _checked(desk, sent, request, offer)
     drawn = _draw(asked)
     nodes = _choose(asked, drawn, preferred)
     try:
@@ -120,6 +116,19 @@ async def admit(desk: SchedulerContext, sent: Submission, preferred: Sequence[Ad
 
 
 # ------------------------------------------------------------------------------------------- the checks, in their order
+
+
+def _checked(desk: SchedulerContext, sent: Submission, request: Request, offer: ClassOffer) -> _CheckedOrder:
+    order, view = sent.order.message, _view(desk, sent)
+    asked = _CheckedOrder(desk, sent, request, offer, view)
+    if desk.store.known(asked.order_id):
+        remedy = "GET /v1/orders/{id} shows how far it has come; for more, sign the next number."
+        raise AlreadyOrdered("This order was taken before", "0x" + asked.order_id.hex(), remedy)
+    _check_terms(order, request, offer)
+    _check_order(sent, view)
+    _check_stake(desk, order)
+    _check_money(desk, sent, view)
+    return asked
 
 
 def _offer(desk: SchedulerContext, order: Order) -> ClassOffer:
@@ -150,8 +159,16 @@ def _request(sent: Submission, offer: ClassOffer) -> Request:
 
 def _require_grammar(request: Request, offer: ClassOffer) -> None:
     """Nodes would refuse it too, but only after they were drawn and promised their pay."""
+    named = text_part(json.loads(offer.served.texts.config)).get("eos_token_id")
+    own = set(named if isinstance(named, list) else [named]) - {None}
+    if own and not own.issuperset(request.end_tokens):
+        # Each other first one has a tokenizer read anew, here and at nodes, which takes up to seconds.
+        remedy = "Name those of config.json."
+        raise BadRequest("A text with a grammar ends with the model's own end tokens", request.end_tokens[:5], remedy)
     try:
-        text_rules(request, offer.model.vocabulary, offer.served.texts.tokenizer)
+        assert request.transforms.grammar is not None
+        tokenizer, vocabulary = offer.served.texts.tokenizer, offer.model.vocabulary
+        compiled(request.transforms.grammar, tokenizer, vocabulary, request.end_tokens)
     except InvalidGrammar as error:
         raise BadRequest(error.what, error.value, error.remedy) from error
 
