@@ -102,7 +102,7 @@ def receipt(
     to_block: LastOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify one receipt, offline from the file alone; with --factory or --bundle also who was drawn, and keys."""
+    """Verify one receipt, offline from the file alone; with --network or --bundle also who was drawn, and keys."""
     found = guarded(lambda: read_receipt(file))
     subject = None
     lines: list[str] = []
@@ -129,7 +129,7 @@ def _read(
         reading, content = guarded(lambda: running.read_file(bundle))
         return reading, [f"bundle {bundle}, content {content}"], {"content": content}
     if not factory:
-        raise typer.BadParameter("Name the deployment's --factory, or a --bundle.")
+        raise typer.BadParameter("Name the --network, the deployment's --factory, or a --bundle.")
     maker, named = read_address(factory), read_address(bank) if bank else None
 
     async def read() -> running.Reading:

@@ -97,7 +97,7 @@ def load(path: Path) -> ClientConfiguration:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigurationError(
-            "There is no client configuration yet", path, "Run `troth client init --factory ADDRESS` first."
+            "There is no client configuration yet", path, "Run `troth client init --network FILE` first."
         ) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"The configuration cannot be read: {error}", path, "Correct or remove it.") from error

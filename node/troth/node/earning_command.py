@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from troth.node.home import DEFAULT_HOME, HomeOption, show
-from troth.transport.command_options import AMOUNT, PRICES, BroadcastOption, JsonOption, PasswordOption
+from troth.node.home import DEFAULT_HOME, HomeOption
+from troth.transport.command_options import AMOUNT, PRICES, BroadcastOption, JsonOption, PasswordOption, show
 
 
 def ask(

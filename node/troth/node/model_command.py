@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from troth.node.home import DEFAULT_HOME, HomeOption, show
+from troth.node.home import DEFAULT_HOME, HomeOption
 from troth.transport.command_options import (
     AMOUNT,
     BankOption,
@@ -18,6 +18,7 @@ from troth.transport.command_options import (
     KeystoreOption,
     PasswordOption,
     RpcOption,
+    show,
 )
 
 app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register.")

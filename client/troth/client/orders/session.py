@@ -272,7 +272,7 @@ def table_of(configuration: ClientConfiguration) -> MarketTable:
     """The table [market]; ConfigurationError where there is none."""
     if configuration.market is None:
         what = "The configuration names no deployment of tabs"
-        raise ConfigurationError(what, "[market]", "Run `troth client init --factory ADDRESS`.")
+        raise ConfigurationError(what, "[market]", "Run `troth client init --network FILE`.")
     return configuration.market
 
 
