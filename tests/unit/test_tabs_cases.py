@@ -8,12 +8,13 @@ import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from msgspec import structs
 from support.market_case import CaseScene
 from support.market_scene import TAB
 from support.scripted_court import ScriptedCourt, ScriptedParties
@@ -550,7 +551,7 @@ def test_the_guide_explains_every_key_of_the_table_and_its_default() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "how-to" / "clients.md").read_text()
     table = guide[guide.index("### The table `[market]`") :]
     rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", table, re.MULTILINE))
-    for one in fields(MarketTable):
+    for one in structs.fields(MarketTable):
         assert one.name in rows, one.name
         if isinstance(one.default, int):
             assert rows[one.name] == str(one.default), one.name

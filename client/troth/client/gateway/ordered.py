@@ -1,4 +1,4 @@
-"""What a gateway needs to know of an order, and its cost as a JSON number."""
+"""What a gateway needs to know of an order, and costs as JSON: ether as a number, exact wei as text."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ class Ordered(Protocol):
         """In the smallest unit."""
 
 
+WEI = Decimal(10) ** 18
+
+
+def ether(wei: int) -> float:
+    """Ether as a JSON number; exact only up to a double's 15 digits, which is why wei goes beside it."""
+    return float(Decimal(wei) / WEI)
+
+
 def whole(amount: int, decimals: int) -> float:
-    """An amount in whole ones of its asset; exact only up to a double's 15 digits, so units go beside it as text."""
+    """An amount of any asset in whole ones, as ``ether``."""
     return float(Decimal(amount) / Decimal(10) ** decimals)
