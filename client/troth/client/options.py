@@ -1,10 +1,12 @@
-"""Options that several client commands share."""
+"""Options that several client commands share, and how their results are told."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 from msgspec.structs import replace
@@ -14,6 +16,7 @@ from troth.client.home import Home
 from troth.client.market_table import MarketTable
 
 DEFAULT_HOME = Path("~/.troth").expanduser()
+Result = TypeVar("Result")
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")
@@ -60,6 +63,19 @@ DirectOption = Annotated[
 MaxCostOption = Annotated[
     str, typer.Option("--max-cost", envvar="TROTH_MAX_COST", help="Refuse to pay more, e.g. 0.01ether or 500gwei.")
 ]
+
+
+def tell(result: object, as_json: bool, text: str) -> None:
+    """Print a result: JSON for programs, a text of the command's own for people."""
+    typer.echo(json.dumps(result) if as_json else text)
+
+
+def carried_out(work: Coroutine[Any, Any, Result]) -> Result:
+    """What a coroutine gives."""
+    # Not loaded for help: forty modules.
+    import asyncio
+
+    return asyncio.run(work)
 
 
 def millionths(value: float, least: int) -> int:
