@@ -17,7 +17,6 @@ from troth.audit.options import LastOption, read_address
 from troth.audit.receipts import audit_receipt, read_receipt
 from troth.audit.report import Finding, Reproduce
 from troth.audit.watch_command import watch
-from troth.chain.errors import without_credentials
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 
 BundleOption = Annotated[
@@ -148,9 +147,8 @@ def _checks(names: list[str] | None, known: list[str]) -> tuple[str, ...]:
 
 
 def _again(what: str, rpc: str, factory: str, bundle: Path | None, last: int) -> Reproduce:
-    """The command that shows a finding again. A URL with a path or a password stays out of the report."""
-    shown = rpc if without_credentials(rpc) == rpc.rstrip("/") else '"$TROTH_RPC"'
-    source = f" --factory {factory} --rpc {shown} --to-block {last}" if factory else ""
+    """The command that shows a finding again, up to the block that was read."""
+    source = f" --factory {factory} {running.at_node(rpc)} --to-block {last}" if factory else ""
     if bundle is not None:
         source = f" --bundle {shlex.quote(str(bundle))}"
 

@@ -195,10 +195,6 @@ def opener_part(case: CaseState) -> str:
     return "a verifier" if case.opener in case.verifiers else "another party"
 
 
-LANES = ("opener", "court", "reviewers", "node", "money")
-"""The lanes of a case's life, from left to right."""
-
-
 def case_event_rows(events: Sequence[Any], state: State) -> list[Row]:
     """The life of cases: case, block, log index, number, transaction, lane, words, amount (empty: none)."""
     made = []
