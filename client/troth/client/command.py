@@ -91,12 +91,12 @@ def init(  # noqa: PLR0917
     from troth.client.home import Home
     from troth.client.market_table import MarketTable
     from troth.client.wallet import create_wallet, require_no_wallet
-    from troth.transport.interview import Interview, contract, contract_or_none
+    from troth.transport.interview import Interview, contract_or_none
 
     place = Home(home.expanduser())
     require_no_wallet(place)
     interview = Interview()
-    factory = interview.text(factory, "--factory", "Factory of the deployment, 0x…", check=contract)
+    factory = interview.factory(factory)
     if interview.asking:
         rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node", default=DEFAULT_RPC)
         interview.say("A committee's relays keep the scheduler from seeing who asks; without, it sees your address.")
