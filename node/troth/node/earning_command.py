@@ -1,4 +1,4 @@
-"""`troth node ask`, `topup`, `earnings`, `tabs`, `redeem`, `claim`: commands of a node with [market] in node.toml."""
+"""`troth node ask`, `top-up`, `earnings`, `tabs`, `redeem`, `claim`: commands of a node with [market] in node.toml."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ask(
     show(set_ask(home, segment, prices, password_file, broadcast=broadcast), as_json)
 
 
-def topup(
+def top_up(
     amount: Annotated[str, typer.Argument(help=AMOUNT)],
     *,
     owner_keystore: Annotated[
@@ -101,5 +101,5 @@ def claim(
 
 def add_to(app: typer.Typer) -> None:
     """Give an app these commands."""
-    for command in (ask, topup, earnings, tabs, redeem, claim):
+    for command in (ask, top_up, earnings, tabs, redeem, claim):
         app.command()(command)

@@ -31,7 +31,7 @@ def import_(
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Convert a model into $TROTH_HOME/models/NAME: dequantised safetensors, tokenizer, chat template."""
+    """Look through a model and keep it as $TROTH_HOME/models/NAME: linked where it has safetensors, else converted."""
     from troth.node.models.importing import import_model
     from troth.node.models.packages import PACKAGED
 
