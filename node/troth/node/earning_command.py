@@ -51,9 +51,9 @@ def top_up(
     as_json: JsonOption = False,
 ) -> None:
     """Add stake, for more seats (dry run by default). New seats check and judge once they are seasoned."""
-    from troth.node.membership import top_up
+    from troth.node.membership import top_up as add_stake
 
-    show(top_up(home, amount, owner_keystore, password_file, broadcast=broadcast), as_json)
+    show(add_stake(home, amount, owner_keystore, password_file, broadcast=broadcast), as_json)
 
 
 def earnings(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
