@@ -9,9 +9,10 @@ import typer
 
 from troth.client.chat_command import chat
 from troth.client.gateway_command import serve
-from troth.client.market_table import LEAST_OUTSIDE, LEAST_SEATS
 from troth.client.options import (
     DEFAULT_HOME,
+    LEAST_OUTSIDE,
+    LEAST_SEATS,
     ClassOption,
     CommitteeOption,
     DirectOption,

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from troth.client.errors import ConfigurationError
+from troth.client.options import LEAST_OUTSIDE, LEAST_SEATS
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import to_address
 from troth.transport.strict_toml import MarketSection
@@ -15,9 +16,6 @@ from troth.transport.strict_toml import MarketSection
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _AMOUNT = re.compile(r"[0-9]{1,40}(\.[0-9]{1,18})?\s*[A-Za-z]{0,16}")
 _PLAIN = re.compile(r"""[^"\\\x00-\x1f\x7f]{1,4096}""")
-LEAST_SEATS = 100
-LEAST_OUTSIDE = 8_000
-"""What a client asks of a group unless it is told otherwise; the second in basis points."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 

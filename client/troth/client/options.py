@@ -6,17 +6,19 @@ import json
 import math
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from msgspec.structs import replace
 
-from troth.client.configuration import ClientConfiguration, load
-from troth.client.home import Home
-from troth.client.market_table import MarketTable
+if TYPE_CHECKING:
+    from troth.client.configuration import ClientConfiguration
+    from troth.client.home import Home
 
 DEFAULT_HOME = Path("~/.troth").expanduser()
 Result = TypeVar("Result")
+LEAST_SEATS = 100
+LEAST_OUTSIDE = 8_000
+"""What a client asks of a group unless it is told otherwise; the second in basis points."""
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")
@@ -103,6 +105,12 @@ def read_configuration(
     model: str = "",
 ) -> ClientConfiguration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
+    # Not loaded for help.
+    from msgspec.structs import replace
+
+    from troth.client.configuration import ClientConfiguration, load
+    from troth.client.market_table import MarketTable
+
     given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
     given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct)}
     if factory and not home.configuration.exists():
