@@ -97,7 +97,7 @@ def registers(operated: Operated, anvil: Any) -> None:
         ASK.cached,
         ASK.written,
     ]
-    added = operated.signed("topup", "0.5gwei", "--owner-keystore", operated.home / "keys" / "owner.json")
+    added = operated.signed("top-up", "0.5gwei", "--owner-keystore", operated.home / "keys" / "owner.json")
     assert added["added_units"] == str(5 * 10**8)
     people = operated.run("status").stdout
     assert "groups 1" in people

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from integration.test_tabs_on_chain import admitted, client
+from msgspec import structs
 from support.tabs_stage import PARAMETERS, TabsStage, tabs_stage
 from support.waiting import eventually
 
@@ -49,8 +50,7 @@ async def doubtful(stage: TabsStage, purse: Purse) -> Hash32:
 
 
 def with_bond(configuration: ClientConfiguration, bond: str) -> ClientConfiguration:
-    assert configuration.market is not None
-    return replace(configuration, market=replace(configuration.market, case=bond))
+    return structs.replace(configuration, market=structs.replace(configuration.market, case=bond))
 
 
 async def test_a_case_is_shown_opened_by_the_command_and_carried_on_after_a_restart(

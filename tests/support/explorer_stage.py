@@ -109,7 +109,7 @@ def lines() -> tuple[log_data.LogLine, ...]:
     for number in range(40):
         rare = Scene(changes, check_rate=50_000, secrets=Secrets(hash_of(f"rare {number}"), hash_of("tiles")))
         line = line_of(rare, verdicts=())
-        if not log_checks.is_drawn(line):
+        if not log_data.is_drawn(line):
             made.append(line)
             break
     return tuple(made)

@@ -102,6 +102,6 @@ async def joined(stage: TabsStage, anvil: Any, tmp_path: Path, *more: object) ->
     prices = f"{ASK.prompt},{ASK.cached},{ASK.written}"
     assert operated.signed("ask", "0:2", prices, "--broadcast")["sent"]
     assert operated.told("ask")["asks"]["0:2"]["written_units_per_billion"] == str(ASK.written)
-    added = operated.signed("topup", f"{stage.execution_class.seat}units", "--owner-keystore", tmp_path / "owner.json")
+    added = operated.signed("top-up", f"{stage.execution_class.seat}units", "--owner-keystore", tmp_path / "owner.json")
     assert not added["sent"]
     return operated, made

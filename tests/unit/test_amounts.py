@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from troth.protocol.amounts import COIN, LARGEST, AmountError, Asset, AssetPrice, lines, readable
+from troth.protocol.amounts import COIN, LARGEST, AmountError, Asset, AssetPrice, lines, price_text, readable
 from troth.protocol.types import Address
 from troth.transport import command_options
 
@@ -104,6 +104,14 @@ def test_no_token_is_paid_in_coins() -> None:
     for text in ("1ether", "1gwei", "1wei", "1eth"):
         with pytest.raises(AmountError):
             TOKEN.parse(text)
+
+
+def test_a_price_is_exact_text_for_one_position() -> None:
+    assert [price_text(price, 18) for price in (0, 640_000_000_000_000_000, 10**27, 1)] == [
+        *("0", "0.00000000064", "1"),
+        "0.000000000000000000000000001",
+    ]
+    assert (price_text(25 * 10**14, 6), price_text(7, 0)) == ("2.5", "0.000000007")
 
 
 def test_a_price_is_shown_and_never_counted_with() -> None:

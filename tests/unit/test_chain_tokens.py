@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from eth_abi.abi import decode
+from eth_abi.abi import decode, encode
 
 from troth.chain.market import Market
-from troth.chain.tokens import approvals, approvals_in_asset
+from troth.chain.tokens import approvals, approvals_in_asset, read_asset, selector
 from troth.protocol.types import Address
 
 TOKEN, BANK, OWNER = (Address("0x" + digit * 40) for digit in "123")
@@ -53,3 +53,29 @@ async def test_what_is_missing_is_approved(allowed: int, strict: bool, wanted: l
 
 async def test_the_coin_needs_none() -> None:
     assert await approvals_in_asset(cast(Market, ToyMarket(0)), OWNER, 70) == ()
+
+
+class ToyToken:
+    """Answers decimals() and symbol() with the bytes that it was given."""
+
+    def __init__(self, symbol: bytes) -> None:
+        self.answers = {selector("decimals()"): encode(["uint8"], [6]), selector("symbol()"): symbol}
+
+    async def call(self, _to: Address, data: bytes) -> bytes:
+        return self.answers[data]
+
+
+@pytest.mark.parametrize(
+    ("symbol", "shown"),
+    [
+        (encode(["string"], ["USDC"]), "USDC"),
+        (encode(["string"], ["\x1b[2J US-DC.e"]), "JUSDCe"),
+        (encode(["string"], ["gwei"]), "token"),
+        (encode(["string"], [""]), "token"),
+        (b"MKR".ljust(32, b"\0"), "token"),
+        (b"", "token"),
+    ],
+)
+async def test_a_token_is_called_by_its_letters_or_not_by_its_own_name(symbol: bytes, shown: str) -> None:
+    asset = await read_asset(ToyToken(symbol), TOKEN)
+    assert (asset.token, asset.symbol, asset.decimals) == (TOKEN, shown, 6)

@@ -46,16 +46,16 @@ def test_init_writes_what_is_asked_of_a_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("version = 2\n", "another version"),
-        ("", "another version"),
+        (f"version = 2\n{MARKET}", "another version"),
+        (MARKET, "version"),
         (f'version = 1\nprivate_key = "0x1"\n{MARKET}', "private_key"),
         (f"version = 1\nrpc = 5\n{MARKET}", "rpc"),
         (f'version = 1\n{MARKET}start_block = "5"\n', "start_block"),
         (f"version = 1\n{MARKET}start_block = -1\n", "start_block"),
         (f'version = 1\nexecution_class = "1"\n{MARKET}', "--execution-class"),
         ('version = 1\n[market]\nfactory = "0x12"\n', "'factory'"),
-        ("version = 1\n", "names no deployment"),
-        ("version = [", "cannot be read"),
+        ("version = 1\n", "market"),
+        ("version = [", "cannot be used"),
     ],
 )
 def test_a_wrong_configuration_is_refused_by_name(text: str, says: str, tmp_path: Path) -> None:

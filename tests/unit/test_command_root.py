@@ -13,7 +13,7 @@ import pytest
 from troth.command import plugins
 from troth.command.errors import CommandError
 from troth.command.main import main
-from troth.command.rendering import describe, show
+from troth.command.rendering import describe, show_error
 
 RUN = "from troth.command.main import main; main()"
 
@@ -172,19 +172,28 @@ def test_a_plug_in_that_is_no_typer_application_is_named() -> None:
 
 
 def test_errors_take_three_lines_and_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    assert show(Refusal(), as_json=False, debug=False) == 1
+    assert show_error(Refusal(), as_json=False, debug=False) == 1
     assert capsys.readouterr().err.splitlines() == ["error: The escrow is short", "value: 0x0102", "to do: Top up."]
+
+
+def test_a_stranger_s_words_in_an_error_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    error = Refusal()
+    error.value = "one\x1b[2J\x9b1A\u202etwo\nthree"  # type: ignore[assignment]
+    show_error(error, as_json=False, debug=False)
+    said = capsys.readouterr().err
+    assert not set(said) & set("\x1b\x9b\u202e")
+    assert "three" in said
 
 
 def test_markup_in_an_error_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     error = Refusal()
     error.value = "[bold]x[/bold] [/]"  # type: ignore[assignment]
-    show(error, as_json=False, debug=False)
+    show_error(error, as_json=False, debug=False)
     assert "value: [bold]x[/bold] [/]" in capsys.readouterr().err
 
 
 def test_errors_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert show(Refusal(3), as_json=True, debug=False) == 3
+    assert show_error(Refusal(3), as_json=True, debug=False) == 3
     assert json.loads(capsys.readouterr().err)["error"] == {
         "kind": "Refusal",
         "what": "The escrow is short",
@@ -198,7 +207,7 @@ def test_debug_adds_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         raise Refusal
     except Refusal as error:
-        show(error, as_json=False, debug=True)
+        show_error(error, as_json=False, debug=True)
     assert "Traceback" in capsys.readouterr().err
 
 

@@ -38,7 +38,7 @@ def test_the_market_is_what_is_played_by_default(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_network_that_is_kept_says_how_to_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gateway's address and key, and what a wallet of one's own needs: deployment, chain and committee."""
+    """The gateway's address and key, and the network's file that a wallet of one's own needs."""
     network = network_in(tmp_path)
     stage = DemoStage(network, Display(Console(file=io.StringIO(), width=400)))
     stage.client.gateway = SimpleNamespace(address="http://127.0.0.1:5", key="sk-troth-x")  # type: ignore[assignment]
@@ -46,7 +46,8 @@ def test_a_network_that_is_kept_says_how_to_use_it(tmp_path: Path, monkeypatch: 
     play.wait_for_interrupt(stage)
     said = stage.display.console.file.getvalue()  # type: ignore[attr-defined]
     assert "OPENAI_BASE_URL=http://127.0.0.1:5/v1 OPENAI_API_KEY=sk-troth-x" in said
-    assert f"--rpc {network.rpc} --factory 0xfa --committee 0xc0" in said
+    assert f"troth client init --network {network.file} --home" in said
+    assert f"troth audit market --network {network.file}" in said
     assert str(network.password_file) in said
 
 

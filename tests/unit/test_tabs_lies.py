@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.toy_tab_scheduler import (
     DOMAIN,
     NODE_KEYS,
@@ -176,7 +177,7 @@ STREAMS = {
 async def test_a_stream_that_fails_is_told_with_what_can_be_summoned(name: str, tmp_path: Path) -> None:
     change, says = STREAMS[name]
     async with toy_stage(tmp_path) as stage:
-        stage.session.table = replace(stage.session.table, stall=1)
+        stage.session.table = structs.replace(stage.session.table, stall=1)
         stage.scheduler.tamper = lambda _one, lines: change(lines)
         with pytest.raises(OrderStalled, match=says) as caught:
             await asked(stage)

@@ -17,7 +17,6 @@ from troth.audit.options import LastOption, read_address
 from troth.audit.receipts import audit_receipt, read_receipt
 from troth.audit.report import Finding, Reproduce
 from troth.audit.watch_command import watch
-from troth.chain.errors import without_credentials
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 
 BundleOption = Annotated[
@@ -102,7 +101,7 @@ def receipt(
     to_block: LastOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify one receipt, offline from the file alone; with --factory or --bundle also who was drawn, and keys."""
+    """Verify one receipt, offline from the file alone; with --network or --bundle also who was drawn, and keys."""
     found = guarded(lambda: read_receipt(file))
     subject = None
     lines: list[str] = []
@@ -129,7 +128,7 @@ def _read(
         reading, content = guarded(lambda: running.read_file(bundle))
         return reading, [f"bundle {bundle}, content {content}"], {"content": content}
     if not factory:
-        raise typer.BadParameter("Name the deployment's --factory, or a --bundle.")
+        raise typer.BadParameter("Name the --network, the deployment's --factory, or a --bundle.")
     maker, named = read_address(factory), read_address(bank) if bank else None
 
     async def read() -> running.Reading:
@@ -148,9 +147,8 @@ def _checks(names: list[str] | None, known: list[str]) -> tuple[str, ...]:
 
 
 def _again(what: str, rpc: str, factory: str, bundle: Path | None, last: int) -> Reproduce:
-    """The command that shows a finding again. A URL with a path or a password stays out of the report."""
-    shown = rpc if without_credentials(rpc) == rpc.rstrip("/") else '"$TROTH_RPC"'
-    source = f" --factory {factory} --rpc {shown} --to-block {last}" if factory else ""
+    """The command that shows a finding again, up to the block that was read."""
+    source = f" --factory {factory} {running.at_node(rpc)} --to-block {last}" if factory else ""
     if bundle is not None:
         source = f" --bundle {shlex.quote(str(bundle))}"
 

@@ -11,15 +11,15 @@ import httpx
 
 from troth.audit.bundle import Served as ServedData
 from troth.audit.bundle import read_bundle
-from troth.audit.checks import CHAIN, LOG, logs
+from troth.audit.checks import CHAIN, HANDED, LOG, logs
 from troth.audit.errors import AuditError, BundleRefused, SourceUnusable
 from troth.audit.evidence import AuditEvidence
 from troth.audit.history import History, read_history
-from troth.audit.report import AuditReport, CheckReport
+from troth.audit.report import AuditReport, CheckReport, Finding
 from troth.audit.source import Source
 from troth.audit.subject import AuditSubject
 from troth.chain import market
-from troth.chain.errors import ChainError
+from troth.chain.errors import ChainError, without_credentials
 from troth.chain.market import DeploymentPlace
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidField, InvalidSignature, ProtocolError
@@ -220,3 +220,17 @@ def _promise(line: str) -> Signed[Inclusion]:
     said = json.loads(line)
     inclusion = Inclusion(read_hash(said["order"]), read_hash(said["leaf"]), int(said["entry"]))
     return Signed(inclusion, read_bytes(said["signature"]))
+
+
+def at_node(rpc: str) -> str:
+    """The option by which a command that is shown names a chain node; a URL with a path or a password stays out."""
+    return "--rpc " + (rpc if without_credentials(rpc) == rpc.rstrip("/") else '"$TROTH_RPC"')
+
+
+def again(finding: Finding, factory: str, rpc: str) -> str:
+    """The command that shows a finding of a whole deployment again."""
+    if finding.check == HANDED[0]:
+        what = "watch --once"
+    else:
+        what = f"log {finding.party}" if finding.check in LOG and finding.party else "market"
+    return f"troth audit {what} --check {finding.check} --factory {factory} {at_node(rpc)}"

@@ -22,7 +22,7 @@ from troth.audit.source import Source
 from troth.audit.watching import CachingSource, Look, Watcher
 from troth.cases.carrying import CaseProgress
 from troth.cases.office import CaseSettings, Office, make_office
-from troth.chain.errors import ChainError, FollowTimeout, without_credentials
+from troth.chain.errors import ChainError, FollowTimeout
 from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
@@ -31,7 +31,6 @@ from troth.protocol.types import Address
 
 LEAST_PAUSE = 1.0
 """Seconds between two looks, however fast blocks come."""
-CONCERNS_LOGS = frozenset({"M13", "M14", "M15", "M16", "M17"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +86,7 @@ class Printer:
         self.say({"case": case, "step": progress.words}, f"case {case}: {progress.words}")
 
     def _again(self, finding: Finding) -> str:
-        rpc = self._told.rpc
-        shown = rpc if without_credentials(rpc) == rpc.rstrip("/") else '"$TROTH_RPC"'
-        party = f"log {finding.party}" if finding.check in CONCERNS_LOGS and finding.party else "market"
-        if finding.check == handed.NUMBER:
-            return f"troth audit watch --once --check {finding.check} --factory {self._told.factory} --rpc {shown}"
-        return f"troth audit {party} --check {finding.check} --factory {self._told.factory} --rpc {shown}"
+        return running.again(finding, self._told.factory, self._told.rpc)
 
 
 async def run(told: Watching, printer: Printer, once: bool) -> None:

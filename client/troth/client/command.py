@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
 from troth.client.chat_command import chat
 from troth.client.gateway_command import serve
-from troth.client.market_table import LEAST_OUTSIDE, LEAST_SEATS
 from troth.client.options import (
     DEFAULT_HOME,
+    LEAST_OUTSIDE,
+    LEAST_SEATS,
     ClassOption,
     CommitteeOption,
     DirectOption,
     HomeOption,
     OverlayOption,
     SchedulerOption,
+    carried_out,
     mode_of,
     read_configuration,
+    tell,
 )
 from troth.client.orders.case_command import case
 from troth.client.tabs.command import (
@@ -44,8 +45,6 @@ from troth.transport.command_options import (
     RpcOption,
     StartBlockOption,
 )
-
-Result = TypeVar("Result")
 
 app = typer.Typer(no_args_is_help=True, help="Ask a model and pay from a wallet; every answer is verified.")
 app.command()(serve)
@@ -93,12 +92,12 @@ def init(  # noqa: PLR0917
     from troth.client.home import Home
     from troth.client.market_table import MarketTable
     from troth.client.wallet import create_wallet, require_no_wallet
-    from troth.transport.interview import Interview, contract, contract_or_none
+    from troth.transport.interview import Interview, contract_or_none
 
     place = Home(home.expanduser())
     require_no_wallet(place)
     interview = Interview()
-    factory = interview.text(factory, "--factory", "Factory of the deployment, 0x…", check=contract)
+    factory = interview.factory(factory)
     if interview.asking:
         rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node", default=DEFAULT_RPC)
         interview.say("A committee's relays keep the scheduler from seeing who asks; without, it sees your address.")
@@ -112,7 +111,7 @@ def init(  # noqa: PLR0917
     ).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)
-    _print(
+    tell(
         {"address": key.address, "keystore": str(place.keystore), "config": str(place.configuration)},
         as_json,
         f"wallet {key.address}\nFund it on chain, then `troth client open AMOUNT --broadcast`.",
@@ -133,7 +132,7 @@ def models(
 
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, committee=committee, overlay=overlay)
-    _run(terminal.print_models(place, configuration, as_json=as_json))
+    carried_out(terminal.print_models(place, configuration, as_json=as_json))
 
 
 @app.command()
@@ -151,7 +150,7 @@ def receipts(
     from troth.client.orders import terminal
 
     place = Home(home.expanduser())
-    _run(terminal.print_receipts(place, read_configuration(place, rpc), order, as_json=as_json, prove=prove))
+    carried_out(terminal.print_receipts(place, read_configuration(place, rpc), order, as_json=as_json, prove=prove))
 
 
 @app.command()
@@ -169,14 +168,3 @@ def close(  # noqa: PLR0917
 
     place = Home(home.expanduser())
     take_back(place, read_configuration(place, rpc), tab, broadcast, password_file, as_json, web=web)
-
-
-def _print(result: dict[str, Any], as_json: bool, text: str) -> None:
-    typer.echo(json.dumps(result) if as_json else text)
-
-
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    # Not loaded for help: forty modules.
-    import asyncio
-
-    return asyncio.run(work)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+import msgspec
+
 from troth.client.errors import ConfigurationError
-from troth.client.market_table import MarketTable, read_table, require_checksum
+from troth.client.market_table import MarketTable, require_checksum
+from troth.transport.strict_toml import Section, read_toml, require_version
 
 VERSION = 1
 DEFAULT_RPC = "http://127.0.0.1:8545"
@@ -29,8 +30,7 @@ _OPTIONAL = {"scheduler", "execution_class", "committee", "overlay", "region"}
 _ADDRESSES = ("scheduler", "committee")
 
 
-@dataclass(frozen=True, slots=True)
-class ClientConfiguration:
+class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
     """What the client must be told; all else (endpoints, TLS keys, prices) it reads from the chain.
 
     `market` names a deployment. `scheduler` is the operator address of the one to use, and `execution_class` the class
@@ -88,48 +88,28 @@ class ClientConfiguration:
     def overridden(self, **values: str | None) -> ClientConfiguration:
         """A copy in which given options replace what the file said."""
         given = {name: value for name, value in values.items() if value}
-        return replace(self, **given).checked()  # type: ignore[arg-type]  # market is never among the options
+        return msgspec.structs.replace(self, **given).checked()
+
+
+class ClientFile(ClientConfiguration, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """client.toml: what is configured, and by which version of the form."""
+
+    version: int
 
 
 def load(path: Path) -> ClientConfiguration:
     """Read client.toml; ConfigurationError when it is absent, not TOML, of another version, or has other keys."""
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ConfigurationError(
-            "There is no client configuration yet", path, "Run `troth client init --factory ADDRESS` first."
-        ) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigurationError(f"The configuration cannot be read: {error}", path, "Correct or remove it.") from error
-    version = values.pop("version", None)
-    if version != VERSION:
-        raise ConfigurationError(
-            "The configuration is of another version", version, f"Set version = {VERSION}, or run init again."
-        )
-    market = values.pop("market", None)
-    known = {field.name for field in fields(ClientConfiguration)} - {"market"}
-    wrong = sorted(name for name, value in values.items() if type(value) is not str or name not in known)
-    if wrong:
-        raise ConfigurationError(
-            "The configuration has unknown keys, or values of the wrong kind", ", ".join(wrong), f"Correct {path}."
-        )
-    if market is None:
-        raise ConfigurationError(
-            "The configuration names no deployment", path, 'Add [market] with factory = "0x…", or run init again.'
-        )
-    return ClientConfiguration(read_table(market), **values).checked()
+    file = read_toml(path, ClientFile, ConfigurationError, "Run `troth client init --network FILE` first.")
+    require_version(path, file.version, VERSION, ConfigurationError)
+    return ClientConfiguration(*(getattr(file, name) for name in ClientConfiguration.__struct_fields__)).checked()
 
 
 def save(path: Path, configuration: ClientConfiguration) -> None:
     """Write client.toml, readable by its owner only: an RPC address may hold a provider's secret."""
     checked = configuration.checked()
     lines = [f"version = {VERSION}"]
-    for field in fields(checked):
-        value = getattr(checked, field.name)
-        if field.name == "market":
-            continue
-        # What passed `checked` holds no character that TOML would want escaped.
-        lines.append(f'{field.name} = "{value}"')
+    # What passed `checked` holds no character that TOML would want escaped.
+    lines += [f'{name} = "{getattr(checked, name)}"' for name in checked.__struct_fields__ if name != "market"]
     lines += checked.market.lines()
     path.touch(mode=0o600, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -118,7 +118,7 @@ def serve(  # noqa: PLR0917
     rpc: RpcOption = "",
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
-    """Serve OpenAI's interface on this machine; a tab pays for every answer."""
+    """Serve OpenAI's and Anthropic's interfaces on this machine; a tab pays for every answer."""
     from troth.client.gateway.request import Defaults
     from troth.client.gateway.serving import GatewaySettings
     from troth.client.home import Home

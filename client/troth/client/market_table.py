@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from troth.client.errors import ConfigurationError
+from troth.client.options import LEAST_OUTSIDE, LEAST_SEATS
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import to_address
+from troth.transport.strict_toml import MarketSection
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _AMOUNT = re.compile(r"[0-9]{1,40}(\.[0-9]{1,18})?\s*[A-Za-z]{0,16}")
-
 _PLAIN = re.compile(r"""[^"\\\x00-\x1f\x7f]{1,4096}""")
-LEAST_SEATS = 100
-LEAST_OUTSIDE = 8_000
-"""What a client asks of a group unless it is told otherwise; the second in basis points."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-@dataclass(frozen=True, slots=True)
-class MarketTable:
+class MarketTable(MarketSection, frozen=True, forbid_unknown_fields=True):
     """A deployment, and how its user wants to be served.
 
     Args:
@@ -40,20 +39,17 @@ class MarketTable:
         outside: share of a group's seats outside its k + 2 largest owners, in basis points.
     """
 
-    factory: str
-    bank: str = ""
-    start_block: int = 0
     summons: str = ""
     case: str = ""
     cases: str = ""
     objections: str = "0.001ether"
     model: str = ""
-    stall: int = 60
-    verifiers: int = 3
-    reviewers: int = 15
-    agreement: int = 8_000
-    seats: int = LEAST_SEATS
-    outside: int = LEAST_OUTSIDE
+    stall: Annotated[int, msgspec.Meta(gt=0, le=3_600)] = 60
+    verifiers: Count = 3
+    reviewers: Count = 15
+    agreement: Count = 8_000
+    seats: Count = LEAST_SEATS
+    outside: Count = LEAST_OUTSIDE
 
     def checked(self) -> MarketTable:
         """This table, or ConfigurationError naming the first value that cannot be."""
@@ -68,16 +64,11 @@ class MarketTable:
                 raise _wrong(name, value, "an amount, such as 0.01ether")
         if self.model and not _PLAIN.fullmatch(self.model):
             raise _wrong("model", self.model, "the path of a folder, without quotes and backslashes")
-        for name in _NUMBERS:
-            if getattr(self, name) < 0:
-                raise _wrong(name, getattr(self, name), "0 or more")
-        if not 0 < self.stall <= 3600:
-            raise _wrong("stall", self.stall, "1 to 3600 seconds")
         return self
 
     def lines(self) -> list[str]:
         """As TOML. What passed ``checked`` holds no character that TOML would want escaped."""
-        pairs = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        pairs = [(name, getattr(self, name)) for name in self.__struct_fields__]
         shown = [f"{name} = {value}" if isinstance(value, int) else f'{name} = "{value}"' for name, value in pairs]
         return ["", "[market]", *shown]
 
@@ -90,22 +81,6 @@ def require_checksum(name: str, value: str, option: str) -> None:
     except ProtocolError as error:
         what = f"'{name}' has a wrong checksum: a character of the address is mistyped"
         raise ConfigurationError(what, repr(value), f"Copy it again, or correct {option}.") from error
-
-
-_NUMBERS = tuple(field.name for field in fields(MarketTable) if field.type == "int")
-
-
-def read_table(values: object) -> MarketTable:
-    """The table from TOML; ConfigurationError for unknown keys and values of the wrong kind."""
-    if not isinstance(values, Mapping):
-        raise ConfigurationError("'market' is a table", type(values).__name__, 'Write [market] and factory = "0x…".')
-    given: dict[str, Any] = dict(values)
-    kinds = {field.name: int if field.name in _NUMBERS else str for field in fields(MarketTable)}
-    wrong = sorted(name for name, value in given.items() if type(value) is not kinds.get(name))
-    if wrong:
-        what = "The table [market] has unknown keys, or values of the wrong kind"
-        raise ConfigurationError(what, ", ".join(wrong), "Correct client.toml.")
-    return MarketTable(**{"factory": "", **given}).checked()
 
 
 def _wrong(name: str, value: object, shape: str) -> ConfigurationError:

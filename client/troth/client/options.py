@@ -1,19 +1,24 @@
-"""Options that several client commands share."""
+"""Options that several client commands share, and how their results are told."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import replace
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from troth.client.configuration import ClientConfiguration, load
-from troth.client.home import Home
-from troth.client.market_table import MarketTable
+if TYPE_CHECKING:
+    from troth.client.configuration import ClientConfiguration
+    from troth.client.home import Home
 
 DEFAULT_HOME = Path("~/.troth").expanduser()
+Result = TypeVar("Result")
+LEAST_SEATS = 100
+LEAST_OUTSIDE = 8_000
+"""What a client asks of a group unless it is told otherwise; the second in basis points."""
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")
@@ -62,6 +67,19 @@ MaxCostOption = Annotated[
 ]
 
 
+def tell(result: object, as_json: bool, text: str) -> None:
+    """Print a result: JSON for programs, a text of the command's own for people."""
+    typer.echo(json.dumps(result) if as_json else text)
+
+
+def carried_out(work: Coroutine[Any, Any, Result]) -> Result:
+    """What a coroutine gives."""
+    # Not loaded for help: forty modules.
+    import asyncio
+
+    return asyncio.run(work)
+
+
 def millionths(value: float, least: int) -> int:
     """A sampling option as the request carries it; typer's bounds let "nan" through, so that is refused here."""
     if not math.isfinite(value):
@@ -87,6 +105,12 @@ def read_configuration(
     model: str = "",
 ) -> ClientConfiguration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
+    # Not loaded for help.
+    from msgspec.structs import replace
+
+    from troth.client.configuration import ClientConfiguration, load
+    from troth.client.market_table import MarketTable
+
     given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
     given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct)}
     if factory and not home.configuration.exists():

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from troth.command.plugins import LazyGroup
-from troth.command.rendering import show
+from troth.command.rendering import show_error
 
 app = typer.Typer(
     name="troth",
@@ -72,4 +72,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command.main(args=given, prog_name="troth")
     except Exception as error:  # noqa: BLE001 - the outermost edge: shown to the user, never swallowed
         as_json = "--json" in given or _is_set("TROTH_JSON")
-        sys.exit(show(error, as_json=as_json, debug=_wants_debug(given)))
+        sys.exit(show_error(error, as_json=as_json, debug=_wants_debug(given)))

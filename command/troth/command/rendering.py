@@ -40,7 +40,7 @@ def _printable(value: Any) -> str:
     return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
-def show(error: BaseException, *, as_json: bool, debug: bool) -> int:
+def show_error(error: BaseException, *, as_json: bool, debug: bool) -> int:
     """Print an error to standard error and return the exit code."""
     rendered = describe(error)
     if debug:
@@ -57,7 +57,14 @@ def _show_lines(rendered: Rendered) -> None:
     from rich.console import Console
     from rich.text import Text
 
+    from troth.transport.errors import visible
+
+    def line(head: str, colour: str, text: str) -> Text:
+        # Whatever a stranger said may be in an error, and must not steer the terminal.
+        harmless = "\n".join(visible(one) for one in text.splitlines())
+        return Text(head, style=f"bold {colour}").append(harmless, style="not bold default")
+
     console = Console(stderr=True, soft_wrap=True)
-    console.print(Text("error: ", style="bold red").append(rendered.what, style="not bold default"))
-    console.print(Text("value: ", style="bold").append(rendered.value, style="not bold"))
-    console.print(Text("to do: ", style="bold green").append(rendered.remedy, style="not bold default"))
+    console.print(line("error: ", "red", rendered.what))
+    console.print(line("value: ", "default", rendered.value))
+    console.print(line("to do: ", "green", rendered.remedy))

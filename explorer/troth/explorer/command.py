@@ -143,5 +143,5 @@ def _settings(
 def _site(home: Path, *, written: bool = False) -> Site:
     index = home.expanduser() / INDEX_FILE
     if not index.is_file():
-        raise ExplorerError("There is no index yet", index, "Run `troth explorer read --factory ADDRESS` first.")
+        raise ExplorerError("There is no index yet", index, "Run `troth explorer read --network FILE` first.")
     return Site.open(index, written=written)

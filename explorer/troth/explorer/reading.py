@@ -28,7 +28,7 @@ from troth.audit.source import Source, each
 from troth.audit.subject import AuditSubject
 from troth.audit.watching import CachingSource, Watcher
 from troth.chain import decoding
-from troth.chain.errors import ChainError, without_credentials
+from troth.chain.errors import ChainError
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.rpc import Rpc
@@ -48,7 +48,6 @@ ENTRIES_AT_ONCE = 50
 """Log entries examined between two audits of the chain, so that a long log does not keep the badge from moving."""
 REQUEST_SECONDS = 20.0
 RESTART_SECONDS = 2.0
-CONCERNS_LOGS = frozenset(logs.TITLES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +67,8 @@ class ReaderSettings:
         return self.home / INDEX_FILE
 
     def reproduce(self, finding: Finding) -> str:
-        """The command that shows a finding again. A URL with a path or a password stays out of it."""
-        shown = self.rpc if without_credentials(self.rpc) == self.rpc.rstrip("/") else '"$TROTH_RPC"'
-        what = f"log {finding.party}" if finding.check in CONCERNS_LOGS and finding.party else "market"
-        return f"troth audit {what} --check {finding.check} --factory {self.factory} --rpc {shown}"
+        """The command that shows a finding again."""
+        return running.again(finding, self.factory, self.rpc)
 
 
 @dataclass(slots=True)

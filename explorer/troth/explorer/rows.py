@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from troth.audit.checks import logs
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import events as on
+from troth.protocol.market import log_data
 from troth.protocol.market.court_money import unpack_movements
 from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.state import CaseRecord, State, account_id
@@ -193,10 +193,6 @@ def opener_part(case: CaseState) -> str:
     if case.opener == case.client:
         return "its client"
     return "a verifier" if case.opener in case.verifiers else "another party"
-
-
-LANES = ("opener", "court", "reviewers", "node", "money")
-"""The lanes of a case's life, from left to right."""
 
 
 def case_event_rows(events: Sequence[Any], state: State) -> list[Row]:
@@ -400,7 +396,7 @@ def task_rows(scheduler: Address, number: int, lines: Iterable[LogLine], wrong: 
             line.positions_bucket,
             line.check_rate,
             len(line.results),
-            *(int(bool(line.secret)), int(_drawn(line)), int(bool(line.verdicts)), int(logs.is_rejected(line))),
+            *(int(bool(line.secret)), int(_drawn(line)), int(bool(line.verdicts)), int(log_data.is_rejected(line))),
             wrong.get(line.order, 0),
         )
         for line in lines
@@ -410,7 +406,7 @@ def task_rows(scheduler: Address, number: int, lines: Iterable[LogLine], wrong: 
 def _drawn(line: LogLine) -> bool:
     """Whether the lottery hit; a line that nobody can read is not drawn, and M16 says so."""
     try:
-        return logs.is_drawn(line)
+        return log_data.is_drawn(line)
     except ValueError:
         return False
 

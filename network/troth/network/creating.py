@@ -22,11 +22,11 @@ from troth.chain.records import TransactionReceipt
 from troth.chain.rpc import Rpc
 from troth.network.description import CONTRACTS_WITH_CODE, CommitteePlace, NetworkDescription, write_description
 from troth.network.errors import CreationRefused
-from troth.network.explaining import PaidIn
 from troth.network.journal import CreationJournal, MinedStep, journal_of
 from troth.network.planning import CreationPlan, CreationWish
 from troth.network.probing import ProbedChain, probe_chain
 from troth.network.verifying import Verification, verify
+from troth.protocol.amounts import COIN
 from troth.protocol.bindings import MARKET_PARTS
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.addresses import contracts_of
@@ -92,7 +92,7 @@ def require_money(plan: CreationPlan, payer: Address, wish: CreationWish) -> Non
     """CreationRefused where the account cannot pay for what is planned; a run that is carried on was half paid."""
     if plan.under_way or plan.balance is None or plan.balance >= plan.cost:
         return
-    short = PaidIn().shown(plan.cost - plan.balance)
+    short = COIN.show(plan.cost - plan.balance)
     what = f"The account has too little for gas: {short} more are needed at the present price"
     raise CreationRefused(
         what, payer, f"Send it there on chain {plan.chain.chain_id}, then repeat this for {wish.name}."

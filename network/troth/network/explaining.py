@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from troth.protocol.amounts import Asset
 from troth.protocol.market.prices import PER
 from troth.protocol.market.types import NO_ADDRESS, Parameters
-
-COIN_DECIMALS = 18
-
-
-@dataclass(frozen=True, slots=True)
-class PaidIn:
-    """What a deployment is paid in: the chain's coin, or a token with its own decimals."""
-
-    symbol: str = "ether"
-    decimals: int = COIN_DECIMALS
-
-    def shown(self, amount: int) -> str:
-        """An amount in whole ones; exact, without zeros at its end."""
-        whole, fraction = divmod(amount, 10**self.decimals)
-        digits = f"{fraction:0{self.decimals}d}".rstrip("0") if self.decimals else ""
-        return f"{whole:,}{'.' + digits if digits else ''} {self.symbol}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +47,7 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
-def explain(parameters: Parameters, block_seconds: float, paid: PaidIn) -> tuple[Explained, ...]:
+def explain(parameters: Parameters, block_seconds: float, paid: Asset) -> tuple[Explained, ...]:
     """All parameters; windows in the time that they last on a chain with this pace."""
 
     def window(name: str) -> Explained:
@@ -73,7 +58,7 @@ def explain(parameters: Parameters, block_seconds: float, paid: PaidIn) -> tuple
     ceiling = parameters.gas_price / PER
     money = (
         Explained("asset", _asset(parameters, paid), "what stakes, tabs, prices and penalties are in"),
-        Explained("scheduler_stake", paid.shown(parameters.scheduler_stake), "what a scheduler stands to lose"),
+        Explained("scheduler_stake", paid.show(parameters.scheduler_stake), "what a scheduler stands to lose"),
         Explained(
             "gas_price",
             f"{ceiling / 10**9:g} gwei" if parameters.asset == NO_ADDRESS else f"{ceiling:g} units a gas",
@@ -87,7 +72,7 @@ def explain(parameters: Parameters, block_seconds: float, paid: PaidIn) -> tuple
     return (*money, *(window(name) for name in WINDOWS), *plugged)
 
 
-def _asset(parameters: Parameters, paid: PaidIn) -> str:
+def _asset(parameters: Parameters, paid: Asset) -> str:
     return (
         f"the chain's coin ({paid.symbol})" if parameters.asset == NO_ADDRESS else f"{paid.symbol} {parameters.asset}"
     )

@@ -6,14 +6,12 @@ the figures to what anvil charges. On an L2 the fee for data on its parent chain
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 
 from troth.chain import decoding
@@ -22,19 +20,19 @@ from troth.chain.deployment import BEGIN_STEP, COMMITTEE_STEP, FACTORY_STEP, com
 from troth.chain.errors import RpcRefused
 from troth.chain.records import Fees
 from troth.chain.rpc import Rpc
-from troth.chain.tokens import selector
+from troth.chain.tokens import RpcContracts, read_asset
 from troth.chain.transactions import Transactions
 from troth.network.description import NAME, is_url
 from troth.network.errors import CreationRefused
-from troth.network.explaining import PaidIn
 from troth.network.journal import journal_of
 from troth.network.probing import ProbedChain, creation_gas, probe_chain
+from troth.protocol.amounts import Asset
 from troth.protocol.bindings import COMMITTEE, MARKET_PARTS
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.market.addresses import creation_code, factory_code
 from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.shipped import BLOCK_SECONDS, DEMO, MAIN, broken_windows, stretched
-from troth.protocol.market.types import NO_ADDRESS, Parameters
+from troth.protocol.market.types import Parameters
 from troth.protocol.runtime_code import part_runtime, runtime_of
 from troth.protocol.types import Address, to_address
 
@@ -92,7 +90,7 @@ class CreationPlan:
     steps: tuple[PlannedStep, ...]
     fees: Fees
     balance: int | None
-    paid: PaidIn
+    paid: Asset
     under_way: bool
 
     @property
@@ -160,26 +158,13 @@ def pace_words(parameters: Parameters, block_seconds: float, made_for: float) ->
     )
 
 
-async def asset_of(rpc: Rpc, asset: Address) -> PaidIn:
-    """Symbol and decimals of what a deployment is paid in; CreationRefused for an address that is no token."""
-    if asset == NO_ADDRESS:
-        return PaidIn()
+async def asset_of(rpc: Rpc, asset: Address) -> Asset:
+    """What a deployment is paid in; CreationRefused for an address that is no token."""
     try:
-        decimals = await _asked(rpc, asset, "decimals()", "uint8")
+        return await read_asset(RpcContracts(rpc), asset)
     except (RpcRefused, DecodingError) as error:
         remedy = "Name an ERC-20 of this chain, or leave --asset out to be paid in the chain's coin."
         raise CreationRefused("The asset is no ERC-20 token", asset, remedy) from error
-    try:
-        symbol = str(await _asked(rpc, asset, "symbol()", "string"))
-    except (RpcRefused, DecodingError):
-        symbol = ""
-    return PaidIn(symbol if re.fullmatch(r"[A-Za-z0-9.$]{1,12}", symbol) else "tokens", int(str(decimals)))
-
-
-async def _asked(rpc: Rpc, to: Address, signature: str, kind: str) -> object:
-    data = {"to": to, "data": decoding.hexadecimal(selector(signature))}
-    (value,) = decode([kind], decoding.data(await rpc.request("eth_call", data, "latest")))
-    return value
 
 
 async def _require_code(rpc: Rpc, account: Address | None, contract: str, option: str) -> None:

@@ -10,15 +10,15 @@ from typing import Any
 
 from troth.network.creating import CreatedNetwork
 from troth.network.description import NetworkDescription, plain_parameters
-from troth.network.explaining import Explained, PaidIn, duration, explain
+from troth.network.explaining import Explained, duration, explain
 from troth.network.journal import journal_of
 from troth.network.planning import CreationPlan, CreationWish
 from troth.network.probing import ProbedChain
 from troth.network.verifying import Verification
+from troth.protocol.amounts import COIN, Asset
 from troth.protocol.market.shipped import BLOCK_SECONDS, warning_of
 from troth.protocol.market.types import NO_ADDRESS
 
-COIN = PaidIn()
 NARROWEST, WIDEST = 80, 120
 """Columns of a line."""
 
@@ -66,13 +66,13 @@ def plan_text(wish: CreationWish, plan: CreationPlan, warnings: Sequence[str], *
     lines += parameters_text(explain(wish.parameters, pace, plan.paid))
     lines += [
         "",
-        f"{len(plan.steps)} transactions, about {plan.gas:,} gas: {COIN.shown(_rounded(plan.cost))} at today's price, "
-        f"at most {COIN.shown(_rounded(plan.most))} ({price:.9g} gwei a gas)",
+        f"{len(plan.steps)} transactions, about {plan.gas:,} gas: {COIN.show(_rounded(plan.cost))} at today's price, "
+        f"at most {COIN.show(_rounded(plan.most))} ({price:.9g} gwei a gas)",
     ]
     if wish.factory is None and plan.chain.chain_id not in {1, 11_155_111}:
         lines.append("if this is an L2, its fee for data on the parent chain comes on top")
     if plan.balance is not None:
-        lines.append(f"the account has {COIN.shown(plan.balance)}")
+        lines.append(f"the account has {COIN.show(plan.balance)}")
     if plan.under_way:
         lines.append(f"a creation is under way in {journal_of(wish.output)}: it is carried on")
     lines += [f"note: {text}" for text in warnings]
@@ -89,7 +89,7 @@ def problems_of(wish: CreationWish, plan: CreationPlan) -> list[str]:
     """What stands in the way of sending."""
     found = [f"the chain lacks {one.name}: {one.found}" for one in plan.chain.unfit]
     if plan.balance is not None and plan.balance < plan.cost and not plan.under_way:
-        found.append(f"the account needs {COIN.shown(_rounded(plan.cost - plan.balance))} more for gas")
+        found.append(f"the account needs {COIN.show(_rounded(plan.cost - plan.balance))} more for gas")
     if wish.output.exists() and not plan.under_way:
         found.append(f"there is a file {wish.output} already: choose another --output")
     return found
@@ -106,9 +106,9 @@ def told_of_plan(wish: CreationWish, plan: CreationPlan, warnings: Sequence[str]
         "explained": {one.name: {"value": one.value, "meaning": one.meaning} for one in explained},
         "transactions": [asdict(step) for step in plan.steps],
         "estimated_gas": plan.gas,
-        "estimated_cost": str(plan.cost),
+        "estimated_cost_wei": str(plan.cost),
         "maximum_gas_cost_wei": str(plan.most),
-        "balance": None if plan.balance is None else str(plan.balance),
+        "balance_wei": None if plan.balance is None else str(plan.balance),
         "problems": problems_of(wish, plan),
         "sent": False,
     }
@@ -120,7 +120,7 @@ def created_text(wish: CreationWish, made: CreatedNetwork) -> str:
     return "\n".join(
         [
             verification_text(made.verification),
-            f"wrote {wish.output}: {made.gas:,} gas, {COIN.shown(made.cost)}",
+            f"wrote {wish.output}: {made.gas:,} gas, {COIN.show(made.cost)}",
             "Give this file to everybody. Every command takes it as --network FILE; after",
             f"`troth network add {wish.output}` as --network {wish.name}. Next: troth model register",
         ]
@@ -137,7 +137,7 @@ def told_of_creation(wish: CreationWish, made: CreatedNetwork) -> dict[str, Any]
         "committee": None if committee is None else committee.address,
         "start_block": made.network.start_block,
         "gas": made.gas,
-        "cost": str(made.cost),
+        "cost_wei": str(made.cost),
         "sent": True,
     }
 
@@ -145,7 +145,7 @@ def told_of_creation(wish: CreationWish, made: CreatedNetwork) -> dict[str, Any]
 def network_text(network: NetworkDescription) -> str:
     """What a network is."""
     asset = network.parameters.asset
-    paid = COIN if asset == NO_ADDRESS else PaidIn("units", 0)
+    paid = COIN if asset == NO_ADDRESS else Asset(asset, "units", 0)
     lines = [
         f"network {network.name} on chain {network.chain_id}, read from block {network.start_block:,}",
         f"  chain nodes       {', '.join(network.rpc) or 'none suggested: name one with --rpc'}",
@@ -162,7 +162,8 @@ def network_text(network: NetworkDescription) -> str:
 
 def told_of_network(network: NetworkDescription) -> dict[str, Any]:
     """The same for programs; money as text."""
-    paid = COIN if network.parameters.asset == NO_ADDRESS else PaidIn("units", 0)
+    asset = network.parameters.asset
+    paid = COIN if asset == NO_ADDRESS else Asset(asset, "units", 0)
     explained = explain(network.parameters, network.block_seconds, paid)
     told: dict[str, Any] = {
         "name": network.name,

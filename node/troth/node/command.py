@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from troth.node.earning_command import add_to
-from troth.node.home import DEFAULT_HOME, HomeOption, show
+from troth.node.home import DEFAULT_HOME, HomeOption
 from troth.transport.command_options import (
     AMOUNT,
     PRICES,
@@ -24,6 +24,7 @@ from troth.transport.command_options import (
     PortOption,
     RpcOption,
     StartBlockOption,
+    show,
 )
 
 app = typer.Typer(no_args_is_help=True, help="Run a node: set up, register, serve, leave.")
@@ -104,7 +105,7 @@ def init(
 ) -> None:
     """Write node.toml, the operator's keyfile and the TLS identity into the home folder.
 
-    At a terminal it asks for what was not given. Elsewhere --factory, --class, --model and --slice must be given.
+    At a terminal it asks for what was not given. Elsewhere --network, --class, --model and --slice must be given.
     """
     from troth.node.first_steps import Wanted, options_of, wanted_of
     from troth.node.setup import require_unconfigured, set_up

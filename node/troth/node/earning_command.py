@@ -1,4 +1,4 @@
-"""`troth node ask`, `topup`, `earnings`, `tabs`, `redeem`, `claim`: commands of a node with [market] in node.toml."""
+"""`troth node ask`, `top-up`, `earnings`, `tabs`, `redeem`, `claim`: commands of a node with [market] in node.toml."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from troth.node.home import DEFAULT_HOME, HomeOption, show
-from troth.transport.command_options import AMOUNT, PRICES, BroadcastOption, JsonOption, PasswordOption
+from troth.node.home import DEFAULT_HOME, HomeOption
+from troth.transport.command_options import AMOUNT, PRICES, BroadcastOption, JsonOption, PasswordOption, show
 
 
 def ask(
@@ -38,7 +38,7 @@ def ask(
     show(set_ask(home, segment, prices, password_file, broadcast=broadcast), as_json)
 
 
-def topup(
+def top_up(
     amount: Annotated[str, typer.Argument(help=AMOUNT)],
     *,
     owner_keystore: Annotated[
@@ -51,9 +51,9 @@ def topup(
     as_json: JsonOption = False,
 ) -> None:
     """Add stake, for more seats (dry run by default). New seats check and judge once they are seasoned."""
-    from troth.node.membership import top_up
+    from troth.node.membership import top_up as add_stake
 
-    show(top_up(home, amount, owner_keystore, password_file, broadcast=broadcast), as_json)
+    show(add_stake(home, amount, owner_keystore, password_file, broadcast=broadcast), as_json)
 
 
 def earnings(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
@@ -101,5 +101,5 @@ def claim(
 
 def add_to(app: typer.Typer) -> None:
     """Give an app these commands."""
-    for command in (ask, topup, earnings, tabs, redeem, claim):
+    for command in (ask, top_up, earnings, tabs, redeem, claim):
         app.command()(command)

@@ -20,7 +20,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Ask, ExecutionClass
 from troth.protocol.types import Hash32, ModelDescriptor, Segment, to_address
-from troth.transport.interview import Alternative, Interview, contract, listening_host, outward_host
+from troth.transport.interview import Alternative, Interview, listening_host, outward_host
 
 SEATS = 2
 
@@ -160,7 +160,7 @@ def wanted_of(
     if not interview.asking:
         rpc = rpc or LOCAL_RPC
     rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node", default=LOCAL_RPC)
-    factory = interview.text(factory, "--factory", "Factory of the deployment, 0x…", check=contract)
+    factory = interview.factory(factory)
     if interview.asking:
         found = asyncio.run(look_around(rpc, factory, bank, start_block))
         return complete(interview, home, found, rpc, port, given), (rpc, factory)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from troth.node.home import DEFAULT_HOME, HomeOption, show
+from troth.node.home import DEFAULT_HOME, HomeOption
 from troth.transport.command_options import (
     AMOUNT,
     BankOption,
@@ -18,6 +18,7 @@ from troth.transport.command_options import (
     KeystoreOption,
     PasswordOption,
     RpcOption,
+    show,
 )
 
 app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register.")
@@ -30,7 +31,7 @@ def import_(
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
-    """Convert a model into $TROTH_HOME/models/NAME: dequantised safetensors, tokenizer, chat template."""
+    """Look through a model and keep it as $TROTH_HOME/models/NAME: linked where it has safetensors, else converted."""
     from troth.node.models.importing import import_model
     from troth.node.models.packages import PACKAGED
 

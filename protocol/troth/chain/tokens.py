@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Protocol
 
 from eth_abi.abi import decode, encode
+from eth_abi.exceptions import DecodingError
 
+from troth.chain import decoding
 from troth.chain.errors import ChainError
 from troth.chain.market import Market, find_place
+from troth.chain.rpc import Rpc
 from troth.protocol.amounts import RESERVED_UNITS, Asset
 from troth.protocol.calls import Call
 from troth.protocol.hashing import keccak256
@@ -18,6 +21,25 @@ from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Address, to_address
 
 _LONGEST_SYMBOL = 12
+
+
+class ContractReader(Protocol):
+    """Asks contracts that are none of Troth's: a market, or `RpcContracts` where none stands yet."""
+
+    async def call(self, to: Address, data: bytes) -> bytes:
+        """What the contract answers; a ChainError if it reverts."""
+
+
+class RpcContracts:
+    """Asks any contract of a chain, over its node."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self._rpc = rpc
+
+    async def call(self, to: Address, data: bytes) -> bytes:
+        """What the contract answers; RpcRefused if it reverts."""
+        asked = {"to": to, "data": decoding.hexadecimal(data)}
+        return decoding.data(await self._rpc.request("eth_call", asked, "latest"))
 
 
 async def asset_of(market: Market) -> Asset:
@@ -37,14 +59,14 @@ def described(asset: Asset) -> dict[str, Any]:
     return {"asset": asset.symbol, "asset_decimals": asset.decimals}
 
 
-async def read_asset(market: Market, token: Address) -> Asset:
-    """An asset, as its token describes itself."""
+async def read_asset(contracts: ContractReader, token: Address) -> Asset:
+    """An asset, as its token describes itself; raises a ChainError or DecodingError for a contract that is no token."""
     if token == NO_ADDRESS:
         return Asset(token)
-    (decimals,) = decode(["uint8"], await market.call(token, selector("decimals()")))
+    (decimals,) = decode(["uint8"], await contracts.call(token, selector("decimals()")))
     try:
-        (symbol,) = decode(["string"], await market.call(token, selector("symbol()")))
-    except (ChainError, ValueError, OverflowError):
+        (symbol,) = decode(["string"], await contracts.call(token, selector("symbol()")))
+    except (ChainError, DecodingError, ValueError, OverflowError):
         # A token without a readable name is still money.
         symbol = "token"
     # A stranger's text: only what steers no terminal, is no number, and is not the coin's.

@@ -135,6 +135,11 @@ class Asset:
 COIN = Asset(NO_ADDRESS)
 
 
+def price_text(price: int, decimals: int) -> str:
+    """A signed price as decimal text of whole assets for one position, as OpenRouter's lists have it."""
+    return _exact(price, decimals + 9)
+
+
 def readable(told: Mapping[str, Any], price: AssetPrice | None = None, asset: Asset = COIN) -> dict[str, Any]:
     """A command's JSON for people: names that end in their unit lose it, and their values get it.
 

@@ -14,20 +14,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
+from eth_abi.exceptions import DecodingError
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Gauge
 
 from troth.cases.courtroom import ChainView
 from troth.cases.desk import CaseContext
-from troth.chain import decoding
-from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
-from troth.chain.rpc import Rpc
+from troth.chain.tokens import read_asset
 from troth.protocol import vrf
-from troth.protocol.market.types import NO_ADDRESS, PotKind, Role
+from troth.protocol.market.types import PotKind, Role
 from troth.protocol.types import Address
 from troth.scheduler.checks.summons import stuck
 from troth.scheduler.configuration import SchedulerConfiguration
@@ -54,23 +53,13 @@ from troth.scheduler.tabs.opening import TabOpener
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator
 
-COIN_DECIMALS = 18
-_DECIMALS_SELECTOR = "0x313ce567"
-"""decimals() of an ERC-20, which the standard leaves to the token."""
 
-
-async def asset_decimals(rpc_url: str, asset: Address) -> int:
+async def asset_decimals(market: Market, asset: Address) -> int:
     """How many decimals the asset's whole unit has; a token that does not say so is taken to count whole units."""
-    if asset == NO_ADDRESS:
-        return COIN_DECIMALS
-    rpc = Rpc(rpc_url, timeout=REQUEST_TIMEOUT)
     try:
-        said = decoding.data(await rpc.request("eth_call", {"to": asset, "data": _DECIMALS_SELECTOR}, "latest"))
-    except ChainError:
+        return (await read_asset(market, asset)).decimals
+    except (ChainError, DecodingError):
         return 0
-    finally:
-        await rpc.close()
-    return int.from_bytes(said) if len(said) == 32 and int.from_bytes(said) <= 77 else 0
 
 
 class SchedulerMarketMetrics:
@@ -185,7 +174,7 @@ async def assembled_market(
             routes=PoolRoutes(pools),
             ensure_paid=opener.ensure,
             factory=named.factory,
-            asset_decimals=await asset_decimals(configuration.rpc, ledger.parameters.asset),
+            asset_decimals=await asset_decimals(market, ledger.parameters.asset),
         )
         seconds, most = configuration.log_seconds, configuration.log_orders
         book = LogBook(database, store, ledger, operator.address, seconds=seconds, orders=most)

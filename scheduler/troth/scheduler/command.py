@@ -16,7 +16,7 @@ app = typer.Typer(
 app.command()(init)
 app.command()(register)
 app.command()(start)
-app.command("run")(start)
+app.command("run", hidden=True)(start)
 app.command()(status)
 app.command()(tabs)
 app.command()(prices)

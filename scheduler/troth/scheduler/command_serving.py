@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from troth.scheduler.command_options import DEFAULT_HOME, HomeOption, folder_of, show
+from troth.scheduler.home import DEFAULT_HOME, HomeOption, folder_of
 from troth.transport.command_options import (
     AMOUNT,
     PRICES,
@@ -24,6 +24,7 @@ from troth.transport.command_options import (
     PortOption,
     RpcOption,
     StartBlockOption,
+    show,
 )
 
 ModelOption = Annotated[

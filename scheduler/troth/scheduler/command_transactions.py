@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from troth.scheduler.command_options import DEFAULT_HOME, HomeOption, folder_of, show
-from troth.transport.command_options import AMOUNT, BroadcastOption, JsonOption, PasswordOption
+from troth.scheduler.home import DEFAULT_HOME, HomeOption, folder_of
+from troth.transport.command_options import AMOUNT, BroadcastOption, JsonOption, PasswordOption, show
 
 
 def register(

@@ -16,7 +16,7 @@ from troth.scheduler.configuration import load_market
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.sections import FILE, VERSION
 from troth.transport.identity import load_or_create_identity
-from troth.transport.interview import Interview, contract, outward_host
+from troth.transport.interview import Interview, outward_host
 from troth.transport.strict_toml import quoted
 
 
@@ -171,7 +171,7 @@ def asked_for(
 ) -> tuple[AskedOptions, InitialMoney]:
     """The same with nothing missing, and its money read."""
     rpc = interview.text(given.rpc, "--rpc", "HTTP address of a chain node")
-    factory = interview.text(given.factory, "--factory", "Factory of the deployment, 0x…", check=contract)
+    factory = interview.factory(given.factory)
     class_id = interview.text(given.class_id, "--class", "Id of the execution class to serve, 0x…")
     folder = interview.text(str(given.model or ""), "--model", "Folder with config, tokenizer and chat template")
     ends = interview.text(given.ends, "--ends", "Ends of the segments, or auto", default="auto")

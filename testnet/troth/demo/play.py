@@ -76,19 +76,16 @@ def _begin(display: Display, act: Act, **values: object) -> None:
 def wait_for_interrupt(stage: DemoStage) -> None:
     """Tell how to use the network, and keep it until Ctrl-C."""
     network, display = stage.network, stage.display
-    gateway, overlay = stage.client.gateway, network.overlay
+    gateway = stage.client.gateway
     assert gateway is not None
-    assert overlay is not None
     password = f"--password-file {network.password_file}"
-    place = f"--rpc {network.rpc} --factory {network.factory}"
+    place = f"--network {network.file}"
     display.step("the network stays until Ctrl-C; from another terminal, after `. .venv/bin/activate`:")
     display.command("ask, from the tab of this run", f"troth client ask Hello --home {stage.client.home} {password}")
     display.command(
         "let any OpenAI client ask", f"export OPENAI_BASE_URL={gateway.address}/v1 OPENAI_API_KEY={gateway.key}"
     )
-    display.command(
-        "a wallet of your own", f"troth client init {place} --committee {overlay.committee} --home FOLDER {password}"
-    )
+    display.command("a wallet of your own", f"troth client init {place} --home FOLDER {password}")
     display.command("re-check everything", f"troth audit market {place}")
     display.command("what the processes say", f"ls {network.home / 'logs'}")
     try:

@@ -56,6 +56,11 @@ class Interview:
             except TrothError as error:
                 typer.echo(f"  {error.what}: {error.value}\n  {error.remedy}", err=True)
 
+    def factory(self, value: str) -> str:
+        """The deployment's factory, which a network's file has as well."""
+        question = "Factory of the deployment, 0x…; --network FILE names it, too"
+        return self.text(value, "--factory", question, check=contract)
+
     def choose(self, value: str, option: str, question: str, choices: Sequence[Alternative]) -> str:
         """The value, or one of several, by its number; the only one there is, is taken and said."""
         if value:

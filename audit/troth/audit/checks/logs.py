@@ -11,7 +11,7 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidField, InvalidProof, InvalidSignature, ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
-from troth.protocol.market import draws, log_data, lottery, messages, prices
+from troth.protocol.market import draws, log_data, messages, prices
 from troth.protocol.market.log_data import LoggedVerdict, LogLine
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.state import LoggedEntry, Party, State
@@ -147,13 +147,13 @@ def _counts(entry: _ReadEntry) -> Iterator[Finding]:
 def count(lines: Iterable[LogLine]) -> dict[str, tuple[int, int]]:
     """What an entry must count, each as the least and the most that buckets allow; fees only have a least."""
     lines = tuple(lines)
-    drawn = [line for line in lines if is_drawn(line)]
+    drawn = [line for line in lines if log_data.is_drawn(line)]
     positions = [line.positions_bucket for line in lines]
     exact = {
         "orders": len(lines),
         "drawn": len(drawn),
         "checked": sum(bool(line.verdicts) for line in drawn),
-        "rejected": sum(is_rejected(line) for line in drawn),
+        "rejected": sum(log_data.is_rejected(line) for line in drawn),
         "unrevealed": sum(not line.secret for line in lines),
     }
     bounds = {name: (value, value) for name, value in exact.items()}
@@ -163,21 +163,6 @@ def count(lines: Iterable[LogLine]) -> dict[str, tuple[int, int]]:
     )
     bounds["fees"] = (0, (1 << 96) - 1)
     return bounds
-
-
-def is_drawn(line: LogLine) -> bool:
-    """Whether the revealed secret hits."""
-    if not line.secret:
-        return False
-    return lottery.hits(log_data.read_hash(line.secret), log_data.read_hash(line.beta), line.check_rate)
-
-
-def is_rejected(line: LogLine) -> bool:
-    """Whether more of the verdicts over some segment reject than do not."""
-    by_segment: dict[int, list[int]] = {}
-    for said in line.verdicts:
-        by_segment.setdefault(said.segment, []).append(said.opinion)
-    return any(2 * said.count(Opinion.REJECT) > len(said) for said in by_segment.values())
 
 
 def _entry_finding(entry: _ReadEntry, message: str) -> Finding:
@@ -257,7 +242,7 @@ class _Leaf:
         secret = log_data.read_hash(self.line.secret)
         if keccak256(secret) != log_data.read_hash(self.line.draw_hash):
             yield self.cheated("M16", "The secret is not the one that the order committed to")
-        if not is_drawn(self.line):
+        if not log_data.is_drawn(self.line):
             if self.line.verdicts:
                 yield self.cheated("M16", "An answer was checked that was not drawn")
             return

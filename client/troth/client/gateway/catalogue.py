@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import Any
 
 from troth.client.gateway.errors import NotFound
 from troth.client.orders.running import Running
 from troth.client.orders.terms import CheckedOffer
-from troth.protocol.amounts import Asset
-from troth.protocol.market.prices import MILLION, PER
+from troth.protocol.amounts import Asset, price_text
+from troth.protocol.market.prices import MILLION
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -67,11 +66,7 @@ def pricing(offer: CheckedOffer, asset: Asset) -> dict[str, str]:
     rate = max(quote.check_rate, rules.least_check_rate)
     checks = rules.check_price * rules.verifiers * len(offer.segments) * rate // MILLION
     return {
-        "prompt": _per_token(quote.prompt_price + checks, asset),
-        "completion": _per_token(quote.written_price + checks, asset),
-        "input_cache_read": _per_token(quote.cached_price + checks, asset),
+        "prompt": price_text(quote.prompt_price + checks, asset.decimals),
+        "completion": price_text(quote.written_price + checks, asset.decimals),
+        "input_cache_read": price_text(quote.cached_price + checks, asset.decimals),
     }
-
-
-def _per_token(price: int, asset: Asset) -> str:
-    return f"{(Decimal(price) / PER / 10**asset.decimals).normalize():f}"

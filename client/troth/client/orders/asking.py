@@ -19,7 +19,7 @@ from troth.client.orders import building
 from troth.client.orders.checking import OrderSettlement
 from troth.client.orders.chosen import AnswerToken
 from troth.client.orders.course import Course
-from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
+from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled, what_happened
 from troth.client.orders.journal import OrderRecord
 from troth.client.orders.judging import case_command, go_to_court
 from troth.client.orders.own_check import OwnVerdict, check_by_self, require_own_model
@@ -219,9 +219,5 @@ async def _with_court(
         raise
     except FAILURES as error:
         # The outcome is told all the same; a rejection is brought to the court by the keeper.
-        line = f"not at the court yet ({_words(error)}): `{case_command(entry.identifier)}` brings it there"
+        line = f"not at the court yet ({what_happened(error)}): `{case_command(entry.identifier)}` brings it there"
     return replace(ended, advice="; ".join(part for part in (ended.advice, line) if part))
-
-
-def _words(error: Exception) -> str:
-    return str(getattr(error, "what", "") or type(error).__name__)

@@ -25,7 +25,7 @@ from troth.client.orders.court import ClientDeployment, Court, open_court
 from troth.client.orders.following import FollowedCase, cases_of
 from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.seams import OrderEvidence
-from troth.client.orders.session import following, table_of
+from troth.client.orders.session import following
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.store import opened
@@ -146,7 +146,7 @@ async def bring(
         entry = place.orders.find(order)
         file = case_file(entry, place.market.domain, _tab_key(Keyring(purse.home, password), entry))
         asset = await read_asset(place.market, parameters_of(place.follower.state).asset)
-        allowed = how.most_bond or table_of(configuration).case
+        allowed = how.most_bond or configuration.market.case
         if not allowed:
             what = "Nothing says how large a bond may be"
             raise ConfigurationError(what, order, "Name it with --most-bond, or set case in [market].")

@@ -23,7 +23,7 @@ from troth.client.errors import ClientError
 from troth.client.orders.building import secrets_of
 from troth.client.orders.calls import MarketCalls, SchedulerRefusal, SealedSegment
 from troth.client.orders.evidence import CheckWords, Openings, SealedOpenings, ServedOrder, served_of
-from troth.client.orders.failing import OrderContradicted
+from troth.client.orders.failing import OrderContradicted, what_happened
 from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.paying import pay
 from troth.client.orders.session import PayerSession, TabContext
@@ -138,7 +138,7 @@ class OrderSettlement:
                     return
                 await self._shown_to(await self._session.calls(self._desk))
         except _FAILURES as error:
-            _log.info("a secret that misses was not told, which only the scheduler's log wants: %s", _said(error))
+            _log.info("a missed secret was not told, which only the scheduler's log wants: %s", what_happened(error))
 
     async def _shown_to(self, calls: MarketCalls) -> bool:
         """Show the first secret; whether anything was said to it."""
@@ -158,7 +158,7 @@ class OrderSettlement:
             _log.info("the node that the order entered at answers too little: its scheduler is asked")
         except (*_FAILURES, _Forged, _Late) as error:
             # Nobody's lie yet: what a node changed or kept back, the scheduler itself may tell otherwise.
-            _log.info("the check goes on at its scheduler, not at the entry %s: %s", node, _said(error))
+            _log.info("the check goes on at its scheduler, not at the entry %s: %s", node, what_happened(error))
         entrance.leave(order)
         return False
 
@@ -247,7 +247,7 @@ class OrderSettlement:
                 calls = await self._session.calls(self._desk)
                 found = await calls.tiles(self._entry.identifier, self._secrets.tiles)
             except _FAILURES as error:
-                _log.info("the openings of a check did not come: %s", _said(error))
+                _log.info("the openings of a check did not come: %s", what_happened(error))
                 continue
             if len(found) == len(self._served.given):
                 return Openings(tuple(_kept(one) for one in found))
@@ -386,11 +386,6 @@ class _Gathering:
 
     def _result(self, segment: int) -> Result:
         return self._served.given[segment]
-
-
-def _said(error: Exception) -> str:
-    """What happened, without values: they may be a peer's text."""
-    return str(getattr(error, "what", "") or type(error).__name__)
 
 
 def _in_order(found: Mapping[Address, Signed[Any]], seats: DrawnSeats) -> tuple[Signed[Any], ...]:

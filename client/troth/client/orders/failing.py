@@ -22,6 +22,11 @@ def unknown_until(order: Order, parameters: Parameters) -> int:
     return order.reference_block + parameters.reference_age + DRAW_AGE
 
 
+def what_happened(error: Exception) -> str:
+    """An error without values, which may be a peer's text."""
+    return str(getattr(error, "what", "") or type(error).__name__)
+
+
 class OrderFailed(ClientError):
     """Nothing is owed for the order."""
 

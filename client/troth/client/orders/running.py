@@ -24,7 +24,7 @@ from troth.client.orders.court import ClientDeployment, open_court
 from troth.client.orders.keeping import OrderKeeper, Report, unheard
 from troth.client.orders.objecting import Objector
 from troth.client.orders.own_check import own_model
-from troth.client.orders.session import PayerSession, market_session, table_of
+from troth.client.orders.session import PayerSession, market_session
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.wallet import require_wallet
 from troth.protocol.amounts import COIN, Asset
@@ -53,7 +53,7 @@ async def running(
     home: Home, configuration: ClientConfiguration, password_file: Path | None, report: Report = unheard
 ) -> AsyncIterator[Running]:
     """Connect, and keep what is due in the background."""
-    table = table_of(configuration)
+    table = configuration.market
     password = read_password(password_file, purpose="the tab keys")
     automatic = bool(table.summons or table.case)
     wallet = wallet_of(home, password, report) if automatic else None

@@ -268,21 +268,12 @@ def _require_whole(offer: CheckedOffer) -> None:
         raise ModelUnavailable(what, shown, "Go through the scheduler with --no-direct, or use another class.")
 
 
-def table_of(configuration: ClientConfiguration) -> MarketTable:
-    """The table [market]; ConfigurationError where there is none."""
-    if configuration.market is None:
-        what = "The configuration names no deployment of tabs"
-        raise ConfigurationError(what, "[market]", "Run `troth client init --factory ADDRESS`.")
-    return configuration.market
-
-
 @asynccontextmanager
 async def following(home: Home, configuration: ClientConfiguration) -> AsyncIterator[tuple[Market, MarketFollower]]:
     """The deployment, and its state up to now and from then on."""
-    table = table_of(configuration)
     home.create()
-    bank = to_address(table.bank) if table.bank else None
-    place = await find_place(configuration.rpc, to_address(table.factory), bank, table.start_block)
+    named = configuration.market.place(ConfigurationError)
+    place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
     async with await Market.connect(configuration.rpc, place) as market:
         with free_file(home, market.chain) as path:
             async with MarketFollower(market, path) as follower:
@@ -303,7 +294,7 @@ async def market_session(home: Home, configuration: ClientConfiguration, passwor
                 journal=OrderJournal(store),
                 keyring=Keyring(home, password),
                 connect=Connector(reach),
-                table=table_of(configuration),
+                table=configuration.market,
                 class_id=_class_id(configuration.execution_class, follower.state),
                 named=configuration.execution_class.startswith("0x"),
                 scheduler=to_address(configuration.scheduler) if configuration.scheduler else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eth_abi.abi import decode, encode
+from eth_abi.exceptions import DecodingError
 
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
@@ -33,7 +34,7 @@ async def permit(market: Market, token: Address, key: Key, amount: int, deadline
         separator = await market.call(token, selector("DOMAIN_SEPARATOR()"))
         nonces = selector("nonces(address)") + encode(["address"], [key.address])
         (nonce,) = decode(["uint256"], await market.call(token, nonces))
-    except (ChainError, ValueError, OverflowError):
+    except (ChainError, DecodingError, ValueError, OverflowError):
         return None
     if len(separator) != 32:
         return None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
-from troth.client.options import DEFAULT_HOME, HomeOption, SchedulerOption, read_configuration
+from troth.client.options import DEFAULT_HOME, HomeOption, SchedulerOption, carried_out, read_configuration, tell
 from troth.transport.command_options import BroadcastOption, FactoryOption, JsonOption, PasswordOption, RpcOption
 
-Result = TypeVar("Result")
 WebOption = Annotated[bool, typer.Option("--web", help="Have a browser's wallet sign it, on a page of this machine.")]
 TabArgument = Annotated[
     str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address; none: the only one, or all.")
@@ -42,11 +40,11 @@ def open_tab(  # noqa: PLR0917
     purse = managing.Purse(place, password_file)
     if web:
         _require_alone(web, broadcast, payer)
-        done = _run(managing.open_by_wallet(purse, configuration, amount, _show_page))
-        _print(done, as_json, f"tab {done['tab']} with {done['scheduler']} is open, paid by {done['from']}")
+        done = carried_out(managing.open_by_wallet(purse, configuration, amount, _show_page))
+        tell(done, as_json, f"tab {done['tab']} with {done['scheduler']} is open, paid by {done['from']}")
         return
-    done = _run(managing.open_tab(purse, configuration, amount, payer=payer, broadcast=broadcast))
-    _print(done, as_json, f"tab {done['tab']} with {done['scheduler']}\n{opening.describe(done)}")
+    done = carried_out(managing.open_tab(purse, configuration, amount, payer=payer, broadcast=broadcast))
+    tell(done, as_json, f"tab {done['tab']} with {done['scheduler']}\n{opening.describe(done)}")
 
 
 def _require_alone(web: bool, broadcast: bool, payer: str = "") -> None:
@@ -75,8 +73,8 @@ def top_up(  # noqa: PLR0917
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, factory=factory)
     purse = managing.Purse(place, password_file)
-    done = _run(managing.top_up(purse, configuration, tab, amount, broadcast=broadcast))
-    _print(done, as_json, opening.describe(done))
+    done = carried_out(managing.top_up(purse, configuration, tab, amount, broadcast=broadcast))
+    tell(done, as_json, opening.describe(done))
 
 
 def finish(  # noqa: PLR0917
@@ -106,11 +104,11 @@ def take_back(  # noqa: PLR0917
     purse = managing.Purse(home, password_file)
     if web:
         _require_alone(web, broadcast)
-        one = _run(managing.take_back_by_wallet(purse, configuration, tab, _show_page))
-        _print(one, as_json, f"{one['tab']}  {one['step']}: done" if one.get("broadcast") else _told(one))
+        one = carried_out(managing.take_back_by_wallet(purse, configuration, tab, _show_page))
+        tell(one, as_json, f"{one['tab']}  {one['step']}: done" if one.get("broadcast") else _told(one))
         return
-    done = _run(managing.take_back(purse, configuration, tab, broadcast=broadcast))
-    _print(done, as_json, "\n".join(_told(one) for one in done) or "this client has no tab")
+    done = carried_out(managing.take_back(purse, configuration, tab, broadcast=broadcast))
+    tell(done, as_json, "\n".join(_told(one) for one in done) or "this client has no tab")
 
 
 def _told(one: Mapping[str, Any]) -> str:
@@ -139,8 +137,8 @@ def list_tabs(
     from troth.client.tabs import managing
 
     place = Home(home.expanduser())
-    found = _run(managing.list_tabs(place, read_configuration(place, rpc, factory=factory)))
-    _print(found, as_json, "\n".join(_listed(one) for one in found) or "this client has no tab: `troth client open`")
+    found = carried_out(managing.list_tabs(place, read_configuration(place, rpc, factory=factory)))
+    tell(found, as_json, "\n".join(_listed(one) for one in found) or "this client has no tab: `troth client open`")
 
 
 def _listed(one: Mapping[str, Any]) -> str:
@@ -173,7 +171,7 @@ def trust(
     from troth.client.tabs import managing
 
     found = managing.trust(Home(home.expanduser()), tab, yes=yes)
-    _print(found, as_json, _trusted(found))
+    tell(found, as_json, _trusted(found))
 
 
 def _trusted(one: Mapping[str, Any]) -> str:
@@ -202,9 +200,9 @@ def summon(  # noqa: PLR0917
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, factory=factory)
     purse = managing.Purse(place, password_file)
-    done = _run(terminal.summon(purse, configuration, order, broadcast=broadcast))
+    done = carried_out(terminal.summon(purse, configuration, order, broadcast=broadcast))
     about = f"{done['kind']} of {done['order'][:12]}, segment {done['segment']}, blocks {done['first_block']}"
-    _print(done, as_json, f"{about} to {done['last_block']}\n{opening.describe(done)}")
+    tell(done, as_json, f"{about} to {done['last_block']}\n{opening.describe(done)}")
 
 
 def object_to(  # noqa: PLR0917
@@ -224,18 +222,7 @@ def object_to(  # noqa: PLR0917
     place = Home(home.expanduser())
     configuration = read_configuration(place, rpc, factory=factory)
     purse = managing.Purse(place, password_file)
-    done = _run(terminal.object_to(purse, configuration, tab, broadcast=broadcast))
+    done = carried_out(terminal.object_to(purse, configuration, tab, broadcast=broadcast))
     until = f"{done['excess_units']} units too much, until block {done['last_block']}" if "last_block" in done else ""
     numbers = ", ".join(map(str, done["numbers"]))
-    _print(done, as_json, f"claim on {done['tab'][:12]}, number {numbers} {until}\n{opening.describe(done)}")
-
-
-def _print(result: object, as_json: bool, text: str) -> None:
-    typer.echo(json.dumps(result) if as_json else text)
-
-
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    # Not loaded for help: forty modules.
-    import asyncio
-
-    return asyncio.run(work)
+    tell(done, as_json, f"claim on {done['tab'][:12]}, number {numbers} {until}\n{opening.describe(done)}")

@@ -11,12 +11,12 @@ from typing import Any
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key, read_password
 from troth.chain.market import Market, find_place
-from troth.chain.tokens import read_asset
+from troth.chain.tokens import asset_of, read_asset
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ClientError, ConfigurationError, WalletError
 from troth.client.home import Home
 from troth.client.orders.journal import OrderJournal, OrderRecord
-from troth.client.orders.session import following, table_of
+from troth.client.orders.session import following
 from troth.client.tabs import opening
 from troth.client.tabs.books import OwnTab, TabBooks
 from troth.client.tabs.keys import Keyring
@@ -98,13 +98,13 @@ def _prepared(  # noqa: PLR0917
         if same and not state.tab_state(record.identifier).known:
             return record
     key = keyring.create(purse.scrypt_n)
-    table = table_of(configuration)
+    place = configuration.market.place(ConfigurationError)
     return books.add(
         Tab(payer, scheduler, key.address),
         chain_id=market.chain.chain_id,
         bank=market.contracts.bank,
-        factory=to_address(table.factory),
-        start_block=table.start_block,
+        factory=place.factory,
+        start_block=place.start_block,
         rpc=configuration.rpc,
     )
 
@@ -135,7 +135,7 @@ async def top_up(
         sender = purse.payer("")
         wallet = purse.wallet(sender, broadcast=broadcast)
         async with deployment_of(record, configuration) as market:
-            asset = await read_asset(market, await _asset(market))
+            asset = await asset_of(market)
             plan = await opening.plan_top_up(market, asset, record, asset.parse(amount), sender)
             return await carry_out(market, plan, wallet, broadcast=broadcast) | {"tab": _name(record)}
 
@@ -237,7 +237,7 @@ async def list_tabs(home: Home, configuration: ClientConfiguration) -> list[dict
             told = _told(record, journal.unpaid(record.identifier))
             try:
                 async with deployment_of(record, configuration) as market:
-                    asset = priced(await read_asset(market, await _asset(market)))
+                    asset = priced(await asset_of(market))
                     told |= _on_chain(record, await tab_state(market, record), asset)
             except (ChainError, ClientError) as error:
                 told |= {"chain": f"{error.what} ({error.value})"}
@@ -293,15 +293,10 @@ async def tab_state(market: Market, record: OwnTab) -> TabState:
     return await market.read(asked)
 
 
-async def _asset(market: Market) -> Address:
-    return to_address(await market.read(view(market.contracts, Part.BANK, "ASSET", returns=Address)))
-
-
 @asynccontextmanager
 async def deployment_of(record: OwnTab, configuration: ClientConfiguration) -> AsyncIterator[Market]:
     """The deployment of a tab: the configured one, or an older one where the tab was opened."""
-    table = configuration.market
-    ours = table is not None and to_address(table.factory) == record.factory
+    ours = configuration.market.place(ConfigurationError).factory == record.factory
     rpc = configuration.rpc if ours or not record.rpc else record.rpc
     place = await find_place(rpc, record.factory, record.bank, record.start_block)
     async with await Market.connect(rpc, place, chain_id=record.chain_id) as market:

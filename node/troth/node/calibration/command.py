@@ -18,13 +18,13 @@ from troth.node.calibration.conditions import all_conditions
 from troth.node.calibration.findings import find
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.report import CalibrationSubject, as_json, write
-from troth.node.home import DEFAULT_HOME, HomeOption, show
+from troth.node.home import DEFAULT_HOME, HomeOption
 from troth.node.models.descriptor import DTYPE_NAMES
 from troth.node.models.folder import find_model
 from troth.node.models.report import describe_with_progress
 from troth.protocol.identifiers import model_id
 from troth.protocol.types import Hash32
-from troth.transport.command_options import JsonOption
+from troth.transport.command_options import JsonOption, show
 
 
 def run(

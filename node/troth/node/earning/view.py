@@ -131,13 +131,13 @@ def _seats(state: State, me: Address, block: int) -> list[str]:
     if suspension is not None and not suspension.restored:
         return [f"suspended since block {suspension.block} by case 0x{suspension.case_id.hex()}"]
     if not groups:
-        return ["in no group: the stake covers no seat any more; run `troth node topup`"]
+        return ["in no group: the stake covers no seat any more; run `troth node top-up`"]
     found = []
     for group in groups:
         members = state.members_at(group, block)
         own = next((entry for entry in members if entry.operator == me), None)
         if own is None or not own.seats:
-            found.append("no seats: the stake covers none; run `troth node topup`")
+            found.append("no seats: the stake covers none; run `troth node top-up`")
         elif not seasoned_seats(own, block, parameters.seasoning):
             left = own.since + parameters.seasoning - block
             found.append(f"no seasoned seats for checks and reviews yet: {left} blocks to go")

@@ -19,6 +19,7 @@ import msgspec
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import abi_keccak, keccak256
+from troth.protocol.market import lottery
 from troth.protocol.market.types import LogCounts, Opinion
 from troth.protocol.types import SEGMENTS_LIMIT, ZERO_HASH, Address, Hash32, to_address, to_hash32
 
@@ -227,3 +228,18 @@ def opinion_of(said: LoggedVerdict) -> Opinion:
         return Opinion(said.opinion)
     except ValueError as error:
         raise InvalidField("There is no such opinion", said.opinion, "Ask for the data again.") from error
+
+
+def is_drawn(line: LogLine) -> bool:
+    """Whether the revealed secret hits; raises InvalidField for a secret or a beta that are no hashes."""
+    if not line.secret:
+        return False
+    return lottery.hits(read_hash(line.secret), read_hash(line.beta), line.check_rate)
+
+
+def is_rejected(line: LogLine) -> bool:
+    """Whether more of the verdicts over some segment reject than do not."""
+    by_segment: dict[int, list[int]] = {}
+    for said in line.verdicts:
+        by_segment.setdefault(said.segment, []).append(said.opinion)
+    return any(2 * said.count(Opinion.REJECT) > len(said) for said in by_segment.values())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from troth.protocol import typed_data
-from troth.protocol.market import log_data, lottery, prices
+from troth.protocol.market import log_data, prices
 from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
-from troth.protocol.market.types import Draw, LogCounts, Opinion
+from troth.protocol.market.types import Draw, LogCounts
 from troth.scheduler.orders.story import OrderHistory
 
 
@@ -67,27 +67,13 @@ def _said(story: OrderHistory) -> tuple[LoggedVerdict, ...]:
 def counts_of(lines: Iterable[LogLine], positions: int, fees: int) -> LogCounts:
     """What an entry over these lines counts."""
     lines = tuple(lines)
-    drawn = [line for line in lines if _is_drawn(line)]
+    drawn = [line for line in lines if log_data.is_drawn(line)]
     return LogCounts(
         orders=len(lines),
         positions=positions,
         drawn=len(drawn),
         checked=sum(bool(line.verdicts) for line in drawn),
-        rejected=sum(_is_rejected(line) for line in drawn),
+        rejected=sum(log_data.is_rejected(line) for line in drawn),
         unrevealed=sum(not line.secret for line in lines),
         fees=fees,
     )
-
-
-def _is_drawn(line: LogLine) -> bool:
-    if not line.secret:
-        return False
-    return lottery.hits(log_data.read_hash(line.secret), log_data.read_hash(line.beta), line.check_rate)
-
-
-def _is_rejected(line: LogLine) -> bool:
-    """Whether more of the verdicts over some segment reject than do not."""
-    by_segment: dict[int, list[int]] = {}
-    for said in line.verdicts:
-        by_segment.setdefault(said.segment, []).append(said.opinion)
-    return any(2 * said.count(Opinion.REJECT) > len(said) for said in by_segment.values())

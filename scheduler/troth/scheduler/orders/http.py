@@ -29,7 +29,6 @@ from troth.protocol.market.bodies import (
     Submission,
     TabQuery,
 )
-from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Hash32, to_address
 from troth.scheduler.errors import (
     BadRequest,
@@ -88,9 +87,6 @@ def _open(story: OrderHistory) -> OpenOrder:
     )
 
 
-COIN_DECIMALS = 18
-
-
 def shown_info(desk: SchedulerContext) -> dict[str, object]:
     """The scheduler, its deployment, and its classes."""
     state = desk.ledger.state
@@ -120,10 +116,9 @@ def _class(offer: ClassOffer) -> dict[str, object]:
 def price_list(desk: SchedulerContext) -> dict[str, object]:
     """The form of OpenRouter's models list; with less than k + 6 owners in a group a class offers no checks."""
     state, block = desk.ledger.state, desk.ledger.block
-    coin = desk.ledger.parameters.asset == NO_ADDRESS
-    decimals = COIN_DECIMALS if coin else desk.asset_decimals
     listed = [
-        price_entry(offer, checks=offers_checks(offer, state, block), decimals=decimals) for offer in _offers(desk)
+        price_entry(offer, checks=offers_checks(offer, state, block), decimals=desk.asset_decimals)
+        for offer in _offers(desk)
     ]
     return {"data": listed}
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from troth.protocol import tensors
+from troth.protocol.amounts import price_text
 from troth.protocol.architecture import without_version
 from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
@@ -105,13 +106,6 @@ class Offers:
                 what = "the model folder holds another tokenizer, template or configuration"
                 found.append(f"class 0x{class_id.hex()}: {what}")
         return found
-
-
-def price_text(per_billion: int, decimals: int) -> str:
-    """A price per 10^9 positions as a decimal string of whole assets per position, as OpenRouter's lists have it."""
-    digits = decimals + 9
-    whole, part = divmod(per_billion, 10**digits)
-    return f"{whole}.{part:0{digits}d}".rstrip("0").rstrip(".") if part else str(whole)
 
 
 def price_entry(offer: ClassOffer, *, checks: bool, decimals: int) -> dict[str, object]:

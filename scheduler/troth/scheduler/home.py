@@ -1,4 +1,4 @@
-"""Options that several commands share, and how results are printed."""
+"""Where a scheduler keeps its files, and the option that names the folder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from troth.transport.command_options import show
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this scheduler's configuration, keys and state.")
@@ -18,6 +16,3 @@ DEFAULT_HOME = Path("~/.troth/scheduler")
 def folder_of(home: Path) -> Path:
     """The scheduler's folder as an absolute path."""
     return home.expanduser().resolve()
-
-
-__all__ = ["DEFAULT_HOME", "HomeOption", "folder_of", "show"]
