@@ -211,7 +211,7 @@ async def test_no_more_gas_is_spent_than_was_allowed_and_than_is_at_stake(anvil:
             await session.follower.catch_up()
             asset = await read_asset(stage.market, PARAMETERS.asset)
             (line,) = await Objector(stage.market, asset, 1, lambda: stage.client).look(session, record)
-            assert "[market] objections allows 1 units" in line
+            assert "[market] objections allows 1 wei" in line
             objector = Objector(stage.market, asset, GAS, lambda: stage.client)
             (line,) = await objector.look(session, record)
             assert "is asked for by 0x" in line

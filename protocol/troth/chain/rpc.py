@@ -6,12 +6,11 @@ time on ten thousand logs.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 from typing import Any
 
-import httpx
+import aiohttp
 
 from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
 from troth.chain.retries import attempts_of
@@ -40,7 +39,7 @@ class Rpc:
         self._url = url
         self._timeout = timeout
         self._numbers = itertools.count(1)
-        self._client: httpx.AsyncClient | None = None
+        self._session: aiohttp.ClientSession | None = None
 
     async def request(self, method: str, *parameters: object) -> Any:
         """The ``result`` of a call; RpcRefused for an error object, ChainUnavailable when no attempt got an answer."""
@@ -52,15 +51,17 @@ class Rpc:
     async def _once(self, method: str, parameters: tuple[object, ...]) -> Any:
         body = {"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": parameters}
         try:
-            async with asyncio.timeout(self._timeout):
+            try:
+                content = await self._answer_to(method, body)
+            except (aiohttp.ServerDisconnectedError, ConnectionError):
+                # The other end had closed a connection that was kept.
                 content = await self._answer_to(method, body)
             answer = json.loads(content)
-        except (TimeoutError, httpx.TimeoutException) as error:
+        except TimeoutError as error:
             raise self._unavailable(f"The chain node did not answer {method} in time") from error
-        except httpx.HTTPStatusError as error:
-            status = error.response.status_code
-            raise self._unavailable(f"The chain node answered {method} with HTTP status {status}") from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except aiohttp.ClientResponseError as error:
+            raise self._unavailable(f"The chain node answered {method} with HTTP status {error.status}") from error
+        except (aiohttp.ClientError, ConnectionError) as error:
             raise self._unavailable(f"The chain node cannot be reached: {type(error).__name__}") from error
         except (ValueError, RecursionError) as error:
             raise self._unavailable(f"The answer to {method} is no JSON") from error
@@ -71,10 +72,10 @@ class Rpc:
         return answer["result"]
 
     async def _answer_to(self, method: str, body: dict[str, object]) -> bytes:
-        async with self._open().stream("POST", self._url, json=body) as response:
+        async with self._open().post(self._url, json=body, allow_redirects=False) as response:
             response.raise_for_status()
             found = bytearray()
-            async for piece in response.aiter_bytes():
+            async for piece in response.content.iter_any():
                 found += piece
                 if len(found) > ANSWER_LIMIT:
                     raise self._unavailable(f"The answer to {method} has more than {ANSWER_LIMIT} bytes")
@@ -92,16 +93,13 @@ class Rpc:
 
     async def close(self) -> None:
         """Close the HTTP connections."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
-    def _open(self) -> httpx.AsyncClient:
-        """Opened at the first request, in the event loop that makes it."""
-        if self._client is None:
-            # A connection a request: one that was kept may have been closed at the other end.
-            limits = httpx.Limits(max_keepalive_connections=0)
-            # Reading the system's root certificates takes 30 ms, which plain HTTP need not pay.
-            verify = self._url.startswith("https://")
-            self._client = httpx.AsyncClient(limits=limits, verify=verify, trust_env=False, timeout=self._timeout)
-        return self._client
+    def _open(self) -> aiohttp.ClientSession:
+        """Opened at the first request, in the event loop that makes it. A request on a connection that was kept costs
+        0.3 ms of processor time, on one of its own 1.1 ms; a node's follower makes several a second."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._timeout))
+        return self._session
