@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
 from prometheus_client import CollectorRegistry
 from support.client_network import PASSWORD, ClientSide, client_side, configuration, write_model
 from support.court_network import CourtNetwork, court_network, node_configuration
@@ -67,7 +68,8 @@ class Whole:
     async def client(self, folder: Path) -> ClientSide:
         """A client with a tab, that reaches its scheduler through the overlay."""
         side = await client_side(self, folder)  # type: ignore[arg-type]
-        save(Home(side.home).configuration, replace(configuration(self.stage), committee=self.overlay.committee))
+        configured = structs.replace(configuration(self.stage), committee=self.overlay.committee)
+        save(Home(side.home).configuration, configured)
         return side
 
     async def listed(self) -> Listing:
