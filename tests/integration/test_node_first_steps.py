@@ -44,9 +44,11 @@ def at_terminal(words: list[str], answers: dict[str, str], environment: dict[str
     process, terminal = pty.fork()
     if process == 0:
         os.execvpe(words[0], words, environment)
+    ready = select.poll()
+    ready.register(terminal, select.POLLIN)
     seen, answered, give_up, left = "", 0, time.monotonic() + DEADLINE, dict(answers)
     while time.monotonic() < give_up:
-        if not select.select([terminal], [], [], 0.5)[0]:
+        if not ready.poll(500):
             continue
         try:
             piece = os.read(terminal, 4096)

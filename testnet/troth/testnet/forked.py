@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import forkserver
 from pathlib import Path
@@ -28,6 +29,9 @@ PRELOADED = ["troth.testnet.preloading"]
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 """Libraries read these where they are loaded: in the server. Ten processes share the machine."""
+
+PATIENCE = 0.5
+"""Seconds after which whoever waits for an end looks again."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _LOCK = threading.Lock()
@@ -40,8 +44,10 @@ class Forked:
 
     def __init__(self, process: multiprocessing.process.BaseProcess) -> None:
         self._process = process
+        self._code: int | None = None
         assert process.pid is not None
         self.pid: int = process.pid
+        self._sentinel, self._name = process.sentinel, process.name
 
     @property
     def returncode(self) -> int | None:
@@ -51,21 +57,32 @@ class Forked:
     def poll(self) -> int | None:
         """The same, after a look."""
         with _LOCK:
-            return self._process.exitcode
+            return self._look()
+
+    def _look(self) -> int | None:
+        """Descriptors of a process that has ended are given back at once."""
+        if self._code is None:
+            self._code = self._process.exitcode
+            if self._code is not None:
+                self._process.close()
+        return self._code
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code once it has ended; raises subprocess.TimeoutExpired after ``timeout`` seconds."""
-        if self.poll() is None:
-            multiprocessing.connection.wait([self._process.sentinel], timeout)
-        code = self.poll()
-        if code is None:
-            raise subprocess.TimeoutExpired(self._process.name, timeout or 0.0)
+        give_up = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            left = PATIENCE if give_up is None else min(PATIENCE, give_up - time.monotonic())
+            if left <= 0:
+                raise subprocess.TimeoutExpired(self._name, timeout or 0.0)
+            # Another thread that sees the end first closes what this one waits for.
+            with contextlib.suppress(OSError, ValueError):
+                multiprocessing.connection.wait([self._sentinel], left)
         return code
 
     def send_signal(self, number: int) -> None:
         """Nothing happens to a process that has ended."""
         with _LOCK, contextlib.suppress(ProcessLookupError):
-            if self._process.exitcode is None:
+            if self._look() is None:
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
