@@ -69,6 +69,8 @@ class Faults:
 
     silent: set[type] = field(default_factory=set)
     refuses: set[type] = field(default_factory=set)
+    away: dict[type, int] = field(default_factory=dict)
+    """How many times more nobody answers such a question, as while a node restarts."""
     dies_at_position: int | None = None
     wrong_signature_at: int | None = None
     wrong_result: dict[str, Any] = field(default_factory=dict)
@@ -121,6 +123,9 @@ class ToyTabNode:
         self.seen.append(type(header).__name__)
         if type(header) in self.faults.silent:
             await asyncio.sleep(3600)
+        if self.faults.away.get(type(header), 0) > 0:
+            self.faults.away[type(header)] -= 1
+            raise ChannelUnavailable("Nobody listens there", type(header).__name__, "Try again.")
         if type(header) in self.faults.refuses:
             raise OverlayError("This node refuses", type(header).__name__, "Ask another.")
         answer = {

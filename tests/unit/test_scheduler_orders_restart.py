@@ -20,7 +20,8 @@ from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.messages import sign
 from troth.protocol.types import Hash32
 from troth.protocol.wire_fields import RowSignature
-from troth.protocol.wire_market import Conclude, Recommit
+from troth.protocol.wire_market import Advance, Conclude, Judge, Recommit
+from troth.scheduler.checks import running
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.rows_kept import KeptRows
@@ -210,6 +211,43 @@ async def interrupted(scene: TabScene, full: Any, real: Any) -> None:
     assert story is not None
     assert story.failed is not None
     assert scene.desk.client_tabs.book(asked.order.tab).worth == {1: 0}
+
+
+@pytest.mark.parametrize("question", [Advance, Recommit, Judge])
+async def test_a_check_waits_for_a_verifier_that_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: type
+) -> None:
+    """Otherwise the log would show a drawn verifier without a verdict: nobody commits once most have spoken."""
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
+    scene = TabScene(tmp_path)
+    scene.start()
+    asked = await scene.send(scene.asked())
+    story = scene.desk.store.get(asked.order_id)
+    assert story is not None
+    await reveal(scene.desk, story, asked.secrets.draw)
+    (drawn,) = drawn_verifiers(scene.desk, story)
+    faults = scene.nodes[drawn.operators[0]].faults
+    faults.away = {question: 3}
+    assert (await scene.show(asked))[-1] == {"type": "end", "complete": True}
+    assert faults.away == {question: 0}
+    await scene.stop()
+
+
+async def test_a_check_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A summons comes at half of the lag; who asks is told before."""
+    monkeypatch.setattr(running, "LAG_SHARE", 1 << 40)
+    scene = TabScene(tmp_path)
+    scene.start()
+    asked = await scene.send(scene.asked())
+    story = scene.desk.store.get(asked.order_id)
+    assert story is not None
+    await reveal(scene.desk, story, asked.secrets.draw)
+    (drawn,) = drawn_verifiers(scene.desk, story)
+    faults = scene.nodes[drawn.operators[0]].faults
+    faults.away = {Recommit: 2}
+    assert (await scene.show(asked))[-1] == {"type": "end", "complete": False}
+    assert faults.away == {Recommit: 1}
+    await scene.stop()
 
 
 async def test_a_verifier_that_comes_after_the_decision_commits_to_nothing(tmp_path: Path) -> None:

@@ -112,7 +112,13 @@ def _standing(found: Receipt, order: Hash32, subject: AuditSubject | None) -> It
     if message.tab not in state.tabs:
         yield Finding(NUMBER, FindingKind.MISMATCH, "The tab was never opened", order)
     for segment, node in enumerate(found.nodes):
-        if state.is_void(node, message.reference_block) or state.is_voided(order, segment):
-            what = f"The leaf of segment {segment} is void: it need not be paid"
-            action = "acknowledge nothing for it"
-            yield Finding(NUMBER, FindingKind.CHEATED, what, order, segment, party=node, role="node", action=action)
+        if state.is_voided(order, segment):
+            what = f"The result of segment {segment} has fallen: its fee need not be paid"
+            kind, action = FindingKind.CHEATED, "acknowledge nothing for it"
+        elif state.is_void(node, message.reference_block):
+            # The node was convicted for another answer: this one may be right, and may have been paid before.
+            what = f"The node of segment {segment} was convicted for another answer: unless this one was acknowledged "
+            what, kind, action = f"{what}before, its fee need not be paid", FindingKind.OBSERVED, None
+        else:
+            continue
+        yield Finding(NUMBER, kind, what, order, segment, party=node, role="node", action=action)

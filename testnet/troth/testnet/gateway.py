@@ -21,6 +21,7 @@ from troth.testnet.processes import Child, ProcessGroup, wait_until
 READY_SECONDS = 240.0
 ANSWER_SECONDS = 180.0
 VERDICT_SECONDS = 300.0
+SHOWN_BYTES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +113,13 @@ class LocalGateway:
 
     def _get(self, path: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self.address}{path}", headers=self._headers())  # noqa: S310 - loopback only
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - loopback only
-            found: dict[str, Any] = json.load(answer)
-            return found
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310 - loopback only
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            said = error.read(SHOWN_BYTES).decode(errors="replace")
+            raise ActFailed(f"The gateway refused {path}", f"{error.code}: {said}", "See its log (--keep).") from error
 
     def _headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.key}"}

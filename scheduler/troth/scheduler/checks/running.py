@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from troth.chain.errors import ChainError
 from troth.protocol.errors import ProtocolError
@@ -30,11 +32,19 @@ from troth.scheduler.orders.steps import HiddenTraceStep, JudgedStep, PromisedCh
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import Statement
 from troth.scheduler.tabs.due import inference_fees
-from troth.transport.errors import OverlayError
+from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure
 
 log = logging.getLogger(__name__)
 
+RETRY_SECONDS = 1.0
+LAG_SHARE = 8
+"""A verifier that is away is waited for until so large a part of the lag is over at most: a summons comes at half."""
+_RESTARTING = {"busy", "overloaded"}
+"""What a node answers while it loads its model, or has no place free."""
+
 _SILENT = (OverlayError, ProtocolError, TaskFailed, ChainError, TimeoutError, EOFError, OSError)
+
+Said = TypeVar("Said")
 
 
 class CheckRun:
@@ -130,8 +140,7 @@ class CheckRun:
         story = self._work.story
         if (segment, seat.verifier) in story.commitments:
             return
-        async with asyncio.timeout(self._desk.waits.check):
-            commitment = await seat.commit()
+        commitment = await self._when_back(seat.commit)
         await self._desk.store.note(story, HiddenTraceStep(seat.verifier, commitment))
 
     async def _judge(self, segment: int, seat: DrawnVerifier) -> None:
@@ -139,9 +148,25 @@ class CheckRun:
         commitment: Signed[TraceCommitment] | None = story.commitments.get((segment, seat.verifier))
         if commitment is None or (segment, seat.verifier) in story.verdicts:
             return
-        async with asyncio.timeout(self._desk.waits.check):
-            verdict = await self._judged(seat, commitment)
+        verdict = await self._when_back(lambda: self._judged(seat, commitment))
         await self._desk.store.note(story, verdict, *self._fee(segment, seat.verifier, verdict))
+
+    async def _when_back(self, ask: Callable[[], Awaitable[Said]]) -> Said:
+        """What a verifier says. One that restarts is waited for: the check would lack it for good, since nobody
+        commits any more once most have spoken, and the log would show a drawn verifier without a verdict."""
+        ledger, waits = self._desk.ledger, self._desk.waits
+        last = self._work.story.drawn_first + ledger.parameters.lag // LAG_SHARE
+        give_up = time.monotonic() + waits.absent
+        async with asyncio.timeout(waits.check):
+            while True:
+                try:
+                    return await ask()
+                except (ChannelUnavailable, RemoteFailure) as error:
+                    if isinstance(error, RemoteFailure) and error.remote_code not in _RESTARTING:
+                        raise
+                    if ledger.block >= last or time.monotonic() + RETRY_SECONDS > give_up:
+                        raise
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _judged(self, seat: DrawnVerifier, commitment: Signed[TraceCommitment]) -> JudgedStep:
         try:

@@ -94,10 +94,11 @@ class Routes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Seconds: for one answer of an inferencer, and for one verifier's whole work."""
+    """Seconds: for one answer of an inferencer, for one verifier's whole work, and for a verifier that is away."""
 
     generation: GenerationPatience = field(default_factory=GenerationPatience)
     check: float = 120.0
+    absent: float = 20.0
 
 
 EnsurePaid = Callable[[Address, int], Awaitable[None]]
