@@ -16,6 +16,8 @@ from unit.test_tabs_asking import ALWAYS
 
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import AnswerNotAccepted, WrongSchedulerKey
+from troth.client.orders import session
+from troth.client.orders.calls import MarketCalls
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import OrderKeeper
@@ -24,8 +26,10 @@ from troth.client.orders.session import Connector
 from troth.client.orders.talking import Conversation, Typing, talk
 from troth.client.reaching import reaching
 from troth.protocol.amounts import Asset
+from troth.protocol.market.state import Party
 from troth.protocol.market.types import NO_ADDRESS, Opinion
 from troth.protocol.types import Hash32
+from troth.transport.errors import CircuitFailed
 from troth.transport.identity import create_identity
 from troth.transport.server import TlsServer, serving
 
@@ -78,6 +82,30 @@ async def test_a_rejected_answer_ends_a_script_with_its_exit_code(
         with pytest.raises(AnswerNotAccepted):
             await print_json_answer(running, ALWAYS, "", "hello")
         assert json.loads(capsys.readouterr().out)["outcome"] == "rejected"
+
+
+async def test_prices_are_asked_for_again_over_rebuilt_circuits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wallet whose gateway has just begun sees no error because a relay failed: nothing was ordered yet."""
+    monkeypatch.setattr(session, "REBUILT_SECONDS", (0.01, 0.01))
+    async with run(tmp_path) as (_, running):
+        connect, failing = running.session.connect, [1, 1]
+
+        async def broken(party: Party) -> MarketCalls:
+            if failing:
+                failing.pop()
+                raise CircuitFailed("proxy", 3, "link broken")
+            return await connect(party)
+
+        monkeypatch.setattr(running.session, "connect", broken)
+        assert (await running.session.ready()).class_id
+        failing += [1, 1, 1]
+        for desk in running.session.usable():
+            desk.calls, desk.offered = None, 0.0
+        with pytest.raises(CircuitFailed):
+            await running.session.ready()
+        assert not failing
 
 
 async def test_an_error_does_not_end_a_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

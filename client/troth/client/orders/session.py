@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +15,7 @@ from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.client.configuration import ClientConfiguration
 from troth.client.direct.entrance import Entrance
-from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable
+from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable, OverlayFailed
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
 from troth.client.market_table import MarketTable
@@ -40,7 +41,9 @@ from troth.protocol.market.types import Order, Parameters, Tab
 from troth.protocol.market.views import parameters_of, registered_scheduler, view_of
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
-from troth.transport.errors import OverlayError
+from troth.transport.errors import CircuitFailed, OverlayError
+
+log = logging.getLogger(__name__)
 
 QUOTE_SECONDS = 60.0
 """How long a price list is believed."""
@@ -48,6 +51,8 @@ AWAY_SECONDS = 30.0
 """How long a scheduler that failed is asked last."""
 SEEN_SECONDS = 10.0
 """How far the client's chain node may lag behind the scheduler's."""
+REBUILT_SECONDS = (0.5, 1.5, 4.0)
+"""Pauses before prices are asked for again over the overlay."""
 FAILURES = (ClientError, ChainError, OverlayError, ProtocolError, TimeoutError)
 
 
@@ -224,7 +229,19 @@ class PayerSession:
         self.class_id = offer.class_id
 
     async def ready(self) -> CheckedOffer:
-        """The first offer that can be had, with the model's language; raises what the last desk was refused for."""
+        """The first offer that can be had, with the model's language; raises what the last desk was refused for.
+
+        Reading prices orders nothing, so that a broken circuit is no reason to give up: the pool builds others.
+        """
+        for pause in REBUILT_SECONDS:
+            try:
+                return await self._first_offer()
+            except (OverlayFailed, CircuitFailed) as error:
+                log.info("no way to a scheduler yet, tried again in %.1f s: %s", pause, error)
+            await asyncio.sleep(pause)
+        return await self._first_offer()
+
+    async def _first_offer(self) -> CheckedOffer:
         failure: Exception | None = None
         for desk in self.usable():
             try:
