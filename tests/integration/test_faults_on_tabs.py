@@ -16,7 +16,7 @@ import pytest_asyncio
 
 pytest.importorskip("torch")
 
-from support.fault_network import FaultNetwork, fault_network
+from support.fault_network import LAG, FaultNetwork, fault_network
 
 from troth.client.orders.journal import Phase
 from troth.protocol.market.messages import tab_id
@@ -169,6 +169,7 @@ async def test_a_wallet_from_an_old_backup_goes_on_and_pays_nothing_twice(networ
 
 async def test_a_tab_that_closes_under_running_orders_pays_what_was_served(network: FaultNetwork) -> None:
     """The last of this module: nothing is ordered on the tab any more."""
+    await network.asked(QUESTION)
     before = len(network.entries())
     client = network.asking(*[(number, 4) for number in range(1, 4)], at_once=3)
     await network.until(lambda: len(network.entries()) >= before + 3, "orders run")
@@ -180,5 +181,6 @@ async def test_a_tab_that_closes_under_running_orders_pays_what_was_served(netwo
     # Before the tab is empty the scheduler redeems its best word, and claims what came too late to be acknowledged.
     owed = network.spent() + sum(entry.fee or 0 for entry in network.refused())
     assert owed > 0
-    async with network.blocks(0.1):
+    # A claim waits until its gas is cheap, and then for objections: some thousand blocks, each window a tenth of them.
+    async with network.blocks(0.5, LAG // 10):
         await network.until(lambda: network.state.tab_state(tab).redeemed == owed, "what is owed is redeemed")

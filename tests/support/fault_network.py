@@ -223,13 +223,13 @@ class FaultNetwork:
         await self.follower.catch_up()
 
     @asynccontextmanager
-    async def blocks(self, seconds: float = 1.0) -> AsyncIterator[None]:
-        """A chain that goes on by itself."""
+    async def blocks(self, seconds: float = 1.0, count: int = 1) -> AsyncIterator[None]:
+        """A chain that goes on by itself, so many blocks at a time."""
 
         async def mine() -> None:
             while True:
                 with suppress(Exception):
-                    await self.mined()
+                    await self.mined(count)
                 await asyncio.sleep(seconds)
 
         mining = asyncio.create_task(mine())
