@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene
+from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, Asked, TabScene
 from support.toy_tab_node import ToyWay
 from support.waiting import eventually
 
 from troth.protocol.market import canonical, messages, prices, tabs
 from troth.protocol.market.bodies import Acknowledgement
+from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import sign
 from troth.protocol.types import Hash32
 from troth.protocol.wire_fields import RowSignature
@@ -25,6 +26,7 @@ from troth.scheduler.checks import running
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.rows_kept import KeptRows
+from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement, StorageFailed
 from troth.transport.errors import ChannelUnavailable
 
@@ -213,19 +215,25 @@ async def interrupted(scene: TabScene, full: Any, real: Any) -> None:
     assert scene.desk.client_tabs.book(asked.order.tab).worth == {1: 0}
 
 
-@pytest.mark.parametrize("question", [Advance, Recommit, Judge])
-async def test_a_check_waits_for_a_verifier_that_restarts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: type
-) -> None:
-    """Otherwise the log would show a drawn verifier without a verdict: nobody commits once most have spoken."""
-    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
-    scene = TabScene(tmp_path)
+async def drawn_order(folder: Path) -> tuple[TabScene, Asked, OrderHistory, DrawnSeats]:
+    """An answer that a draw has hit, and who is to check it; nobody was asked yet."""
+    scene = TabScene(folder)
     scene.start()
     asked = await scene.send(scene.asked())
     story = scene.desk.store.get(asked.order_id)
     assert story is not None
     await reveal(scene.desk, story, asked.secrets.draw)
     (drawn,) = drawn_verifiers(scene.desk, story)
+    return scene, asked, story, drawn
+
+
+@pytest.mark.parametrize("question", [Advance, Recommit, Judge])
+async def test_a_check_waits_for_a_verifier_that_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: type
+) -> None:
+    """Otherwise the log would show a drawn verifier without a verdict: nobody commits once most have spoken."""
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
+    scene, asked, _, drawn = await drawn_order(tmp_path)
     faults = scene.nodes[drawn.operators[0]].faults
     faults.away = {question: 3}
     assert (await scene.show(asked))[-1] == {"type": "end", "complete": True}
@@ -236,13 +244,7 @@ async def test_a_check_waits_for_a_verifier_that_restarts(
 async def test_a_check_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A summons comes at half of the lag; who asks is told before."""
     monkeypatch.setattr(running, "LAG_SHARE", 1 << 40)
-    scene = TabScene(tmp_path)
-    scene.start()
-    asked = await scene.send(scene.asked())
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
-    await reveal(scene.desk, story, asked.secrets.draw)
-    (drawn,) = drawn_verifiers(scene.desk, story)
+    scene, asked, _, drawn = await drawn_order(tmp_path)
     faults = scene.nodes[drawn.operators[0]].faults
     faults.away = {Recommit: 2}
     assert (await scene.show(asked))[-1] == {"type": "end", "complete": False}
@@ -252,13 +254,7 @@ async def test_a_check_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytes
 
 async def test_a_verifier_that_comes_after_the_decision_commits_to_nothing(tmp_path: Path) -> None:
     """Those that were shown the rows could have told it what to commit to; it is not paid for that."""
-    scene = TabScene(tmp_path)
-    scene.start()
-    asked = await scene.send(scene.asked())
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
-    await reveal(scene.desk, story, asked.secrets.draw)
-    (drawn,) = drawn_verifiers(scene.desk, story)
+    scene, asked, story, drawn = await drawn_order(tmp_path)
     late = min(drawn.seats, key=lambda one: drawn.seats[one])
     assert 2 * drawn.seats[late] < len(drawn.operators)
     scene.nodes[late].faults.refuses = {Recommit}
