@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while another waits for it. Python's own 5 ms are longer than most of what
 a message needs: a proof that a thread computes would hold up every token that passes through the loop meanwhile."""
+
+LOOP_BYTES = 256 * 1024
+"""Bytes that are hashed or copied on the loop itself: about a millisecond of Keccak."""
 
 
 def run(main: Coroutine[object, object, Result]) -> Result:
@@ -23,3 +26,10 @@ def run(main: Coroutine[object, object, Result]) -> Result:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
+
+
+async def beside(size: int, job: Callable[..., Result], *arguments: Any) -> Result:
+    """What ``job`` returns; in a thread where it goes over more than ``LOOP_BYTES``, so that others are not held up."""
+    if size <= LOOP_BYTES:
+        return job(*arguments)
+    return await asyncio.to_thread(job, *arguments)
