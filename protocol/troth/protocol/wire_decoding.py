@@ -105,6 +105,11 @@ def decode_wanted(payload: memoryview | bytes, count: int) -> tuple[WantedText, 
     return tuple(found)
 
 
+def size_of(parts: Iterable[DecodedPart]) -> int:
+    """Bytes of rows in parts, which is nearly all of them."""
+    return sum(len(part.rows) for part in parts if isinstance(part, WrittenPart))
+
+
 def encode_parts(parts: Iterable[DecodedPart]) -> bytes:
     """Payload of a Decoded; raises WireError for a part that no reader would take."""
     return b"".join(piece for part in parts for piece in _pieces(part))

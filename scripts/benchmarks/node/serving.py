@@ -88,7 +88,7 @@ class WorkerCore(Core):
     async def listen(self) -> None:
         """The worker may connect."""
         address = str(self._folder / "rows")
-        self._serving = await asyncio.start_unix_server(self._receive, path=address)
+        self._serving = await asyncio.start_unix_server(self._receive, path=address, limit=vllm_core.READ_AHEAD)
         command = [
             sys.executable,
             "-m",

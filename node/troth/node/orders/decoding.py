@@ -146,8 +146,7 @@ class Decoding:
             async with aclosing(self._written() if writes else self._computed()) as steps:
                 async for seconds in steps:
                     self._seconds.append(seconds)
-                    last = self._session.positions - 1
-                    self._finished = self._session.finish(last, self._session.emitted[last]) is not None
+                    self._finished = self._session.telling.finished is not None
                     ahead = self.end - self._wanted
                     if self._finished:
                         return
@@ -213,13 +212,16 @@ class Decoding:
             async for token, rows in steps:
                 seconds = time.perf_counter() - began
                 self._note(seconds)
-                async with session.lock:
-                    session.require_open()
-                    position = session.positions
-                    inputs = np.array([session.emitted[position - 1]], dtype=np.int64)
-                    # The first step brings the rows of the text so far, too; they are known and signed.
-                    session.add(inputs, rows[-1:])
-                    self._chosen(position, ChosenToken(token))
+                if session.lock.locked():
+                    async with session.lock:
+                        pass
+                # Nobody else is at the session until the next await.
+                session.require_open()
+                position = session.positions
+                inputs = np.array([session.emitted[position - 1]], dtype=np.int64)
+                # The first step brings the rows of the text so far, too; they are known and signed.
+                session.add(inputs, rows[-1:])
+                self._chosen(position, ChosenToken(token))
                 yield seconds
                 began = time.perf_counter()
 

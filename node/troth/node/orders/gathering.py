@@ -31,8 +31,9 @@ SETTLE_SECONDS = 0.002
 """How long the first of several texts that moved waits for the others: a batch moves all of them in one step."""
 HOLD_SECONDS = 5.0
 """After which an answer says that there is nothing yet."""
-ANSWER_BYTES = 4 * 2**20
-"""Rows of one answer: beyond the first text, none is added that would exceed it."""
+ANSWER_BYTES = 2**20
+"""Rows of one answer, which the loop encrypts in a millisecond: beyond the first text, none is added that would exceed
+it."""
 
 Found = SegmentSession | TrothError
 

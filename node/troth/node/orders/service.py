@@ -28,7 +28,7 @@ from troth.protocol.market.types import Voucher, Work
 from troth.protocol.tokens import Finish
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire import Decoded, OrderReply, OrderRequest, Released
-from troth.protocol.wire_decoding import WantedText, WrittenPart, decode_wanted, encode_parts
+from troth.protocol.wire_decoding import WantedText, WrittenPart, decode_wanted, encode_parts, size_of
 from troth.protocol.wire_market import (
     Advance,
     Conclude,
@@ -44,6 +44,7 @@ from troth.protocol.wire_market import (
     Redeemable,
     Unveil,
 )
+from troth.transport.event_loop import beside
 from troth.transport.logs import task_bound
 
 log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class OrderService:
             if isinstance(part, WrittenPart) and isinstance(session, SegmentSession):
                 self._metrics.positions.labels(role="inferencer").inc(len(part.tokens))
                 self._note_answered(session, part.finished)
-        return Decoded(len(parts)), encode_parts(parts)
+        return Decoded(len(parts)), await beside(size_of(parts), encode_parts, parts)
 
     def _decoded(self, sender: Address, wanted: WantedText) -> Found:
         try:
