@@ -28,7 +28,7 @@ from troth.protocol.wire_fields import DECODE_LIMIT
 AHEAD = DECODE_LIMIT
 """Positions computed beyond the last answer: what a scheduler that goes away has had for nothing."""
 
-REST_SECONDS = 1.0
+REST_SECONDS = 2.0
 """After which a loop that is so far ahead lets the engine go."""
 
 

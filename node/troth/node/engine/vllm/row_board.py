@@ -44,15 +44,17 @@ class _Arriving:
 
     def rows(self, start: int, end: int) -> NDArray[Any]:
         """Rows [start, end), which are all here; nobody may change them."""
+        found = self.pieces(start, end)
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def pieces(self, start: int, end: int) -> list[NDArray[Any]]:
+        """The same as they lie here."""
         at = bisect_right(self._starts, start) - 1
-        piece = self._pieces[at][start - self._starts[at] : end - self._starts[at]]
-        if len(piece) == end - start:
-            return piece
-        found = [piece]
+        found = [self._pieces[at][start - self._starts[at] : end - self._starts[at]]]
         while (reached := self._starts[at] + len(self._pieces[at])) < end:
             at += 1
             found.append(self._pieces[at][: end - reached])
-        return np.concatenate(found)
+        return found
 
 
 class RowBoard:
@@ -105,6 +107,10 @@ class RowBoard:
         if start < arriving.first:
             raise EngineError("a position came from the cache", (start, arriving.first), "Ask for later ones.")
         return arriving.rows(start, end)
+
+    def pieces(self, request: str, start: int, end: int) -> list[NDArray[Any]]:
+        """Rows [start, end), which have been waited for, one piece below the other."""
+        return self._requests[request].pieces(start, end)
 
     async def _change(self, arriving: _Arriving) -> None:
         if (failure := arriving.failure or self._failure) is not None:
