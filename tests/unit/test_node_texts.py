@@ -115,7 +115,7 @@ async def test_a_text_that_breaks_off_says_why_and_others_go_on() -> None:
 
 async def test_a_part_that_nobody_asked_for_is_no_answer() -> None:
     for other in (WantedText(C, 0), WantedText(A, 1)):
-        texts = texts_of(ScriptedNode(answer=lambda _wanted, other=other: [part(other)]))  # type: ignore[misc]
+        texts = texts_of(ScriptedNode(answer=lambda _wanted, other=other: [part(other)]))
         with pytest.raises(WireError, match="not asked for"):
             await texts.next(WantedText(A, 0), 1.0)
         await texts.close()

@@ -94,7 +94,7 @@ async def test_a_text_that_says_nothing_holds_up_no_other(tmp_path: Path) -> Non
             await never.wait()
         return await plain(key, *rest)
 
-    node.engine.forward = forward  # type: ignore[method-assign]
+    node.engine.forward = forward
     async with asyncio.timeout(3):
         end, texts = 12, [(silent.order_id, 12), (other.order_id, 12)]
         while end is not None:
@@ -114,7 +114,7 @@ async def test_a_newer_question_takes_the_place_of_the_one_that_waits(tmp_path: 
         await go.wait()
         return await plain(*given)
 
-    node.engine.forward = forward  # type: ignore[method-assign]
+    node.engine.forward = forward
     older = asyncio.create_task(asked(node, (silent.order_id, 12)))
     await asyncio.sleep(0.01)
     newer = asyncio.create_task(asked(node, (silent.order_id, 12), (other.order_id, 12)))
@@ -162,7 +162,7 @@ async def test_rows_that_are_no_numbers_are_never_signed(tmp_path: Path) -> None
             return Computed(np.full_like(computed.rows, np.nan), 0.001)
         return computed
 
-    node.engine.forward = forward  # type: ignore[method-assign]
+    node.engine.forward = forward
     found = await all_of(node, (broken.order_id, 12), (other.order_id, 12))
     (halted,) = found[broken.order_id]
     assert isinstance(halted, HaltedPart)

@@ -87,6 +87,7 @@ class Decoding:
         self.bell = Bell()
         self.failure: Exception | None = None
         self.told = 0.0
+        self._writes = isinstance(bench.engine, WholeEngine) and asked is msgspec.UNSET
         self._seconds: list[float] = []
         self._logprobs: list[Packed] = []
         self._wanted = self.first
@@ -140,10 +141,9 @@ class Decoding:
                 self._end(self._over())
 
     async def _run(self) -> None:
-        writes = isinstance(self._bench.engine, WholeEngine) and self.asked is msgspec.UNSET
         failure: Exception | None = None
         try:
-            async with aclosing(self._written() if writes else self._computed()) as steps:
+            async with aclosing(self._written() if self._writes else self._computed()) as steps:
                 async for seconds in steps:
                     self._seconds.append(seconds)
                     self._finished = self._session.telling.finished is not None
