@@ -107,7 +107,7 @@ def _node(plan: Plan) -> Iterator[subprocess.Popen[str]]:
 
 async def _follow(plan: Plan, channel: Channel) -> float:
     """All sequences to their ends, every row and signature checked; when the first answer came."""
-    began = 0.0
+    began, checking = 0.0, asyncio.create_task(asyncio.sleep(0))
     going = {order_of(number): _Text(chain_of(plan, number), plan.prompt) for number in range(plan.sequences)}
     while going:
         wanted = [WantedText(order, text.position) for order, text in going.items()]
@@ -118,10 +118,12 @@ async def _follow(plan: Plan, channel: Channel) -> float:
         for part in parts:
             assert isinstance(part, WrittenPart), part
             going[part.order].position += len(part.tokens)
-        await asyncio.to_thread(_check, plan, parts, going)
+        await checking
+        checking = asyncio.create_task(asyncio.to_thread(_check, plan, parts, dict(going)))
         for part in parts:
             if isinstance(part, WrittenPart) and part.finished:
                 del going[part.order]
+    await checking
     return began
 
 
