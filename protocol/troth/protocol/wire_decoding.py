@@ -119,7 +119,7 @@ def decode_parts(payload: memoryview | bytes, count: int) -> tuple[DecodedPart, 
     """The ``count`` parts of a Decoded, whose rows are views into the payload; raises WireError."""
     if not 0 <= count <= SEQUENCES_LIMIT:
         raise WireError(f"An answer has at most {SEQUENCES_LIMIT} texts", count, _REMEDY)
-    reading = _Reading(memoryview(payload))
+    reading = _PartReader(memoryview(payload))
     parts = tuple(_part(reading) for _ in range(count))
     if reading.left:
         raise WireError("Nothing follows the last part", reading.left, _REMEDY)
@@ -151,7 +151,7 @@ def _pieces(part: DecodedPart) -> Iterator[bytes | memoryview]:
     yield part.rows
 
 
-def _part(reading: _Reading) -> DecodedPart:
+def _part(reading: _PartReader) -> DecodedPart:
     order, start, count = _PLACE.unpack(reading.take(_PLACE.size))
     if not count:
         return HaltedPart(Hash32(order), start, _failure(reading))
@@ -167,14 +167,14 @@ def _part(reading: _Reading) -> DecodedPart:
     return WrittenPart(Hash32(order), start, tokens, row, rows, row_bytes, _ENDINGS[ending], microseconds, logprobs)
 
 
-def _packed(reading: _Reading) -> bytes:
+def _packed(reading: _PartReader) -> bytes:
     (size,) = _SIZE.unpack(reading.take(_SIZE.size))
     if size > PACKED_LIMIT:
         raise WireError(f"Log probabilities of a token have at most {PACKED_LIMIT} bytes", size, _REMEDY)
     return bytes(reading.take(size))
 
 
-def _failure(reading: _Reading) -> Failure:
+def _failure(reading: _PartReader) -> Failure:
     (size,) = _SIZE.unpack(reading.take(_SIZE.size))
     if size > FAILURE_LIMIT:
         raise WireError(f"A refusal has at most {FAILURE_LIMIT} bytes", size, _REMEDY)
@@ -188,7 +188,7 @@ def _failure(reading: _Reading) -> Failure:
     return failure
 
 
-class _Reading:
+class _PartReader:
     """A payload that is taken from its front."""
 
     def __init__(self, data: memoryview) -> None:

@@ -71,7 +71,7 @@ class _Followed:
         return min(self.decoding.end, self.wanted.start + most)
 
 
-class Gathering:
+class TextsAnswer:
     """One question of one scheduler, which takes the place of the one before."""
 
     def __init__(self, bench: NodeContext, caller: Caller, most: int) -> None:

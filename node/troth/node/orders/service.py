@@ -15,7 +15,7 @@ from troth.node.orders.advancing import advance
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.checking import judge, recommit
 from troth.node.orders.concluding import conclude
-from troth.node.orders.gathering import Caller, Found, Gathering
+from troth.node.orders.gathering import Caller, Found, TextsAnswer
 from troth.node.orders.informed import post_of, told
 from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, SegmentSession
@@ -161,7 +161,7 @@ class OrderService:
     async def _proceed(self, sender: Address, header: Proceed, payload: memoryview) -> Answer:
         texts = [(wanted, self._decoded(sender, wanted)) for wanted in decode_wanted(payload, header.texts)]
         caller = self._callers.setdefault(sender, Caller())
-        parts = await Gathering(self._bench, caller, header.most).answer(texts)
+        parts = await TextsAnswer(self._bench, caller, header.most).answer(texts)
         sessions = {wanted.order: found for wanted, found in texts}
         for part in parts:
             session = sessions[part.order]
