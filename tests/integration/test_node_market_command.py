@@ -26,8 +26,9 @@ from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.papers import InferencePapers, Pay
 from troth.protocol.market.types import Admission, Order, Promise, Result, Tab, Work
 from troth.protocol.request import Request, canonical_bytes, request_hash
-from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
+from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import Hash32, pack_ends
+from troth.protocol.wire_decoding import WantedText, WrittenPart, decode_parts, encode_wanted
 from troth.protocol.wire_market import Advance, Conclude, Proceed, Redeemable
 from troth.testnet.forked import Forked
 from troth.transport.channel import Channel
@@ -151,10 +152,11 @@ class Served:
         tokens, finished, position = [reply.header.token], reply.header.finished, len(PROMPT)
         order = self.first[0].order
         while finished is None:
-            reply = await channel.request(Proceed(order, position, 64))
-            count = reply.header.count
-            tokens += tokens_from_bytes(bytes(reply.payload[: 4 * count]), count, 48)
-            finished, position = reply.header.finished, position + count
+            reply = await channel.request(Proceed(1, 64), encode_wanted([WantedText(order, position)]))
+            (part,) = decode_parts(reply.payload, reply.header.texts)
+            assert isinstance(part, WrittenPart)
+            tokens += part.tokens
+            finished, position = part.finished, position + len(part.tokens)
         self.conclude = Conclude(order, 0, len(PROMPT) + len(tokens) - 1, len(tokens))
         self.text = tokens_to_bytes(tokens)
         frame = await channel.request(self.conclude, self.text)

@@ -16,7 +16,9 @@ from support.toy_engine import ToyEngine
 from troth.node.errors import PeerRefusal
 from troth.protocol.errors import ProtocolError
 from troth.protocol.tensors import tokens_to_bytes
+from troth.protocol.types import Hash32
 from troth.protocol.wire import Decoded, Rows
+from troth.protocol.wire_decoding import WantedText, WrittenPart, decode_parts, encode_wanted
 from troth.protocol.wire_market import Advance, Conclude, Concluded, Dismiss, Hidden, Judged, Proceed, Redeemable
 
 KILL = "kill"
@@ -36,7 +38,9 @@ async def script(network: Network, ordered: Ordered) -> tuple[Any, list[Any]]:
         (Advance(ordered.order_id, 0, "infer", 12 + offset, 1, emit=True), tokens_to_bytes([token]))
         for offset, token in enumerate((*ordered.tokens[:3], 7))
     ]
-    alone = [(Proceed(ordered.order_id, position, 3), b"") for position in (12, 13, 15)]
+    alone = [
+        (Proceed(1, 3), encode_wanted([WantedText(Hash32(ordered.order_id), position)])) for position in (12, 13, 15)
+    ]
     noise = [
         (Redeemable(), b"{}"),
         (Dismiss(ordered.order_id), b""),
@@ -79,8 +83,11 @@ async def _one_chain(folder: Path, order: list[int], scale: float) -> None:
         answer = await fed(node, message)
         if answer is None:
             continue
-        if isinstance(answer[0], Rows | Decoded):
-            row = answer[0].row
+        signed = [answer[0].row] if isinstance(answer[0], Rows) else []
+        if isinstance(answer[0], Decoded):
+            parts = decode_parts(answer[1], answer[0].texts)
+            signed = [part.row for part in parts if isinstance(part, WrittenPart)]
+        for row in signed:
             assert rows.setdefault(row.position, (row.row_hash, row.previous)) == (row.row_hash, row.previous)
         if isinstance(answer[0], Concluded):
             words.add(answer[1])

@@ -12,7 +12,6 @@ from msgspec import UNSET
 from troth.protocol.errors import WireError
 from troth.protocol.logprobs import ALTERNATIVES_LIMIT, PACKED_LIMIT
 from troth.protocol.wire import (
-    DECODE_LIMIT,
     Decoded,
     Failure,
     Message,
@@ -20,7 +19,7 @@ from troth.protocol.wire import (
     decode_frame,
     encode_frame,
 )
-from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_fields import DECODE_LIMIT, SEQUENCES_LIMIT, RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Dismiss, Judge, Proceed, Unveil
 from troth.protocol.wire_reports import (
     LINKS_LIMIT,
@@ -52,15 +51,8 @@ messages = some.one_of(
     some.builds(
         Judge, words, bytes_, positions, positions, counts, some.none() | rows,
     ),
-    some.builds(
-        Proceed, words, positions, some.integers(1, DECODE_LIMIT),
-        some.just(UNSET) | some.integers(0, ALTERNATIVES_LIMIT),
-    ),
-    some.builds(
-        Decoded, positions, some.integers(1, DECODE_LIMIT), rows, some.sampled_from([None, "stop", "length"]),
-        positions,
-        some.lists(some.binary(max_size=PACKED_LIMIT), max_size=DECODE_LIMIT).map(tuple),
-    ),
+    some.builds(Proceed, some.integers(0, SEQUENCES_LIMIT), some.integers(1, DECODE_LIMIT)),
+    some.builds(Decoded, some.integers(0, SEQUENCES_LIMIT)),
     some.builds(Conclude, words, bytes_, positions, some.integers(0, 65_536)),
     some.builds(Unveil, words, bytes_, some.sampled_from(["infer", "check"]), some.integers(0, 1 << 18)),
     some.builds(Dismiss, words),

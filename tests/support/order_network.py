@@ -55,12 +55,14 @@ from troth.protocol.market.types import (
 )
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash
-from troth.protocol.tensors import tokens_from_bytes, tokens_to_bytes
+from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.transforms import NO_TRANSFORMS, Transforms
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment, address_from_bytes, pack_ends
+from troth.protocol.wire_decoding import HaltedPart, WantedText, WrittenPart, decode_parts, encode_wanted
 from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Judge, Proceed, Recommit, Redeemable, Unveil
 from troth.transport import sealing
+from troth.transport.errors import remote_failure
 from troth.transport.identity import Operator
 
 CHAIN_ID, BLOCK, NOW, DEPOSIT = 31337, 1_000, 1_800_000_000, 10**15
@@ -214,6 +216,14 @@ class Node:
 
     async def ask(self, header: Any, payload: bytes = b"", sender: Address = SCHEDULER) -> Any:
         return await self.service.handle(sender, header, memoryview(payload))
+
+    async def write_on(self, order: bytes, start: int, most: int = 64, sender: Address = SCHEDULER) -> WrittenPart:
+        """What it writes alone; raises RemoteFailure where it says why not."""
+        reply, data = await self.ask(Proceed(1, most), encode_wanted([WantedText(Hash32(order), start)]), sender)
+        (part,) = decode_parts(data, reply.texts)
+        if isinstance(part, HaltedPart):
+            raise remote_failure("the node", part.failure)
+        return part
 
 
 @dataclass
@@ -401,11 +411,10 @@ class Network:
         ordered.rows, ordered.ends, ordered.tokens = [rows], [reply.row], [reply.token]
         finished, position = reply.finished, len(prompt)
         while finished is None:
-            reply, data = await node.ask(Proceed(ordered.order_id, position, 64))
-            size = 4 * reply.count
-            ordered.tokens += tokens_from_bytes(data[:size], reply.count, self.model.vocabulary)
-            ordered.rows[0] += data[size:]
-            ordered.ends, position, finished = [reply.row], position + reply.count, reply.finished
+            part = await node.write_on(ordered.order_id, position)
+            ordered.tokens += part.tokens
+            ordered.rows[0] += part.rows
+            ordered.ends, position, finished = [part.row], position + len(part.tokens), part.finished
         return ordered
 
     def conclude_message(self, ordered: Ordered, segment: int) -> tuple[Conclude, bytes]:

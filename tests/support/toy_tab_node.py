@@ -36,10 +36,11 @@ from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict, Voucher, Work
 from troth.protocol.masks import TextRules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
-from troth.protocol.tensors import Dtype, rows_from_bytes, tokens_from_bytes, tokens_to_bytes
+from troth.protocol.tensors import Dtype, rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes
 from troth.protocol.wire import Decoded, Frame, Received, Released, Rows, decode_frame, encode_frame
+from troth.protocol.wire_decoding import WantedText, WrittenPart, decode_wanted, encode_parts
 from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import (
     Advance,
@@ -57,6 +58,7 @@ from troth.protocol.wire_market import (
     Unveil,
     Unveiled,
 )
+from troth.scheduler.node_texts import NodeTexts
 from troth.scheduler.peers import NodeSeen
 from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
@@ -160,12 +162,13 @@ class ToyTabNode:
         if header.role == "check":
             return Received(header.start + header.count), b""
         token, finished = self._emit(session) if header.emit else (None, None)
-        return Rows(header.start, header.count, row, token, finished, 40, self._told(session, token, header)), data
+        asked = None if isinstance(header.logprobs, UnsetType) else header.logprobs
+        return Rows(header.start, header.count, row, token, finished, 40, self._told(session, token, asked)), data
 
-    def _told(self, session: _Session, token: int | None, header: Any) -> bytes | UnsetType:
-        if token is None or isinstance(header.logprobs, UnsetType):
+    def _told(self, session: _Session, token: int | None, asked: int | None) -> bytes | UnsetType:
+        if token is None or asked is None:
             return UNSET
-        return logprobs_to_bytes(logprobs_of(_EMBEDDING @ session.outputs[-1][-1], token, header.logprobs))
+        return logprobs_to_bytes(logprobs_of(_EMBEDDING @ session.outputs[-1][-1], token, asked))
 
     def _compute(
         self, session: _Session, inputs: np.ndarray, bound: tuple[int, ...] | None
@@ -294,22 +297,26 @@ class ToyTabNode:
         session.rules.take(token)
         return token
 
-    def _proceed(self, header: Proceed, _payload: memoryview) -> tuple[Any, bytes]:
-        session = self._sessions[header.order, 0, "infer"]
-        assert header.start == sum(len(part) for part in session.outputs)
-        if self.faults.dies_at_position is not None and header.start >= self.faults.dies_at_position:
-            raise ChannelTimeout("the node died")
+    def _proceed(self, header: Proceed, payload: memoryview) -> tuple[Any, bytes]:
+        parts = [self._write(wanted, header.most) for wanted in decode_wanted(payload, header.texts)]
+        return Decoded(len(parts)), encode_parts(parts)
+
+    def _write(self, wanted: WantedText, most: int) -> WrittenPart:
+        session = self._sessions[wanted.order, 0, "infer"]
+        assert wanted.start == sum(len(part) for part in session.outputs)
+        if self.faults.dies_at_position is not None and wanted.start >= self.faults.dies_at_position:
+            raise ChannelUnavailable("the node died")
         tokens, data, finished = [], b"", None
         told: list[bytes] = []
-        while finished is None and len(tokens) < min(header.most, 4):
+        while finished is None and len(tokens) < min(most, 4):
             token = session.tokens[-1]
             rows, row = self._compute(session, _EMBEDDING[[token]], (token,))
             chosen, finished = self._emit(session)
             tokens.append(chosen)
             data += rows
-            packed = self._told(session, chosen, header)
+            packed = self._told(session, chosen, wanted.alternatives)
             told += [] if isinstance(packed, UnsetType) else [packed]
-        return Decoded(header.start, len(tokens), row, finished, 40, tuple(told)), tokens_to_bytes(tokens) + data
+        return WrittenPart(wanted.order, wanted.start, tuple(tokens), row, data, 4 * COLUMNS, finished, 40, tuple(told))
 
     def _conclude(self, header: Conclude, payload: memoryview) -> tuple[Any, bytes]:
         key = (header.order, header.segment, "infer")
@@ -445,6 +452,7 @@ class ToyWay:
     """The channel to a toy node, without a network."""
 
     connected = True
+    endpoint = "https://toy"
 
     def __init__(self, node: ToyTabNode) -> None:
         self._node = node
@@ -469,6 +477,7 @@ class ToyPeers:
 
     def __init__(self, nodes: dict[Address, ToyTabNode]) -> None:
         self._nodes = nodes
+        self._texts: dict[Address, NodeTexts] = {}
         self.failed: set[Address] = set()
         self.draws: list[tuple[frozenset[Address], tuple[Address, ...]]] = []
         self.preferred: list[Address] = []
@@ -477,6 +486,10 @@ class ToyPeers:
         if node not in self._nodes:
             raise ChannelUnavailable(f"{node} has no registered endpoint")
         return ToyWay(self._nodes[node])
+
+    def texts(self, node: Address) -> NodeTexts:
+        way: Any = lambda: self.channel(node)  # noqa: E731
+        return self._texts.setdefault(node, NodeTexts(way))
 
     def failed_lately(self, node: Address) -> bool:
         return node in self.failed

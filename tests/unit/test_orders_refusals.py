@@ -34,7 +34,8 @@ from troth.protocol.market.messages import sign
 from troth.protocol.market.types import Admission, Ask, Tab, Work
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import Hash32, address_from_bytes
-from troth.protocol.wire_market import Advance, Conclude, Proceed, Recommit, Redeemable
+from troth.protocol.wire_market import Advance, Conclude, Recommit, Redeemable
+from troth.transport.errors import RemoteFailure
 
 STRANGER = address_from_bytes(b"\xee" * 20)
 
@@ -227,9 +228,10 @@ async def test_only_the_order_s_scheduler_speaks_about_it(tmp_path: Path) -> Non
     node = network.nodes[ordered.nodes[0]]
     with pytest.raises(PeerRefusal, match="another scheduler"):
         await begin(network, network.order(), network.papers(network.order(), 0), sender=STRANGER)
-    for header in (Proceed(ordered.order_id, 12, 4), Conclude(ordered.order_id, 0, 17, 0)):
-        with pytest.raises(PeerRefusal, match="another scheduler"):
-            await node.ask(header, sender=STRANGER)
+    with pytest.raises(RemoteFailure, match="another scheduler"):
+        await node.write_on(ordered.order_id, 12, sender=STRANGER)
+    with pytest.raises(PeerRefusal, match="another scheduler"):
+        await node.ask(Conclude(ordered.order_id, 0, 17, 0), sender=STRANGER)
     await network.conclude(ordered)
     with pytest.raises(PeerRefusal, match="another scheduler"):
         await node.ask(*network.conclude_message(ordered, 0), STRANGER)
@@ -242,14 +244,16 @@ async def test_messages_out_of_order_are_refused_and_change_nothing(tmp_path: Pa
     ordered = network.order()
     node = network.nodes[ordered.nodes[0]]
     unknown = Advance(ordered.order_id, 0, "infer", 0, 1)
-    for header in (unknown, Proceed(ordered.order_id, 0, 1), Conclude(ordered.order_id, 0, 5, 0)):
+    with pytest.raises(RemoteFailure, match="no such session"):
+        await node.write_on(ordered.order_id, 0)
+    for header in (unknown, Conclude(ordered.order_id, 0, 5, 0)):
         with pytest.raises(PeerRefusal, match=r"not shown here|no such session"):
             await node.ask(header, b"\0" * 4)
     with pytest.raises(PeerRefusal, match="no such session"):
         await node.ask(Recommit(ordered.order_id, 0, 5, 0))
     await begin(network, ordered, network.papers(ordered, 0))
-    with pytest.raises(PeerRefusal, match="no token was chosen"):
-        await node.ask(Proceed(ordered.order_id, 12, 4))
+    with pytest.raises(RemoteFailure, match="no token was chosen"):
+        await node.write_on(ordered.order_id, 12)
     with pytest.raises(PeerRefusal, match="next position is 12"):
         await node.ask(Advance(ordered.order_id, 0, "infer", 14, 1), tokens_to_bytes([3]))
     with pytest.raises(PeerRefusal, match=r"at most those|Conclude at most"):
@@ -307,8 +311,8 @@ async def test_nothing_is_owed_for_work_without_a_result(tmp_path: Path) -> None
     await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, 0)
     assert node.service.sessions == 0
     assert node.bench.stores.books.book(network.payers[node.address].tab, node.bench.ledger()).exposure == 0
-    with pytest.raises(PeerRefusal, match="no such session"):
-        await node.ask(Proceed(ordered.order_id, 12, 4))
+    with pytest.raises(RemoteFailure, match="no such session"):
+        await node.write_on(ordered.order_id, 12)
     with pytest.raises(PeerRefusal, match="two chains"):
         await begin(network, ordered, network.papers(ordered, 0))
 

@@ -18,7 +18,8 @@ from troth.protocol.market.life import Acknowledged, live
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import TraceCommitment, Work
 from troth.protocol.tensors import tokens_to_bytes
-from troth.protocol.wire_market import Advance, Dismiss, Proceed
+from troth.protocol.wire_market import Advance, Dismiss
+from troth.transport.errors import RemoteFailure
 
 
 async def begun(network: Network, ordered: Ordered) -> Any:
@@ -37,8 +38,8 @@ async def test_an_inference_that_broke_off_is_never_begun_again(tmp_path: Path) 
     for attempt in (begun(network, ordered), node.ask(Advance(ordered.order_id, 0, "infer", 12, 1), b"\0" * 4)):
         with pytest.raises(AlreadySigned, match="two chains"):
             await attempt
-    with pytest.raises(PeerRefusal, match="no such session"):
-        await node.ask(Proceed(ordered.order_id, 12, 4))
+    with pytest.raises(RemoteFailure, match="no such session"):
+        await node.write_on(ordered.order_id, 12, 4)
     leaf = node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
     assert leaf is not None
     assert leaf.stage is Stage.ENDED
@@ -144,11 +145,11 @@ async def test_an_answer_that_decodes_alone_is_given_again(tmp_path: Path) -> No
     network = build(tmp_path)
     ordered = await network.infer(network.order())
     node = network.nodes[ordered.nodes[0]]
-    reply, data = await node.ask(Proceed(ordered.order_id, 12, 64))
-    assert reply.row == ordered.ends[0]
-    assert data[4 * reply.count :] == ordered.rows[0][12 * 4 * 32 :]
-    with pytest.raises(PeerRefusal, match="text has ended"):
-        await node.ask(Proceed(ordered.order_id, 12 + reply.count, 64))
+    part = await node.write_on(ordered.order_id, 12)
+    assert part.row == ordered.ends[0]
+    assert part.rows == ordered.rows[0][12 * 4 * 32 :]
+    with pytest.raises(RemoteFailure, match="text has ended"):
+        await node.write_on(ordered.order_id, 12 + len(part.tokens))
 
 
 async def test_an_engine_that_fails_ends_nothing_that_was_signed(tmp_path: Path) -> None:
@@ -157,11 +158,10 @@ async def test_an_engine_that_fails_ends_nothing_that_was_signed(tmp_path: Path)
     await begun(network, ordered)
     node = network.nodes[ordered.nodes[0]]
     node.engine.fails = RuntimeError("out of memory")
-    with pytest.raises(RuntimeError):
-        await node.ask(Proceed(ordered.order_id, 12, 4))
+    with pytest.raises(RemoteFailure, match="failed inside the node"):
+        await node.write_on(ordered.order_id, 12, 4)
     node.engine.fails = None
-    reply, _ = await node.ask(Proceed(ordered.order_id, 12, 4))
-    assert reply.start == 12
+    assert (await node.write_on(ordered.order_id, 12, 4)).start == 12
 
 
 async def test_a_pipeline_that_broke_off_pays_the_segment_that_computed(tmp_path: Path) -> None:

@@ -141,6 +141,11 @@ def _plan(message_type: type) -> _Plan:
     return plan
 
 
+def type_hash_of(message_type: type) -> bytes:
+    """``type_hash``, derived once per dataclass."""
+    return _plan(message_type)[0]
+
+
 def struct_hash(message: Any) -> Hash32:
     """``hashStruct`` of EIP-712; raises InvalidField where a value does not fit its Solidity type."""
     prefix, encoders = _plan(type(message))

@@ -17,13 +17,12 @@ import msgspec
 from troth.protocol.errors import WireError
 from troth.protocol.wire_cases import Fetch, Fetched, Furnish, Furnished, Pledge, Pledged, Show, Shown
 from troth.protocol.wire_fields import (
-    DECODE_LIMIT,
     HEADER_LIMIT,
     PAYLOAD_LIMIT,
     Count,
-    DecodeCount,
     PackedLogprobs,
     RowSignature,
+    SequenceCount,
     Text,
     Uint32,
 )
@@ -68,18 +67,9 @@ class Rows(_Message, frozen=True):
 
 
 class Decoded(_Message, frozen=True):
-    """Payload: the ``count`` tokens chosen at positions ``start``, start+1, …, then the rows of these positions.
+    """Payload: what ``texts`` of those that a Proceed asks for have come to, ``wire_decoding.DecodedPart`` each."""
 
-    ``row`` signs the last row. ``finished`` and ``model_microseconds`` as in Rows; ``logprobs`` are one packed entry a
-    token.
-    """
-
-    start: Uint32
-    count: DecodeCount
-    row: RowSignature
-    finished: Literal["stop", "length"] | None = None
-    model_microseconds: Uint32 = 0
-    logprobs: Annotated[tuple[PackedLogprobs, ...], msgspec.Meta(max_length=DECODE_LIMIT)] = ()
+    texts: SequenceCount
 
 
 class Received(_Message, frozen=True):

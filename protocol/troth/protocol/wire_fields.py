@@ -15,12 +15,15 @@ PAYLOAD_LIMIT = 64 * 1024 * 1024
 ROWS_LIMIT = 65_536
 """Rows or tokens in one message."""
 DECODE_LIMIT = 64
-"""Positions in one answer to Proceed: their log probabilities fit a header."""
+"""Positions of one text in an answer to Proceed."""
+SEQUENCES_LIMIT = 1_024
+"""Texts in one Proceed."""
 
 Uint8 = Annotated[int, msgspec.Meta(ge=0, le=0xFF)]
 Uint32 = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 Uint64 = Annotated[int, msgspec.Meta(ge=0, le=0x7FFF_FFFF_FFFF_FFFF)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=ROWS_LIMIT)]
+SequenceCount = Annotated[int, msgspec.Meta(ge=0, le=SEQUENCES_LIMIT)]
 DecodeCount = Annotated[int, msgspec.Meta(ge=1, le=DECODE_LIMIT)]
 Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 SignatureBytes = Annotated[bytes, msgspec.Meta(min_length=65, max_length=65)]

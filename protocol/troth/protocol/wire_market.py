@@ -19,6 +19,7 @@ from troth.protocol.wire_fields import (
     DecodeCount,
     Message,
     RowSignature,
+    SequenceCount,
     Uint8,
     Uint32,
 )
@@ -56,17 +57,16 @@ class Advance(Message, frozen=True):
 
 
 class Proceed(Message, frozen=True):
-    """To the only segment's inferencer: go on alone from ``start``.
+    """To the only segment's inferencer of each of ``texts`` orders: go on alone, each from its own start.
 
-    It feeds itself each token that it chooses, and answers with what it has from ``start`` on, at least one position
-    and at most ``most``. Asking again for old positions is allowed. ``logprobs`` as in Advance, for each token.
-    Answer: Decoded.
+    It feeds itself each token that it chooses. Payload: ``wire_decoding.WantedText`` each. It is answered as soon as
+    there is something of any text, with what there is of all of them, at most ``most`` positions each; after a while
+    with nothing. A newer Proceed ends the wait of the one before, which is answered with nothing; so there is one at a
+    time. Asking again for old positions is allowed. Answer: Decoded.
     """
 
-    order: Bytes32
-    start: Uint32
+    texts: SequenceCount
     most: DecodeCount
-    logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
 
 
 class Conclude(Message, frozen=True):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from troth.protocol.types import Address
+from troth.scheduler.node_texts import NodeTexts
 from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.errors import ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
@@ -71,6 +72,7 @@ class Peers:
         self._patience = patience or ChannelPatience()
         self._monotonic = monotonic
         self._known: dict[Address, _KnownNode] = {}
+        self._texts: dict[Address, NodeTexts] = {}
         self._away: dict[Address, str] = {}
         self._drawn: Counter[Address] = Counter()
         self._chosen: Counter[Address] = Counter()
@@ -90,6 +92,12 @@ class Peers:
             channel = Channel(contact.endpoint, contact.tls_key_hash, self._operator, node, patience=self._patience)
             known = self._known[node] = _KnownNode(contact, channel)
         return known.channel
+
+    def texts(self, node: Address) -> NodeTexts:
+        """The texts that a node writes alone."""
+        if node not in self._texts:
+            self._texts[node] = NodeTexts(lambda: self.channel(node))
+        return self._texts[node]
 
     async def warm(self, nodes: Iterable[Address], seconds: float) -> None:
         """Try for at most `seconds` to be connected with all `nodes`; who is not is remembered as failed."""
@@ -157,6 +165,7 @@ class Peers:
 
     async def close(self) -> None:
         """Close every channel."""
+        await asyncio.gather(*[texts.close() for texts in self._texts.values()])
         await asyncio.gather(*[known.channel.close() for known in self._known.values()], *self._closing)
         self._known.clear()
 

@@ -77,6 +77,7 @@ def session_of(plan: Plan, number: int) -> SegmentSession:
     )
     session = SegmentSession.begin(seat, time.time())
     session.own = chain_of(plan, number)
-    session.inputs, session.outputs, session.begun_with = [np.array(tokens)], [rows], plan.prompt
+    session.add(np.array(tokens), rows)
+    session.chained = 1
     session.emit(plan.prompt - 1, 7)
     return session

@@ -38,6 +38,8 @@ from troth.transport.channel_server import ChannelServer
 from troth.transport.identity import Operator, create_identity
 from troth.transport.server import TlsServer, serving
 
+TICK_SECONDS = 0.005
+
 
 class Spent:
     """Thread seconds inside functions, by what they are for."""
@@ -86,7 +88,7 @@ class WorkerCore(Core):
     async def listen(self) -> None:
         """The worker may connect."""
         address = str(self._folder / "rows")
-        self._serving = await asyncio.start_unix_server(self._receive, path=address)
+        self._serving = await asyncio.start_unix_server(self._receive, path=address, limit=vllm_core.READ_AHEAD)
         command = [
             sys.executable,
             "-m",
@@ -99,22 +101,29 @@ class WorkerCore(Core):
 
     async def run(self, name: str, prompt: Any, words: dict[str, Any]) -> AsyncGenerator[Any, None]:
         """What vLLM's queue would hand out: all tokens since the last time."""
-        assert self._worker is not None
-        assert self._worker.stdin is not None
         moved = self._moved[name] = asyncio.Event()
-        self._worker.stdin.write(f"{name} {len(prompt)} {words['max_tokens']}\n")
+        self._tell(f"{name} {len(prompt)} {words['max_tokens']}")
         self._asked += 1
         if self._asked == self._plan.sequences:
-            self._worker.stdin.write("go\n")
-            self._worker.stdin.flush()
+            self._tell("go")
         told, arriving = len(prompt) - 1, self.board._requests[name]
-        while told < len(prompt) + words["max_tokens"] - 1:
-            await moved.wait()
-            moved.clear()
-            if arriving.end > told:
-                tokens = [(told + step) % self.vocabulary for step in range(arriving.end - told)]
-                told = arriving.end
-                yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=tokens)])
+        try:
+            while told < len(prompt) + words["max_tokens"] - 1:
+                await moved.wait()
+                moved.clear()
+                if arriving.end > told:
+                    tokens = [(told + step) % self.vocabulary for step in range(arriving.end - told)]
+                    told = arriving.end
+                    yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=tokens)])
+        finally:
+            self._tell(f"{name} 0 0")
+            del self._moved[name]
+
+    def _tell(self, line: str) -> None:
+        assert self._worker is not None
+        assert self._worker.stdin is not None
+        self._worker.stdin.write(line + "\n")
+        self._worker.stdin.flush()
 
     async def close(self) -> None:
         if self._worker is not None:
@@ -144,7 +153,7 @@ async def serve(plan: Plan) -> None:
         async def started() -> WorkerCore:
             return core
 
-        folder: Any = SimpleNamespace(config=config)
+        folder: Any = SimpleNamespace(text_config=config, layers=2, tokenizer_json=b"")
         engine = VllmEngine(folder, settings, supervisor=Supervisor(started))
         nothing: Any = None
         context = NodeContext(engine, nothing, operator_of("node"), Hash32(ZERO_HASH), nothing)
@@ -160,11 +169,27 @@ async def serve(plan: Plan) -> None:
         async with serving(TlsServer(app, identity, "127.0.0.1", 0)) as server:
             print(json.dumps({"port": server.port, "key": identity.spki_sha256.hex()}), flush=True)
             before, spent_before = time.process_time(), dict(spent.seconds)
+            pauses = [0.0]
+            watching = asyncio.create_task(_longest_pause(pauses))
             await asyncio.to_thread(sys.stdin.readline)
+            watching.cancel()
             total = time.process_time() - before
             seconds = {name: value - spent_before.get(name, 0.0) for name, value in spent.seconds.items()}
-        print(json.dumps({"total": total, "bare": _bare(plan), "spent": seconds}), flush=True)
+        print(json.dumps({"total": total, "bare": _bare(plan), "spent": seconds, "held": max(pauses)}), flush=True)
         await core.close()
+
+
+async def _longest_pause(pauses: list[float]) -> None:
+    """How much later than asked for the loop comes back, as far as it worked meanwhile, if that is the longest so far.
+
+    Where many processes want few cores, it is late for want of one, too; that is not counted.
+    """
+    while True:
+        began, worked = time.perf_counter(), time.thread_time()
+        await asyncio.sleep(TICK_SECONDS)
+        late = min(time.perf_counter() - began - TICK_SECONDS, time.thread_time() - worked)
+        if late > pauses[-1]:
+            pauses.append(late)
 
 
 def _bare(plan: Plan) -> float:

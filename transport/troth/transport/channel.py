@@ -30,6 +30,7 @@ from troth.transport.errors import (
     decode_failure,
     remote_failure,
 )
+from troth.transport.event_loop import beside
 from troth.transport.identity import Operator
 from troth.transport.tls import as_wrong_tls_key, pinned_context
 
@@ -83,7 +84,7 @@ class Channel:
         self._nonces = NonceSequence()
         self._socket: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._pending: dict[bytes, asyncio.Future[bytes]] = {}
+        self._pending: dict[bytes, asyncio.Future[memoryview]] = {}
         self._opening = asyncio.Lock()
         self._pause = 0.0
         self._not_before = 0.0
@@ -142,22 +143,23 @@ class Channel:
 
         Raises RemoteFailure (the peer's own words), ChannelTimeout, ChannelUnavailable, FrameTooLarge, WireError.
         """
-        frame = decode_frame(await self._exchange(encode_frame(header, payload), timeout))
+        content = await beside(len(payload), encode_frame, header, payload)
+        frame = decode_frame(await self._exchange(content, timeout))
         if isinstance(frame.header, Failure):
             raise remote_failure(self.endpoint, frame.header)
         return frame
 
-    async def _exchange(self, content: bytes, timeout: float | None) -> bytes:
+    async def _exchange(self, content: bytes, timeout: float | None) -> memoryview:
         if len(content) + OVERHEAD > self._patience.frame:
             raise FrameTooLarge(f"The message is {len(content)} bytes, {self._patience.frame} are allowed")
         socket = self._socket or await self.open()
         nonce = self._nonces.next()
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
         self._pending[nonce] = answer
         seconds = timeout if timeout is not None else self._patience.request
         try:
             async with asyncio.timeout(seconds):
-                await socket.send(self._seal(EnvelopeKind.REQUEST, nonce, content))
+                await socket.send(await beside(len(content), self._seal, EnvelopeKind.REQUEST, nonce, content))
                 return await answer
         except TimeoutError as error:
             raise ChannelTimeout(f"{self.endpoint} did not answer within {seconds:g} s") from error
@@ -225,7 +227,7 @@ class Channel:
         try:
             async for frame in socket:
                 if isinstance(frame, bytes):
-                    self._deliver(frame)
+                    await self._deliver(frame)
         except ConnectionClosed as error:
             cause = ChannelUnavailable(f"The connection to {self.endpoint} broke", error)
         except EnvelopeRefused as error:
@@ -239,7 +241,7 @@ class Channel:
                 if not answer.done():
                     answer.set_exception(cause)
 
-    def _deliver(self, frame: bytes) -> None:
+    async def _deliver(self, frame: bytes) -> None:
         sealed = take_apart(frame)
         answer = self._pending.get(sealed.nonce)
         # The request timed out before, or there never was one; a nonce never comes back, so a replayed answer ends
@@ -249,7 +251,7 @@ class Channel:
             if self._unasked > UNASKED_LIMIT:
                 raise MalformedEnvelope("Answers came that nobody asked for", self._unasked)
             return
-        check(sealed, self.recipient, self._operator, int(self._clock()))
-        if sealed.kind is EnvelopeKind.REPLY:
+        await beside(len(frame), check, sealed, self.recipient, self._operator, int(self._clock()))
+        if sealed.kind is EnvelopeKind.REPLY and not answer.done():
             self._unasked = 0
             answer.set_result(sealed.content)

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, WebSocket
@@ -32,6 +33,7 @@ from troth.transport.errors import (
     encode_failure,
     failure_of,
 )
+from troth.transport.event_loop import beside
 from troth.transport.identity import Operator
 
 log = logging.getLogger(__name__)
@@ -174,7 +176,8 @@ class ChannelServer:
             frame = decode_frame(sealed.content)
             if not isinstance(frame.header, self._requests):
                 raise MalformedEnvelope("A peer sends requests only", type(frame.header).__name__)
-            content = encode_frame(*await self._handler(sender, frame.header, frame.payload))
+            header, payload = await self._handler(sender, frame.header, frame.payload)
+            content = await beside(len(payload), encode_frame, header, payload)
             if len(content) > self.limits.frame:
                 raise FrameTooLarge(f"The answer is {len(content)} bytes, {self.limits.frame} are allowed")
         except Exception as error:  # noqa: BLE001 - the sender must get an answer whatever broke
@@ -182,7 +185,7 @@ class ChannelServer:
         finally:
             self.in_flight -= 1
             self.in_flight_bytes -= len(sealed.content)
-        return self._reply(sender, sealed, content)
+        return await self._reply(sender, sealed, content)
 
     def _failed(self, sender: Address, error: Exception) -> bytes:
         failure = failure_of(error)
@@ -193,22 +196,23 @@ class ChannelServer:
             log.log(level, "a request of %s was refused: %s", sender, failure.code)
         return encode_frame(failure)
 
-    def _reply(self, sender: Address, sealed: Sealed, content: bytes) -> bytes:
-        return seal(self._operator, sender, EnvelopeKind.REPLY, sealed.nonce, content, now=self._receiver.now())
+    async def _reply(self, sender: Address, sealed: Sealed, content: bytes) -> bytes:
+        replying = partial(seal, now=self._receiver.now())
+        return await beside(len(content), replying, self._operator, sender, EnvelopeKind.REPLY, sealed.nonce, content)
 
-    def receive(self, frame: bytes, sender: Address) -> Sealed:
+    async def receive(self, frame: bytes, sender: Address) -> Sealed:
         """The checked request in a frame; raises EnvelopeRefused."""
         # The websocket's own limit is that of the endpoint's most generous channel.
         if len(frame) > self.limits.frame + OVERHEAD:
             raise MalformedEnvelope(f"A message has at most {self.limits.frame} bytes here", len(frame))
-        sealed = self._receiver.open(frame, sender)
+        sealed = await self._receiver.open_beside(frame, sender)
         if sealed.kind is not EnvelopeKind.REQUEST:
             raise MalformedEnvelope("A peer sends requests only", sealed.kind.name)
         return sealed
 
-    def refuse(self, sender: Address, sealed: Sealed, error: OverlayError) -> bytes:
+    async def refuse(self, sender: Address, sealed: Sealed, error: OverlayError) -> bytes:
         """A sealed Failure for a request that was not started."""
-        return self._reply(sender, sealed, encode_frame(failure_of(error)))
+        return await self._reply(sender, sealed, encode_frame(failure_of(error)))
 
 
 class _PeerConnection:
@@ -232,7 +236,7 @@ class _PeerConnection:
             await self._socket.close(1008, str(error)[:120])
 
     async def _take(self, frame: bytes) -> None:
-        sealed = self._server.receive(frame, self.sender)
+        sealed = await self._server.receive(frame, self.sender)
         limits = self._server.limits
         too_many = (
             len(self.tasks) >= limits.in_flight_per_connection
@@ -242,7 +246,7 @@ class _PeerConnection:
         held = self._server.in_flight_bytes
         if too_many or (held and held + len(sealed.content) > limits.in_flight_bytes):
             busy = Overloaded(f"{self._server.in_flight} requests are in flight", remedy="Try again in a second.")
-            await self._socket.send_bytes(self._server.refuse(self.sender, sealed, busy))
+            await self._socket.send_bytes(await self._server.refuse(self.sender, sealed, busy))
             return
         task = asyncio.create_task(self._answer(sealed))
         self.tasks.add(task)

@@ -1,7 +1,8 @@
 """Signed envelopes: who says this, to whom, when, and that it is said for the first time.
 
 An envelope is the EIP-712 message Envelope{contentHash, sender, recipient, nonce, timestamp}. What both ends know is
-not sent again: the connection fixes the two parties. On the wire:
+not sent again: the connection fixes the two parties. contentHash is SHA-256, for no contract reads it, and processors
+have instructions for it: megabytes of rows are hashed five times faster than with Keccak. On the wire:
 
     kind 1 | nonce 32 | timestamp 8, big-endian Unix seconds | signature 65 | content …
 
@@ -16,6 +17,7 @@ the timestamp window, for then the timestamp alone refuses a replay; never earli
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from collections import OrderedDict
@@ -25,9 +27,9 @@ from enum import IntEnum
 
 from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
-from troth.protocol.hashing import keccak256
 from troth.protocol.types import Address, Envelope, Hash32
 from troth.transport.errors import ClockSkew, MalformedEnvelope, Replayed, WrongSigner
+from troth.transport.event_loop import beside
 from troth.transport.identity import Operator
 
 SESSION_BYTES = 24
@@ -144,7 +146,7 @@ class Sealed:
     nonce: bytes
     timestamp: int
     signature: bytes
-    content: bytes
+    content: memoryview
 
 
 def seal(
@@ -165,7 +167,7 @@ def take_apart(frame: bytes) -> Sealed:
         frame[1 : 1 + NONCE_BYTES],
         int.from_bytes(frame[_TIMESTAMP], "big"),
         frame[_SIGNATURE],
-        frame[OVERHEAD:],
+        memoryview(frame)[OVERHEAD:],
     )
 
 
@@ -209,12 +211,28 @@ class Receiver:
         self._window.accept(sender, sealed.nonce, sealed.timestamp, now)
         return sealed
 
+    async def open_beside(self, frame: bytes, sender: Address) -> Sealed:
+        """The same; a large one is hashed in a thread."""
+        sealed = take_apart(frame)
+        now = self.now()
+        await beside(len(frame), check, sealed, sender, self.operator, now)
+        self._window.accept(sender, sealed.nonce, sealed.timestamp, now)
+        return sealed
+
 
 def _message(
-    kind: EnvelopeKind, content: bytes, sender: Address, recipient: Address, *, nonce: bytes, timestamp: int
+    kind: EnvelopeKind,
+    content: bytes | memoryview,
+    sender: Address,
+    recipient: Address,
+    *,
+    nonce: bytes,
+    timestamp: int,
 ) -> Envelope:
+    hashing = hashlib.sha256(bytes((kind,)))
+    hashing.update(content)
     return Envelope(
-        content_hash=Hash32(keccak256(bytes((kind,)) + content)),
+        content_hash=Hash32(hashing.digest()),
         sender=sender,
         recipient=recipient,
         nonce=Hash32(nonce),

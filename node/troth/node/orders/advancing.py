@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Computed
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.orders.bench import NodeContext
+from troth.node.orders.chaining import RowsAhead, chain_up, signed_row
 from troth.node.orders.choosing import ChosenToken, next_token, told_again
 from troth.node.orders.reading import MessageInputs, read_inputs, require_next, require_ordered, upstream_after
 from troth.node.orders.session import SegmentSession
 from troth.protocol.market.rows import RowHashes
-from troth.protocol.market.types import Row
-from troth.protocol.tensors import rows_to_bytes
 from troth.protocol.wire import Received, Rows
 from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Advance
+from troth.transport.event_loop import beside
 
 Reply = tuple[Rows | Received, bytes]
 
@@ -35,7 +35,7 @@ async def advance(bench: NodeContext, session: SegmentSession, header: Advance, 
 
     Raises Refusal or ProtocolError, see ``reading``; the session is as it was before.
     """
-    given = read_inputs(session, header, payload, bench.limits.positions)
+    given = await beside(len(payload), read_inputs, session, header, payload, bench.limits.positions)
     _require_emitter(session, header)
     if header.start + header.count <= session.positions:
         return await _repeat(bench, session, header, given)
@@ -44,40 +44,34 @@ async def advance(bench: NodeContext, session: SegmentSession, header: Advance, 
     _require_unfinished(session)
     upstream, computed = await _compute_beside_check(bench, session, header, given)
     require_ordered(session, header, given.bound)
-    data = rows_to_bytes(computed.rows, session.seat.dtype)
-    chain, last = session.own.extend(data, session.row_size, session.tokens_of(given.inputs))
+    await chain_up(session)
+    tokens = session.tokens_of(given.inputs)
+    ahead = RowsAhead(session.own, [computed.rows], tokens, session.seat.dtype, session.row_size)
+    chain, last, data = await beside(ahead.size, ahead.extended)
     chosen, seconds = None, computed.seconds
     if header.emit:
         chosen, more = await next_token(
             bench, session, computed.rows[-1:], position=last.position, asked=header.logprobs
         )
         seconds += more
-    keep(session, given, computed.rows, chain, upstream)
+    _keep(session, given, computed.rows, chain, upstream)
     session.cached += computed.cached
     if chosen is not None:
         session.emit(last.position, chosen.token, chosen.logprobs)
     if not session.seat.infers:
         return Received(session.positions), b""
-    return _reply(session, header, signed_row(bench, last), chosen, seconds), data
+    return _reply(session, header, signed_row(bench.operator, last), chosen, seconds), data
 
 
-def signed_row(bench: NodeContext, row: Row) -> RowSignature:
-    """This node's signature over the last row of an answer, which covers every row before it."""
-    return RowSignature(row.position, row.row_hash, row.previous, bench.operator.sign(row))
-
-
-def keep(
+def _keep(
     session: SegmentSession,
     given: MessageInputs,
     outputs: NDArray[Any],
     chain: RowHashes,
-    upstream: RowHashes | None = None,
+    upstream: RowHashes | None,
 ) -> None:
-    """Add computed positions to the session."""
-    session.begun_with = session.begun_with or len(outputs)
-    session.inputs.append(given.inputs)
-    session.outputs.append(outputs)
-    session.own = chain
+    session.add(given.inputs, outputs)
+    session.own, session.chained = chain, len(session.outputs)
     session.bound += given.bound or ()
     if upstream is not None:
         session.upstream = upstream
@@ -110,7 +104,8 @@ async def _compute_beside_check(
         await asyncio.sleep(0)
         upstream = None
         if not seat.is_first:
-            upstream = upstream_after(session, given, header.upstream, bench.operator.domain)
+            domain = bench.operator.domain
+            upstream = await beside(len(given.rows), upstream_after, session, given, header.upstream, domain)
         computed = await computing
     finally:
         # After a failed check the job ends by itself; the next message starts at the old position and overwrites it.
@@ -142,13 +137,14 @@ async def _repeat(bench: NodeContext, session: SegmentSession, header: Advance, 
     end = header.start + header.count
     if not np.array_equal(session.all_inputs()[header.start : end], given.inputs):
         raise BadInput("these positions were computed from other inputs", header.start, "Send the same ones.")
-    data = rows_to_bytes(session.all_outputs()[:end], session.seat.dtype)
-    bound = session.tokens_of(session.all_inputs()[:end])
-    _, last = RowHashes(session.seat.order_id, session.seat.index).extend(data, session.row_size, bound)
+    bound, whole = session.tokens_of(session.all_inputs()[:end]), session.all_outputs()[:end]
+    begin = RowHashes(session.seat.order_id, session.seat.index)
+    ahead = RowsAhead(begin, [whole], bound, session.seat.dtype, session.row_size)
+    _, last, data = await beside(ahead.size, ahead.extended)
     token, chosen = session.emitted.get(end - 1), None
     if token is not None:
         chosen = await told_again(bench, token, session.all_outputs()[end - 1 : end], header.logprobs)
-    reply = _reply(session, header, signed_row(bench, last), chosen, 0.0)
+    reply = _reply(session, header, signed_row(bench.operator, last), chosen, 0.0)
     return reply, data[header.start * session.row_size :]
 
 

@@ -38,6 +38,7 @@ from troth.protocol.trace import CommittedTrace
 from troth.protocol.types import Hash32
 from troth.protocol.wire import Received
 from troth.protocol.wire_market import Hidden, Judge, Judged, Recommit
+from troth.transport.event_loop import beside
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +133,7 @@ async def judge(
         raise OutOfOrder("only a verifier that has committed judges", seat.index, "Send Advance and Recommit first.")
     if header.positions != trace.positions:
         raise BadInput("the trace has another length", header.positions, f"It has {trace.positions} positions.")
-    rows = rows_from_bytes(payload, header.count, trace.columns, seat.dtype)
+    rows = await beside(len(payload), rows_from_bytes, payload, header.count, trace.columns, seat.dtype)
     received = sum(len(part) for part in session.claimed)
     if header.start == 0 and received:
         session.claimed, received = [], 0
@@ -142,7 +143,7 @@ async def judge(
         session.claimed.append(rows)
         return Received(received + header.count), b""
     claimed = np.concatenate([*session.claimed, rows])
-    _require_signed(bench, session, header, claimed)
+    await beside(claimed.nbytes, _require_signed, bench, session, header, claimed)
     word = await _decide(bench, session, claimed)
     session.drop_rows()
     return Judged(), word

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from troth.node.earning.leaf import Leaf, Stage
 from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
 from troth.node.orders.bench import NodeContext
+from troth.node.orders.chaining import chain_up
 from troth.node.orders.session import SegmentSession
 from troth.node.orders.words import RESULT
 from troth.node.traces import StoredTrace
@@ -45,6 +46,7 @@ async def conclude(
     tokens = tokens_from_bytes(payload, header.tokens if seat.is_last else 0, seat.descriptor.vocabulary)
     written = _written(session, header, tokens)
     await session.end()
+    await chain_up(session)
     rows = session.all_outputs()[: header.positions]
     salt = trace_salt(seat.order_id, seat.index, bench.me, seat.head_salt)
     committed = await asyncio.to_thread(committed_trace, session, rows)

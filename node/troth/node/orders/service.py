@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from troth.node.earning.leaf import Leaf
-from troth.node.errors import AlreadySigned, BadInput, NodeBusy, NotAssigned, OutOfOrder
+from troth.node.errors import AlreadySigned, BadInput, NodeBusy, NotAssigned, OutOfOrder, PeerRefusal
 from troth.node.judging import rules_of
 from troth.node.metrics import NodeMetrics
 from troth.node.orders.advancing import advance
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.checking import judge, recommit
 from troth.node.orders.concluding import conclude
-from troth.node.orders.decoding import proceed
+from troth.node.orders.gathering import Caller, Found, TextsAnswer
 from troth.node.orders.informed import post_of, told
 from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, SegmentSession
@@ -27,7 +27,8 @@ from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, InferencePap
 from troth.protocol.market.types import Voucher, Work
 from troth.protocol.tokens import Finish
 from troth.protocol.types import Address, Segment
-from troth.protocol.wire import OrderReply, OrderRequest, Released
+from troth.protocol.wire import Decoded, OrderReply, OrderRequest, Released
+from troth.protocol.wire_decoding import WantedText, WrittenPart, decode_wanted, encode_parts, size_of
 from troth.protocol.wire_market import (
     Advance,
     Conclude,
@@ -43,6 +44,7 @@ from troth.protocol.wire_market import (
     Redeemable,
     Unveil,
 )
+from troth.transport.event_loop import beside
 from troth.transport.logs import task_bound
 
 log = logging.getLogger(__name__)
@@ -67,6 +69,7 @@ class OrderService:
         self._metrics = metrics
         self._sessions: dict[Name, SegmentSession] = {}
         self._beginning: dict[Name, asyncio.Lock] = {}
+        self._callers: dict[Address, Caller] = {}
         self._leaving = False
         metrics.follow_sessions(lambda: len(self._sessions), lambda: bench.engine.cache_bytes)
         self.answered: Callable[[float], None] = lambda _seconds: None
@@ -110,7 +113,7 @@ class OrderService:
     async def handle(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
         """Answer one message; raises a Refusal or a ProtocolError, which the channel turns into a Failure."""
         started, outcome = time.perf_counter(), "refused"
-        subject = b"" if isinstance(header, Redeemable) else header.order
+        subject = b"" if isinstance(header, Redeemable | Proceed) else header.order
         with task_bound(subject):
             try:
                 answer = await self._route(sender, header, payload)
@@ -124,11 +127,7 @@ class OrderService:
             case Advance():
                 return await self._advance(sender, header, payload)
             case Proceed():
-                session = self._find(sender, (header.order, 0, "infer"))
-                reply, data = await proceed(self._bench, session, header)
-                self._metrics.positions.labels(role="inferencer").inc(reply.count)
-                self._note_answered(session, reply.finished)
-                return reply, data
+                return await self._proceed(sender, header, payload)
             case Conclude():
                 return await self._conclude(sender, header, payload)
             case Recommit():
@@ -158,6 +157,24 @@ class OrderService:
         self._metrics.positions.labels(role=role).inc(header.count)
         self._note_answered(session, getattr(answer[0], "finished", None))
         return answer
+
+    async def _proceed(self, sender: Address, header: Proceed, payload: memoryview) -> Answer:
+        texts = [(wanted, self._decoded(sender, wanted)) for wanted in decode_wanted(payload, header.texts)]
+        caller = self._callers.setdefault(sender, Caller())
+        parts = await TextsAnswer(self._bench, caller, header.most).answer(texts)
+        sessions = {wanted.order: found for wanted, found in texts}
+        for part in parts:
+            session = sessions[part.order]
+            if isinstance(part, WrittenPart) and isinstance(session, SegmentSession):
+                self._metrics.positions.labels(role="inferencer").inc(len(part.tokens))
+                self._note_answered(session, part.finished)
+        return Decoded(len(parts)), await beside(size_of(parts), encode_parts, parts)
+
+    def _decoded(self, sender: Address, wanted: WantedText) -> Found:
+        try:
+            return self._find(sender, (wanted.order, 0, "infer"))
+        except PeerRefusal as error:
+            return error
 
     def _note_answered(self, session: SegmentSession, finished: Finish | None) -> None:
         if finished is not None and not session.counted:

@@ -31,11 +31,12 @@ INFERS, CHECKS = 0, 1
 class SegmentSession:
     """Grows with each Advance; handlers hold ``lock`` while they change it.
 
-    ``bound`` are the tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is
-    the number of positions of the first message, ``cached`` that of the prompt's which the engine need not compute.
-    ``rules`` transform the logits of who chooses tokens, where the request says so. ``trace`` is set once it is on
-    disk, ``committed`` once a verifier was shown the answer and has committed, ``closed`` once nothing more is computed
-    here.
+    ``own`` is the end of the chain of its rows, as far as they are hashed: the first ``chained`` of ``outputs``. Who
+    moves it holds ``chaining`` (module ``chaining``). ``positions`` are the rows computed so far. ``bound`` are the
+    tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is the number of
+    positions of the first message, ``cached`` that of the prompt's which the engine need not compute. ``rules``
+    transform the logits of who chooses tokens, where the request says so. ``trace`` is set once it is on disk,
+    ``committed`` once a verifier was shown the answer and has committed, ``closed`` once nothing more is computed here.
     """
 
     seat: Assignment
@@ -46,6 +47,8 @@ class SegmentSession:
     inputs: list[NDArray[Any]] = field(default_factory=list)
     bound: list[int] = field(default_factory=list)
     outputs: list[NDArray[Any]] = field(default_factory=list)
+    positions: int = 0
+    chained: int = 0
     emitted: dict[int, int] = field(default_factory=dict)
     tokens: tuple[int, ...] = ()
     rules: TextRules | None = None
@@ -59,6 +62,7 @@ class SegmentSession:
     counted: bool = False
     telling: GrowingAnswer = field(default_factory=GrowingAnswer)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    chaining: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
     def begin(cls, seat: Assignment, now: float) -> SegmentSession:
@@ -70,11 +74,6 @@ class SegmentSession:
     def key(self) -> SessionKey:
         """Name of the attention cache."""
         return SessionKey(self.seat.order_id, self.seat.index, INFERS if self.seat.infers else CHECKS)
-
-    @property
-    def positions(self) -> int:
-        """Rows computed so far."""
-        return self.own.position
 
     @property
     def row_size(self) -> int:
@@ -95,7 +94,7 @@ class SegmentSession:
 
     def own_at(self, positions: int) -> RowHashes:
         """The end of this node's chain after its first rows."""
-        if positions == self.positions:
+        if positions == self.own.position:
             return self.own
         data = rows_to_bytes(self.all_outputs()[:positions], self.seat.dtype)
         bound = self.tokens_of(self.all_inputs()[:positions])
@@ -108,6 +107,13 @@ class SegmentSession:
         data = rows_to_bytes(self.all_inputs()[:positions], self.seat.dtype)
         bound = self.bound[:positions] if self.seat.index == 1 else None
         return RowHashes(self.seat.order_id, self.seat.index - 1).extend(data, self.row_size, bound)[0]
+
+    def add(self, inputs: NDArray[Any], outputs: NDArray[Any]) -> None:
+        """Positions were computed; their rows are not chained yet."""
+        self.begun_with = self.begun_with or len(outputs)
+        self.inputs.append(inputs)
+        self.outputs.append(outputs)
+        self.positions += len(outputs)
 
     def emit(self, position: int, token: int, logprobs: Packed = UNSET) -> None:
         """A token was chosen at a position; whoever listens is told."""
@@ -139,4 +145,4 @@ class SegmentSession:
 
     def drop_rows(self) -> None:
         """Free the rows of a finished session; its trace is on disk."""
-        self.inputs, self.outputs, self.claimed, self.decoding = [], [], [], None
+        self.inputs, self.outputs, self.claimed, self.decoding, self.chained = [], [], [], None, 0

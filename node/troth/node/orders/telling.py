@@ -21,7 +21,7 @@ class GrowingAnswer:
     finished: Finish | None = None
     result: bytes = b""
     over: bool = False
-    _grown: asyncio.Event = field(default_factory=asyncio.Event)
+    _grown: asyncio.Event | None = None
 
     def add(self, token: int, finished: Finish | None, logprobs: Packed = UNSET) -> None:
         """One more token, and why the text ends with it."""
@@ -43,8 +43,10 @@ class GrowingAnswer:
     async def reach(self, start: int) -> None:
         """Wait for a token from ``start`` on, or the end."""
         while len(self.tokens) <= start and not self.over:
+            self._grown = self._grown or asyncio.Event()
             await self._grown.wait()
 
     def _wake(self) -> None:
-        grown, self._grown = self._grown, asyncio.Event()
-        grown.set()
+        grown, self._grown = self._grown, None
+        if grown is not None:
+            grown.set()

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import sha3
+
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidRows
 from troth.protocol.hashing import keccak256
@@ -49,12 +51,27 @@ class RowHashes:
             raise InvalidRows(f"Rows come in whole multiples of {row_size} bytes", len(data), "Send whole rows.")
         if self.position + count > POSITIONS_LIMIT:
             raise InvalidRows("Positions are below 2**32", self.position + count, "Order a shorter answer.")
-        view, link = memoryview(data), self.link
+        view = memoryview(data)
+        hashes = []
         for index, bound in enumerate(self._bound(tokens, count)):
-            row_hash = Hash32(keccak256(bound + bytes(view[index * row_size : (index + 1) * row_size])))
-            last = Row(self.order, self.segment, self.position + index, row_hash, link)
-            link = typed_data.struct_hash(last)
-        return RowHashes(self.order, self.segment, self.position + count, link), last
+            hashing = sha3.keccak_256(bound)
+            # A view: a row is not copied, and hashed without holding up other threads.
+            hashing.update(view[index * row_size : (index + 1) * row_size])
+            hashes.append(hashing.digest())
+        return self.extend_hashed(hashes)
+
+    def extend_hashed(self, hashes: Sequence[bytes]) -> tuple[RowHashes, Row]:
+        """The same after rows of which only the hashes are at hand, tokens bound; raises InvalidRows for none."""
+        count = len(hashes)
+        if not count or self.position + count > POSITIONS_LIMIT:
+            raise InvalidRows("A chain grows by rows below 2**32", self.position + count, "Send its next rows.")
+        # ``typed_data.struct_hash`` of each Row, with what all of them have in common encoded once.
+        head = typed_data.type_hash_of(Row) + self.order + self.segment.to_bytes(32, "big")
+        link: bytes = self.link
+        for position, row_hash in enumerate(hashes, self.position):
+            previous, link = link, keccak256(b"".join((head, position.to_bytes(32, "big"), row_hash, link)))
+        last = Row(self.order, self.segment, self.position + count - 1, Hash32(hashes[-1]), Hash32(previous))
+        return RowHashes(self.order, self.segment, self.position + count, Hash32(link)), last
 
     def signed(self, signature: RowSignature) -> Row:
         """The Row that a signature in this chain is over, e.g. as evidence of an equivocation."""

@@ -15,15 +15,17 @@ import msgspec
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS, Logprobs, logprobs_from_bytes
 from troth.protocol.market.rows import RowHashes, verify_rows
-from troth.protocol.tensors import TOKEN_BYTES, rows_from_bytes, tokens_from_bytes
-from troth.protocol.wire import Decoded, Frame, Rows
-from troth.protocol.wire_fields import DECODE_LIMIT, RowSignature
-from troth.protocol.wire_market import Advance, Conclude, Proceed
+from troth.protocol.tensors import rows_from_bytes
+from troth.protocol.wire import Frame, Rows
+from troth.protocol.wire_decoding import WantedText, WrittenPart
+from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_market import Advance, Conclude
 from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import inference_papers
 from troth.scheduler.orders.rows_kept import OrderRows
 from troth.transport.errors import OverlayError
+from troth.transport.event_loop import beside
 
 log = logging.getLogger(__name__)
 
@@ -83,56 +85,53 @@ class Hop:
         self._introduced = True
         return rows, frame
 
-    async def proceed(self, start: int, timeout: float) -> tuple[Decoded, Frame]:
-        """Ask the only segment for what it computed alone from ``start`` on; raises NodeFailed."""
+    async def proceed(self, start: int, timeout: float) -> WrittenPart:
+        """What the only segment computed alone from ``start`` on; raises NodeFailed."""
         before = time.perf_counter()
-        frame = await self._ask(Proceed(self._work.order_id, start, DECODE_LIMIT, self._alternatives()), b"", timeout)
-        decoded = frame.header
-        if not isinstance(decoded, Decoded) or decoded.start != start:
-            raise self.failed(f"an answer to another question: {type(decoded).__name__}")
-        if decoded.row.position != start + decoded.count - 1:
-            raise self.failed(f"a row signed for position {decoded.row.position}")
-        if len(frame.payload) != decoded.count * (TOKEN_BYTES + self._work.offer.row_bytes):
-            raise self.failed(f"{len(frame.payload)} bytes for {decoded.count} positions")
-        self._alone_since = self._alone_since or before
-        self._decoded += decoded.count
-        self.decoding = (time.perf_counter() - self._alone_since) / self._decoded
-        return decoded, frame
-
-    def chosen(self, decoded: Decoded, frame: Frame) -> tuple[int, ...]:
-        """The tokens in an answer to ``proceed``; raises NodeFailed where they cannot be."""
-        if len(decoded.logprobs) not in (0, decoded.count):
-            raise self.failed(f"{len(decoded.logprobs)} log probabilities")
-        data = frame.payload[: decoded.count * TOKEN_BYTES]
+        alternatives = None if self._work.alternatives == NO_LOGPROBS else self._work.alternatives
+        wanted = WantedText(self._work.order_id, start, alternatives)
         try:
-            return tokens_from_bytes(data, decoded.count, self._work.offer.model.vocabulary)
-        except ProtocolError as error:
+            part = await self._desk.peers.texts(self.node).next(wanted, timeout)
+        except (OverlayError, ProtocolError) as error:
             raise self.failed(error) from error
+        if part.row_bytes != self._work.offer.row_bytes:
+            raise self.failed(f"rows of {part.row_bytes} bytes, not {self._work.offer.row_bytes}")
+        if max(part.tokens) >= self._work.offer.model.vocabulary:
+            raise self.failed(f"token {max(part.tokens)} of a vocabulary of {self._work.offer.model.vocabulary}")
+        now = time.perf_counter()
+        self.latency = now - before
+        self._alone_since = self._alone_since or before
+        self._decoded += len(part.tokens)
+        self.decoding = (now - self._alone_since) / self._decoded
+        return part
 
     async def conclude(self, positions: int, written: int, payload: bytes, timeout: float) -> Frame:
         """Ask for the result of ``positions`` rows; raises NodeFailed."""
         header = Conclude(self._work.order_id, self.segment, positions, written)
         return await self._ask(header, payload, timeout)
 
-    def accept(self, data: memoryview, tokens: Sequence[int], row: RowSignature) -> None:
+    async def accept(self, data: bytes | memoryview, tokens: Sequence[int], row: RowSignature) -> None:
         """Check and store rows that were forwarded already, computed from ``tokens``; raises NodeFailed if they should
         not have been. States that are no numbers are this node's fault, not that of the next one, which refuses
         them."""
-        offer = self._work.offer
         try:
-            rows_from_bytes(data, len(tokens), offer.rules.hidden_size, offer.dtype)
-            self.chain = verify_rows(
-                self.chain,
-                data,
-                offer.row_bytes,
-                row,
-                signer=self.node,
-                domain=self._desk.operator.domain,
-                tokens=tokens if self.segment == 0 else None,
-            )
+            self.chain = await beside(len(data), self._verified, data, tokens, row)
         except ProtocolError as error:
             raise self.failed(error) from error
-        self._kept.append(self.segment, data, row)
+        await beside(len(data), self._kept.append, self.segment, data, row)
+
+    def _verified(self, data: bytes | memoryview, tokens: Sequence[int], row: RowSignature) -> RowHashes:
+        offer = self._work.offer
+        rows_from_bytes(data, len(tokens), offer.rules.hidden_size, offer.dtype)
+        return verify_rows(
+            self.chain,
+            data,
+            offer.row_bytes,
+            row,
+            signer=self.node,
+            domain=self._desk.operator.domain,
+            tokens=tokens if self.segment == 0 else None,
+        )
 
     def logprobs(self, packed: bytes | msgspec.UnsetType, token: int) -> Logprobs | None:
         """What an answer says of its token, if that was asked for; None where it says nothing that could be true.
@@ -158,7 +157,7 @@ class Hop:
         asked = self._work.alternatives
         return msgspec.UNSET if asked == NO_LOGPROBS else asked
 
-    async def _ask(self, header: Advance | Proceed | Conclude, payload: bytes | memoryview, timeout: float) -> Frame:
+    async def _ask(self, header: Advance | Conclude, payload: bytes | memoryview, timeout: float) -> Frame:
         try:
             channel = self._desk.peers.channel(self.node)
             # The admission names this node, and there can be no second one: so a connection that is about to be tried

@@ -14,7 +14,7 @@ from typing import TypeVar
 from msgspec import UNSET, UnsetType
 
 from troth.protocol.logprobs import Logprobs
-from troth.protocol.tensors import TOKEN_BYTES, tokens_to_bytes
+from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.tokens import finish_reason
 from troth.protocol.wire import Rows
 from troth.protocol.wire_fields import RowSignature
@@ -35,7 +35,7 @@ class _UncheckedAnswer:
 
     hop: Hop
     inputs: Sequence[int]
-    data: memoryview
+    data: bytes | memoryview
     row: RowSignature
     chosen: Sequence[int]
     logprobs: Sequence[Packed]
@@ -60,7 +60,7 @@ class PipelineRun:
         """Prefill, then decode to the end; raises NodeFailed."""
         rows = await self._prefill(self._work.request.prompt_tokens)
         finished = await (self._decode_alone(rows) if len(self._hops) == 1 else self._decode_relayed(rows))
-        self._check_last_answer()
+        await self._check_last_answer()
         return finished
 
     async def _prefill(self, sequence: Sequence[int]) -> Rows:
@@ -85,15 +85,14 @@ class PipelineRun:
         assert rows.token is not None  # as above
         last = rows.token
         while finished is None:
-            decoded, frame = await self._checking_meanwhile(hop.proceed(start, self._patience.token))
-            chosen = hop.chosen(decoded, frame)
-            data = frame.payload[len(chosen) * TOKEN_BYTES :]
-            logprobs = decoded.logprobs or [UNSET] * len(chosen)
+            part = await self._checking_meanwhile(hop.proceed(start, self._patience.token))
+            chosen = part.tokens
+            logprobs = part.logprobs or [UNSET] * len(chosen)
             self._unchecked = _UncheckedAnswer(
-                hop, (last, *chosen[:-1]), data, decoded.row, chosen, logprobs, decoded.finished
+                hop, (last, *chosen[:-1]), part.rows, part.row, chosen, logprobs, part.finished
             )
-            self._end_if_failed()
-            last, finished, start = chosen[-1], decoded.finished, start + decoded.count
+            await self._end_if_failed()
+            last, finished, start = chosen[-1], part.finished, start + len(chosen)
         return finished
 
     async def _pass(self, start: int, tokens: Sequence[int], *, emit: bool, timeout: float) -> Rows:
@@ -109,7 +108,7 @@ class PipelineRun:
             self._unchecked = _UncheckedAnswer(
                 hop, tokens, frame.payload, rows.row, chosen, (rows.logprobs,), rows.finished
             )
-            self._end_if_failed()
+            await self._end_if_failed()
             upstream = rows.row
             # Rows of segment 0 are signed together with their tokens, so segment 1 is sent both.
             payload = frame.payload if hop.segment else sent + frame.payload
@@ -121,7 +120,7 @@ class PipelineRun:
         try:
             await asyncio.sleep(0)  # the message leaves now
             try:
-                self._check_last_answer()
+                await self._check_last_answer()
             except NodeFailed as failure:
                 # Who was asked meanwhile has computed one message more, which its result has to count.
                 self._failure = failure
@@ -132,20 +131,20 @@ class PipelineRun:
         finally:
             asking.cancel()
 
-    def _end_if_failed(self) -> None:
+    async def _end_if_failed(self) -> None:
         """After a bad answer was found: take what an earlier node has given meanwhile, and end."""
         failure, answer = self._failure, self._unchecked
         if failure is None:
             return
         if answer is not None and answer.hop.segment < failure.segment:
-            answer.hop.accept(answer.data, answer.inputs, answer.row)
+            await answer.hop.accept(answer.data, answer.inputs, answer.row)
         raise failure
 
-    def _check_last_answer(self) -> None:
+    async def _check_last_answer(self) -> None:
         answer, self._unchecked = self._unchecked, None
         if answer is None:
             return
-        answer.hop.accept(answer.data, answer.inputs, answer.row)
+        await answer.hop.accept(answer.data, answer.inputs, answer.row)
         for index, token in enumerate(answer.chosen):
             is_last = index == len(answer.chosen) - 1
             self._hand_out(answer.hop, token, answer.finished if is_last else None, answer.logprobs[index])

@@ -73,6 +73,8 @@ class Tally:
         return StepListener
 
 
+READ_AHEAD = 4 * 2**20
+"""Bytes of rows that are read before they are sorted: one step's frame comes in one piece."""
 REMEDY = "It is started anew; repeat the request or ask another node."
 
 
@@ -183,7 +185,7 @@ class Core:
 
     async def _connect(self) -> None:
         address = str(self._folder / "rows")
-        self._serving = await asyncio.start_unix_server(self._receive, path=address)
+        self._serving = await asyncio.start_unix_server(self._receive, path=address, limit=READ_AHEAD)
         self.hidden_size, self.vocabulary = await self.call("troth_tap", address)
         await self.call("troth_fix_rows", FIXED_ROWS)
         self._helpers.append(asyncio.create_task(self._follow_cache()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -13,29 +14,47 @@ from troth.node.errors import EngineError
 
 
 class _Arriving:
-    """Rows of one request; `first` is the position that it was computed from, None until its first row."""
+    """Rows of one request; `first` is the position that it was computed from, None until its first row.
+
+    Rows stay in the pieces that they came in, each a copy of its own: a view would keep the rows of all requests of its
+    step in memory, and one array for all of them is copied again and again as it grows.
+    """
 
     def __init__(self) -> None:
         self.first: int | None = None
         self.end = 0
-        self.rows: NDArray[Any] | None = None
         self.failure: Exception | None = None
         self.changed = asyncio.Event()
+        self._starts: list[int] = []
+        self._pieces: list[NDArray[Any]] = []
 
     def add(self, start: int, rows: NDArray[Any]) -> None:
-        if self.first is None or self.rows is None or start < self.first:
+        if self.first is None or start < self.first:
             # A request that was put aside for want of memory begins again, perhaps with fewer cached positions.
-            self.first, self.end, self.rows = start, start, np.empty((0, rows.shape[1]), rows.dtype)
+            self.first, self.end, self._starts, self._pieces = start, start, [], []
         if start > self.end:
             raise EngineError("rows of a request are missing", (self.end, start), "The engine is started anew.")
-        needed = start - self.first + len(rows)
-        if needed > len(self.rows):
-            grown = np.empty((max(needed, 2 * len(self.rows)), rows.shape[1]), rows.dtype)
-            grown[: self.end - self.first] = self.rows[: self.end - self.first]
-            self.rows = grown
-        self.rows[start - self.first : needed] = rows
-        self.end = max(self.end, start + len(rows))
+        known = self.end - start
+        if known < len(rows):
+            # What comes again is the same: rows depend on the text alone.
+            self._starts.append(self.end)
+            self._pieces.append(rows[known:].copy())
+            self.end = start + len(rows)
         self.changed.set()
+
+    def rows(self, start: int, end: int) -> NDArray[Any]:
+        """Rows [start, end), which are all here; nobody may change them."""
+        found = self.pieces(start, end)
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def pieces(self, start: int, end: int) -> list[NDArray[Any]]:
+        """The same as they lie here."""
+        at = bisect_right(self._starts, start) - 1
+        found = [self._pieces[at][start - self._starts[at] : end - self._starts[at]]]
+        while (reached := self._starts[at] + len(self._pieces[at])) < end:
+            at += 1
+            found.append(self._pieces[at][: end - reached])
+        return found
 
 
 class RowBoard:
@@ -85,10 +104,13 @@ class RowBoard:
         arriving = self._requests[request]
         while arriving.first is None or arriving.end < end:
             await self._change(arriving)
-        assert arriving.rows is not None
         if start < arriving.first:
             raise EngineError("a position came from the cache", (start, arriving.first), "Ask for later ones.")
-        return arriving.rows[start - arriving.first : end - arriving.first].copy()
+        return arriving.rows(start, end)
+
+    def pieces(self, request: str, start: int, end: int) -> list[NDArray[Any]]:
+        """Rows [start, end), which have been waited for, one piece below the other."""
+        return self._requests[request].pieces(start, end)
 
     async def _change(self, arriving: _Arriving) -> None:
         if (failure := arriving.failure or self._failure) is not None:

@@ -32,7 +32,7 @@ class RowFrame(NamedTuple):
 
 class _WireFrame(msgspec.Struct, array_like=True, frozen=True):
     parts: list[Part]
-    rows: bytes
+    rows: memoryview
 
 
 def frame_to_bytes(parts: Sequence[Part], rows: bytes | memoryview) -> bytes:

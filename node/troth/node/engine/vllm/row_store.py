@@ -23,17 +23,20 @@ class RowStore:
         """`block`: tokens of a block, as the engine's cache has them."""
         self.block = block
         self._limit = limit
-        self._rows: OrderedDict[BlockName, NDArray[Any]] = OrderedDict()
+        self._rows: OrderedDict[BlockName, tuple[NDArray[Any], ...]] = OrderedDict()
         self.bytes = 0
 
     def keep(self, tokens: Sequence[int], start: int, rows: NDArray[Any]) -> None:
         """Remember the blocks of a text that `rows`, of positions start, start+1, …, hold whole."""
+        for name, first in self.missing(tokens, start, start + len(rows)):
+            self.add(name, [rows[first - start : first - start + self.block]])
+
+    def missing(self, tokens: Sequence[int], start: int, end: int) -> list[tuple[BlockName, int]]:
+        """The blocks that rows [start, end) of a text hold whole and that are not here, with their first positions."""
         size = self.block
-        names = block_names(tokens[: start + len(rows)], size)
-        for index in range(-(-start // size), len(names)):
-            if names[index] not in self._rows:
-                # A copy: a view would keep the whole request's rows in memory for one block's sake.
-                self._add(names[index], rows[index * size - start : (index + 1) * size - start].copy())
+        names = block_names(tokens[:end], size)
+        found = [(names[index], index * size) for index in range(-(-start // size), len(names))]
+        return [(name, first) for name, first in found if name not in self._rows]
 
     def known(self, tokens: Sequence[int]) -> int:
         """How many positions a text begins with whose rows are here: whole blocks without a gap."""
@@ -49,16 +52,29 @@ class RowStore:
             return None
         for name in names:
             self._rows.move_to_end(name)
-        return np.concatenate([part for part in found if part is not None]) if found else None
+        return np.concatenate([piece for part in found if part is not None for piece in part]) if found else None
 
     def clear(self) -> None:
         """Forget everything."""
         self._rows.clear()
         self.bytes = 0
 
-    def _add(self, name: BlockName, rows: NDArray[Any]) -> None:
-        self._rows[name] = rows
-        self.bytes += rows.nbytes
+    def add(self, name: BlockName, pieces: Sequence[NDArray[Any]]) -> None:
+        """Remember the rows of one block, which nobody may change."""
+        if name in self._rows:
+            return
+        self._rows[name] = tuple(_own(piece) for piece in pieces)
+        self.bytes += _size(self._rows[name])
         while self.bytes > self._limit:
             _, oldest = self._rows.popitem(last=False)
-            self.bytes -= oldest.nbytes
+            self.bytes -= _size(oldest)
+
+
+def _own(piece: NDArray[Any]) -> NDArray[Any]:
+    """A copy of what is a part of something longer, which one block would keep in memory whole."""
+    whole = piece.base
+    return piece if whole is None or getattr(whole, "nbytes", -1) == piece.nbytes else piece.copy()
+
+
+def _size(pieces: Sequence[NDArray[Any]]) -> int:
+    return sum(piece.nbytes for piece in pieces)

@@ -81,7 +81,9 @@ class EngineTexts:
     async def _keep_all(self, core: Core, name: str, tokens: list[int]) -> None:
         if tokens and not core.dead.is_set():
             first = await core.board.first(name)
-            self._store.keep(tokens, first, await core.board.rows(name, first, len(tokens)))
+            # As they lie there, without a copy: many texts may end in one step.
+            for block, start in self._store.missing(tokens, first, len(tokens)):
+                self._store.add(block, core.board.pieces(name, start, start + self._store.block))
 
 
 async def _finish(core: Core, name: str, tokens: list[int], words: dict[str, Any]) -> list[Any]:

@@ -1,0 +1,140 @@
+"""Rows of sessions on their way to be signed: hashed, chained and signed in a thread, those of many sessions at once.
+
+A session is computed ahead of its chain. What is hashed twice, since an answer was lost on its way, gives the same
+chain: rows and tokens are kept as they were computed. Nothing is signed whose rows hold NaN or infinity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.orders.session import SegmentSession
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market.rows import RowHashes
+from troth.protocol.market.types import Row
+from troth.protocol.tensors import Dtype, rows_to_bytes
+from troth.protocol.wire_fields import RowSignature
+from troth.transport.event_loop import beside
+from troth.transport.identity import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAhead:
+    """Rows that a chain does not have yet, and all that a thread needs to add them."""
+
+    chain: RowHashes
+    outputs: Sequence[NDArray[Any]]
+    tokens: Sequence[int] | None
+    dtype: Dtype
+    row_size: int
+
+    @classmethod
+    def of(cls, session: SegmentSession, chain: RowHashes, first: int, end: int) -> RowsAhead:
+        """Those in the messages ``first`` to ``end - 1`` of a session, after its ``chain`` up to there."""
+        tokens = None
+        if session.seat.is_first:
+            tokens = [token for inputs in session.inputs[first:end] for token in inputs.tolist()]
+        return cls(chain, session.outputs[first:end], tokens, session.seat.dtype, session.row_size)
+
+    @property
+    def size(self) -> int:
+        """Bytes to hash."""
+        return sum(one.nbytes for one in self.outputs)
+
+    def extended(self) -> tuple[RowHashes, Row, bytes]:
+        """The chain after them, the last of them, and their bytes; raises WireError for rows that are no numbers."""
+        rows = self.outputs[0] if len(self.outputs) == 1 else np.concatenate(self.outputs)
+        data = rows_to_bytes(rows, self.dtype)
+        return *self.chain.extend(data, self.row_size, self.tokens), data
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRows:
+    """Rows as they travel, and this node's signature over the last of them, which covers all before it."""
+
+    data: memoryview
+    row: RowSignature
+
+
+def signed_row(operator: Operator, row: Row) -> RowSignature:
+    """A node's signature over the last row of an answer."""
+    return RowSignature(row.position, row.row_hash, row.previous, operator.sign(row))
+
+
+async def chain_up(session: SegmentSession) -> None:
+    """Bring a session's chain to its last row; raises WireError for rows that are no numbers."""
+    async with session.chaining:
+        if session.own.position == session.positions:
+            return
+        first, end = session.chained, len(session.outputs)
+        ahead = RowsAhead.of(session, session.own, first, end)
+        session.own, _, _ = await beside(ahead.size, ahead.extended)
+        session.chained = end
+
+
+async def signed_ranges(
+    operator: Operator, ranges: Sequence[tuple[SegmentSession, int, int]]
+) -> list[SignedRows | ProtocolError]:
+    """Rows ``start`` to ``end - 1`` of several sessions that decode alone, each signed; in one thread for all of them.
+
+    Whoever's rows are no numbers has the error in its place.
+    """
+    async with AsyncExitStack() as held:
+        # In one order everywhere, so that two answers never wait for each other.
+        for session in sorted((one[0] for one in ranges), key=lambda one: one.seat.order_id):
+            await held.enter_async_context(session.chaining)
+        works = [_Range.of(*one) for one in ranges]
+        outcomes = await asyncio.to_thread(_all_signed, operator, works)
+        found: list[SignedRows | ProtocolError] = []
+        for (session, _, end), work, outcome in zip(ranges, works, outcomes, strict=True):
+            if isinstance(outcome, ProtocolError):
+                found.append(outcome)
+                continue
+            chain, signed = outcome
+            if end > session.own.position:
+                session.own, session.chained = chain, work.end
+            found.append(signed)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """``ahead`` ends with the message before ``end``; its first ``skip`` rows were asked for before."""
+
+    ahead: RowsAhead
+    skip: int
+    end: int
+
+    @classmethod
+    def of(cls, session: SegmentSession, start: int, end: int) -> _Range:
+        if start == session.own.position:
+            last = session.chained + end - start  # who decodes adds one row at a time
+            return cls(RowsAhead.of(session, session.own, session.chained, last), 0, last)
+        count, last = 0, 0
+        while count < end:
+            count += len(session.outputs[last])
+            last += 1
+        begin = RowHashes(session.seat.order_id, session.seat.index)
+        return cls(RowsAhead.of(session, begin, 0, last), start, last)
+
+
+_Outcome = tuple[RowHashes, SignedRows] | ProtocolError
+
+
+def _all_signed(operator: Operator, works: Sequence[_Range]) -> list[_Outcome]:
+    return [_signed(operator, work) for work in works]
+
+
+def _signed(operator: Operator, work: _Range) -> _Outcome:
+    try:
+        chain, last, data = work.ahead.extended()
+    except ProtocolError as error:
+        return error
+    return chain, SignedRows(memoryview(data)[work.skip * work.ahead.row_size :], signed_row(operator, last))

@@ -1,0 +1,159 @@
+"""All texts that one node writes alone for this scheduler: one question at a time, on one connection, for all of them.
+
+A text is asked for again as soon as its last part was taken, so that nothing piles up here, and the node runs ahead of
+nobody by more than it lends. A text that begins takes its place in a new question, which ends the wait of the one
+before. Each text has its own patience, and its own refusal: one that is silent or breaks off holds up no other. Where
+the connection breaks and stands again at once, texts go on where they were; a node that was started anew has lost
+them, and says so of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from troth.protocol.errors import ProtocolError, WireError
+from troth.protocol.types import Hash32
+from troth.protocol.wire import Decoded
+from troth.protocol.wire_decoding import DecodedPart, HaltedPart, WantedText, WrittenPart, decode_parts, encode_wanted
+from troth.protocol.wire_fields import DECODE_LIMIT, SEQUENCES_LIMIT
+from troth.protocol.wire_market import Proceed
+from troth.transport.channel import Channel
+from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError, remote_failure
+
+log = logging.getLogger(__name__)
+
+QUESTION_SECONDS = 15.0
+"""For an answer that may say nothing: nodes hold a question back for a third of it."""
+SETTLE_SECONDS = 0.002
+"""How long a question waits for other texts that have just been told something, too."""
+PACE_SECONDS = 0.01
+"""Between two questions of which the second one takes the first one's place."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    wanted: WantedText
+    answer: asyncio.Future[WrittenPart]
+
+
+class NodeTexts:
+    """Use ``next`` for each part of a text; the questions are asked as long as anybody waits."""
+
+    def __init__(self, channel: Callable[[], Channel]) -> None:
+        self._channel = channel
+        self._waiting: dict[Hash32, _Waiting] = {}
+        self._begun = asyncio.Event()
+        self._asking: asyncio.Task[None] | None = None
+        self._questions: set[asyncio.Task[int]] = set()
+        self._several = False
+        self._broken = False
+
+    async def next(self, wanted: WantedText, timeout: float) -> WrittenPart:
+        """What the node has of a text from ``wanted.start`` on.
+
+        Raises RemoteFailure (the node's own words), ChannelTimeout, ChannelUnavailable, WireError.
+        """
+        waiting = _Waiting(wanted, asyncio.get_running_loop().create_future())
+        self._waiting[wanted.order] = waiting
+        self._begun.set()
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask_on(), name="texts of a node")
+        try:
+            async with asyncio.timeout(timeout):
+                return await waiting.answer
+        except TimeoutError as error:
+            raise ChannelTimeout(f"The node wrote nothing within {timeout:g} s") from error
+        finally:
+            if self._waiting.get(wanted.order) is waiting:
+                del self._waiting[wanted.order]
+
+    async def close(self) -> None:
+        """Ask no more; who waits hears that the channel was closed."""
+        tasks: list[asyncio.Task[Any]] = [*self._questions, *([] if self._asking is None else [self._asking])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._fail(tuple(one.wanted for one in self._waiting.values()), ChannelUnavailable("The channel was closed"))
+
+    async def _ask_on(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(SETTLE_SECONDS if self._several else 0)
+            self._begun.clear()
+            wanted = tuple(one.wanted for one in list(self._waiting.values())[:SEQUENCES_LIMIT])
+            if not wanted:
+                continue
+            question = asyncio.create_task(self._ask(wanted))
+            self._questions.add(question)
+            question.add_done_callback(self._questions.discard)
+            begun = asyncio.ensure_future(self._begun.wait())
+            try:
+                await asyncio.wait({question, begun}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                begun.cancel()
+            if not question.done() or not question.result():
+                # Another text waits now; or the node had nothing to say, and may not make this side ask at its pace.
+                await asyncio.sleep(PACE_SECONDS)
+
+    async def _ask(self, wanted: Sequence[WantedText]) -> int:
+        """How many texts the answer has something of."""
+        try:
+            channel = self._channel()
+            await channel.open(wait=QUESTION_SECONDS)
+            header = Proceed(len(wanted), DECODE_LIMIT)
+            frame = await channel.request(header, encode_wanted(wanted), QUESTION_SECONDS)
+            if not isinstance(frame.header, Decoded):
+                raise WireError("An answer to another question", type(frame.header).__name__, "Ask another node.")
+            parts = _answering(decode_parts(frame.payload, frame.header.texts), wanted)
+        except ChannelTimeout:
+            log.info("a node has left a question about %d texts unanswered", len(wanted))
+        except ChannelUnavailable as error:
+            await self._reconnect(wanted, error)
+        except (OverlayError, ProtocolError) as error:
+            self._fail(wanted, error)
+        else:
+            self._broken, self._several = False, len(parts) > 1 or len(wanted) > 1
+            for part in parts:
+                self._tell(channel.endpoint, part)
+            return len(parts)
+        return 0
+
+    async def _reconnect(self, wanted: Sequence[WantedText], broke: ChannelUnavailable) -> None:
+        """Once: a connection that breaks again before it has brought an answer is none."""
+        again, self._broken = self._broken, True
+        try:
+            if again:
+                raise broke
+            await self._channel().open()
+        except (OverlayError, ProtocolError):
+            self._broken = False
+            self._fail(wanted, broke)
+
+    def _tell(self, endpoint: str, part: DecodedPart) -> None:
+        waiting = self._waiting.get(part.order)
+        if waiting is None or waiting.wanted.start != part.start or waiting.answer.done():
+            return  # it was told by an answer to an earlier question, or has lost its patience
+        if isinstance(part, HaltedPart):
+            waiting.answer.set_exception(remote_failure(endpoint, part.failure))
+        else:
+            waiting.answer.set_result(part)
+        del self._waiting[part.order]
+
+    def _fail(self, wanted: Sequence[WantedText], error: Exception) -> None:
+        for one in wanted:
+            waiting = self._waiting.get(one.order)
+            if waiting is not None and waiting.wanted == one and not waiting.answer.done():
+                waiting.answer.set_exception(error)
+                del self._waiting[one.order]
+
+
+def _answering(parts: Sequence[DecodedPart], wanted: Sequence[WantedText]) -> Sequence[DecodedPart]:
+    """The parts, once all of them are of texts that were asked for; raises WireError."""
+    asked = {one.order: one.start for one in wanted}
+    for part in parts:
+        if asked.get(part.order) != part.start:
+            raise WireError("A part of a text that was not asked for", part.start, "Ask another node.")
+    return parts

@@ -1,0 +1,165 @@
+"""A scheduler's questions to one node about all texts that it writes alone there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from troth.protocol.errors import WireError
+from troth.protocol.hashing import keccak256
+from troth.protocol.types import Hash32
+from troth.protocol.wire import Decoded, Failure, Frame
+from troth.protocol.wire_decoding import (
+    DecodedPart,
+    HaltedPart,
+    WantedText,
+    WrittenPart,
+    decode_wanted,
+    encode_parts,
+)
+from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_market import Proceed
+from troth.scheduler.node_texts import NodeTexts
+from troth.transport.errors import ChannelTimeout, ChannelUnavailable, RemoteFailure
+
+A, B, C = (Hash32(keccak256(name)) for name in (b"a", b"b", b"c"))
+Answer = Callable[[tuple[WantedText, ...]], list[DecodedPart]]
+
+
+def part(wanted: WantedText) -> WrittenPart:
+    row = RowSignature(wanted.start, bytes(32), bytes(32), bytes(65))
+    return WrittenPart(wanted.order, wanted.start, (7,), row, bytes(8), 8)
+
+
+@dataclass
+class ScriptedNode:
+    """A channel to a node that tells of all texts but those that are ``silent``; holds a question of silent ones."""
+
+    silent: set[Hash32] = field(default_factory=set)
+    answer: Answer | None = None
+    breaks: int = 0
+    away: bool = False
+    endpoint: str = "https://node"
+    questions: list[tuple[WantedText, ...]] = field(default_factory=list)
+    newer: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def open(self, wait: float = 0.0) -> None:
+        if self.away:
+            raise ChannelUnavailable("connection refused")
+
+    async def request(self, header: Proceed, payload: bytes, timeout: float) -> Frame:
+        wanted = decode_wanted(payload, header.texts)
+        self.questions.append(wanted)
+        self.newer.set()
+        self.newer = newer = asyncio.Event()
+        await asyncio.sleep(0)
+        if self.breaks:
+            self.breaks -= 1
+            raise ChannelUnavailable("the connection broke")
+        told = self.answer(wanted) if self.answer else [part(one) for one in wanted if one.order not in self.silent]
+        if not told and self.answer is None:
+            async with asyncio.timeout(timeout):
+                await newer.wait()
+        return Frame(Decoded(len(told)), memoryview(encode_parts(told)))
+
+
+def texts_of(node: ScriptedNode) -> NodeTexts:
+    channel: Any = node
+    return NodeTexts(lambda: channel)
+
+
+async def follow(texts: NodeTexts, order: Hash32, positions: int, timeout: float = 5.0) -> int:
+    for position in range(positions):
+        assert (await texts.next(WantedText(order, position), timeout)).tokens == (7,)
+    return positions
+
+
+async def test_texts_share_their_questions() -> None:
+    node = ScriptedNode()
+    texts = texts_of(node)
+    assert await asyncio.gather(*[follow(texts, order, 20) for order in (A, B, C)]) == [20, 20, 20]
+    assert len(node.questions) < 30, "sixty parts, three in nearly every answer"
+    await texts.close()
+
+
+async def test_a_silent_text_loses_its_own_patience_only() -> None:
+    node = ScriptedNode(silent={A})
+    texts = texts_of(node)
+    silent = asyncio.create_task(texts.next(WantedText(A, 0), 0.2))
+    assert await asyncio.wait_for(follow(texts, B, 10), 1) == 10
+    with pytest.raises(ChannelTimeout, match=r"nothing within 0\.2"):
+        await silent
+    assert await asyncio.wait_for(follow(texts, C, 1), 1) == 1, "what was lost is not asked for any more"
+    assert all(one.order != A for one in node.questions[-1])
+    await texts.close()
+
+
+async def test_a_text_that_breaks_off_says_why_and_others_go_on() -> None:
+    def answer(wanted: tuple[WantedText, ...]) -> list[DecodedPart]:
+        refusal = Failure("out_of_order", "no such session", "Order\x1b again.")
+        return [HaltedPart(one.order, one.start, refusal) if one.order == A else part(one) for one in wanted]
+
+    node = ScriptedNode(answer=answer)
+    texts = texts_of(node)
+    broken = asyncio.create_task(follow(texts, A, 3))
+    assert await follow(texts, B, 3) == 3
+    with pytest.raises(RemoteFailure, match="no such session") as refused:
+        await broken
+    assert "\x1b" not in str(refused.value), "a stranger's words do not steer a terminal"
+    await texts.close()
+
+
+async def test_a_part_that_nobody_asked_for_is_no_answer() -> None:
+    for other in (WantedText(C, 0), WantedText(A, 1)):
+        texts = texts_of(ScriptedNode(answer=lambda _wanted, other=other: [part(other)]))
+        with pytest.raises(WireError, match="not asked for"):
+            await texts.next(WantedText(A, 0), 1.0)
+        await texts.close()
+
+
+async def test_texts_go_on_over_a_connection_that_stands_again() -> None:
+    node = ScriptedNode(breaks=1)
+    texts = texts_of(node)
+    assert await asyncio.gather(follow(texts, A, 3), follow(texts, B, 3)) == [3, 3]
+    node.breaks = 2
+    for outcome in await asyncio.gather(follow(texts, A, 1), follow(texts, B, 1), return_exceptions=True):
+        assert isinstance(outcome, ChannelUnavailable)
+    node.breaks, node.away = 0, True
+    with pytest.raises(ChannelUnavailable):
+        await texts.next(WantedText(A, 0), 1.0)
+    node.away = False
+    assert await follow(texts, A, 1) == 1, "a later order finds the node again"
+    await texts.close()
+
+
+async def test_a_text_that_begins_is_asked_for_while_others_wait() -> None:
+    node = ScriptedNode(silent={A})
+    texts = texts_of(node)
+    silent = asyncio.create_task(texts.next(WantedText(A, 0), 5.0))
+    await asyncio.sleep(0.02)
+    assert await asyncio.wait_for(follow(texts, B, 1), 1) == 1
+    node.silent.clear()
+    assert (await asyncio.wait_for(silent, 1)).order == A
+    await texts.close()
+
+
+async def test_a_node_with_empty_answers_does_not_set_the_pace() -> None:
+    node = ScriptedNode(answer=lambda _wanted: [])
+    texts = texts_of(node)
+    with pytest.raises(ChannelTimeout):
+        await texts.next(WantedText(A, 0), 0.2)
+    assert len(node.questions) < 40
+    await texts.close()
+
+
+async def test_whoever_waits_hears_that_it_was_closed() -> None:
+    texts = texts_of(ScriptedNode(silent={A}))
+    waiting = asyncio.create_task(texts.next(WantedText(A, 0), 5.0))
+    await asyncio.sleep(0.01)
+    await texts.close()
+    with pytest.raises(ChannelUnavailable, match="closed"):
+        await waiting
