@@ -129,6 +129,22 @@ def choose(page: Page, content: bytes) -> None:
     page.set_input_files("#file", {"name": "an.receipt", "mimeType": "application/json", "buffer": content})
 
 
+def test_a_file_that_is_chosen_before_the_script_runs_is_checked(browser: Browser, url: str) -> None:
+    late: list[Route] = []
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    with looking(browser, url) as looked:
+        page = looked.page
+        page.route("**/receipt-page.js*", hold)
+        with page.expect_request("**/receipt-page.js*"):
+            page.goto(f"{url}/receipt", wait_until="commit")
+        choose(page, receipt.encode(receipt_of(Scene())))
+        late[0].continue_()
+        expect(page.locator("#verdict-title")).to_have_text("It holds, and was checked")
+
+
 def test_a_receipt_is_checked_in_the_page_and_goes_nowhere(browser: Browser, url: str) -> None:
     whole = receipt.encode(receipt_of(Scene()))
     with looking(browser, url) as looked:

@@ -97,7 +97,7 @@ async def test_empty_account_is_told_to_get_ether(deployed: Any) -> None:
     with pytest.raises(ChainRejected) as caught:
         await deployed.market.execute(credit(deployed.market, poor.address, 10**18), poor)
     assert caught.value.name == "InsufficientFunds"
-    assert "ETH" in caught.value.remedy
+    assert caught.value.remedy == f"Send 1 ether, and some coins for gas, to {poor.address}."
 
 
 async def test_simulation_sends_nothing(deployed: Any) -> None:

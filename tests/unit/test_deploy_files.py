@@ -90,6 +90,19 @@ def test_a_name_that_nobody_exports_is_noticed(exported: frozenset[str]) -> None
     assert not {"troth_node_positions", "troth_node_happiness"} & exported
 
 
+def test_the_first_claim_of_a_node_is_an_increase() -> None:
+    registry = CollectorRegistry()
+    ground, sent = SimpleNamespace(state=SimpleNamespace(tabs={}, pot=lambda *_: 0), block=1), dict[str, int]()
+    bench: Any = SimpleNamespace(ground=ground, me="")
+    keeper: Any = SimpleNamespace(sent=sent)
+    duties: Any = SimpleNamespace(responded=0)
+    NodeMarketMetrics(registry).follow(bench, keeper, duties)
+    claims = lambda: registry.get_sample_value("troth_node_own_calls_total", {"call": "claim"})  # noqa: E731
+    assert claims() == 0
+    sent["claim"] = 1
+    assert claims() == 1
+
+
 def test_readiness_is_a_metric() -> None:
     reasons: list[str] = []
     app = FastAPI()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.byte_language import LANGUAGE, tokens_of
@@ -11,6 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from troth.client.errors import ConfigurationError, ReceiptsUnreadable
+from troth.client.gateway import catalogue
 from troth.client.gateway.body import DEEPEST, parse
 from troth.client.gateway.errors import InvalidParameter
 from troth.client.gateway.guard import access_key
@@ -97,3 +100,11 @@ def test_tokens_are_the_bytes_they_stand_for() -> None:
 def test_wei_as_a_number_of_ether() -> None:
     assert ether(24_000_000_000) == 2.4e-08
     assert ether(0) == 0
+
+
+@pytest.mark.parametrize("asked", ["smollm2/torch/float32", "smollm2-torch-float32", "0x" + "00" * 32, "llama"])
+def test_a_model_is_found_by_each_of_its_names(asked: str) -> None:
+    execution = SimpleNamespace(name="smollm2/torch/float32", model=bytes(32))
+    described = SimpleNamespace(architecture="llama/0x00")
+    offer: Any = SimpleNamespace(execution_class=execution, class_id=bytes(31) + b"1", model=described)
+    assert catalogue.require_model(offer, asked) == "smollm2-torch-float32"

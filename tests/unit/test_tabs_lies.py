@@ -26,15 +26,16 @@ from troth.client.orders.asking import ask
 from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
 from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.keeping import OrderKeeper
-from troth.client.orders.receipts import proof_of
+from troth.client.orders.receipts import proof_of, shown
 from troth.client.orders.updates import OrderOutcome
 from troth.client.tabs.errors import NoTab
 from troth.protocol import vrf
+from troth.protocol.amounts import Asset
 from troth.protocol.market import messages
 from troth.protocol.market.bodies import Admitted, Checking, Lottery, Results, Verdicts
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.state import CaseRecord
-from troth.protocol.market.types import Admission, CaseState, Draw, Opinion
+from troth.protocol.market.types import NO_ADDRESS, Admission, CaseState, Draw, Opinion
 from troth.protocol.types import Hash32
 
 
@@ -278,6 +279,8 @@ async def test_a_check_that_does_not_come_whole_can_be_summoned_and_is_not_paid(
         stage.world.block += 100
         await OrderKeeper(stage.session).once()
         assert (only(stage).paid, stage.book().spent) == (None, 0)
+        undated = shown(replace(only(stage), due=None), stage.world.state)
+        assert undated.lines(Asset(NO_ADDRESS, "usdc", 6))[0].endswith(" not due")
 
 
 async def test_a_check_that_was_late_is_taken_up_by_the_keeper(tmp_path: Path) -> None:

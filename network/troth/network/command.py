@@ -219,6 +219,21 @@ def probe(rpc: RpcOption = LOCAL_RPC, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
+@app.command()
+def account(
+    file: Annotated[Path, typer.Argument(help="The keyfile to write; none is ever overwritten.")],
+    password_file: PasswordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make an account that can pay: a keyfile for --keystore, whose address is printed."""
+    from troth.chain.keystore import create_account, keystore_path, read_password
+
+    place = keystore_path(str(file))
+    made = create_account(place, read_password(password_file, confirm=True, purpose="a new account")).address
+    text = f"account {made}\nwrote {place}: keep a copy of it, and its password. Send coins for gas to the address."
+    _tell({"account": made, "keystore": str(place)}, text, as_json)
+
+
 def _broadcast(  # noqa: PLR0917
     rpc: str, wish: Any, plan: Any, keystore: Path | None, password_file: Path | None, as_json: bool
 ) -> dict[str, Any]:

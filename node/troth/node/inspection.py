@@ -209,5 +209,8 @@ def _on_chain(seen: OnMarket) -> list[HealthFinding]:
             "class", known, "registered" if known else "unknown here", "Check node.class and market.factory."
         ),
         HealthFinding("stake", registered, standing, fix),
-        HealthFinding("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}", "Run `troth node top-up`."),
+        HealthFinding(
+            *("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}"),
+            "Run `troth node top-up AMOUNT --broadcast`." if registered else fix,
+        ),
     ]

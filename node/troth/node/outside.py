@@ -166,7 +166,7 @@ def _chosen(words: Sequence[SchedulerWord]) -> HealthFinding:
         because = "; ".join(word.seen.why) or word.seen.note
         shown = f"{word.name} drew it {word.seen.drawn} times and chose it {word.seen.chosen} times"
         lines.append(f"{shown}: {because}" if because else shown)
-    fix = "Mend what the schedulers name: `troth node ask`, `top-up` and `move` change what is on chain."
+    fix = "Do as they say: `troth node ask FIRST:END PRICES`, `top-up` and `move` change what is on chain."
     return HealthFinding("work", willing, " | ".join(lines), fix)
 
 

@@ -23,6 +23,7 @@ from troth.chain.keystore import Key
 from troth.chain.records import Fees, TransactionReceipt
 from troth.chain.retries import attempts_of
 from troth.chain.rpc import Rpc
+from troth.protocol.amounts import COIN
 from troth.protocol.calls import Call
 from troth.protocol.contract_errors import ContractError, decode_error
 from troth.protocol.hashing import keccak256
@@ -95,7 +96,7 @@ class Transactions:
         try:
             gas = await self._rpc.request("eth_estimateGas", message(call, sender, to), "pending")
         except RpcRefused as error:
-            raise as_rejection(call.function, error, sender, self._explain) from error
+            raise as_rejection(call.function, error, sender, self._explain, value=call.value) from error
         return decoding.quantity(gas) * (100 + GAS_MARGIN_PERCENT) // 100
 
     async def send(
@@ -249,15 +250,24 @@ def message(call: Call, sender: Address | None, to: Address | None) -> dict[str,
 
 
 def as_rejection(
-    function: str, error: RpcRefused, sender: Address | None = None, explain: Explain = decode_error
+    function: str,
+    error: RpcRefused,
+    sender: Address | None = None,
+    explain: Explain = decode_error,
+    *,
+    value: int = 0,
 ) -> Exception:
-    """ChainRejected if the node's error is a revert, which ``explain`` reads, else the error itself."""
+    """ChainRejected if the node's error is a revert, which ``explain`` reads, else the error itself.
+
+    ``value``: what the call sends, in wei, for the remedy of an account that has too little.
+    """
     returned = error.data.get("data") if isinstance(error.data, dict) else error.data
     if isinstance(returned, str) and returned.startswith("0x"):
         return ChainRejected(function, explain(decoding.data(returned)))
     text = error.message.lower()
     if "insufficient funds" in text or "insufficient balance" in text:
-        remedy = f"Send ETH for value and gas to {sender or 'the sending address'}."
+        needed = f"{COIN.show(value)}, and some coins for gas," if value else "coins for gas"
+        remedy = f"Send {needed} to {sender or 'the sending address'}."
         return ChainRejected(function, ContractError("InsufficientFunds", {"message": error.message}, remedy))
     if "revert" in text:
         return ChainRejected(function, explain(b""))

@@ -187,7 +187,7 @@ def asked_for(
         return found[0]
 
     prices, deposit, least = given.money
-    question = "Prices PROMPT,CACHED,WRITTEN for a million tokens, such as 0.3gwei,0.03gwei,0.6gwei"
+    question = "Prices PROMPT,CACHED,WRITTEN for a million tokens, such as 0.0009ether,0.00009ether,0.0018ether"
     prices = interview.text(prices, "--prices", question, check=lambda text: asset().prices(text))
     question = "What a tab with each node starts with, such as 0.01ether"
     deposit = interview.text(deposit, "--deposit", question, check=lambda text: asset().parse(text))

@@ -23,7 +23,7 @@ BroadcastOption = Annotated[
     bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, a dry run.")
 ]
 AMOUNT = "An amount such as 0.01ether, 500gwei or 1000units; without a unit, whole coins or tokens."
-PRICES = "PROMPT,CACHED,WRITTEN: with a unit, such as 0.3gwei, for a million positions; else units per 10^9."
+PRICES = "PROMPT,CACHED,WRITTEN: with a unit, such as 0.0009ether, for a million positions; else units per 10^9."
 RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
 FactoryOption = Annotated[
     str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment; --network names it too.")

@@ -20,9 +20,9 @@ def model_name(offer: CheckedOffer) -> str:
 
 
 def names(offer: CheckedOffer) -> set[str]:
-    """All that a request may call it: readable name, class id, model id, and the name of its family."""
-    family = offer.model.architecture.split("/", maxsplit=1)[0]
-    return {model_name(offer), "0x" + offer.class_id.hex(), "0x" + offer.execution_class.model.hex(), family}
+    """All that a request may call it: readable name, the class's own name and id, model id, and name of its family."""
+    family, execution = offer.model.architecture.split("/", maxsplit=1)[0], offer.execution_class
+    return {model_name(offer), execution.name, "0x" + offer.class_id.hex(), "0x" + execution.model.hex(), family}
 
 
 def require_model(offer: CheckedOffer, asked: str) -> str:

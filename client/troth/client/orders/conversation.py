@@ -76,7 +76,7 @@ class Turn:
             words.append(f"{self.signed.prompt} read{cached}, {self.signed.written} written")
         checked = {node for one in self.result.get("verifiers", []) for node in one}
         if checked:
-            words.append(f"{len(checked)} verifiers")
+            words.append("1 verifier" if len(checked) == 1 else f"{len(checked)} verifiers")
         order = str(self.result.get("order", ""))[:12]
         return " · ".join([*words, asset.show(self.ended.fee), order])
 

@@ -54,10 +54,12 @@ def _require_group(
     total = seats.total()
     if total < table.seats:
         what = f"The group of {where} has {total} seasoned seats, and the policy wants {table.seats}"
-        raise ModelUnavailable(what, "0x" + offer.class_id.hex(), "Use another class, or set seats in [market].")
+        remedy = "Use another class, or lower seats in [market] of client.toml (`troth client init --seats`)."
+        raise ModelUnavailable(what, "0x" + offer.class_id.hex(), remedy)
     largest = sum(count for _, count in seats.most_common(offer.rules.verifiers + LARGEST))
     if (total - largest) * BASIS_POINTS < table.outside * total:
         count = offer.rules.verifiers + LARGEST
         what = f"The {count} largest owners hold {largest} of {total} seats of {where}"
-        remedy = f"The policy wants {table.outside / 100:g} % outside of them: use another class, or set outside."
+        wanted = f"The policy wants {table.outside / 100:g} % outside of them"
+        remedy = f"{wanted}: use another class, or lower outside in [market] of client.toml."
         raise ModelUnavailable(what, "0x" + offer.class_id.hex(), remedy)

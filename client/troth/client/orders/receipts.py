@@ -96,7 +96,7 @@ class OrderSummary:
         if entry.paid is not None:
             money = f"{asset.show(entry.paid)} paid"
         elif entry.fee is not None:
-            money = f"{asset.show(entry.fee)} from block {entry.due} on"
+            money = f"{asset.show(entry.fee)} {'not due' if entry.due is None else f'from block {entry.due} on'}"
         else:
             money = f"at most {asset.show(entry.most)}"
         created = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.created))

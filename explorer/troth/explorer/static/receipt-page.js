@@ -120,7 +120,8 @@ drop.addEventListener("drop", (event) => {
   drop.classList.remove("over");
   if (event.dataTransfer.files.length) check(event.dataTransfer.files[0]);
 });
-at("file").addEventListener("change", (event) => {
-  if (event.target.files.length) check(event.target.files[0]);
-});
+const chosen = () => at("file").files.length && check(at("file").files[0]);
+at("file").addEventListener("change", chosen);
+// A file that was chosen before this script ran, or that the browser kept over a reload.
+chosen();
 at("chain").addEventListener("submit", askChain);
