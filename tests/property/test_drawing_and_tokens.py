@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 
+from troth.protocol.margins import margin
 from troth.protocol.scores import trace_score
-from troth.protocol.tokens import MARGIN_CLIP, Sampling, choose, margin, noise
+from troth.protocol.tokens import MARGIN_CLIP, Sampling, choose, noise
 from troth.protocol.trace import tile_indices
 from troth.protocol.types import Hash32
 

@@ -12,7 +12,7 @@ from support.byte_language import tokenizer as byte_tokenizer
 
 from troth.node.engine.interface import Computed
 from troth.node.judging import Judgement, judge_rows
-from troth.protocol.doubts import under_second_rules
+from troth.protocol.doubts import under_rules
 from troth.protocol.findings import Kind
 from troth.protocol.grammar import Grammar
 from troth.protocol.market.types import ExecutionClass
@@ -27,7 +27,7 @@ ZERO, SEED = Hash32(bytes(32)), Hash32(b"s" * 32)
 OLD = ExecutionClass(
     ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 50_000, 8000, 1, 1, 1, 25, 6100, 2000, 1, 1, ZERO
 )
-NEW = replace(OLD, calibration=under_second_rules(Hash32(b"m" * 32)))
+NEW = replace(OLD, calibration=under_rules(Hash32(b"m" * 32)))
 HIDDEN, VOCABULARY, PROMPT, WRITTEN = 48, 300, 12, 40
 GENERATOR = np.random.default_rng(22)
 HEAD = GENERATOR.normal(size=(HIDDEN, VOCABULARY)).astype(np.float32)

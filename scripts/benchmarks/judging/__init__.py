@@ -104,10 +104,12 @@ def _honest(recorder: Recorder, cuts: Thresholds) -> Iterator[Figure]:
 
 def _hunted(hunt: Hunt, dtype: int, minutes: float) -> Iterator[Figure]:
     finds = hunt.run(60 * minutes, lambda line: print(line, file=sys.stderr, flush=True))
-    refused = sum(one.second > 1 and one.told for one in finds)
-    worst = max(finds, key=lambda one: one.second if one.told else 0.0)
-    first = sum(one.first > 1 for one in finds)
-    note = f"of {len(finds)}; {first} at the first look; worst {worst.second:.2f} of the cut: {worst.tokens[:6]}"
+    refused, first = sum(one.second > 1 for one in finds), sum(one.first > 1 for one in finds)
+    worst, unsure = max(finds, key=lambda one: one.second), sum(one.cannot_tell for one in finds)
+    note = (
+        f"of {len(finds):,} (at most {100 * share(refused, len(finds)).high:.3f} %); {first} at the first look, "
+        f"{unsure} not told; worst {worst.second:.2f} of the cut: {worst.tokens[:6]}"
+    )
     yield Figure(f"honest refused, {DTYPES[dtype]}: hunted", refused, "tasks", reach=0, note=note)
 
 

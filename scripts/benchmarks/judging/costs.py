@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from benchmarks.judging.corpus import Group
 from benchmarks.judging.recording import Recorder
@@ -16,7 +18,8 @@ from troth.node.calibration.generating import CalibrationPlan, prefill, words
 from troth.node.engine.torch_engine import from_words
 from troth.node.judging import LOGIT_ROWS
 from troth.protocol.comparison import judge_states
-from troth.protocol.tokens import choices, margins
+from troth.protocol.doubts import first_look
+from troth.protocol.tokens import choices
 from troth.protocol.types import Segment
 
 PROMPTS = 6
@@ -48,14 +51,19 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
     reference = None if high is None else words(from_words(rows, 1).float(), 0)
     tokens = [int(token) for token in text]
 
+    def beside(block: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        return block if recorder.dtype else None
+
     def judge() -> None:
         judge_states(Rules(recorder.dtype, 1_000_000), kept["decode"]["rows-1"][prompt], rows, reference)
         for start in range(0, len(tokens), LOGIT_ROWS):
             block, place = values[start : start + LOGIT_ROWS], first + start
-            margins(block, tokens[start : start + LOGIT_ROWS], sampling, seed=seed, first_position=place)
+            judged = partial(
+                first_look, block, sampling=sampling, beside=beside(block), seed=seed, first_position=place
+            )
+            judged(tokens[start : start + LOGIT_ROWS])
             if recorder.dtype:
-                mine = choices(block, sampling, seed=seed, first_position=place)
-                margins(block, mine, sampling, seed=seed, first_position=place)
+                judged(choices(block, sampling, seed=seed, first_position=place))
 
     return computing, _timed(judge)[0]
 
