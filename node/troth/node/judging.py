@@ -289,9 +289,14 @@ async def _judge_beside_own(engine: Engine, work: JudgedSession, own: NDArray[An
     sampling, seed = Sampling.of(request), work.seat.noise_seed
 
     def both(low: NDArray[Any], high: NDArray[Any], tokens: tuple[int, ...], position: int, ruled: Ruled) -> Any:
-        mine = choices(low, sampling, ruled, seed=seed, first_position=position)
-        judged = partial(_first_margins, work, high, low, position=position, ruled=ruled)
-        return judged(tokens), float(judged(tuple(mine)).sum())
+        mine = choices(low, sampling, ruled, seed=seed, first_position=position, guesses=tokens)
+        theirs = _first_margins(work, high, low, tokens, position=position, ruled=ruled)
+        own = theirs.copy()
+        for row in np.flatnonzero(np.array(mine) != tokens):
+            one = slice(row, row + 1)
+            rule, place = None if ruled is None else ruled[one], position + int(row)
+            own[one] = _first_margins(work, high[one], low[one], tuple(mine[one]), position=place, ruled=rule)
+        return theirs, float(own.sum())
 
     async for position, tokens, logits, ruled in _blocks(engine, work, work.tokens):
         low, high = await logits(engine, own), await logits(engine, reference)

@@ -33,6 +33,7 @@ from troth.protocol.tokens import (
     ranked,
     reach,
     require_logits,
+    surely_best,
 )
 from troth.protocol.types import Hash32
 
@@ -138,9 +139,11 @@ def losses(
         raise InvalidTokens("One row of logits per token", (logits.shape, len(tokens)), "Pass the generating rows.")
     found = np.empty((2, len(tokens)))
     for index, token in enumerate(tokens):
-        row = logits[index]
-        gumbel = noise(seed, first_position + index, len(row)) if sampling.temperature > 0 else None
-        rule = None if rules is None else rules[index]
+        row, position, rule = logits[index], first_position + index, None if rules is None else rules[index]
+        if surely_best(row, token, sampling, rule, seed=seed, position=position, slack=NUCLEUS_SLACK):
+            found[:, index] = 0.0
+            continue
+        gumbel = noise(seed, position, len(row)) if sampling.temperature > 0 else None
         found[:, index] = loss(row, token, sampling, gumbel, rule, edge=edge)
     return Losses(*found)
 

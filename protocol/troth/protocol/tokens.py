@@ -82,17 +82,30 @@ def noise(seed: Hash32, position: int, vocabulary: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=KEPT_ROWS)
 def _noise(seed: bytes, position: int, vocabulary: int) -> NDArray[np.float64]:
+    drawn = _gumbel(_draws(seed, position, vocabulary))
+    drawn.flags.writeable = False
+    return drawn
+
+
+@lru_cache(maxsize=KEPT_ROWS)
+def _draws(seed: bytes, position: int, vocabulary: int) -> NDArray[np.float64]:
+    """What the noise is made of: (raw >> 11) / 2**53, which rises with it."""
     words = np.frombuffer(seed, dtype="<u8").astype(np.uint64)
     counter = np.array([0, position, words[2], words[3]], dtype=np.uint64)
-    raw = np.random.Philox(key=words[:2], counter=counter).random_raw(vocabulary)
-    uniform: NDArray[np.float64] = (raw >> np.uint64(12)).astype(np.float64)
+    drawn = np.random.Generator(np.random.Philox(key=words[:2], counter=counter)).random(vocabulary)
+    drawn.flags.writeable = False
+    return drawn
+
+
+def _gumbel(drawn: NDArray[np.float64]) -> NDArray[np.float64]:
+    uniform = drawn * 2.0**52
+    np.floor(uniform, out=uniform)
     uniform += 0.5
     uniform *= 2.0**-52
     np.log(uniform, out=uniform)
     np.negative(uniform, out=uniform)
     np.log(uniform, out=uniform)
     np.negative(uniform, out=uniform)
-    uniform.flags.writeable = False
     return uniform
 
 
@@ -123,12 +136,20 @@ def choices(
     *,
     seed: Hash32,
     first_position: int,
+    guesses: Sequence[int] | None = None,
 ) -> list[int]:
-    """The tokens that consecutive rows choose by themselves; row i of ``logits`` is trace row first_position + i."""
+    """The tokens that consecutive rows choose by themselves; row i of ``logits`` is trace row first_position + i.
+
+    ``guesses``: what they probably are, which saves the time to sort.
+    """
     chosen = []
     for index, row in enumerate(logits):
-        gumbel = noise(seed, first_position + index, len(row)) if sampling.temperature > 0 else None
-        chosen.append(choose(row, sampling, gumbel, None if rules is None else rules[index]))
+        position, rule = first_position + index, None if rules is None else rules[index]
+        if guesses is not None and surely_best(row, guesses[index], sampling, rule, seed=seed, position=position):
+            chosen.append(guesses[index])
+            continue
+        gumbel = noise(seed, position, len(row)) if sampling.temperature > 0 else None
+        chosen.append(choose(row, sampling, gumbel, rule))
     return chosen
 
 
@@ -201,10 +222,16 @@ def noisy_scores(logits: Logits, sampling: Sampling, gumbel: NDArray[np.float64]
     """Logits with temperature x noise: what a token's choice compares."""
     if sampling.temperature == 0:
         return logits.astype(np.float64)
+    scores: NDArray[np.float64] = sampling.temperature * _require_noise(logits, gumbel)
+    scores += logits
+    return scores
+
+
+def _require_noise(logits: Logits, gumbel: NDArray[np.float64] | None) -> NDArray[np.float64]:
     if gumbel is None or gumbel.shape != logits.shape:
         shape = None if gumbel is None else gumbel.shape
         raise InvalidTokens(f"Sampling needs noise of shape {logits.shape}", shape, "Call noise for this position.")
-    return logits + sampling.temperature * gumbel
+    return gumbel
 
 
 def ranked(logits: Logits, temperature: float, top_p: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -218,6 +245,56 @@ def ranked(logits: Logits, temperature: float, top_p: float) -> tuple[NDArray[np
     likely = np.flatnonzero(likelihood >= (1 - top_p) / len(likelihood))
     order = likely[np.argsort(-likelihood[likely], kind="stable")]
     return order, np.cumsum(likelihood[order])
+
+
+_SURE = 1e-4
+"""Logits, and probability mass, up to which a quick look is not believed."""
+
+
+def surely_best(
+    logits: Logits,
+    token: int,
+    sampling: Sampling,
+    rule: RowRule | None = None,
+    *,
+    seed: Hash32,
+    position: int,
+    slack: float = 0.0,
+) -> bool:
+    """Whether a token has the best score in the nucleus, wherever that ends within ``slack`` of probability mass.
+
+    A quick look that sorts nothing and makes noise only for tokens that may be as good: False where it is not sure.
+    """
+    require_logits(logits)
+    place = token if rule is None else rule.place(token)
+    if sampling.temperature == 0 or place is None or not 0 <= place < len(logits):
+        return False
+    drawn = _draws(bytes(seed), position, len(logits))
+    if rule is not None:
+        logits, drawn = rule.kept(rule.apply(logits)), rule.kept(drawn)
+    most = sampling.temperature * float(_gumbel(drawn.max(keepdims=True))[0])
+    own = float(logits[place]) + sampling.temperature * float(_gumbel(drawn[place : place + 1])[0])
+    rivals = np.flatnonzero(logits >= own - most - _SURE)
+    scores = logits[rivals] + sampling.temperature * _gumbel(drawn[rivals])
+    rivals = rivals[(scores >= own - _SURE) & (rivals != place)]
+    return not len(rivals) if sampling.top_p == 1 else _in_nucleus_alone(logits, place, rivals, sampling, slack)
+
+
+def _in_nucleus_alone(logits: Logits, place: int, rivals: NDArray[np.intp], sampling: Sampling, slack: float) -> bool:
+    """Whether a token surely is in the nucleus, and rivals surely are not."""
+    shares = np.subtract(logits, logits.max()).astype(np.float32, copy=False)
+    shares /= sampling.temperature
+    whole = float(np.exp(shares, out=shares).sum(dtype=np.float64))
+
+    def mass(where: NDArray[np.bool_]) -> float:
+        return float(shares[np.flatnonzero(where)].sum(dtype=np.float64))
+
+    # At least one token is in any nucleus: the likeliest, before which there is nothing.
+    inner = (max(sampling.top_p - slack, 0.0) + _SURE) * whole
+    if len(rivals) and mass(logits > logits[rivals].max()) < inner:
+        return False
+    outer = (sampling.top_p + slack - _SURE) * whole
+    return sampling.top_p + slack >= 1 or mass(logits >= logits[place]) - float(shares[place]) < outer
 
 
 def reach(mass: NDArray[np.float64], top_p: float) -> int:

@@ -79,7 +79,8 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
         group = corpus.ordinary(folder)
         run_all(folder, recorder.shelf, [group], ())
         share_of = judging_share(recorder, group)
-        note = "one look at states and tokens, over a prefill of 111 positions with its logits; processor time"
+        what = "the prefills in both formats" if dtype else "a prefill"
+        note = f"one look at states and tokens, over {what} of 111 positions with logits; processor time"
         yield Figure(f"judging over the prefill, {DTYPES[dtype]}", share_of, "%", reach=5, note=note)
 
 
