@@ -292,9 +292,9 @@ async def _judge_beside_own(engine: Engine, work: JudgedSession, own: NDArray[An
         mine = choices(low, sampling, ruled, seed=seed, first_position=position, guesses=tokens)
         theirs = _first_margins(work, high, low, tokens, position=position, ruled=ruled)
         own = theirs.copy()
-        for row in np.flatnonzero(np.array(mine) != tokens):
+        for row in np.flatnonzero(np.array(mine) != tokens).tolist():
             one = slice(row, row + 1)
-            rule, place = None if ruled is None else ruled[one], position + int(row)
+            rule, place = None if ruled is None else ruled[one], position + row
             own[one] = _first_margins(work, high[one], low[one], tuple(mine[one]), position=place, ruled=rule)
         return theirs, float(own.sum())
 

@@ -21,7 +21,7 @@ from benchmarks.judging.hunt import Hunt
 from benchmarks.judging.recording import PLAIN, Recorder
 from benchmarks.judging.runs import run_all
 from benchmarks.judging.scoring import TEXTS
-from benchmarks.judging.verdicts import mean_ratios, verdicts
+from benchmarks.judging.verdicts import mean_ratios, refused_texts, verdicts
 from benchmarks.judging.ways import HONEST, cheats
 from benchmarks.weights import weights
 from troth.node.calibration.intervals import share
@@ -134,9 +134,18 @@ def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figu
         note = f"{sum(refused)} of {len(refused)} refused by themselves; {saves}"
         yield _convicted(recorder, way.name, tasks, note)
     for name in TEXTS:
-        texts = [one for scores, turn in recorded for one in text_findings(recorder.dtype, scores, name, turn)]
-        mean = np.mean([one.value for one in texts if one is not None])
-        yield _convicted(recorder, name, [Task(False, (one,)) for one in texts], f"mean finding {mean:.3f}")
+        tasks = [
+            Task(refused, (text,))
+            for scores, turn in recorded
+            for refused, text in zip(
+                refused_texts(group, scores, name, cuts.margin_cut / 1e6),
+                text_findings(recorder.dtype, scores, name, turn),
+                strict=True,
+            )
+        ]
+        mean = np.mean([one.value for task in tasks for one in task.findings if one is not None])
+        alone = sum(task.refused for task in tasks)
+        yield _convicted(recorder, name, tasks, f"{alone} of {len(tasks)} by themselves; mean finding {mean:.3f}")
 
 
 def _convicted(recorder: Recorder, name: str, tasks: list[Task], note: str) -> Figure:

@@ -7,7 +7,7 @@ reference (float32), the verifier's own prefill and its second run; with what it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,10 @@ Heads = tuple[Stack, Stack | None]
 BIASED, BIAS = 50, 0.2
 LOGIT_ROWS = 128
 """Rows whose logits are computed at a time: the head is read once for all of them."""
-TEXTS = ("text by int8", "text by int8 g32", "lenient 0.1", "lenient 0.2", "lenient 0.5", "biased", "0.95 T", "0.98 T")
+TEXTS = (
+    "text by int8", "text by int8 g32", "lenient 0.1", "lenient 0.2", "lenient 0.5", "biased", "0.98 T", "0.95 T",
+    "0.5 T", "no nucleus",
+)  # fmt: skip
 """Lies about tokens over honest states."""
 
 
@@ -90,6 +93,8 @@ class Row:
             raised = self.logits["decode"].copy()
             raised[self.frequent] += BIAS
             return self._choose(raised)
+        if name == "no nucleus":
+            return choose(self.logits["decode"], replace(self.sampling, top_p=1.0), self.gumbel)
         if name.endswith(" T"):
             cooler = Sampling(self.sampling.temperature * float(name.split(maxsplit=1)[0]), self.sampling.top_p)
             return choose(self.logits["decode"], cooler, self.gumbel)

@@ -68,6 +68,12 @@ def verdicts(shelf: Shelf, group: Group, way: str, scores: Arrays, cuts: Thresho
                       texts[1].told or texts[1].accepted)  # fmt: skip
 
 
+def refused_texts(group: Group, scores: Arrays, name: str, cut: float) -> list[bool]:
+    """Which texts of a lie are refused by themselves, at the second look."""
+    looks = [_text(group, scores, name, prompt, cut) for prompt in range(len(group.names))]
+    return [not first.accepted and not second.accepted and second.told for first, second in looks]
+
+
 def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thresholds) -> tuple[float, float]:
     rules, found = Rules(dtype, cuts.state_cut), []
     for key in ("rows-0", "rows-1"):
