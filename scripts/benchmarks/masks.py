@@ -15,9 +15,10 @@ import numpy as np
 from benchmarks.figures import Figure, median_milliseconds
 from benchmarks.weights import weights
 from troth.protocol.grammar import Grammar
+from troth.protocol.margins import margin
 from troth.protocol.masks import RowRule, TextRules, compiled
 from troth.protocol.request import Request
-from troth.protocol.tokens import Sampling, choose, margin, noise
+from troth.protocol.tokens import Sampling, choose, noise
 from troth.protocol.transforms import MILLION, Transforms
 from troth.protocol.types import ZERO_HASH, Hash32
 

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 
+from troth.protocol.margins import loss, losses, margin
 from troth.protocol.scores import trace_score
-from troth.protocol.tokens import MARGIN_CLIP, Sampling, choose, margin, noise
+from troth.protocol.tokens import MARGIN_CLIP, Sampling, choices, choose, noise
 from troth.protocol.trace import tile_indices
 from troth.protocol.types import Hash32
 
@@ -63,3 +64,18 @@ def test_worse_rows_never_lower_a_score(distances: np.ndarray, index: int) -> No
     assert after.score >= before.score
     assert before.within(0.1)
     assert not after.within(0.1)
+
+
+@given(close, tempered, words, some.integers(0, 2**32 - 1))
+@settings(max_examples=200, deadline=None)
+def test_a_quick_look_says_what_the_whole_rule_says(
+    row: np.ndarray, sampling: Sampling, seed: Hash32, position: int
+) -> None:
+    """Whichever token is guessed, and ties and ends of the nucleus among them."""
+    gumbel = noise(seed, position, len(row)) if sampling.temperature > 0 else None
+    chosen, rows = choose(row, sampling, gumbel), row[None]
+    for token in range(len(row)):
+        place = {"seed": seed, "first_position": position}
+        assert choices(rows, sampling, guesses=[token], **place) == [chosen]
+        found = losses(rows, [token], sampling, **place)
+        assert (found.whole[0], found.least[0]) == loss(row, token, sampling, gumbel)

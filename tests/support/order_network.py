@@ -20,6 +20,7 @@ from troth.node.earning.database import NodeDatabase
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMetrics
 from troth.node.orders.bench import LendingLimits, NodeContext, Stores
+from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import OrderService
 from troth.node.orders.words import SignedWords
@@ -193,6 +194,7 @@ class Node:
             Rejections(database),
             TraceStore(self.folder / "traces"),
             MarginPool(self.folder / "margins.sqlite"),
+            Notes(database),
         )
         engine = ToyEngine(scale=self.scale)
         bench = NodeContext(

@@ -52,8 +52,8 @@ def test_tasks_are_counted_until_one_is_refused_or_all_together_tell() -> None:
 
 def test_a_text_finding_is_the_kindest_judges() -> None:
     scores = {
-        "high/x": np.array([[0.5, 0.0], [0.5, 0.0]]), "again/x": np.array([[0.0, 0.5], [0.3, 0.0]]),
-        "lost": np.array([[0.5, 0.0], [0.0, 0.0]]),
+        "first/x": np.array([[0.5, 0.0], [0.5, 0.0]]), "kindest/x": np.array([[0.0, 0.0], [0.3, 0.0]]),
+        "lost": np.array([[0.5, 0.0], [0.0, 0.0]]), "apart": np.full((2, 2), 0.001),
     }  # fmt: skip
     turn = [Sampling(1.0, 1.0), Sampling(0.0, 1.0)]
     assert [one.value for one in convictions.text_findings(0, scores, "x", turn) if one] == [0.0, 1.0]
@@ -78,7 +78,7 @@ def test_lies_choose_as_they_say() -> None:
     row = Row({"decode": decode, "int8 weights": draft, "own": decode}, None, Sampling(0.0, 1.0), np.array([8]))
     assert [row.choice(name) for name in ("own", "text by int8", "lenient 0.1", "lenient 0.2")] == [7, 8, 7, 8]
     assert row.choice("biased") == 8
-    assert row.lost("own", 8) == pytest.approx(0.15)
+    assert float(row.lost("own", 8).whole) == pytest.approx(0.15)
 
 
 def test_a_verdict_is_refused_only_where_it_can_be_told() -> None:

@@ -26,7 +26,7 @@ from troth.node.errors import ModelError  # noqa: E402
 from troth.node.models.execution_class import rough_class  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.thresholds import read_calibration  # noqa: E402
-from troth.protocol.doubts import under_second_rules  # noqa: E402
+from troth.protocol.doubts import under_rules  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
 MODEL = Hash32(bytes([7]) * 32)
@@ -112,7 +112,7 @@ def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path,
     assert page.read_text().count("<svg") == 2
     chosen = read.apply(rough_class(MODEL, 0, "tiny", candidates=2))
     assert chosen.theta == findings.thresholds.tile.theta
-    expected = under_second_rules(kept.digest()) if findings.rules == 2 else kept.digest()
+    expected = under_rules(kept.digest(), findings.rules)
     assert chosen.calibration == expected
     assert findings.rules == read.rules
 

@@ -26,6 +26,7 @@ from troth.node.calibration.thresholds import (
 )
 from troth.node.calibration.verifying import RULES
 from troth.node.errors import ModelError, NodeStorageError
+from troth.protocol.doubts import NEWEST_RULES
 from troth.protocol.scores import trace_score
 from troth.protocol.tensors import Dtype
 
@@ -130,7 +131,7 @@ def test_a_float32_cut_is_near_the_honest_runs_and_never_beyond_the_middle() -> 
 
 def test_a_class_whose_honest_runs_are_noisier_keeps_the_first_rules() -> None:
     quiet = {"margins": np.zeros((1, 4)), "distances-0": np.full((1, 9), 1.05)}
-    assert rules_for(Dtype.BFLOAT16, [quiet]) == rules_for(Dtype.FLOAT32, [quiet]) == 2
+    assert rules_for(Dtype.BFLOAT16, [quiet]) == rules_for(Dtype.FLOAT32, [quiet]) == NEWEST_RULES
     assert rules_for(Dtype.BFLOAT16, [quiet, quiet | {"distances-0": np.full((1, 9), 1.3)}]) == 1
     with pytest.raises(ModelError, match="loses more"):
         rules_for(Dtype.FLOAT32, [quiet | {"margins": np.full((1, 4), 0.02)}])

@@ -28,7 +28,7 @@ from troth.cases.judging import MOST, JudgingContext, Recomputed, ReviewFinding,
 from troth.cases.materials import OrderText, Papers
 from troth.cases.record import PledgeRecord, Record
 from troth.cases.reviewing import Reviewer, Timing
-from troth.protocol.doubts import under_second_rules
+from troth.protocol.doubts import under_rules
 from troth.protocol.market import messages
 from troth.protocol.market.types import Opinion, Reveal
 from troth.protocol.request import Request
@@ -468,7 +468,7 @@ def test_score_and_spread_are_in_millionths_of_the_cut() -> None:
 
 def test_a_second_look_excuses_what_the_reviewers_own_noise_explains() -> None:
     again = (true_states() * np.float32(1.01)).astype(np.float32)
-    calibration = under_second_rules(ZERO_HASH)
+    calibration = under_rules(ZERO_HASH)
     assert tolerant(0.02, again=again).opinion is Opinion.REJECT
     excused = tolerant(0.02, again=again, calibration=calibration)
     assert (excused.opinion, excused.score <= 1_000_000) == (Opinion.ACCEPT, True)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from troth.protocol.comparison import judge_states
-from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version, under_second_rules
+from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version, under_rules
 from troth.protocol.errors import InvalidStates, InvalidTokens
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request
@@ -20,7 +20,7 @@ from troth.protocol.types import Hash32
 ZERO = Hash32(bytes(32))
 FLOAT32 = ExecutionClass(
     ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 50_000, 8000, 1, 1, 1, 40, 6100, 2000, 1, 1,
-    under_second_rules(ZERO),
+    under_rules(ZERO),
 )  # fmt: skip
 BFLOAT16 = replace(FLOAT32, dtype=1, mantissa_bits=7, steps=7, state_cut=1_700_000)
 GENERATOR = np.random.default_rng(21)
@@ -43,8 +43,8 @@ def words(rows: np.ndarray) -> np.ndarray:
 def test_a_class_says_by_which_rules_it_judges() -> None:
     data = Hash32(bytes(range(32)))
     assert rules_version(data) == rules_version(ZERO) == 1
-    assert rules_version(under_second_rules(data)) == 2
-    assert under_second_rules(data)[4:] == data[:28]
+    assert rules_version(under_rules(data, 2)) == 2
+    assert under_rules(data)[4:] == data[:28]
 
 
 def test_float32_rows_within_the_own_noise_are_excused_and_no_others() -> None:

@@ -18,9 +18,10 @@ from support.byte_language import END, LANGUAGE, VOCABULARY, tokenizer
 from troth.protocol import masks
 from troth.protocol.errors import InvalidGrammar, InvalidRequest, InvalidTokens
 from troth.protocol.grammar import ANY_OBJECT, PARTS_LIMIT, SCHEMA_LIMIT, Grammar
+from troth.protocol.margins import margin
 from troth.protocol.masks import TextRules
 from troth.protocol.request import PROMPT_LIMIT, Request, canonical_bytes, from_canonical_bytes
-from troth.protocol.tokens import MARGIN_CLIP, Sampling, choose, margin
+from troth.protocol.tokens import MARGIN_CLIP, Sampling, choose
 from troth.protocol.transforms import MILLION, NO_TRANSFORMS, Transforms
 from troth.protocol.types import ZERO_HASH
 

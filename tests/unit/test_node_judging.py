@@ -12,7 +12,7 @@ from support.byte_language import tokenizer as byte_tokenizer
 
 from troth.node.engine.interface import Computed
 from troth.node.judging import Judgement, judge_rows
-from troth.protocol.doubts import under_second_rules
+from troth.protocol.doubts import under_rules
 from troth.protocol.findings import Kind
 from troth.protocol.grammar import Grammar
 from troth.protocol.market.types import ExecutionClass
@@ -27,7 +27,7 @@ ZERO, SEED = Hash32(bytes(32)), Hash32(b"s" * 32)
 OLD = ExecutionClass(
     ZERO, "float32", 0, False, 10, 8, 9000, 1, 2, 3, 5, 1, 100, 50_000, 8000, 1, 1, 1, 25, 6100, 2000, 1, 1, ZERO
 )
-NEW = replace(OLD, calibration=under_second_rules(Hash32(b"m" * 32)))
+NEW = replace(OLD, calibration=under_rules(Hash32(b"m" * 32)))
 HIDDEN, VOCABULARY, PROMPT, WRITTEN = 48, 300, 12, 40
 GENERATOR = np.random.default_rng(22)
 HEAD = GENERATOR.normal(size=(HIDDEN, VOCABULARY)).astype(np.float32)
@@ -81,6 +81,13 @@ class Rows:
 
     async def forget(self, key: Any) -> None:
         """Nothing is kept."""
+
+
+class Quarter(Rows):
+    """One whose logits are a quarter as large, so that a nucleus holds many tokens."""
+
+    async def logits(self, rows: np.ndarray) -> Computed:
+        return Computed(wide(rows) @ HEAD / 4, 0.0)
 
 
 async def judged(
@@ -148,8 +155,9 @@ async def test_another_models_text_over_honest_states_counts_in_float32() -> Non
     raise AssertionError("no single token passes")
 
 
-async def test_bfloat16_states_and_texts_are_compared_with_the_own_noise() -> None:
-    rules = replace(NEW, dtype=1, state_cut=1_700_000, margin_cut=22_000)
+@pytest.mark.parametrize("version", [2, 3])
+async def test_bfloat16_states_and_texts_are_compared_with_the_own_noise(version: int) -> None:
+    rules = replace(NEW, calibration=under_rules(ZERO, version), dtype=1, state_cut=1_700_000, margin_cut=22_000)
     own, honest, cheat = words(noisy(0.01)), words(noisy(0.01)), words(noisy(0.014))
     engine = Rows(words(noisy(0.01)), ROWS)
     found = await judged(rules, honest, text_of(honest), engine, own)
@@ -165,8 +173,23 @@ async def test_bfloat16_states_and_texts_are_compared_with_the_own_noise() -> No
     assert {one.test: one.value for one in found.findings}[Kind.STATES] == 0
 
 
-async def test_a_text_that_only_noise_speaks_for_cannot_be_told() -> None:
-    rules = replace(NEW, dtype=1, state_cut=1_700_000, margin_cut=22_000)
+@pytest.mark.parametrize(("version", "dtype"), [(2, 0), (3, 0), (3, 1)])
+async def test_a_text_of_another_nucleus_is_refused_by_the_rows_own_noise(version: int, dtype: int) -> None:
+    """Ordered at top_p 0.6 and sampled from all tokens: by half a logit whatever the noise, fewer of it tell."""
+    asked, sampling = replace(REQUEST, top_p_millionths=600_000), Sampling(1.0, 0.6)
+    rules = replace(NEW, calibration=under_rules(ZERO, version), dtype=dtype, state_cut=1_700_000, margin_cut=6_100)
+    mine, own, again = (words(noisy(0.002)) if dtype else noisy(1e-6) for _ in range(3))
+    logits, place = wide(mine)[PROMPT - 1 :] @ HEAD / 4, {"seed": SEED, "first_position": PROMPT - 1}
+    engine = Quarter(again, ROWS if dtype else None)
+    honest = tuple(choices(logits, sampling, **place))
+    assert (await judged(rules, mine, honest, engine, own, asked)).verdict
+    lie = tuple(choices(logits, Sampling(1.0, 1.0), **place))
+    assert (await judged(rules, mine, lie, engine, own, asked)).refused
+
+
+@pytest.mark.parametrize("version", [2, 3])
+async def test_a_text_that_only_noise_speaks_for_cannot_be_told(version: int) -> None:
+    rules = replace(NEW, calibration=under_rules(ZERO, version), dtype=1, state_cut=1_700_000, margin_cut=22_000)
     own, again, claimed = words(noisy(0.4)), words(noisy(0.4)), words(noisy(0.4))
     found = await judged(rules, claimed, text_of(claimed), Rows(again, ROWS), own)
     assert found.states.accepted

@@ -11,11 +11,16 @@ from support.market_logs import META
 from support.order_network import BLOCK, DOMAIN, SCHEDULER, build, verified
 
 from troth.protocol import typed_data
+from troth.protocol.doubts import under_rules
+from troth.protocol.findings import Kind
 from troth.protocol.market import checks, leaves, prices
 from troth.protocol.market.life import Acknowledged, Rejected, live
 from troth.protocol.market.messages import sign
+from troth.protocol.market.notes import require_record, value_of
+from troth.protocol.market.papers import drawn_seats
 from troth.protocol.market.state import ConvictionRecord
 from troth.protocol.market.types import Fault, Opinion, Tab, Work
+from troth.protocol.types import Hash32
 
 
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
@@ -176,3 +181,25 @@ async def test_rows_whose_node_committed_to_another_trace_cannot_be_told(tmp_pat
     leaf = network.nodes[verifier].bench.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
     assert leaf is not None
     assert leaf.value(network.ground.state, verifier) == 0
+
+
+async def test_verifiers_sign_what_they_found_beside_the_verdict(tmp_path: Path) -> None:
+    """Once for each task, with what shows that they were drawn; a class of older rules finds nothing."""
+    network = build(tmp_path, calibration=under_rules(Hash32(bytes(32))))
+    ordered = await network.serve()
+    for verifier in network.drawn(ordered)[0].seats:
+        node = network.nodes[verifier]
+        await network.verify(ordered, 0, verifier)
+        await node.ask(*network.judge_message(ordered, 0))
+        (noted,) = node.bench.stores.notes.of()
+        assert require_record([noted.note], DOMAIN) == verifier
+        note = noted.note.message
+        assert (note.node, note.order, note.number) == (ordered.nodes[0], ordered.order_id, 1)
+        assert (note.states, value_of(note, Kind.TOKENS)) == (0, 0.0)
+        _, seats = drawn_seats(noted.papers, network.view(ordered.order.message))
+        assert verifier in seats[0].operators
+    older = build(tmp_path / "older")
+    ordered = await older.serve()
+    verifier = next(iter(older.drawn(ordered)[0].seats))
+    await older.verify(ordered, 0, verifier)
+    assert list(older.nodes[verifier].bench.stores.notes.of()) == []

@@ -11,7 +11,7 @@ import pytest
 from troth.node.models import thresholds
 from troth.node.models.execution_class import rough_class
 from troth.node.models.thresholds import SHIPPED, shipped_calibration
-from troth.protocol.doubts import rules_version, under_second_rules
+from troth.protocol.doubts import rules_version, under_rules
 from troth.protocol.types import Hash32
 
 FOLDER = files(thresholds.__package__ or "").joinpath(SHIPPED)
@@ -36,7 +36,7 @@ def test_a_shipped_calibration_is_found_and_applied(report: dict[str, Any]) -> N
     assert found is not None
     applied = found.apply(rough_class(model_of(report), int(report["dtype"] == "bfloat16"), "name", candidates=2))
     data = Hash32(bytes.fromhex(report["data"][2:]))
-    assert applied.calibration == (under_second_rules(data) if report.get("rules") == 2 else data)
+    assert applied.calibration == under_rules(data, report.get("rules", 1))
     assert rules_version(applied.calibration) == report.get("rules", 1)
     assert (applied.state_cut, applied.margin_cut, applied.theta, applied.tiles) == tuple(
         report["thresholds"][name] for name in ("state_cut", "margin_cut", "theta", "tiles")

@@ -8,16 +8,14 @@ import numpy as np
 import pytest
 
 from troth.protocol.errors import InvalidTokens
+from troth.protocol.margins import check_tokens, margin, margins
 from troth.protocol.request import Request
 from troth.protocol.tokens import (
     MARGIN_CLIP,
     Sampling,
-    check_tokens,
     choose,
     finish_reason,
     judge_tokens,
-    margin,
-    margins,
     noise,
 )
 from troth.protocol.types import Hash32

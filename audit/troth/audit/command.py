@@ -1,4 +1,4 @@
-"""`troth audit market`, `log`, `receipt` and `watch`: exit code 0 clean, 1 violation, 2 usage, 3 incomplete."""
+"""`troth audit market`, `log`, `receipt`, `notes`, `watch`: exit code 0 clean, 1 violation, 2 usage, 3 incomplete."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from troth.audit import running
 from troth.audit.bundle import write_bundle
 from troth.audit.checks import CHAIN, LOG
 from troth.audit.display import finish, guarded
+from troth.audit.notes import audit_notes, read_notes
 from troth.audit.options import LastOption, read_address
 from troth.audit.receipts import audit_receipt, read_receipt
 from troth.audit.report import Finding, Reproduce
@@ -33,6 +34,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(market)
     app.command()(log)
     app.command()(receipt)
+    app.command()(notes)
     app.command()(watch)
 
 
@@ -114,6 +116,27 @@ def receipt(
     finish(report, again, as_json, lines, more)
 
 
+def notes(
+    files: Annotated[
+        list[Path], typer.Argument(exists=True, dir_okay=False, help="Files that `troth node notes --out` wrote.")
+    ],
+    *,
+    factory: FactoryOption = "",
+    bank: BankOption = "",
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    bundle: BundleOption = None,
+    start_block: StartBlockOption = 0,
+    to_block: LastOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put verifiers' notes about nodes together, and check every signature, draw and record behind them again."""
+    tasks = guarded(lambda: read_notes(files))
+    reading, lines, more = _read(rpc, factory, bank, bundle=bundle, start=start_block, last=to_block)
+    report = guarded(lambda: audit_notes(tasks, reading.subject))
+    what = " ".join(["notes", *(shlex.quote(str(one)) for one in files)])
+    finish(report, _again(what, rpc, factory, bundle, report.last_block), as_json, lines, more)
+
+
 def _read(
     rpc: str,
     factory: str,
@@ -153,7 +176,7 @@ def _again(what: str, rpc: str, factory: str, bundle: Path | None, last: int) ->
         source = f" --bundle {shlex.quote(str(bundle))}"
 
     def command(finding: Finding) -> str:
-        chosen = "" if what.startswith("receipt") else f" --check {finding.check}"
+        chosen = "" if what.startswith(("receipt", "notes")) else f" --check {finding.check}"
         return f"troth audit {what}{chosen}{source}"
 
     return command

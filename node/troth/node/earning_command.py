@@ -1,4 +1,4 @@
-"""`troth node ask`, `top-up`, `earnings`, `tabs`, `redeem`, `claim`: commands of a node with [market] in node.toml."""
+"""`troth node ask`, `top-up`, `earnings`, `tabs`, `redeem`, `claim`, `notes`: of a node with [market]."""
 
 from __future__ import annotations
 
@@ -99,7 +99,26 @@ def claim(
     show(claim_all(home, password_file, broadcast=broadcast), as_json)
 
 
+def notes(
+    node: Annotated[str, typer.Argument(metavar="[NODE]", help="Operator address; without it, of all nodes.")] = "",
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", dir_okay=False, help="Write the notes here, for `troth audit notes`."),
+    ] = None,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """What this node noted of others as their verifier, and with --out the signed records, to be posted.
+
+    They hold no prompt and no answer. Records of several verifiers show together what no single one sees.
+    """
+    from troth.node.money import notes as look
+
+    show(look(home, node, out), as_json)
+
+
 def add_to(app: typer.Typer) -> None:
     """Give an app these commands."""
-    for command in (ask, top_up, earnings, tabs, redeem, claim):
+    for command in (ask, top_up, earnings, tabs, redeem, claim, notes):
         app.command()(command)

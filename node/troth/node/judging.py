@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine, SessionKey
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
-from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version
+from troth.protocol.doubts import first_look, judge_doubted_tokens, reach, rows_apart, rules_version
 from troth.protocol.findings import TaskFinding, of_precise_text, of_states, of_text
+from troth.protocol.margins import losses, margins
 from troth.protocol.masks import RowRule, TextRules, text_rules
 from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.request import Request
 from troth.protocol.sequential import NodeEvidence
 from troth.protocol.tensors import Dtype
-from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens, margins
+from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens
 from troth.protocol.types import Hash32, Segment
 
 log = logging.getLogger(__name__)
@@ -202,13 +203,16 @@ async def reference_rows(engine: Engine, work: JudgedSession) -> NDArray[Any] | 
     return await engine.reference(work.seat.layers, work.all_inputs())
 
 
-async def judge_text(engine: Engine, work: JudgedSession, rows: NDArray[Any], text: tuple[int, ...]) -> TokenReport:
-    """Judge every token of a text from rows of the last segment: this node's own, or the reference."""
+async def judge_text(
+    engine: Engine, work: JudgedSession, rows: NDArray[Any], text: tuple[int, ...], beside: NDArray[Any] | None = None
+) -> TokenReport:
+    """Judge every token of a text from rows of the last segment: this node's own, or the reference; then its own are
+    ``beside``."""
     request, found = work.seat.request, []
-    judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
     async for position, tokens, logits, ruled in _blocks(engine, work, text):
-        rows_of_block = await logits(engine, rows)
-        found.append(await asyncio.to_thread(judged, rows_of_block, tokens, rules=ruled, first_position=position))
+        seen = await logits(engine, rows)
+        other = None if beside is None else await logits(engine, beside)
+        found.append(await asyncio.to_thread(_first_margins, work, seen, other, tokens, position=position, ruled=ruled))
     return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
 
 
@@ -221,27 +225,50 @@ async def judge_doubted_text(
 ) -> TokenReport:
     """Judge every token of a text in the eyes of the kindest judge: the own runs, and the reference if there is one."""
     request, by_judges, noise = work.seat.request, [], []
-    judged = partial(margins, sampling=Sampling.of(request), seed=work.seat.noise_seed)
     judges = runs if reference is None else (*runs, reference)
     async for position, tokens, logits, ruled in _blocks(engine, work, text):
         seen = [await logits(engine, rows) for rows in judges]
-        lost = [await asyncio.to_thread(judged, one, tokens, rules=ruled, first_position=position) for one in seen]
-        by_judges.append(np.array(lost))
-        noise.append(await asyncio.to_thread(_noise, seen, ruled))
-    cut = work.seat.execution_class.margin_cut / 1_000_000
-    return judge_doubted_tokens(np.concatenate(by_judges, axis=1), np.concatenate(noise), text, request, cut)
+        noise.append(await asyncio.to_thread(rows_apart, seen, ruled))
+        lost = await asyncio.to_thread(_second_margins, work, seen, noise[-1], tokens, position=position, ruled=ruled)
+        by_judges.append(lost)
+    rules = work.seat.execution_class
+    cut, version = rules.margin_cut / 1_000_000, rules_version(rules.calibration)
+    return judge_doubted_tokens(
+        np.concatenate(by_judges, axis=1), np.concatenate(noise), text, request, cut, version=version
+    )
 
 
-def _noise(logits: list[NDArray[Any]], ruled: Ruled) -> NDArray[np.float64]:
-    """How far the runs are apart in each row, by the tokens that contend for it once it is transformed."""
-    if ruled is None:
-        found: NDArray[np.float64] = np.max([apart(one, logits[-1]) for one in logits[:-1]], axis=0)
-        return found
-    by_rows = []
-    for index, rule in enumerate(ruled):
-        *others, last = (rule.kept(rule.apply(one[index]))[None] for one in logits)
-        by_rows.append(max(float(apart(one, last)[0]) for one in others) / rule.stretch)
-    return np.array(by_rows)
+def _first_margins(
+    work: JudgedSession,
+    logits: NDArray[Any],
+    beside: NDArray[Any] | None,
+    tokens: tuple[int, ...],
+    *,
+    position: int,
+    ruled: Ruled,
+) -> NDArray[np.float64]:
+    """What a block's tokens lose at the first look, by the class's rules."""
+    sampling, seed = Sampling.of(work.seat.request), work.seat.noise_seed
+    if rules_version(work.seat.execution_class.calibration) < 3:
+        return margins(logits, tokens, sampling, ruled, seed=seed, first_position=position)
+    return first_look(logits, tokens, sampling, ruled, beside=beside, seed=seed, first_position=position)
+
+
+def _second_margins(
+    work: JudgedSession,
+    seen: list[NDArray[Any]],
+    noise: NDArray[np.float64],
+    tokens: tuple[int, ...],
+    *,
+    position: int,
+    ruled: Ruled,
+) -> NDArray[np.float64]:
+    """What a block's tokens lose by each judge at the second look, judges x tokens."""
+    sampling, seed = Sampling.of(work.seat.request), work.seat.noise_seed
+    if rules_version(work.seat.execution_class.calibration) < 3:
+        return np.array([margins(one, tokens, sampling, ruled, seed=seed, first_position=position) for one in seen])
+    lost = [losses(one, tokens, sampling, ruled, seed=seed, first_position=position) for one in seen]
+    return np.array([one.counted(reach(noise)) for one in lost])
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,14 +288,19 @@ async def _judge_beside_own(engine: Engine, work: JudgedSession, own: NDArray[An
     request, found, lost = work.seat.request, [], 0.0
     sampling, seed = Sampling.of(request), work.seat.noise_seed
 
-    def judged(low: NDArray[Any], high: NDArray[Any], tokens: tuple[int, ...], position: int, ruled: Ruled) -> Any:
-        mine = choices(low, sampling, ruled, seed=seed, first_position=position)
-        theirs = margins(high, tokens, sampling, ruled, seed=seed, first_position=position)
-        return theirs, float(margins(high, mine, sampling, ruled, seed=seed, first_position=position).sum())
+    def both(low: NDArray[Any], high: NDArray[Any], tokens: tuple[int, ...], position: int, ruled: Ruled) -> Any:
+        mine = choices(low, sampling, ruled, seed=seed, first_position=position, guesses=tokens)
+        theirs = _first_margins(work, high, low, tokens, position=position, ruled=ruled)
+        own = theirs.copy()
+        for row in np.flatnonzero(np.array(mine) != tokens).tolist():
+            one = slice(row, row + 1)
+            rule, place = None if ruled is None else ruled[one], position + row
+            own[one] = _first_margins(work, high[one], low[one], tuple(mine[one]), position=place, ruled=rule)
+        return theirs, float(own.sum())
 
     async for position, tokens, logits, ruled in _blocks(engine, work, work.tokens):
         low, high = await logits(engine, own), await logits(engine, reference)
-        theirs, mine = await asyncio.to_thread(judged, low, high, tokens, position, ruled)
+        theirs, mine = await asyncio.to_thread(both, low, high, tokens, position, ruled)
         found.append(theirs)
         lost += mine
     cut = work.seat.execution_class.margin_cut / 1_000_000

@@ -1,4 +1,4 @@
-"""`troth node earnings`, `tabs`, `redeem` and `claim`: the node's records beside the chain, running or not.
+"""`troth node earnings`, `tabs`, `notes`, `redeem` and `claim`: the node's records beside the chain, running or not.
 
 The events that it follows have a file of their own: the running node's is for one process alone.
 """
@@ -21,12 +21,16 @@ from troth.node.earning import claiming, redeeming, view
 from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.database import NodeDatabase
+from troth.node.errors import NodeStorageError
 from troth.node.keyfiles import run
 from troth.node.models.registration import carry_out, carry_out_all
+from troth.node.orders.notes import Notes
 from troth.node.orders.running import RECORDS, connect
 from troth.node.process import operator_of
+from troth.protocol.market import canonical
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.views import parameters_of
+from troth.protocol.types import to_address
 
 EVENTS = "market-looked.sqlite"
 
@@ -75,6 +79,29 @@ def _look(home: Path, told: Callable[[NodeMoney], dict[str, Any]]) -> dict[str, 
 
     result: dict[str, Any] = run(look())
     return result
+
+
+def notes(home: Path, node: str, out: Path | None) -> dict[str, Any]:
+    """The records of this node's findings about others; written to ``out`` a line each, where it is named.
+
+    Raises InvalidField for what is no address; NodeStorageError where the file cannot be written.
+    """
+    about, configuration = (to_address(node) if node else None), load(home)
+    database = NodeDatabase(configuration.folder / RECORDS)
+    try:
+        kept = Notes(database)
+        records = [
+            {"node": one.node, "class": "0x" + one.execution_class.hex(), "epoch": one.epoch, "tasks": one.notes}
+            for one in kept.records()
+            if about in {None, one.node}
+        ]
+        if out is not None:
+            out.write_bytes(b"".join(canonical.encode(one) + b"\n" for one in kept.of(about)))
+    except OSError as error:
+        raise NodeStorageError("the notes cannot be written", str(out), str(error)) from error
+    finally:
+        database.close()
+    return {"records": records, **({} if out is None else {"file": str(out)})}
 
 
 def redeem(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:

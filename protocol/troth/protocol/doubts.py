@@ -8,6 +8,9 @@ by the larger noise of its own runs, and a token counts by what it loses in the 
 What is still beyond the cut, but no more than NOISE_FACTOR times the verifier's own noise in that row, cannot be
 judged: the word is *cannot tell*, which costs nobody stake. The rest is a no.
 
+By the third rules that reach of noise says at both looks, too, what a token at the nucleus' end loses (`margins`), and
+a token that no noise explains counts in the whole.
+
 A class says in its calibration by which rules it judges: those of before keep theirs.
 """
 
@@ -21,25 +24,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.protocol.errors import InvalidTokens
+from troth.protocol.margins import losses
+from troth.protocol.masks import RowRule
 from troth.protocol.request import Request
 from troth.protocol.scores import NOISE_FACTOR
-from troth.protocol.tokens import TokenReport, judge_tokens
+from troth.protocol.tokens import Logits, Sampling, TokenReport, judge_tokens
 from troth.protocol.types import Hash32
 
-SECOND_RULES = b"TRJ2"
-"""First bytes of a calibration whose class judges by the second rules; 28 bytes of its hash follow."""
+NEWEST_RULES = 3
+RULES = {b"TRJ2": 2, b"TRJ3": NEWEST_RULES}
+"""First bytes of a calibration whose class judges by later rules than the first; 28 bytes of its hash follow."""
+LEAST_REACH = 0.01
+"""Logits that noise may move in any row: where a verifier's two runs happen to agree, others may not."""
 CONTENDERS = 32
 """Likeliest tokens whose logits say how far two runs are apart: the others win nothing."""
 
 
 def rules_version(calibration: Hash32) -> int:
-    """By which rules a class judges, 1 or 2: its ``calibration`` says so."""
-    return 2 if bytes(calibration[: len(SECOND_RULES)]) == SECOND_RULES else 1
+    """By which rules a class judges, 1 to NEWEST_RULES: its ``calibration`` says so."""
+    return RULES.get(bytes(calibration[:4]), 1)
 
 
-def under_second_rules(data: Hash32) -> Hash32:
-    """The calibration of a class that judges by the second rules, from the hash of its measurements."""
-    return Hash32(SECOND_RULES + bytes(data[: 32 - len(SECOND_RULES)]))
+def under_rules(data: Hash32, version: int = NEWEST_RULES) -> Hash32:
+    """The calibration of a class that judges by these rules, from the hash of its measurements."""
+    tags = {number: tag for tag, number in RULES.items()}
+    return data if version == 1 else Hash32(tags[version] + bytes(data[:28]))
+
+
+def reach(noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logits that noise may move in each row, by how far two runs are apart there."""
+    found: NDArray[np.float64] = np.maximum(NOISE_FACTOR * noise, LEAST_REACH)
+    return found
+
+
+def rows_apart(seen: Sequence[NDArray[Any]], ruled: Sequence[RowRule] | None = None) -> NDArray[np.float64]:
+    """How far runs are apart from the last of them in each row, at most, by the tokens that contend for it once it is
+    transformed."""
+    if ruled is None:
+        found: NDArray[np.float64] = np.max([apart(one, seen[-1]) for one in seen[:-1]], axis=0)
+        return found
+    by_rows = []
+    for index, rule in enumerate(ruled):
+        *others, last = (rule.kept(rule.apply(one[index]))[None] for one in seen)
+        by_rows.append(max(float(apart(one, last)[0]) for one in others) / rule.stretch)
+    return np.array(by_rows)
+
+
+def first_look(
+    logits: Logits,
+    tokens: Sequence[int],
+    sampling: Sampling,
+    ruled: Sequence[RowRule] | None = None,
+    *,
+    beside: Logits | None,
+    seed: Hash32,
+    first_position: int,
+) -> NDArray[np.float64]:
+    """What consecutive tokens lose at the first look of the third rules; see `margins.losses`.
+
+    ``beside``: the rows of another run, which tell how far noise reaches; None: there is none.
+    """
+    found = losses(logits, tokens, sampling, ruled, seed=seed, first_position=first_position)
+    bounds, doubtful = np.full(len(found.whole), LEAST_REACH), found.doubtful(LEAST_REACH)
+    if beside is not None and len(doubtful):
+        some = None if ruled is None else [ruled[index] for index in doubtful]
+        bounds[doubtful] = reach(rows_apart([beside[doubtful], logits[doubtful]], some))
+    return found.counted(bounds)
 
 
 def apart(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
@@ -63,16 +113,20 @@ def judge_doubted_tokens(
     tokens: Sequence[int],
     request: Request,
     cut: float,
+    *,
+    version: int = NEWEST_RULES,
 ) -> TokenReport:
-    """Judge a text at the second look; ``cut`` in logits.
+    """Judge a text at the second look; ``cut`` in logits, ``version`` of the rules.
 
-    ``by_judges``: the margins of all tokens by each run, judges x tokens; ``noise``: how far the runs are apart in each
+    ``by_judges``: what all tokens lose by each run, judges x tokens; ``noise``: how far the runs are apart in each
     token's row. The report's ``told`` is False where only noise speaks for the text; its ``worst`` is the largest
     margin that no noise explains.
     """
     kindest = by_judges.min(axis=0)
     if kindest.shape != noise.shape:
         raise InvalidTokens("One noise per token", (kindest.shape, noise.shape), "Compare the same rows.")
-    beyond = judge_tokens(np.maximum(kindest - NOISE_FACTOR * noise, 0.0), tokens, request, cut)
+    explained = NOISE_FACTOR * noise
+    left = np.maximum(kindest - explained, 0.0) if version < 3 else np.where(kindest > explained, kindest, 0.0)
+    beyond = judge_tokens(left, tokens, request, cut)
     report = replace(judge_tokens(kindest, tokens, request, cut), worst=beyond.worst)
     return replace(report, told=report.accepted or not beyond.accepted)

@@ -12,6 +12,7 @@ task t, 1 / (2 t (t + 1)), with the first one half more. These shares sum up to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,10 +38,12 @@ def entering(task: int) -> float:
     return 1 / (2 * task * (task + 1)) + (0.5 if task == 1 else 0.0)
 
 
-def next_capital(capital: Capital, finding: Capital, *, task: int, honest: float, stake: float) -> Capital:
+def next_capital(
+    capital: Capital, finding: Capital, *, task: int, honest: float, stake: float, most: float = MOST
+) -> Capital:
     """The capital of one stake after a task; arrays are many nodes at once."""
     grown = (capital + entering(task)) * (1 - stake + stake * finding / honest)
-    return min(grown, MOST) if isinstance(grown, float) else np.minimum(grown, MOST)
+    return min(grown, most) if isinstance(grown, float) else np.minimum(grown, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +78,22 @@ class NodeEvidence:
 
 
 NOTHING = NodeEvidence()
+BEYOND = 1e300
+"""Wealth that is counted no further."""
+
+
+def largest_wealth(findings: Sequence[float], honest: float) -> float:
+    """The largest wealth after any of so many tasks, without the cap: that it is ever so large bounds the chance, too.
+
+    Raises InvalidField as `NodeEvidence.after`.
+    """
+    capital, largest = [0.0] * len(STAKES), 1.0
+    for task, finding in enumerate(findings, start=1):
+        if not 0 <= finding <= 1 or not 0 < honest < 1:
+            raise InvalidField("A finding is from 0 to 1, an honest mean between", (finding, honest), "Check the rule.")
+        capital = [
+            next_capital(one, finding, task=task, honest=honest, stake=stake, most=BEYOND)
+            for one, stake in zip(capital, STAKES, strict=True)
+        ]
+        largest = max(largest, sum(capital) / len(STAKES) + 1 / (2 * (task + 1)))
+    return largest

@@ -21,7 +21,7 @@ from benchmarks.judging.hunt import Hunt
 from benchmarks.judging.recording import PLAIN, Recorder
 from benchmarks.judging.runs import run_all
 from benchmarks.judging.scoring import TEXTS
-from benchmarks.judging.verdicts import mean_ratios, verdicts
+from benchmarks.judging.verdicts import mean_ratios, refused_texts, verdicts
 from benchmarks.judging.ways import HONEST, cheats
 from benchmarks.weights import weights
 from troth.node.calibration.intervals import share
@@ -79,7 +79,8 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
         group = corpus.ordinary(folder)
         run_all(folder, recorder.shelf, [group], ())
         share_of = judging_share(recorder, group)
-        note = "one look at states and tokens, over a prefill of 111 positions with its logits; processor time"
+        what = "the prefills in both formats" if dtype else "a prefill"
+        note = f"one look at states and tokens, over {what} of 111 positions with logits; processor time"
         yield Figure(f"judging over the prefill, {DTYPES[dtype]}", share_of, "%", reach=5, note=note)
 
 
@@ -104,10 +105,12 @@ def _honest(recorder: Recorder, cuts: Thresholds) -> Iterator[Figure]:
 
 def _hunted(hunt: Hunt, dtype: int, minutes: float) -> Iterator[Figure]:
     finds = hunt.run(60 * minutes, lambda line: print(line, file=sys.stderr, flush=True))
-    refused = sum(one.second > 1 and one.told for one in finds)
-    worst = max(finds, key=lambda one: one.second if one.told else 0.0)
-    first = sum(one.first > 1 for one in finds)
-    note = f"of {len(finds)}; {first} at the first look; worst {worst.second:.2f} of the cut: {worst.tokens[:6]}"
+    refused, first = sum(one.second > 1 for one in finds), sum(one.first > 1 for one in finds)
+    worst, unsure = max(finds, key=lambda one: one.second), sum(one.cannot_tell for one in finds)
+    note = (
+        f"of {len(finds):,} (at most {100 * share(refused, len(finds)).high:.3f} %); {first} at the first look, "
+        f"{unsure} not told; worst {worst.second:.2f} of the cut: {worst.tokens[:6]}"
+    )
     yield Figure(f"honest refused, {DTYPES[dtype]}: hunted", refused, "tasks", reach=0, note=note)
 
 
@@ -131,9 +134,18 @@ def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figu
         note = f"{sum(refused)} of {len(refused)} refused by themselves; {saves}"
         yield _convicted(recorder, way.name, tasks, note)
     for name in TEXTS:
-        texts = [one for scores, turn in recorded for one in text_findings(recorder.dtype, scores, name, turn)]
-        mean = np.mean([one.value for one in texts if one is not None])
-        yield _convicted(recorder, name, [Task(False, (one,)) for one in texts], f"mean finding {mean:.3f}")
+        tasks = [
+            Task(refused, (text,))
+            for scores, turn in recorded
+            for refused, text in zip(
+                refused_texts(group, scores, name, cuts.margin_cut / 1e6),
+                text_findings(recorder.dtype, scores, name, turn),
+                strict=True,
+            )
+        ]
+        mean = np.mean([one.value for task in tasks for one in task.findings if one is not None])
+        alone = sum(task.refused for task in tasks)
+        yield _convicted(recorder, name, tasks, f"{alone} of {len(tasks)} by themselves; mean finding {mean:.3f}")
 
 
 def _convicted(recorder: Recorder, name: str, tasks: list[Task], note: str) -> Figure:

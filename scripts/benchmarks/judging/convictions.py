@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.judging.runs import Arrays
 from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, LOST_LOGITS, MEAN_RATIO, Kind, TaskFinding, of_text
+from troth.protocol.scores import NOISE_FACTOR
 from troth.protocol.sequential import NOTHING
 from troth.protocol.tokens import Sampling
 
@@ -35,15 +36,16 @@ class Conviction:
 
 def text_findings(dtype: int, scores: Arrays, name: str, samplings: Sequence[Sampling]) -> list[TaskFinding | None]:
     """What each recorded text of a lie or a way says, as a verifier finds it; scores are `TokenScorer`'s."""
-    lost = scores[f"high/{name}"].astype(float)
     if dtype:
+        lost = scores[f"first/{name}"].astype(float)
         own = scores["lost"].sum(axis=1)
         return [
             of_text(sampling, lost=float(row.sum()), own=float(mine))
             for sampling, row, mine in zip(samplings, lost, own, strict=True)
         ]
-    kindest = np.minimum(lost, scores[f"again/{name}"])
-    return [TaskFinding(Kind.TOKENS, float(row.max() > LOST_LOGITS), HONEST_LOST) for row in kindest]
+    kindest = scores[f"kindest/{name}"]
+    told = np.where(kindest > NOISE_FACTOR * scores["apart"], kindest, 0.0)
+    return [TaskFinding(Kind.TOKENS, float(row.max() > LOST_LOGITS), HONEST_LOST) for row in told]
 
 
 def state_findings(means: Sequence[float]) -> list[TaskFinding | None]:

@@ -15,32 +15,41 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.judging.corpus import SEED, Group
-from benchmarks.judging.runs import Shelf, run_all
+from benchmarks.judging.runs import Runner, Shelf
 from benchmarks.judging.scoring import Heads, TokenScorer
 from benchmarks.judging.verdicts import verdicts
-from benchmarks.judging.ways import HONEST
+from benchmarks.judging.ways import HONEST, Way
 from troth.node.models.folder import ModelFolder
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.tokens import Sampling
 
-PROMPTS, WRITTEN = 48, 8
+PROMPTS, WRITTEN = 96, 6
 """Prompts of one generation, and tokens that are written to each: what short texts show, long ones repeat."""
 LENGTHS = (1, 2, 3, 6, 12, 24)
 PARENTS = 12
-SAMPLINGS = (Sampling(1.0, 1.0), Sampling(0.7, 0.9), Sampling(0.0, 1.0), Sampling(1.5, 1.0))
-WAYS = (HONEST[0], HONEST[2])
+SAMPLINGS = (
+    Sampling(1.0, 1.0), Sampling(0.7, 0.9), Sampling(0.0, 1.0), Sampling(1.5, 1.0), Sampling(1.0, 0.3),
+    Sampling(0.7, 0.02), Sampling(0.3, 0.9),
+)  # fmt: skip
+"""In turn; with a small share of the nucleus, and level tokens, rounding alone decides what is in it."""
+WAYS = (HONEST[0], HONEST[2], Way("eager decode", attention="eager"), Way("chunks of 5", piece=5))
 
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A prompt that was tried, and its worst score at the first and at the second look; above 1 is refused."""
+    """A prompt that was tried, and its worst score at the first and at the second look; above 1 is refused.
+
+    ``levelled``: the client drew the two likeliest tokens of every row level.
+    """
 
     way: str
     tokens: tuple[int, ...]
     temperature: float
+    top_p: float
+    levelled: bool
     first: float
     second: float
-    told: bool
+    cannot_tell: bool
 
 
 class Hunt:
@@ -48,7 +57,8 @@ class Hunt:
 
     def __init__(self, folder: ModelFolder, scratch: Path, dtype: int, cuts: Thresholds, heads: Heads) -> None:
         self._folder, self._dtype, self._cuts, self._heads = folder, dtype, cuts, heads
-        self._shelf = Shelf(scratch / "hunt", dtype)
+        self._shelf = Shelf(scratch / f"hunt-{dtype}", dtype)
+        self._runner = Runner(folder, self._shelf)
         self.path = scratch / f"hunt-{dtype}.jsonl"
         scratch.mkdir(parents=True, exist_ok=True)
 
@@ -70,7 +80,8 @@ class Hunt:
                     file.write(json.dumps({name: getattr(one, name) for name in Find.__slots__}) + "\n")
             known += found
             worst = max(known, key=lambda one: one.second)
-            report(f"{len(known)} tried, worst {worst.first:.2f} then {worst.second:.2f}: {worst.tokens[:8]}")
+            refused = sum(one.second > 1 for one in known)
+            report(f"{len(known)} tried, {refused} refused, worst {worst.second:.2f}: {worst.tokens[:8]}")
         return known
 
     def _prompts(self, number: int, known: list[Find]) -> np.ndarray:
@@ -92,16 +103,21 @@ class Hunt:
         turn = tuple(SAMPLINGS[index % len(SAMPLINGS)] for index in range(len(prompts)))
         names = tuple(str(index) for index in range(len(prompts)))
         group = Group(f"hunt {number}", prompts, turn, WRITTEN, names)
-        run_all(self._folder, self._shelf, [group], WAYS)
+        self._runner.prepare(group)
+        for way in WAYS:
+            self._runner.follow(group, way)
         scorer = TokenScorer(self._shelf, group, self._heads, [way.name for way in WAYS])
-        scores = scorer.score([way.name for way in WAYS], lambda index: turn[index], group.seed)
+        scores = scorer.score([way.name for way in WAYS], lambda index: turn[index], group.seed, _levelled)
         found = [
-            Find(way.name, tuple(map(int, tokens)), sampling.temperature, max(one.states, one.text),
-                 max(one.states_again, one.text_again), one.told)
+            Find(way.name, tuple(map(int, prompts[index])), turn[index].temperature, turn[index].top_p,
+                 _levelled(index), max(one.states, one.text),
+                 max(one.states_again, one.text_again if one.told else 0.0), one.cannot_tell)
             for way in WAYS
-            for one, tokens, sampling in zip(
-                verdicts(self._shelf, group, way.name, scores, self._cuts), prompts, turn, strict=True
-            )
+            for index, one in enumerate(verdicts(self._shelf, group, way.name, scores, self._cuts))
         ]  # fmt: skip
         shutil.rmtree(self._shelf.folder)
         return found
+
+
+def _levelled(index: int) -> bool:
+    return index // len(SAMPLINGS) % 2 == 1

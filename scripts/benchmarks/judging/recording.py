@@ -57,7 +57,7 @@ class Recorder:
         return found
 
     def _kept(self, group: Group, repeat: int, names: Sequence[str], samplings: Callable[[int], Sampling]) -> Arrays:
-        label = f"tokens {repeat} {len(names)}"
+        label = f"losses {repeat} {len(names)}"
         if not self.shelf.path(group, label).exists():
             started = time.monotonic()
             torch.set_num_threads(1)

@@ -59,32 +59,42 @@ class Shelf:
 
 
 class Runner:
-    """Runs ways of one model in one class; ``half``: the layer after which rows are kept besides the last."""
+    """Runs ways of one model in one class; ``half``: the layer after which rows are kept besides the last.
+
+    Models that nothing is changed in are loaded once.
+    """
 
     def __init__(self, folder: ModelFolder, shelf: Shelf) -> None:
         self._folder = folder
         self._shelf = shelf
         self._dtype = TORCH_DTYPES[shelf.dtype]
         self._layers = int(folder.config["num_hidden_layers"])
+        self._loaded: dict[tuple[str, bool], Stack] = {}
         self.half = self._layers // 2
 
     def stack(self, way: Way) -> Stack:
         """The model as a way runs it."""
+        if way.change is None:
+            return self._unchanged(way.attention)
         stack = Stack(self._folder, self._dtype, attention=way.attention)
-        if way.change is not None:
-            way.change(stack)
+        way.change(stack)
         return stack
+
+    def _unchanged(self, attention: str = "sdpa", *, widen: bool = False) -> Stack:
+        if (attention, widen) not in self._loaded:
+            self._loaded[attention, widen] = Stack(self._folder, self._dtype, widen=widen, attention=attention)
+        return self._loaded[attention, widen]
 
     def prepare(self, group: Group) -> None:
         """The honest text, and what verifiers compute of it: ``own``, ``again``, and ``high`` in float32."""
-        honest = Stack(self._folder, self._dtype)
+        honest = self._unchanged()
         if not self._shelf.path(group, "decode").exists():
             self._timed(group, "decode", lambda: self._decode(honest, group))
         for name, piece in (("own", WHOLE), ("again", OTHER_PIECE)):
             if not self._shelf.path(group, name).exists():
                 self._timed(group, name, lambda piece=piece: self._along(honest, group, piece))  # type: ignore[misc]
         if self._shelf.dtype and not self._shelf.path(group, "high").exists():
-            wide = Stack(self._folder, self._dtype, widen=True)
+            wide = self._unchanged(widen=True)
             self._timed(group, "high", lambda: self._along(wide, group, WHOLE))
 
     def follow(self, group: Group, way: Way) -> None:

@@ -1,14 +1,13 @@
 """What a verifier finds of every way and text: by the product's own functions, and kept for better statistics.
 
-States are judged by `judge_states` with the class that ships. Of tokens the margins are kept by three judges: the
-reference (float32), the verifier's own prefill and its second run; with what its own choices lose, and how far its
-logits lie from the reference's.
+States are judged by `judge_states` with the class that ships. Of tokens is kept what they lose at both looks, to the
+reference (float32), the verifier's own prefill and its second run; with what its own choices lose, and the rows' noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,12 @@ from benchmarks.judging.corpus import Group
 from benchmarks.judging.runs import Arrays, Shelf
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
-from troth.protocol.doubts import apart
+from troth.protocol.doubts import apart, reach
 from troth.protocol.hashing import keccak256
+from troth.protocol.margins import Losses, loss
 from troth.protocol.scores import dimension_spread, weighted_rms
 from troth.protocol.tensors import Dtype, widen
-from troth.protocol.tokens import Sampling, choose, margin, noise
+from troth.protocol.tokens import Sampling, choose, noise
 from troth.protocol.types import Hash32
 
 Logits = NDArray[np.float32]
@@ -31,7 +31,12 @@ Numbers = NDArray[np.float64]
 Heads = tuple[Stack, Stack | None]
 """A verifier's model, and the same widened to float32 in bfloat16."""
 BIASED, BIAS = 50, 0.2
-TEXTS = ("text by int8", "text by int8 g32", "lenient 0.1", "lenient 0.2", "lenient 0.5", "biased", "0.95 T", "0.98 T")
+LOGIT_ROWS = 128
+"""Rows whose logits are computed at a time: the head is read once for all of them."""
+TEXTS = (
+    "text by int8", "text by int8 g32", "lenient 0.1", "lenient 0.2", "lenient 0.5", "biased", "0.98 T", "0.95 T",
+    "0.5 T", "no nucleus",
+)  # fmt: skip
 """Lies about tokens over honest states."""
 
 
@@ -82,12 +87,14 @@ class Row:
             return self._choose(self.logits[name.removeprefix("text by ") + " weights"])
         if name.startswith("lenient"):
             offered = self._choose(self.logits["int8 weights"])
-            lost = margin(self.logits["decode"], offered, self.sampling, self.gumbel)
+            lost = loss(self.logits["decode"], offered, self.sampling, self.gumbel)[0]
             return offered if lost <= float(name.split()[1]) else self._choose(self.logits["decode"])
         if name == "biased":
             raised = self.logits["decode"].copy()
             raised[self.frequent] += BIAS
             return self._choose(raised)
+        if name == "no nucleus":
+            return choose(self.logits["decode"], replace(self.sampling, top_p=1.0), self.gumbel)
         if name.endswith(" T"):
             cooler = Sampling(self.sampling.temperature * float(name.split(maxsplit=1)[0]), self.sampling.top_p)
             return choose(self.logits["decode"], cooler, self.gumbel)
@@ -96,9 +103,9 @@ class Row:
     def _choose(self, logits: Logits) -> int:
         return choose(logits, self.sampling, self.gumbel)
 
-    def lost(self, judge: str, token: int) -> float:
+    def lost(self, judge: str, token: int) -> Losses:
         """What a token loses by a run's logits."""
-        return margin(self.logits[judge], token, self.sampling, self.gumbel)
+        return Losses(*map(np.array, loss(self.logits[judge], token, self.sampling, self.gumbel)))
 
     def apart(self, first: str, second: str) -> float:
         """How far two runs' logits are apart, as the product measures it."""
@@ -118,25 +125,37 @@ class TokenScorer:
         self._frequent = values[np.argsort(-counts)][:BIASED]
 
     def score(
-        self, names: Sequence[str], samplings: Callable[[int], Sampling], seed: Callable[[int], Hash32]
+        self,
+        names: Sequence[str],
+        samplings: Callable[[int], Sampling],
+        seed: Callable[[int], Hash32],
+        levelled: Callable[[int], bool] = lambda prompt: False,
     ) -> Arrays:
-        """Arrays of prompts x tokens: ``token/NAME``, ``high/NAME``, ``own/NAME``, ``again/NAME`` (margins by each
-        judge); ``lost`` (own choices by the reference), ``lost-again``; ``apart``, ``apart-again``: noise of rows."""
+        """Arrays of prompts x tokens: ``token/NAME``; what it loses, ``first/NAME`` at the first look by the reference,
+        ``kindest/NAME`` at the second; ``lost``: what own choices lose at the first; ``apart``: noise of the rows.
+
+        ``levelled``: whether a prompt's client draws the two likeliest tokens of every row level, by a bias.
+        """
         found: dict[str, list[list[float]]] = {}
-        for prompt in range(len(self._text)):
-            logits = {name: self._logits(name, rows[prompt]) for name, rows in self._runs.items()}
-            line = self._prompt(logits, names, samplings(prompt), seed(prompt))
-            for key, values in line.items():
-                found.setdefault(key, []).append(values)
+        step = max(1, LOGIT_ROWS // self._text.shape[1])
+        for start in range(0, len(self._text), step):
+            block = {name: self._logits(name, rows[start : start + step]) for name, rows in self._runs.items()}
+            for prompt in range(start, min(start + step, len(self._text))):
+                logits = {name: one[prompt - start] for name, one in block.items()}
+                if levelled(prompt):
+                    _level(logits)
+                for key, values in self._prompt(logits, names, samplings(prompt), seed(prompt)).items():
+                    found.setdefault(key, []).append(values)
         return {key: np.array(values, np.float32) for key, values in found.items()}
 
     def _logits(self, name: str, rows: NDArray[Any]) -> Logits:
+        """Logits of every row of the text of prompts x rows x columns."""
         low, high = self._heads
         stack = high if name == "high" and high is not None else low
-        states = from_words(rows[self._group.tokens.shape[1] - 1 :], 0 if rows.dtype == np.float32 else 1)
+        states = from_words(rows[:, self._group.tokens.shape[1] - 1 :], 0 if rows.dtype == np.float32 else 1)
         with torch.inference_mode():
-            logits: Logits = stack.logits(states.to(stack.dtype)).numpy()
-        return logits
+            logits: Logits = stack.logits(states.reshape(-1, states.shape[-1]).to(stack.dtype)).numpy()
+        return logits.reshape(*states.shape[:2], -1)
 
     def _prompt(
         self, logits: dict[str, Logits], names: Sequence[str], sampling: Sampling, seed: Hash32
@@ -152,25 +171,32 @@ class TokenScorer:
         return line
 
 
-def _values(row: Row, names: Sequence[str], reference: str) -> dict[str, float]:
-    known: dict[int, tuple[float, float, float]] = {}
+def _level(logits: dict[str, Logits]) -> None:
+    """Raise the second likeliest token of every row to the likeliest's level, by the verifier's own run."""
+    place = np.arange(len(logits["own"]))
+    second, first = np.argpartition(logits["own"], -2, axis=1)[:, -2:].T
+    bias = logits["own"][place, first] - logits["own"][place, second]
+    for one in logits.values():
+        one[place, second] += bias
 
-    def judged(token: int) -> tuple[float, float, float]:
+
+def _values(row: Row, names: Sequence[str], reference: str) -> dict[str, float]:
+    judges, known = {"own", "again", reference}, {}
+    beside = 0.0 if reference == "own" else row.apart("own", reference)
+    noise = max(beside, row.apart("again", reference))
+    near, far = (float(reach(np.array(one))) for one in (beside, noise))
+
+    def judged(token: int) -> tuple[float, float]:
         if token not in known:
-            own = row.lost("own", token)
-            known[token] = (own if reference == "own" else row.lost(reference, token), own, row.lost("again", token))
+            lost = {judge: row.lost(judge, token) for judge in judges}
+            known[token] = float(lost[reference].counted(near)), min(float(one.counted(far)) for one in lost.values())
         return known[token]
 
-    values = {
-        "lost": judged(row.choice("own"))[0],
-        "lost-again": judged(row.choice("again"))[0],
-        "apart": row.apart("own", "again" if reference == "own" else reference),
-        "apart-again": row.apart("again", reference),
-    }
+    values = {"lost": judged(row.choice("own"))[0], "apart": noise}
     for name in names:
         token = row.choice(name)
-        high, own, again = judged(token)
-        values |= {f"token/{name}": token, f"high/{name}": high, f"own/{name}": own, f"again/{name}": again}
+        first, kindest = judged(token)
+        values |= {f"token/{name}": token, f"first/{name}": first, f"kindest/{name}": kindest}
     return values
 
 

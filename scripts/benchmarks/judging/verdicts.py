@@ -12,7 +12,7 @@ from benchmarks.judging.corpus import Group
 from benchmarks.judging.runs import Arrays, Shelf
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.comparison import StateReport, judge_states
-from troth.protocol.doubts import judge_doubted_tokens, under_second_rules
+from troth.protocol.doubts import judge_doubted_tokens, under_rules
 from troth.protocol.request import Request
 from troth.protocol.scores import ROW_FACTOR
 from troth.protocol.tokens import Sampling, TokenReport, judge_tokens
@@ -26,7 +26,7 @@ class Rules:
     dtype: int
     state_cut: int
     exact: bool = False
-    calibration: Hash32 = under_second_rules(ZERO_HASH)  # noqa: RUF009 -- frozen
+    calibration: Hash32 = under_rules(ZERO_HASH)  # noqa: RUF009 -- frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,12 @@ def verdicts(shelf: Shelf, group: Group, way: str, scores: Arrays, cuts: Thresho
                       texts[1].told or texts[1].accepted)  # fmt: skip
 
 
+def refused_texts(group: Group, scores: Arrays, name: str, cut: float) -> list[bool]:
+    """Which texts of a lie are refused by themselves, at the second look."""
+    looks = [_text(group, scores, name, prompt, cut) for prompt in range(len(group.names))]
+    return [not first.accepted and not second.accepted and second.told for first, second in looks]
+
+
 def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thresholds) -> tuple[float, float]:
     rules, found = Rules(dtype, cuts.state_cut), []
     for key in ("rows-0", "rows-1"):
@@ -86,12 +92,11 @@ def _over(report: StateReport) -> float:
 def _text(group: Group, scores: Arrays, way: str, prompt: int, cut: float) -> tuple[TokenReport, TokenReport]:
     tokens = [int(token) for token in scores[f"token/{way}"][prompt]]
     request = request_of(group, prompt)
-    first = judge_tokens(scores[f"high/{way}"][prompt], tokens, request, cut)
+    first = judge_tokens(scores[f"first/{way}"][prompt], tokens, request, cut)
     if first.accepted:
         return first, first
-    by_judges = np.array([scores[f"{judge}/{way}"][prompt] for judge in ("own", "again", "high")])
-    noise = np.maximum(scores["apart"][prompt], scores["apart-again"][prompt])
-    return first, judge_doubted_tokens(by_judges, noise, tokens, request, cut)
+    kindest, noise = scores[f"kindest/{way}"][prompt][None], scores["apart"][prompt]
+    return first, judge_doubted_tokens(kindest, noise, tokens, request, cut)
 
 
 def request_of(group: Group, prompt: int) -> Request:

@@ -20,6 +20,10 @@ LOG = tuple(logs.TITLES)
 
 RECEIPT = ("M19", "What a receipt proves")
 HANDED = ("M20", "What evidence that was handed in allows")
+NOTED = ("M22", "What verifiers noted of nodes, together")
 NUMBERS = tuple(
-    sorted((*(check.number for check in CHAIN), *LOG, RECEIPT[0], HANDED[0]), key=lambda number: int(number[1:]))
+    sorted(
+        (*(check.number for check in CHAIN), *LOG, RECEIPT[0], HANDED[0], NOTED[0]),
+        key=lambda number: int(number[1:]),
+    )
 )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from troth.node.calibration.verifying import RULES, Measured
 from troth.node.errors import ModelError
 from troth.node.models.thresholds import TileRule
+from troth.protocol.doubts import NEWEST_RULES
 from troth.protocol.findings import LOST_LOGITS, MEAN_RATIO
 from troth.protocol.scores import mean_ratio, trace_score
 from troth.protocol.tensors import Dtype
@@ -93,9 +94,9 @@ def near(honest: Numbers, cheating: Numbers) -> float:
 
 
 def rules_for(dtype: Dtype, parts: Iterable[Measured]) -> int:
-    """By which rules a class with these honest runs may judge: the second ones where all lie within their constants.
+    """By which rules a class with these honest runs may judge: the newest where all lie within their constants.
 
-    Raises ModelError for float32 runs beyond them: their distances are measured as the second rules do.
+    Raises ModelError for float32 runs beyond them: their distances are measured as those rules do.
     """
     kept = list(parts)
     if dtype is Dtype.FLOAT32:
@@ -103,9 +104,9 @@ def rules_for(dtype: Dtype, parts: Iterable[Measured]) -> int:
         if lost > LOST_LOGITS:
             what = f"an honest float32 token loses more than {LOST_LOGITS} logits, which evidence would count as a lie"
             raise ModelError(what, lost, "Calibrate a bfloat16 class of this model.")
-        return 2
+        return NEWEST_RULES
     ratios = [row for part in kept for name in part if name.startswith("distances-") for row in part[name]]
-    return 2 if max(mean_ratio(row.astype(np.float64)) for row in ratios) <= MEAN_RATIO else 1
+    return NEWEST_RULES if max(mean_ratio(row.astype(np.float64)) for row in ratios) <= MEAN_RATIO else 1
 
 
 def tile_shares(parts: Iterable[Measured], layout: str, segment: int, dtype: Dtype) -> Numbers:

@@ -14,10 +14,10 @@ from troth.node.calibration.prompts import Bucket
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
 from troth.protocol.agreement import agreeing_elements
+from troth.protocol.doubts import first_look
 from troth.protocol.scores import relative_rms, rho
 from troth.protocol.statistics import paper_statistics
 from troth.protocol.tensors import Dtype, widen
-from troth.protocol.tokens import margins
 from troth.protocol.trace import TILE_BYTES, TILE_ROWS, TileLayout, tile_columns
 
 TILES = 16
@@ -58,9 +58,9 @@ class Verifier:
             }
             inputs = claimed
         measured["sampled"] = np.array([sampling.temperature > 0 for sampling in bucket.samplings])
-        measured["margins"] = self._margins(self._low, bucket, claim, own)
+        measured["margins"] = self._margins(bucket, claim, own, None)
         if self._high is not None:
-            measured["margins-high"] = self._margins(self._high, bucket, claim, high)
+            measured["margins-high"] = self._margins(bucket, claim, own, high)
         return measured
 
     def _prefill(self, index: int, inputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
@@ -123,12 +123,23 @@ class Verifier:
         width = self._dtype.element_bytes
         return np.ascontiguousarray(values).view(f"u{width}").astype(f">u{width}").tobytes()
 
-    def _margins(self, stack: Stack, bucket: Bucket, claim: ClaimedRun, own: NDArray[Any]) -> NDArray[np.float32]:
-        first = bucket.tokens.shape[1] - 1
-        found = []
+    def _margins(
+        self, bucket: Bucket, claim: ClaimedRun, own: NDArray[Any], high: NDArray[np.float32] | None
+    ) -> NDArray[np.float32]:
+        """What all tokens lose at the first look, by the own rows or the float32 reference's."""
+        first, found = bucket.tokens.shape[1] - 1, []
         for sequence, text in enumerate(claim.text):
-            states = from_words(own[sequence, first:], 0 if own.dtype == np.float32 else 1).to(stack.dtype)
-            logits = stack.logits(states).numpy()
             seed, sampling = seed_of(bucket.first + sequence), bucket.samplings[sequence]
-            found.append(margins(logits, list(map(int, text)), sampling, seed=seed, first_position=first))
+            logits, beside = _logits(self._low, own[sequence, first:]), None
+            if self._high is not None and high is not None:
+                logits, beside = _logits(self._high, high[sequence, first:]), logits
+            tokens = list(map(int, text))
+            found.append(first_look(logits, tokens, sampling, beside=beside, seed=seed, first_position=first))
         return np.array(found, np.float32)
+
+
+def _logits(stack: Stack, rows: NDArray[Any]) -> NDArray[np.float32]:
+    """What a model's head makes of rows of the last segment."""
+    states = from_words(rows, 0 if rows.dtype == np.float32 else 1).to(stack.dtype)
+    logits: NDArray[np.float32] = stack.logits(states).numpy()
+    return logits

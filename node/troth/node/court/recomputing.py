@@ -136,7 +136,7 @@ async def _text(engine: Engine, run: _Run, high: NDArray[Any] | None) -> TokenRe
     rows = run.states if high is None else high
     if not run.seat.is_last or len(rows) != len(run.seat.request.prompt_tokens) + len(run.tokens) - 1:
         return None
-    found = await judge_text(engine, run, rows, run.tokens)
+    found = await judge_text(engine, run, rows, run.tokens, None if high is None else run.states)
     if found.accepted or not looks_twice(run.seat.execution_class):
         return found
     return await judge_doubted_text(engine, run, (run.states, await second_run(engine, run)), high, run.tokens)

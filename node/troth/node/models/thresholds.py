@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from troth.node.errors import ModelError
-from troth.protocol.doubts import under_second_rules
+from troth.protocol.doubts import under_rules
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Hash32
 
@@ -73,7 +73,7 @@ class Calibration:
             tiles=self.thresholds.tiles,
             state_cut=self.thresholds.state_cut,
             margin_cut=self.thresholds.margin_cut,
-            calibration=under_second_rules(self.data) if self.rules == 2 else self.data,
+            calibration=under_rules(self.data, self.rules),
         )
 
 

@@ -14,6 +14,7 @@ from troth.node.earning.database import NodeDatabase
 from troth.node.engine.interface import Engine
 from troth.node.margin_pool import MarginPool
 from troth.node.orders.ground import Ground, ledger_of
+from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.words import SignedWords
 from troth.node.pool.meter import Meter
@@ -53,6 +54,7 @@ class Stores:
     rejections: Rejections
     traces: TraceStore
     margins: MarginPool
+    notes: Notes
 
     def close(self) -> None:
         """Close them all."""

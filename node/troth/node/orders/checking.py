@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +28,10 @@ from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import SegmentSession
 from troth.node.orders.words import COMMITMENT, VERDICT
 from troth.protocol import typed_data
+from troth.protocol.findings import TaskFinding
 from troth.protocol.market import canonical, checks, leaves, messages, prices
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.notes import coded
 from troth.protocol.market.papers import trace_salt
 from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.types import NodeReveal, Opinion, TraceCommitment, Verdict, Work
@@ -204,10 +207,18 @@ async def _pooled(bench: NodeContext, session: SegmentSession, judgement: Judgem
     place = (seat.nodes[seat.index], bench.execution_class, seat.order_id)
     if judgement.findings:
         evidence = await bench.write(lambda: margins.gather(*place, judgement.findings))
+        await bench.write(lambda: _note(bench, session, judgement.findings))
         return replace(judgement, evidence=evidence)
     if not text.tokens:
         return judgement
     return replace(judgement, pool=await bench.write(lambda: margins.add(*place, text)))
+
+
+def _note(bench: NodeContext, session: SegmentSession, findings: Sequence[TaskFinding]) -> None:
+    """Sign what this task says, for evidence that several verifiers gather."""
+    seat = session.seat
+    if seat.papers is not None:
+        bench.stores.notes.add(seat.papers, seat.index, coded(findings), seat.order_id, bench.operator.sign)
 
 
 def _opinion(judgement: Judgement) -> Opinion:

@@ -39,6 +39,7 @@ from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import SliceHosting
 from troth.node.orders.moving import Moving, resident_of
+from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.words import SignedWords
@@ -388,6 +389,7 @@ def open_stores(folder: Path) -> Stores:
         rejections=Rejections(database),
         traces=TraceStore(folder / "market-traces"),
         margins=MarginPool(folder / "margins.sqlite"),
+        notes=Notes(database),
     )
 
 

@@ -6,19 +6,18 @@ run in a thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from troth.node.errors import NotAssigned
 from troth.protocol import vrf
 from troth.protocol.identifiers import group_id
-from troth.protocol.market import checks, life, lottery, messages, prices
+from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.court import last_opening_block
 from troth.protocol.market.draws import DrawnSeats
-from troth.protocol.market.errors import InvalidCheck, InvalidPromise
+from troth.protocol.market.errors import InvalidPromise
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
-from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay
+from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay, drawn_seats
 from troth.protocol.market.state import State
 from troth.protocol.market.types import (
     Ask,
@@ -31,7 +30,7 @@ from troth.protocol.market.types import (
     TabState,
     Work,
 )
-from troth.protocol.market.views import class_of, parameters_of, view_of
+from troth.protocol.market.views import class_of, parameters_of, silent_of, view_of
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import noise_seed
@@ -212,22 +211,9 @@ def drawn_check(papers: CheckPapers, post: Post) -> DrawnCheck:
         leaving=True,
     )
     life.validate_order(papers.order, view)
-    checks.require_admission(order, papers.admission, papers.nodes, papers.infer_proof, view)
-    results = checks.require_results(order, papers.results, papers.nodes, view)
-    seen = papers.draw.message.block_number
-    beta = checks.require_draw(order, papers.draw, results, papers.draw_proof, seen_at=seen, view=view)
-    if not lottery.is_drawn(order, papers.secret, beta):
-        raise InvalidCheck("The client's secret does not hit", order.check_rate, "This answer is not checked.")
     order_id = messages.order_id(order, view.domain)
-    silent = silent_of(post.state, order_id, len(results))
-    seats = checks.verifiers(order, results, papers.secret, beta, nodes=papers.nodes, view=view, silent=silent)
-    return DrawnCheck(view, order_id, results, seats)
-
-
-def silent_of(state: State, order_id: Hash32, segments: int) -> Mapping[int, tuple[Address, ...]]:
-    """By segment, the nodes that a summons of its check proved silent."""
-    found = {segment: state.silent_in_check(order_id, segment) for segment in range(segments)}
-    return {segment: nodes for segment, nodes in found.items() if nodes}
+    silent = silent_of(post.state, order_id, len(papers.results))
+    return DrawnCheck(view, order_id, *drawn_seats(papers, view, silent))
 
 
 def _require_recent(papers: CheckPapers, post: Post) -> None:

@@ -7,9 +7,14 @@ the parties of its first and last segment, gets the request and its salt beside 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from troth.protocol.hashing import keccak256
+from troth.protocol.market import checks, lottery, messages
+from troth.protocol.market.checks import NOBODY, OrderView
+from troth.protocol.market.draws import DrawnSeats
+from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import (
     Admission,
@@ -117,3 +122,26 @@ class Spoken:
     commitments: tuple[Signed[TraceCommitment], ...]
     verdicts: tuple[Signed[Verdict], ...]
     text: CourtText | None = None
+
+
+def drawn_seats(
+    papers: CheckPapers, view: OrderView, silent: Mapping[int, Sequence[Address]] = NOBODY
+) -> tuple[tuple[Result, ...], tuple[DrawnSeats, ...]]:
+    """The results that check papers show, and the seats that were drawn over them; raises a MarketError or
+    InvalidSignature unless everything up to that draw holds.
+
+    That the order was valid when it was admitted is `life.validate_order`'s to say.
+    """
+    order = papers.order.message
+    digest = messages.order_id(order, view.domain)
+    if (order.tab, order.execution_class) != (messages.tab_id(view.tab), view.execution_class):
+        raise InvalidCheck("The order is on another tab, or of another class", order.tab, "Show this order's papers.")
+    if not view.key_check(view.tab.key, digest, papers.order.signature):
+        raise InvalidCheck("The tab key did not sign the order", papers.order.signature, "Show the order as signed.")
+    checks.require_admission(order, papers.admission, papers.nodes, papers.infer_proof, view)
+    results = checks.require_results(order, papers.results, papers.nodes, view)
+    seen = papers.draw.message.block_number
+    beta = checks.require_draw(order, papers.draw, results, papers.draw_proof, seen_at=seen, view=view)
+    if not lottery.is_drawn(order, papers.secret, beta):
+        raise InvalidCheck("The client's secret does not hit", order.check_rate, "This answer is not checked.")
+    return results, checks.verifiers(order, results, papers.secret, beta, nodes=papers.nodes, view=view, silent=silent)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.errors import InvalidOrder
@@ -96,3 +98,9 @@ def view_of(
         tab_state=state.tab_state(tab_id(tab)),
         key_check=key_check,
     )
+
+
+def silent_of(state: State, order: Hash32, segments: int) -> Mapping[int, tuple[Address, ...]]:
+    """By segment, the nodes that a summons of its check proved silent."""
+    found = {segment: state.silent_in_check(order, segment) for segment in range(segments)}
+    return {segment: nodes for segment, nodes in found.items() if nodes}
