@@ -181,6 +181,6 @@ async def test_a_tab_that_closes_under_running_orders_pays_what_was_served(netwo
     # Before the tab is empty the scheduler redeems its best word, and claims what came too late to be acknowledged.
     owed = network.spent() + sum(entry.fee or 0 for entry in network.refused())
     assert owed > 0
-    # A claim waits until its gas is cheap, then a thousand blocks for objections; what came too late waits for the next.
+    # A claim waits until its gas is cheap, then a thousand blocks for objections; what was late waits for the next.
     async with network.blocks(0.5, LAG // 2):
         await network.until(lambda: network.state.tab_state(tab).redeemed == owed, "what is owed is redeemed")
