@@ -56,6 +56,7 @@ from troth.transport.channel_server import ChannelServer
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator, load_identity
 from troth.transport.server import TlsServer, serving
+from troth.transport.tunnel_client import Lender, Tunnel
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +140,7 @@ class RunningNode:
         self._hosting: SliceHosting | None = None
         self._court: NodeCourt | None = None
         self._direct: Direct | None = None
+        self._tunnel: Tunnel | None = None
         self._auto = auto
         self._resident: Resident | None = None
         self._tasks: tuple[Supervised, ...] = ()
@@ -163,8 +165,13 @@ class RunningNode:
             )
             # Left in reverse: the server answers what it has begun before engine and records are closed.
             stack.push_async_callback(self._close_bench)
+            self._tunnel = tunnel = self._tunnel_through(market, follower)
+            if tunnel is not None:
+                stack.push_async_callback(tunnel.close)
             server = await stack.enter_async_context(serving(self._server(market, follower)))
             log.info("listening on %s:%d as %s", configuration.host, server.port, self._key.address)
+            if tunnel is not None:
+                tunnel.start(server.port)
             await self._serve(market, follower)
 
     def stop(self) -> None:
@@ -199,6 +206,22 @@ class RunningNode:
             app, identity, self._configuration.host, self._configuration.port, drain=lambda: self._drain(channel)
         )
 
+    def _tunnel_through(self, market: Market, follower: MarketFollower) -> Tunnel | None:
+        """To the scheduler that lends this node its endpoint, where one does."""
+        scheduler = self._configuration.tunnel
+        if scheduler is None:
+            return None
+
+        def lender() -> Lender | None:
+            party = follower.state.parties.get(scheduler)
+            if party is None or party.role is not Role.SCHEDULER:
+                return None
+            return Lender(party.operator, party.endpoint, party.tls_key_hash)
+
+        tunnel = Tunnel(Operator(self._key.secret, market.domain), lender, self._configuration.own_host)
+        self._metrics.follow_tunnel(tunnel)
+        return tunnel
+
     async def _drain(self, channel: ChannelServer) -> None:
         """Take no new work, and see what is under way through: a broken order is worth nothing."""
         if self._service is not None:
@@ -224,6 +247,7 @@ class RunningNode:
         found += _standing(self._key.address, party)
         found += [self._hosting.lacking] if self._hosting is not None and self._hosting.lacking else []
         found += self._direct.reasons() if self._direct is not None else []
+        found += [self._tunnel.trouble] if self._tunnel is not None and self._tunnel.trouble else []
         return found + [task.reason for task in self._tasks if task.reason]
 
     # ------------------------------------------------------------------------------------------------------------ work
