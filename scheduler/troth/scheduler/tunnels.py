@@ -91,7 +91,8 @@ class LentEndpoints:
         return self._lent.port_in(party.endpoint)
 
     def _has_stake(self, party: Party) -> bool:
-        return party.role is Role.NODE and self._state().pot(PotKind.STAKE, party.operator) > 0
+        held = (self._state().pot(kind, party.operator) for kind in (PotKind.STAKE, PotKind.LOCKED))
+        return party.role is Role.NODE and any(held)
 
     def _holder(self, port: int) -> Address | None:
         rows = self._database.read("SELECT operator FROM tunnel_port WHERE port = ?", port)
