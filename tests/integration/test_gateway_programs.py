@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import jsonschema
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel, ConfigDict
 from support.client_network import LETTERS, SPECIAL, Network, client_side, network, write_spelling_model
-from support.gateway_stage import Gateway, eventually, needed, run_program, serving_gateway
+from support.gateway_stage import Gateway, events, eventually, needed, run_program, serving_gateway
 
 pytestmark = [
     pytest.mark.chain,
@@ -333,6 +334,53 @@ async def test_openai_node(gateway: Gateway, tmp_path: Path) -> None:
     assert called["name"] == "weather"
     assert refused == "BadRequestError 400 unsupported_value top_k"
     assert models == ["toy-float32"]
+
+
+OPEN_WEBUI: tuple[dict[str, Any], ...] = (
+    {
+        "stream": True,
+        "model": "toy-float32",
+        "messages": [{"role": "system", "content": "be brief."}, {"role": "user", "content": "is it cold?"}],
+        "stream_options": {"include_usage": True},
+        "temperature": 0.8,
+        "top_p": 0.9,
+        "seed": 7,
+        "stop": ["###"],
+        "max_tokens": 20,
+    },
+    {
+        "stream": True,
+        "model": "toy-float32",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "is it cold in rome?"}]}],
+        "tools": [{"type": "function", "function": {"name": "weather", "description": "x", "parameters": SCHEMA}}],
+        "max_tokens": 20,
+    },
+    {
+        "model": "toy-float32",
+        "messages": [
+            {"role": "user", "content": '### Task:\nGenerate a title. JSON format: { "title": "your title" }'}
+        ],
+        "stream": False,
+        "max_tokens": 100,
+    },
+)
+"""What Open WebUI 0.12 sends for a chat, for one with a tool, and for the title of a chat (open_webui/routers)."""
+
+
+async def test_open_webui_replayed(gateway: Gateway) -> None:
+    """Its own server asks, not the browser: without an Origin, and with a client's usual headers."""
+    headers = {"authorization": f"Bearer {gateway.key}", "user-agent": "Python/3.11 aiohttp/3.13", "accept": "*/*"}
+    async with httpx.AsyncClient(base_url=gateway.base_url, headers=headers, timeout=60, trust_env=False) as client:
+        listed = (await client.get("/models", headers={"content-type": "application/json"})).json()["data"]
+        assert [one["id"] for one in listed] == ["toy-float32"]
+        chat, tooled, title = [await client.post("/chat/completions", json=body) for body in OPEN_WEBUI]
+    for streamed in (chat, tooled):
+        assert streamed.headers["content-type"].startswith("text/event-stream")
+        *chunks, done = events(streamed.text)
+        assert done == "[DONE]"
+        assert all(chunk["object"] == "chat.completion.chunk" for chunk in chunks)
+    assert events(chat.text)[-2]["usage"]["completion_tokens"] == 20
+    assert title.json()["choices"][0]["message"]["role"] == "assistant"
 
 
 FLAT = {"type": "function"} | TOOL["function"]
