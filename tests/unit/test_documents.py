@@ -15,7 +15,9 @@ from troth.command.main import app
 from troth.command.plugins import load, plugins
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("scripts/**/*.md")])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("scripts/**/*.md"), *ROOT.glob("plugins/**/*.md")]
+)
 SOURCES = (
     *("protocol", "transport", "overlay", "routing", "node", "scheduler", "client", "command", "audit", "committee"),
     *("cases", "explorer", "network", "testnet", "contracts", "scripts", "tests"),

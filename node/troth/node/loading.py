@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from troth.node.configuration import NodeConfiguration
@@ -14,6 +15,9 @@ from troth.protocol.architecture import weights_version
 from troth.protocol.types import ModelDescriptor, Segment
 
 log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 10.0
+"""Between two looks whether files of weights were changed."""
 
 
 def load_engine(
@@ -63,6 +67,19 @@ def require_unchanged(folder: ModelFolder, before: dict[str, Mark]) -> None:
     if changed:
         remedy = "Start the node again, which checks them; a model that was linked changes with its source."
         raise ModelError(f"weights below {folder.path} were changed", ", ".join(sorted(changed)), remedy)
+
+
+async def watch_weights(configuration: NodeConfiguration) -> None:
+    """Raise ModelError once files of weights are changed: the node would serve, and sign for, another model."""
+    try:
+        folder = find_model(configuration.folder, configuration.model)
+    except ModelError:
+        # Another loader of engines (`MarketParts`) may need no such folder; `load_engine` has opened it.
+        return
+    before = await asyncio.to_thread(weight_marks, folder)
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        await asyncio.to_thread(require_unchanged, folder, before)
 
 
 def torch_engine(

@@ -27,20 +27,20 @@ LOOKED_THROUGH = 100
 LARGEST_ANSWER = 16 * 2**20
 
 
-class GatewayAway(Exception):
+class GatewaySilent(Exception):
     """The gateway does not answer, or refuses; its text says what to do."""
 
 
 def gateway() -> str:
-    """The gateway's address without a slash at its end; raises GatewayAway for one that cannot be."""
+    """The gateway's address without a slash at its end; raises GatewaySilent for one that cannot be."""
     address = os.environ.get("TROTH_GATEWAY_URL", DEFAULT_GATEWAY).rstrip("/").removesuffix("/v1")
     if urlsplit(address).scheme not in {"http", "https"}:
-        raise GatewayAway(f"TROTH_GATEWAY_URL is no address: {address!r}. Such as {DEFAULT_GATEWAY}.")
+        raise GatewaySilent(f"TROTH_GATEWAY_URL is no address: {address!r}. Such as {DEFAULT_GATEWAY}.")
     return address
 
 
 def fetched(path: str, seconds: float) -> dict[str, Any]:
-    """A JSON object of the gateway; raises GatewayAway."""
+    """A JSON object of the gateway; raises GatewaySilent."""
     key = llm.get_key("", KEY_NAME, KEY_VARIABLE)
     address = gateway()
     request = Request(address + path, headers={"authorization": f"Bearer {key}"} if key else {})  # noqa: S310
@@ -50,14 +50,14 @@ def fetched(path: str, seconds: float) -> dict[str, Any]:
             found = json.loads(answer.read(LARGEST_ANSWER))
     except HTTPError as error:
         if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            raise GatewayAway(f"{address} wants its key: llm keys set {KEY_NAME}, or {KEY_VARIABLE}.") from error
-        raise GatewayAway(f"{address}{path} answers {error.code}: {_words(error)}") from error
+            raise GatewaySilent(f"{address} wants its key: llm keys set {KEY_NAME}, or {KEY_VARIABLE}.") from error
+        raise GatewaySilent(f"{address}{path} answers {error.code}: {_words(error)}") from error
     except (URLError, OSError) as error:
-        raise GatewayAway(f"No gateway answers at {address} ({error}). Start it: troth client serve.") from error
+        raise GatewaySilent(f"No gateway answers at {address} ({error}). Start it: troth client serve.") from error
     except ValueError as error:
-        raise GatewayAway(f"{address} is no Troth gateway: {error}") from error
+        raise GatewaySilent(f"{address} is no Troth gateway: {error}") from error
     if not isinstance(found, dict):
-        raise GatewayAway(f"{address} is no Troth gateway")
+        raise GatewaySilent(f"{address} is no Troth gateway")
     return found
 
 
@@ -73,7 +73,7 @@ def listed() -> list[dict[str, Any]]:
     cache = Path(llm.user_dir()) / CACHE
     try:
         found = _models(fetched("/v1/models", LISTING_SECONDS))
-    except GatewayAway:
+    except GatewaySilent:
         try:
             return _models(json.loads(cache.read_text(encoding="utf-8")))
         except (OSError, ValueError):
@@ -147,7 +147,7 @@ def register_commands(cli: Any) -> None:
 def _told(path: str) -> dict[str, Any]:
     try:
         return fetched(path, ANSWER_SECONDS)
-    except GatewayAway as error:
+    except GatewaySilent as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -31,10 +31,9 @@ from troth.node.earning.supervision import Supervised
 from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
-from troth.node.loading import load_engine, require_unchanged, weight_marks
+from troth.node.loading import load_engine, watch_weights
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
-from troth.node.models.folder import find_model
 from troth.node.orders.bench import LendingLimits, NodeContext, Stores
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
@@ -43,6 +42,7 @@ from troth.node.orders.moving import Moving, resident_of
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.words import SignedWords
+from troth.node.pool.contacts import lender_of
 from troth.node.pool.resident import Resident
 from troth.node.traces import TraceStore
 from troth.protocol.market.calls import PartCall
@@ -57,15 +57,13 @@ from troth.transport.channel_server import ChannelServer
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator, load_identity
 from troth.transport.server import TlsServer, serving
-from troth.transport.tunnel_client import Lender, Tunnel
+from troth.transport.tunnel_client import Tunnel
 
 log = logging.getLogger(__name__)
 
 WARM_UP = SessionKey(bytes(32), 0, 0)
 WARM_UP_POSITIONS = 4
 RECORDS = "market.sqlite"
-WATCH_SECONDS = 10.0
-"""Between two looks whether files of weights were changed."""
 
 
 class MarketEngineLoader(Protocol):
@@ -215,13 +213,8 @@ class RunningNode:
         if scheduler is None:
             return None
 
-        def lender() -> Lender | None:
-            party = follower.state.parties.get(scheduler)
-            if party is None or party.role is not Role.SCHEDULER:
-                return None
-            return Lender(party.operator, party.endpoint, party.tls_key_hash)
-
-        tunnel = Tunnel(Operator(self._key.secret, market.domain), lender, self._configuration.own_host)
+        operator, host = Operator(self._key.secret, market.domain), self._configuration.own_host
+        tunnel = Tunnel(operator, lambda: lender_of(follower.state, scheduler), host)
         self._metrics.follow_tunnel(tunnel)
         return tunnel
 
@@ -304,7 +297,7 @@ class RunningNode:
         assert self._direct is not None
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(self._direct.run(bench, service, lambda: follower.state), name="direct mode")
-            jobs.create_task(self._watch_weights(), name="watching the weights")
+            jobs.create_task(watch_weights(self._configuration), name="watching the weights")
             for task in self._tasks:
                 jobs.create_task(task.run(), name=task.name)
 
@@ -357,18 +350,6 @@ class RunningNode:
             Supervised("freeing old traces", duties.free, interval=60.0, stale_after=3600.0),
             *self._court.tasks(),
         )
-
-    async def _watch_weights(self) -> None:
-        """End the node where its weights are changed below it: it would serve, and sign for, another model."""
-        try:
-            folder = find_model(self._configuration.folder, self._configuration.model)
-        except ModelError:
-            # Another loader of engines (`MarketParts`) may need no such folder; the shipped one has opened it.
-            return
-        before = await asyncio.to_thread(weight_marks, folder)
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            await asyncio.to_thread(require_unchanged, folder, before)
 
     def _class_of(self, follower: MarketFollower) -> tuple[ExecutionClass, ModelDescriptor]:
         wanted = self._configuration.execution_class
