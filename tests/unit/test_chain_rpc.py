@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from troth.chain import retries, rpc
-from troth.chain.errors import ChainUnavailable, FeeTooHigh, RpcRefused, without_credentials
+from troth.chain.errors import ChainUnavailable, GasTooDear, RpcRefused, without_credentials
 from troth.chain.records import Fees
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import FEE_CAP_VARIABLE, Transactions
@@ -175,10 +175,10 @@ async def test_fees_end_at_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     async with node(dear, lie, dear, dear) as (client, _):
         sends = Transactions(client, 31337)
         assert await sends.fees() == Fees(1_000 * gwei, gwei), "the headroom ends at the cap"
-        with pytest.raises(FeeTooHigh, match="cap of 1,000 gwei"):
+        with pytest.raises(GasTooDear, match="cap of 1,000 gwei"):
             await sends.fees()
         monkeypatch.setenv(FEE_CAP_VARIABLE, "500gwei")
-        with pytest.raises(FeeTooHigh, match="cap of 500 gwei"):
+        with pytest.raises(GasTooDear, match="cap of 500 gwei"):
             await sends.fees()
         monkeypatch.setenv(FEE_CAP_VARIABLE, "much")
         with pytest.raises(AmountError):

@@ -22,7 +22,7 @@ from troth.chain import decoding
 from troth.chain.errors import (
     ChainRejected,
     ChainUnavailable,
-    FeeTooHigh,
+    GasTooDear,
     RpcRefused,
     TransactionDropped,
     TransactionTimeout,
@@ -99,7 +99,7 @@ class Transactions:
 
         The median of the blocks' medians: who makes one block can fill it with tips that it pays to itself.
 
-        Raises FeeTooHigh where the next block would cost more than the cap; the headroom above is cut at it.
+        Raises GasTooDear where the next block would cost more than the cap; the headroom above is cut at it.
         """
         history = await self._rpc.request("eth_feeHistory", hex(5), "latest", [50])
         try:
@@ -113,7 +113,7 @@ class Transactions:
             what = f"Gas costs {(base + priority) / 10**9:,.6g} gwei, more than the cap of {cap / 10**9:,.6g} gwei"
             place = f"base fee {base / 10**9:,.6g} gwei, tip {priority / 10**9:,.6g} gwei, says {self._rpc.place}"
             remedy = f"Wait, check the chain node, or raise the cap: troth --max-fee 2000gwei, or {FEE_CAP_VARIABLE}."
-            raise FeeTooHigh(what, place, remedy)
+            raise GasTooDear(what, place, remedy)
         return Fees(min(2 * base + priority, cap), priority)
 
     async def estimate(self, call: Call, sender: Address, to: Address | None) -> int:
