@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from troth.transport.tunnel_server import TUNNEL_PATH, TunnelLimits, TunnelServe
 DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
 NODE, SCHEDULER, IMPOSTOR = (Operator(bytes([number]) * 32, DOMAIN) for number in (1, 2, 3))
 TASK = Dismiss(order=b"\x07" * 32)
-QUICK = TunnelLimits(hold=0.5, away=1.5, arrival=1.0, visitors=6, visitors_per_customer=4)
+QUICK = TunnelLimits(hold=0.5, away=3.0, arrival=20.0, visitors=6, visitors_per_customer=4)
 
 
 class Lending:
@@ -161,7 +162,7 @@ async def test_an_impostor_gets_no_tunnel(tmp_path: Path) -> None:
 
 
 async def test_a_ticket_is_good_once_and_for_seconds(tmp_path: Path) -> None:
-    lending = Lending(tmp_path, QUICK)
+    lending = Lending(tmp_path, replace(QUICK, arrival=3.0))
     async with lending.serving():
         assert (await ask(lending, NODE, 1)).tickets == ()
         asking = asyncio.create_task(ask(lending, NODE, 1))
@@ -201,6 +202,15 @@ async def test_visitors_are_bounded_by_their_address(tmp_path: Path) -> None:
         await eventually(lambda: lending.tunnels.visitors == QUICK.visitors_per_customer)
         for reader, _writer in held[4:]:
             assert await ended(reader)
+        for _reader, writer in held:
+            writer.close()
+
+
+async def test_visitors_are_bounded_in_all(tmp_path: Path) -> None:
+    async with reached(tmp_path, replace(QUICK, visitors_in_all=2)) as (lending, _, _tunnel):
+        held = [await asyncio.open_connection("127.0.0.1", lending.port) for _ in range(3)]
+        assert await ended(held[2][0])
+        assert lending.tunnels.visitors == 2
         for _reader, writer in held:
             writer.close()
 

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -29,12 +28,14 @@ from troth.protocol.wire import TUNNEL_REQUESTS
 from troth.protocol.wire_tunnel import VISITORS_LIMIT, Attend, Visited
 from troth.transport.channel_server import ChannelLimits, ChannelServer
 from troth.transport.errors import TunnelRefused, encode_failure, failure_of
-from troth.transport.https import customer_of
+from troth.transport.https import CONNECTIONS, customer_of
 from troth.transport.identity import Operator
 
 log = logging.getLogger(__name__)
 
 TUNNEL_PATH = "/v1/tunnel"
+LOOKS = 8
+"""Within the time after which a silent node's port is closed."""
 PIECE = 32 * 1024
 """Most bytes that are read of a visitor, and sent to it, at once."""
 ATTEND_LIMITS = ChannelLimits(
@@ -58,6 +59,8 @@ class TunnelLimits:
         arrival: within which a node fetches a visitor.
         visitors: of one node at a time. The node sees all of them come from one address, so it cannot bound this.
         visitors_per_customer: of one node, from one address.
+        visitors_in_all: half of the connections that the lender's own server has (`https.CONNECTIONS`): each visitor
+            takes one of them, and the lender's clients need the rest.
     """
 
     hold: float = 15.0
@@ -65,6 +68,7 @@ class TunnelLimits:
     arrival: float = 8.0
     visitors: int = VISITORS_LIMIT
     visitors_per_customer: int = 16
+    visitors_in_all: int = CONNECTIONS // 2
 
 
 @dataclass(eq=False, slots=True)
@@ -77,11 +81,12 @@ class _Visitor:
 
 @dataclass(eq=False, slots=True)
 class _Lent:
-    """One node's port. ``turn`` counts its questions: only the newest gets tickets, an older one's line may be dead."""
+    """One node's port. ``turn`` counts its questions: only the newest gets tickets, an older one's line may be dead.
+    ``silent``: looks at it since the last question."""
 
     port: int
     session: int
-    heard: float
+    silent: int = 0
     turn: int = 0
     listening: asyncio.Server | None = None
     waiting: list[bytes] = field(default_factory=list)
@@ -148,7 +153,7 @@ class TunnelServer:
 
     def attended(self, port: int) -> bool:
         """Whether a node's visitors are let in at a port."""
-        return any(lent.port == port for lent in self._lent.values())
+        return any(lent.port == port and lent.listening is not None for lent in self._lent.values())
 
     def mount(self, app: FastAPI) -> None:
         """Serve the nodes' side."""
@@ -174,7 +179,7 @@ class TunnelServer:
     async def _attend(self, node: Address, question: Attend, _payload: memoryview) -> tuple[Visited, bytes]:
         port = await self._port_of(node)
         lent = await self._lend(node, port, question.session)
-        lent.heard, lent.turn = time.monotonic(), lent.turn + 1
+        lent.silent, lent.turn = 0, lent.turn + 1
         turn = lent.turn
         lent.wake()
         with contextlib.suppress(TimeoutError):
@@ -184,7 +189,7 @@ class TunnelServer:
                     await lent.news.wait()
         if lent.turn != turn or self._lent.get(node) is not lent:
             return Visited(), b""
-        lent.heard = time.monotonic()
+        lent.silent = 0
         tickets, lent.waiting = tuple(lent.waiting), []
         return Visited(tickets), b""
 
@@ -197,7 +202,7 @@ class TunnelServer:
             return lent
         if lent is not None:
             self._take_back(node)
-        made = self._lent[node] = _Lent(port, session, time.monotonic())
+        made = self._lent[node] = _Lent(port, session)
         try:
             made.listening = await asyncio.start_server(
                 lambda reader, writer: self._receive(made, reader, writer), self._host, port, limit=PIECE
@@ -218,10 +223,12 @@ class TunnelServer:
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(self._limits.away / 8)
-            oldest = time.monotonic() - self._limits.away
-            for node in [node for node, lent in self._lent.items() if lent.heard < oldest]:
-                self._take_back(node)
+            # Looks are counted, and not seconds: after a pause of this process nobody can have asked yet.
+            await asyncio.sleep(self._limits.away / LOOKS)
+            for node, lent in list(self._lent.items()):
+                lent.silent += 1
+                if lent.silent > LOOKS:
+                    self._take_back(node)
 
     # -------------------------------------------------------------------------------------------------------- visitors
 
@@ -229,7 +236,9 @@ class TunnelServer:
         """A visitor has come: it is announced, and waits until the node fetches it or the time is over."""
         visitor = _Visitor(reader, writer, customer_of(writer.get_extra_info("peername")))
         own = sum(other.customer == visitor.customer for other in lent.visitors)
-        if len(lent.visitors) >= self._limits.visitors or own >= self._limits.visitors_per_customer:
+        limits = self._limits
+        full = len(lent.visitors) >= limits.visitors or self.visitors >= limits.visitors_in_all
+        if full or own >= limits.visitors_per_customer:
             writer.transport.abort()
             return
         ticket = secrets.token_bytes(32)
