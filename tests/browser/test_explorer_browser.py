@@ -177,6 +177,34 @@ def drop(page: Page, content: bytes) -> None:
         page.dispatch_event("#drop", event, {"dataTransfer": made})
 
 
+def test_of_two_receipts_the_later_one_is_shown(browser: Browser, url: str) -> None:
+    """The first is read more slowly, so that it arrives after the second."""
+    whole, wrong = receipt_of(Scene()), replace(receipt_of(Scene()), secret=hash_of("x"))
+    with looking(browser, url) as looked:
+        page = looked.page
+        page.goto(f"{url}/receipt", wait_until="networkidle")
+        page.evaluate(
+            """() => {
+              const read = File.prototype.arrayBuffer;
+              let pause = 600;
+              File.prototype.arrayBuffer = async function () {
+                const own = pause;
+                pause = 0;
+                await new Promise((done) => setTimeout(done, own));
+                return read.call(this);
+              };
+            }"""
+        )
+        drop(page, receipt.encode(wrong))
+        drop(page, receipt.encode(whole))
+        expect(page.locator("#verdict-title")).to_have_text("It holds, and was checked")
+        page.wait_for_timeout(900)
+        expect(page.locator("#verdict-title")).to_have_text("It holds, and was checked")
+        expect(page.locator("#steps li.bad")).to_have_count(0)
+        expect(page.locator("#steps li.good")).to_have_count(7)
+        looked.require_clean()
+
+
 @pytest.mark.parametrize("lies", [False, True])
 def test_a_chain_node_is_asked_on_demand(browser: Browser, url: str, lies: bool) -> None:
     scene = Scene()

@@ -1,10 +1,9 @@
-"""The gateway as unmodified programs use it: the clients of OpenAI, LangChain and LiteLLM, and the `llm` command."""
+"""The gateway as unmodified programs use it: the clients of OpenAI, LangChain and LiteLLM."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -182,23 +181,3 @@ async def test_the_documents_examples_run(scene: Network, tmp_path: Path) -> Non
         for example in blocks("python"):
             await run_program(example, environment=environment, folder=tmp_path)
         assert (await side.run("receipts", "--json")).json[2]["tokens"] == 8
-
-
-async def test_the_llm_command(scene: Network, tmp_path: Path) -> None:
-    needed("llm")
-    side = await client_side(scene, tmp_path / "home")
-    async with serving_gateway(side) as gateway:
-        folder = tmp_path / "llm"
-        folder.mkdir()
-        (written,) = blocks("yaml")
-        models = written.replace("http://127.0.0.1:11711/v1", gateway.base_url)
-        (folder / "extra-openai-models.yaml").write_text(models)
-        (folder / "keys.json").write_text(json.dumps({"troth": gateway.key}))
-        # Another plugin of this environment wants a compiler's work that is not installed; only that is left out.
-        environment = {"LLM_USER_PATH": str(folder), "LLM_LOAD_PLUGINS": ""}
-        command = str(Path(sys.executable).parent / "llm")
-        ask = ("-m", "troth", "-o", "max_tokens", "5", QUESTION)
-        # One after the other: on its first run the command makes a database.
-        streamed = await run_program(None, command, *ask, environment=environment, folder=tmp_path)
-        whole = await run_program(None, command, "--no-stream", *ask, environment=environment, folder=tmp_path)
-        assert streamed.strip() == whole.strip() == toy_answer(QUESTION, 5)

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import jsonschema
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel, ConfigDict
 from support.client_network import LETTERS, SPECIAL, Network, client_side, network, write_spelling_model
-from support.gateway_stage import Gateway, eventually, needed, run_program, serving_gateway
+from support.gateway_stage import Gateway, events, eventually, needed, run_program, serving_gateway
 
 pytestmark = [
     pytest.mark.chain,
@@ -23,6 +24,7 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.asyncio(loop_scope="module"),
 ]
+ROOT = Path(__file__).resolve().parents[2]
 ASKED: dict[str, Any] = {"model": "toy", "messages": [{"role": "user", "content": "is it cold in rome?"}]}
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -212,6 +214,36 @@ print(json.dumps([type(found.output).__name__, found.output.city]))
 """
 
 
+SMOLAGENTS = """
+import json
+from typing import Literal
+from smolagents import OpenAIServerModel, Tool, ToolCallingAgent
+
+class Weather(Tool):
+    name, description, output_type = "weather", "The weather in a city.", "string"
+    inputs = {"city": {"type": "string", "description": "which", "enum": ["bern", "rome"]}}
+    asked = []
+
+    def forward(self, city: str) -> str:
+        self.asked.append(city)
+        return "it snows in " + city
+
+model = OpenAIServerModel("toy", max_tokens=160, parallel_tool_calls=False)
+tool = Weather()
+answer = model.generate([{"role": "user", "content": "is it cold in rome?"}], tools_to_call_from=[tool])
+(call,) = answer.tool_calls
+agent = ToolCallingAgent([tool], model, max_steps=2, verbosity_level=0)
+agent.tools = {"weather": tool}
+# The toy model reads a thousand letters.
+agent.prompt_templates |= {"system_prompt": "call.", "final_answer": {"pre_messages": "", "post_messages": "say."}}
+agent.run("is it cold in rome?", max_steps=2)
+calls = [one.function.name for step in agent.memory.steps for one in getattr(step, "model_output_message", None)
+         and step.model_output_message.tool_calls or []]
+print(json.dumps([call.function.name, json.loads(call.function.arguments), calls, tool.asked,
+                  answer.token_usage.output_tokens]))
+"""
+
+
 def environment(gateway: Gateway) -> dict[str, str]:
     return {
         "OPENAI_BASE_URL": gateway.base_url,
@@ -243,10 +275,112 @@ async def test_openai_agents_run_a_tool(gateway: Gateway, tmp_path: Path, kind: 
     assert said == f"it snows in {city}"
 
 
+async def test_smolagents(gateway: Gateway, tmp_path: Path) -> None:
+    """An agent of one tool: what that says is what it is told next."""
+    name, arguments, calls, asked, tokens = await ran(gateway, "smolagents", SMOLAGENTS, tmp_path)
+    assert name == "weather"
+    assert arguments["city"] in {"bern", "rome"}
+    assert set(calls) == {"weather"}
+    assert len(asked) == len(calls) >= 1
+    assert tokens > 10
+
+
 async def test_pydantic_ai(gateway: Gateway, tmp_path: Path) -> None:
     name, city = await ran(gateway, "pydantic_ai", PYDANTIC, tmp_path)
     assert name == "City"
     assert city in {"bern", "rome"}
+
+
+NODE = """
+const OpenAI = require(process.env.PACKAGE);
+const schema = JSON.parse(process.env.SCHEMA);
+const tool = { type: "function", function: { name: "weather", parameters: schema, strict: true } };
+const asked = { model: "toy", messages: [{ role: "user", content: "is it cold in rome?" }] };
+
+async function main() {
+  const openai = new OpenAI({ maxRetries: 4 });
+  const form = { type: "json_schema", json_schema: { name: "weather", schema, strict: true } };
+  const whole = await openai.chat.completions.create({ ...asked, response_format: form });
+  let streamed = "";
+  for await (const chunk of await openai.chat.completions.create({ ...asked, response_format: form, stream: true }))
+    streamed += chunk.choices[0]?.delta?.content ?? "";
+  const runner = openai.chat.completions.stream({ ...asked, tools: [tool], tool_choice: "required",
+                                                  parallel_tool_calls: false });
+  const called = (await runner.finalChatCompletion()).choices[0].message.tool_calls[0].function;
+  const text = { format: { type: "json_schema", name: "weather", schema } };
+  const response = await openai.responses.create({ model: "toy", input: "is it cold?", text });
+  let refused = "";
+  try { await openai.chat.completions.create({ ...asked, top_k: 3 }); }
+  catch (error) { refused = [error.constructor.name, error.status, error.code, error.param].join(" "); }
+  const models = [];
+  for await (const model of openai.models.list()) models.push(model.id);
+  console.log(JSON.stringify([whole.choices[0].message.content, streamed, called, response.output_text, refused,
+                              models]));
+}
+main().catch((error) => { console.error(error); process.exit(1); });
+"""
+
+
+async def test_openai_node(gateway: Gateway, tmp_path: Path) -> None:
+    package, node = ROOT / "node_modules" / "openai", ROOT / "node_modules" / ".bin" / "node"
+    if not package.is_dir():
+        pytest.skip("the npm package openai is not installed")
+    variables = environment(gateway) | {"PACKAGE": str(package), "SCHEMA": json.dumps(SCHEMA)}
+    out = await run_program(None, str(node), "-e", NODE, environment=variables, folder=tmp_path)
+    whole, streamed, called, response, refused, models = json.loads(out.splitlines()[-1])
+    for said in (whole, called["arguments"], response):
+        jsonschema.validate(json.loads(said), SCHEMA)
+    assert streamed == whole
+    assert called["name"] == "weather"
+    assert refused == "BadRequestError 400 unsupported_value top_k"
+    assert models == ["toy-float32"]
+
+
+OPEN_WEBUI: tuple[dict[str, Any], ...] = (
+    {
+        "stream": True,
+        "model": "toy-float32",
+        "messages": [{"role": "system", "content": "be brief."}, {"role": "user", "content": "is it cold?"}],
+        "stream_options": {"include_usage": True},
+        "temperature": 0.8,
+        "top_p": 0.9,
+        "seed": 7,
+        "stop": ["###"],
+        "max_tokens": 20,
+    },
+    {
+        "stream": True,
+        "model": "toy-float32",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "is it cold in rome?"}]}],
+        "tools": [{"type": "function", "function": {"name": "weather", "description": "x", "parameters": SCHEMA}}],
+        "max_tokens": 20,
+    },
+    {
+        "model": "toy-float32",
+        "messages": [
+            {"role": "user", "content": '### Task:\nGenerate a title. JSON format: { "title": "your title" }'}
+        ],
+        "stream": False,
+        "max_tokens": 100,
+    },
+)
+"""What Open WebUI 0.12 sends for a chat, for one with a tool, and for the title of a chat (open_webui/routers)."""
+
+
+async def test_open_webui_replayed(gateway: Gateway) -> None:
+    """Its own server asks, not the browser: without an Origin, and with a client's usual headers."""
+    headers = {"authorization": f"Bearer {gateway.key}", "user-agent": "Python/3.11 aiohttp/3.13", "accept": "*/*"}
+    async with httpx.AsyncClient(base_url=gateway.base_url, headers=headers, timeout=60, trust_env=False) as client:
+        listed = (await client.get("/models", headers={"content-type": "application/json"})).json()["data"]
+        assert [one["id"] for one in listed] == ["toy-float32"]
+        chat, tooled, title = [await client.post("/chat/completions", json=body) for body in OPEN_WEBUI]
+    for streamed in (chat, tooled):
+        assert streamed.headers["content-type"].startswith("text/event-stream")
+        *chunks, done = events(streamed.text)
+        assert done == "[DONE]"
+        assert all(chunk["object"] == "chat.completion.chunk" for chunk in chunks)
+    assert events(chat.text)[-2]["usage"]["completion_tokens"] == 20
+    assert title.json()["choices"][0]["message"]["role"] == "assistant"
 
 
 FLAT = {"type": "function"} | TOOL["function"]
@@ -312,9 +446,13 @@ async def test_messages_of_anthropic(gateway: Gateway) -> None:
             **asked | {"max_tokens": 6}, messages=[question], extra_body={"temperature": 0.5}
         )
         assert (plain.stop_reason, plain.usage.output_tokens, plain.content[0].type) == ("max_tokens", 6, "text")
+        counted = await claude.messages.count_tokens(model="toy", system="be brief.", messages=[question])
+        assert counted.input_tokens == plain.usage.input_tokens
         forced = {"tools": [tool], "tool_choice": {"type": "tool", "name": "weather"}}
+        counted = await claude.messages.count_tokens(model="toy", system="be brief.", messages=[question], **forced)
         called = await claude.messages.create(**asked, messages=[question], **forced)
         (call,) = called.content
+        assert counted.input_tokens == called.usage.input_tokens > plain.usage.input_tokens
         assert (called.stop_reason, call.type, call.name) == ("tool_use", "tool_use", "weather")
         jsonschema.validate(call.input, SCHEMA)
         result = {"type": "tool_result", "tool_use_id": call.id, "content": "it snows"}
@@ -326,6 +464,8 @@ async def test_messages_of_anthropic(gateway: Gateway) -> None:
         assert kinds.count("content_block_delta") > 3
         with pytest.raises(anthropic.BadRequestError, match="top_k"):
             await claude.messages.create(**asked, messages=[question], extra_body={"top_k": 3})
+        with pytest.raises(anthropic.NotFoundError, match="does not exist"):
+            await claude.messages.count_tokens(model="other", messages=[question])
         with pytest.raises(anthropic.AuthenticationError):
             await claude.with_options(api_key="other").messages.create(**asked, messages=[question])
 

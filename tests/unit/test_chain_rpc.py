@@ -10,9 +10,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from troth.chain import retries, rpc
-from troth.chain.errors import ChainUnavailable, RpcRefused, without_credentials
+from troth.chain.errors import ChainUnavailable, GasTooDear, RpcRefused, without_credentials
+from troth.chain.records import Fees
 from troth.chain.rpc import Rpc
-from troth.chain.transactions import Transactions
+from troth.chain.transactions import FEE_CAP_VARIABLE, Transactions
+from troth.protocol.amounts import AmountError
 
 Answer = tuple[int, bytes]
 
@@ -163,3 +165,21 @@ async def test_one_block_of_tips_that_its_maker_pays_to_itself_moves_no_tip() ->
     blocks = [[hex(3 * 10**9)]] * 4 + [[hex(10**18)]]
     async with node(result({"baseFeePerGas": ["0x1"] * 6, "reward": blocks})) as (client, _):
         assert (await Transactions(client, 31337).fees()).priority == 3 * 10**9
+
+
+async def test_fees_end_at_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    gwei = 10**9
+    dear = result({"baseFeePerGas": [hex(600 * gwei)], "reward": [[hex(gwei)]]})
+    lie = result({"baseFeePerGas": ["0x1"], "reward": [[hex(10**18)]] * 5})
+    monkeypatch.delenv(FEE_CAP_VARIABLE, raising=False)
+    async with node(dear, lie, dear, dear) as (client, _):
+        sends = Transactions(client, 31337)
+        assert await sends.fees() == Fees(1_000 * gwei, gwei), "the headroom ends at the cap"
+        with pytest.raises(GasTooDear, match="cap of 1,000 gwei"):
+            await sends.fees()
+        monkeypatch.setenv(FEE_CAP_VARIABLE, "500gwei")
+        with pytest.raises(GasTooDear, match="cap of 500 gwei"):
+            await sends.fees()
+        monkeypatch.setenv(FEE_CAP_VARIABLE, "much")
+        with pytest.raises(AmountError):
+            await sends.fees()

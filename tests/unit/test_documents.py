@@ -15,7 +15,8 @@ from troth.command.main import app
 from troth.command.plugins import load, plugins
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("scripts/**/*.md")])
+WITH_DOCUMENTS = ("*.md", "docs/**/*.md", "scripts/**/*.md", "plugins/**/*.md")
+DOCUMENTS = sorted(path for pattern in WITH_DOCUMENTS for path in ROOT.glob(pattern))
 SOURCES = (
     *("protocol", "transport", "overlay", "routing", "node", "scheduler", "client", "command", "audit", "committee"),
     *("cases", "explorer", "network", "testnet", "contracts", "scripts", "tests"),
@@ -32,7 +33,8 @@ URL = re.compile(r"https?://\S+")
 MENTION = re.compile(r"(?<![\w/.-])(?:[\w-]+/)*[\w-]+\.md\b")
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`]+)`")
-SHOWN = re.compile(r"(?:^|[ (|&`])troth ((?:[^\\\n]|\\\n)*)", re.MULTILINE)
+# The command `llm` has one called troth, too, by our plugin.
+SHOWN = re.compile(r"(?<!llm)(?:^|[ (|&`])troth ((?:[^\\\n]|\\\n)*)", re.MULTILINE)
 
 
 def name_of(path: Path) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +19,12 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 
 from troth.node.errors import ModelError  # noqa: E402
+from troth.node.loading import load_engine, require_unchanged, weight_marks  # noqa: E402
+from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
+from troth.node.models.sources import LINKS, changed_links, note_links  # noqa: E402
+from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
 
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 
@@ -180,3 +187,64 @@ def test_quantised_weights_are_taken_without_a_look_at_their_shapes(source: Path
     (source / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "awq"}}))
     save_file({"q.qweight": torch.zeros(8, 8, dtype=torch.int32)}, source / WEIGHTS)
     assert open_folder(taken(source, tmp_path).path).quantisation == {"quant_method": "awq"}
+
+
+def linked(source: Path, tmp_path: Path) -> ModelFolder:
+    """Taken over by hard links, whatever this file system can."""
+    folder = taken(source, tmp_path)
+    weights = folder.path / WEIGHTS
+    weights.unlink()
+    os.link(source / WEIGHTS, weights)
+    note_links(folder.path)
+    return folder
+
+
+def scribble(path: Path) -> None:
+    """Another number somewhere in the file's tensors, in place."""
+    with path.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-2, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+
+
+def load_unchecked(folder: ModelFolder) -> Any:
+    """A start with --no-verify-weights."""
+    config = SimpleNamespace(
+        folder=folder.path, model=str(folder.path), engine="torch", slice=Segment(0, folder.layers), device="cpu",
+        cache_bytes=1 << 20, threads=1,
+    )  # fmt: skip
+    return load_engine(config, SimpleNamespace(dtype=0, exact=False), descriptor_of(folder), verify=False)  # type: ignore[arg-type]
+
+
+@cache
+def descriptor_of(folder: ModelFolder) -> ModelDescriptor:
+    """As it was first seen."""
+    return describe(folder, 0)
+
+
+def test_linked_weights_that_changed_at_their_source_are_checked_in_any_case(source: Path, tmp_path: Path) -> None:
+    folder = linked(source, tmp_path)
+    assert changed_links(folder.path) == []
+    load_unchecked(folder)
+    os.utime(source / WEIGHTS, ns=(1, 1))
+    assert changed_links(folder.path) == [WEIGHTS]
+    load_unchecked(folder)
+    scribble(source / WEIGHTS)
+    with pytest.raises(ModelError, match="not the registered model: weights_root"):
+        load_unchecked(folder)
+    (folder.path / LINKS).write_text("[")
+    with pytest.raises(ModelError, match="cannot be read"):
+        changed_links(folder.path)
+
+
+def test_weights_that_change_below_a_node_are_seen(source: Path, tmp_path: Path) -> None:
+    folder = linked(source, tmp_path)
+    before = weight_marks(folder)
+    require_unchanged(folder, before)
+    scribble(source / WEIGHTS)
+    with pytest.raises(ModelError, match=f"were changed: {WEIGHTS}"):
+        require_unchanged(folder, before)
+    (folder.path / WEIGHTS).unlink()
+    with pytest.raises(ModelError, match=r"changed|gone"):
+        require_unchanged(folder, before)

@@ -41,6 +41,12 @@ def root(
             help="What one coin or token costs, like 3150eur: shown beside amounts.",
         ),
     ] = "",
+    max_fee: Annotated[
+        str,
+        typer.Option(
+            "--max-fee", envvar="TROTH_MAX_FEE", help="Most that a unit of gas may cost, like 200gwei; 1000gwei."
+        ),
+    ] = "",
     debug: Annotated[bool, typer.Option("--debug", envvar="TROTH_DEBUG", help="Show tracebacks.")] = False,
 ) -> None:
     """Verified LLM inference from machines you need not trust."""
@@ -48,6 +54,8 @@ def root(
     del show_version, debug
     if price:
         os.environ["TROTH_PRICE"] = price
+    if max_fee:
+        os.environ["TROTH_MAX_FEE"] = max_fee
 
 
 def _wants_debug(arguments: Sequence[str]) -> bool:

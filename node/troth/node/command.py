@@ -67,6 +67,14 @@ CommitteeOption = Annotated[
 ]
 
 
+TunnelOption = Annotated[
+    str,
+    typer.Option(
+        "--tunnel", envvar="TROTH_TUNNEL", help="Scheduler, 0x…, that lends an endpoint: nothing need reach this node."
+    ),
+]
+
+
 AskForAllOption = Annotated[
     str, typer.Option("--ask", envvar="TROTH_ASK", help=f"{PRICES} For all layers; `register` uses it.")
 ]
@@ -91,6 +99,7 @@ def init(
     host: HostOption = "",
     port: PortOption = 9443,
     endpoint: EndpointOption = "",
+    tunnel: TunnelOption = "",
     engine: EngineOption = "torch",
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="cpu, cuda or mps.")] = "cpu",
     threads: Annotated[int, typer.Option("--threads", envvar="TROTH_THREADS", help="0 lets torch decide.")] = 0,
@@ -112,7 +121,7 @@ def init(
     from troth.transport.interview import Interview
 
     require_unconfigured(home)
-    interview, given = Interview(), Wanted(class_id, model, layers, endpoint, ask)
+    interview, given = Interview(), Wanted(class_id, model, layers, endpoint, ask, tunnel)
     wanted, place = wanted_of(interview, home, (rpc, factory, bank, start_block), port, given)
     choices = options_of(
         wanted,
@@ -336,6 +345,22 @@ def move(
     hosted = segment_of(layers)
     segments = tuple(segment_of(text) for text in segment or ()) or (hosted,)
     show(membership.move(home, hosted, segments, asks or [], password_file, broadcast=broadcast), as_json)
+
+
+@app.command()
+def reach(
+    *,
+    endpoint: Annotated[str, typer.Option("--endpoint", help="Public https:// address of this node's own.")] = "",
+    tunnel: TunnelOption = "",
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Be reached at another address, or through another scheduler (dry run by default). Then restart the node."""
+    from troth.node.reach import change_reach
+
+    show(change_reach(home, endpoint, tunnel, password_file, broadcast=broadcast), as_json)
 
 
 @app.command("leave", hidden=True)

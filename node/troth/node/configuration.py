@@ -16,6 +16,7 @@ version = 1
           "PROMPT,CACHED,WRITTEN", asset units per 10^9 positions through all layers of the model
 [overlay] optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds;
           of a node that hosts the whole model only: clients' requests may enter here (docs/explanation/direct.md)
+[tunnel]  optional: scheduler = "0x…", which lends this node the endpoint in [listen] (docs/how-to/nat.md)
 """
 
 from __future__ import annotations
@@ -99,6 +100,10 @@ class _Auto(Section, frozen=True, forbid_unknown_fields=True):
     ask: str = ""
 
 
+class _TunnelTable(Section, frozen=True, forbid_unknown_fields=True):
+    scheduler: str
+
+
 class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: ChainSection
@@ -110,6 +115,7 @@ class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     limits: _NodeLimitsTable = _NodeLimitsTable()
     auto: _Auto = _Auto()
     overlay: OverlaySection | None = None
+    tunnel: _TunnelTable | None = None
     earning: _Earning = _Earning()
     court: _Court = _Court()
 
@@ -155,6 +161,12 @@ class NodeConfiguration:
     overlay: OverlayEntry | None = None
     earning: EarningPolicy = EarningPolicy()  # noqa: RUF009 -- frozen
     most_bond: int | None = None
+    tunnel: Address | None = None
+
+    @property
+    def own_host(self) -> str:
+        """Where this machine reaches its own server."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104
 
     @property
     def seal_key(self) -> Path:
@@ -186,6 +198,12 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
     for segment in segments:
         if not hosted.first <= segment.first < segment.end <= hosted.end:
             raise ConfigError("a segment lies outside of the slice", segment, f"Keep it inside {file.node.slice}.")
+    tunnel = None
+    if file.tunnel is not None:
+        tunnel = address_of("tunnel.scheduler", file.tunnel.scheduler, ConfigError)
+        if file.overlay is not None:
+            remedy = "Remove one of the two tables: proxies have to connect to an entry's own port."
+            raise ConfigError("a node behind a tunnel is no entry of the overlay", "[overlay] and [tunnel]", remedy)
     return NodeConfiguration(
         folder=folder,
         rpc=file.chain.rpc,
@@ -211,6 +229,7 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         overlay=entry_of(file.overlay, ConfigError),
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
         most_bond=file.court.most_bond,
+        tunnel=tunnel,
     )
 
 
@@ -262,6 +281,7 @@ class NodeInitOptions:
     overlay_address: str = ""
     bank: str = ""
     ask: str = ""
+    tunnel: str = ""
 
 
 def _deployment(choices: NodeInitOptions) -> str:
@@ -279,6 +299,7 @@ def _asking(ask: str) -> str:
 def render(choices: NodeInitOptions) -> str:
     """A complete node.toml, the optional keys with their defaults."""
     overlay = overlay_table(choices.committee, choices.host, choices.overlay_port, choices.overlay_address)
+    tunnel = f"\n[tunnel]\nscheduler = {quoted(choices.tunnel)}\n" if choices.tunnel else ""
     return f"""# A Troth node. Unknown keys are refused; see docs/how-to/operators.md.
 version = {VERSION}
 
@@ -310,4 +331,4 @@ cache_megabytes = 2048
 sessions = 256
 positions = 8192
 trace_gigabytes = 8.0
-{_asking(choices.ask)}{overlay}"""
+{_asking(choices.ask)}{overlay}{tunnel}"""

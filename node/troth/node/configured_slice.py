@@ -1,4 +1,5 @@
-"""Another slice in node.toml, and nothing else: comments and every other line stay as the operator wrote them."""
+"""Another slice or endpoint in node.toml, and nothing else: comments and all other lines stay as the operator wrote
+them."""
 
 from __future__ import annotations
 
@@ -9,12 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from troth.node.configuration import FILE, load
+from troth.node.configuration import FILE, NodeConfiguration, load
 from troth.node.errors import ConfigError, NodeError
-from troth.protocol.types import Segment
+from troth.protocol.types import Address, Segment
+from troth.transport.strict_toml import quoted
 
-_TABLE = re.compile(r"^\s*\[node\]\s*(#.*)?\n(?P<body>(?:(?!\s*\[).*\n?)*)", re.MULTILINE)
+_BODY = r"\s*(#.*)?\n(?P<body>(?:(?!\s*\[).*\n?)*)"
+_TABLE = re.compile(r"^\s*\[node\]" + _BODY, re.MULTILINE)
+_LISTEN = re.compile(r"^\s*\[listen\]" + _BODY, re.MULTILINE)
+_TUNNEL = re.compile(r"^[ \t]*\[tunnel\]" + _BODY, re.MULTILINE)
 _SLICE = re.compile(r'^(\s*slice\s*=\s*)("[^"\n]*"|\'[^\'\n]*\')', re.MULTILINE)
+_ENDPOINT = re.compile(r'^(\s*endpoint\s*=\s*)("[^"\n]*"|\'[^\'\n]*\')', re.MULTILINE)
 _SEGMENTS = re.compile(r"^(\s*segments\s*=\s*)\[[^\[\]]*\]", re.MULTILINE)
 
 
@@ -29,18 +35,46 @@ def write_slice(folder: Path, hosted: Segment, segments: Sequence[Segment]) -> N
     Raises:
         ConfigError: the file is written in a way that cannot be changed without risk; it is as it was before.
     """
-    path, before = folder / FILE, load(folder)
+    before = load(folder)
     listed = ", ".join(f'"{text_of(segment)}"' for segment in segments)
-    text = path.read_text(encoding="utf-8")
-    changed = _changed(text, f'"{text_of(hosted)}"', f"[{listed}]")
+    changed = _changed(_text(folder), f'"{text_of(hosted)}"', f"[{listed}]")
+    remedy = f'Set node.slice = "{text_of(hosted)}" and node.segments = [{listed}] by hand.'
+    _put(folder, changed, replace(before, slice=hosted, segments=tuple(segments)), remedy)
+
+
+def write_endpoint(folder: Path, endpoint: str, lender: Address | None) -> None:
+    """Have node.toml say another endpoint, and which scheduler lends it, in one step.
+
+    Raises:
+        ConfigError: as ``write_slice`` does.
+    """
+    before, text = load(folder), _text(folder)
+    listen = _LISTEN.search(text)
+    if listen is not None:
+        body = _ENDPOINT.sub(lambda found: found[1] + quoted(endpoint), listen["body"], count=1)
+        text = text[: listen.start("body")] + body + text[listen.end("body") :]
+    tunnel = _TUNNEL.search(text)
+    if tunnel is not None:
+        text = text[: tunnel.start()] + text[tunnel.end() :]
+    if lender is not None:
+        text = f"{text.rstrip()}\n\n[tunnel]\nscheduler = {quoted(lender)}\n"
+    tables = f'listen.endpoint = "{endpoint}"' + (f' and tunnel.scheduler = "{lender}"' if lender else "")
+    _put(folder, text, replace(before, endpoint=endpoint, tunnel=lender), f"Set {tables} by hand.")
+
+
+def _text(folder: Path) -> str:
+    return (folder / FILE).read_text(encoding="utf-8")
+
+
+def _put(folder: Path, changed: str, expected: NodeConfiguration, remedy: str) -> None:
+    """Replace the file in one step, once the new text was read and means just what is expected."""
+    path = folder / FILE
     with tempfile.TemporaryDirectory(dir=folder, prefix=".node-toml-") as scratch:
         candidate = Path(scratch) / FILE
         candidate.touch(mode=0o600)
         candidate.write_text(changed, encoding="utf-8")
         candidate.chmod(path.stat().st_mode & 0o777)
-        expected = replace(before, slice=hosted, segments=tuple(segments))
-        if not _says(candidate.parent, replace(expected, folder=candidate.parent), before.operator_keystore):
-            remedy = f'Set node.slice = "{text_of(hosted)}" and node.segments = [{listed}] by hand.'
+        if not _says(candidate.parent, replace(expected, folder=candidate.parent), expected.operator_keystore):
             raise ConfigError("node.toml could not be changed", str(path), remedy)
         with candidate.open("rb") as written:
             os.fsync(written.fileno())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from troth.chain.tokens import asset_at, asset_of
 from troth.node.configuration import NodeInitOptions, segment_of
 from troth.node.errors import ConfigError, ModelError
 from troth.node.models.folder import find_model, stored_models
+from troth.node.reach import endpoint_to_register
 from troth.protocol.amounts import COIN, Asset
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.state import State
@@ -108,6 +109,7 @@ class Wanted:
     slice: str
     endpoint: str
     ask: str
+    tunnel: str = ""
 
 
 def complete(  # noqa: PLR0917
@@ -130,7 +132,7 @@ def complete(  # noqa: PLR0917
     default = f"https://{outward_host(rpc)}:{port}"
     question = "Address by which schedulers reach this node"
     endpoint = interview.text(given.endpoint, "--endpoint", question, default=default)
-    return Wanted(named, model, layers, endpoint, _ask(interview, offered, found.asset, given.ask))
+    return Wanted(named, model, layers, endpoint, _ask(interview, offered, found.asset, given.ask), given.tunnel)
 
 
 def _ask(interview: Interview, offered: OfferedClass, asset: Asset, given: str) -> str:
@@ -161,6 +163,12 @@ def wanted_of(
         rpc = rpc or LOCAL_RPC
     rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node", default=LOCAL_RPC)
     factory = interview.factory(factory)
+    if given.tunnel and given.endpoint:
+        raise ConfigError("a node is reached in one way", given.endpoint, "Give either --endpoint or --tunnel.")
+    if given.tunnel:
+        lent = asyncio.run(endpoint_to_register((rpc, factory, bank, start_block), given.tunnel))
+        interview.say(f"the scheduler lends this node {lent}")
+        given = replace(given, endpoint=lent)
     if interview.asking:
         found = asyncio.run(look_around(rpc, factory, bank, start_block))
         return complete(interview, home, found, rpc, port, given), (rpc, factory)
@@ -172,14 +180,14 @@ def wanted_of(
         plain = asked.replace(",", "").replace(" ", "").isdecimal()
         asset = COIN if plain else asyncio.run(asset_at(rpc, factory, bank, start_block))
         asked = ",".join(str(one) for one in asset.prices(asked))
-    return Wanted(named, model, layers, given.endpoint, asked), (rpc, factory)
+    return Wanted(named, model, layers, given.endpoint, asked, given.tunnel), (rpc, factory)
 
 
 def options_of(
     wanted: Wanted, place: tuple[str, str], listen: tuple[str, int], segments: str, **others: Any
 ) -> NodeInitOptions:
     """What `set_up` is told. Where to listen follows from the endpoint, unless a host was named."""
-    host = listen[0] or listening_host(wanted.endpoint)
+    host = listen[0] or ("127.0.0.1" if wanted.tunnel else listening_host(wanted.endpoint))
     return NodeInitOptions(
         rpc=place[0],
         factory=place[1],
@@ -191,5 +199,6 @@ def options_of(
         port=listen[1],
         endpoint=wanted.endpoint or f"https://{host}:{listen[1]}",
         ask=wanted.ask,
+        tunnel=wanted.tunnel,
         **others,
     )

@@ -25,6 +25,7 @@ from troth.node.outside import (
     outside_findings,
 )
 from troth.node.process import operator_of, process_state
+from troth.node.reach import way_finding
 from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
@@ -137,6 +138,7 @@ def status(home: Path) -> dict[str, Any]:
         "gas_money_wei": str(seen.gas_money),
         "block": seen.block,
         "endpoint": configuration.endpoint,
+        "tunnel": configuration.tunnel,
         "process": process_state(configuration),
     }
 
@@ -148,6 +150,7 @@ class LookedAround(NamedTuple):
     state: State
     words: list[SchedulerWord]
     gas: HealthFinding
+    way: HealthFinding | None
 
 
 async def look_around(configuration: NodeConfiguration) -> LookedAround:
@@ -160,7 +163,8 @@ async def look_around(configuration: NodeConfiguration) -> LookedAround:
         days = 0.0 if since is None else max(time.time() - since.timestamp, 0.0) / DAY
         sent = await market.chain.transactions_sent(seen.operator)
         gas = gas_finding(seen.operator, seen.gas_money, (await market.fees()).maximum, sent, days)
-    return LookedAround(seen, state, await ask_schedulers(state, seen.operator), gas)
+    words = await ask_schedulers(state, seen.operator)
+    return LookedAround(seen, state, words, gas, await way_finding(configuration, state, seen.operator, words))
 
 
 def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
@@ -181,6 +185,7 @@ def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
         findings += [*_on_chain(seen), found.gas, slice_finding(configuration, seen.hosted)]
         if machine:
             findings += machine_findings(configuration, lambda: _registered(configuration, found.state))
+        findings += [] if found.way is None else [found.way]
         findings += outside_findings(configuration, found.state, seen.operator, found.words)
     state = process_state(configuration)
     reasons = "; ".join(state.get("reasons", []))

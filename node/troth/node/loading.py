@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from troth.node.configuration import NodeConfiguration
@@ -9,10 +10,14 @@ from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, ModelError
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, find_model
+from troth.node.models.sources import Mark, changed_links, mark
 from troth.protocol.architecture import weights_version
 from troth.protocol.types import ModelDescriptor, Segment
 
 log = logging.getLogger(__name__)
+
+WATCH_SECONDS = 10.0
+"""Between two looks whether files of weights were changed."""
 
 
 def load_engine(
@@ -24,20 +29,57 @@ def load_engine(
         ModelError: the folder holds another model than the registered one, or the slice does not fit.
     """
     folder = find_model(configuration.folder, configuration.model)
-    if verify:
+    changed = changed_links(folder.path)
+    before = weight_marks(folder)
+    if verify or changed:
+        for name in () if verify else changed:
+            log.warning("%s was changed at its source after the import: the weights are checked after all", name)
         require_registered(folder, descriptor)
     else:
         log.warning("serving %s without checking it: other weights than the registered ones are slashed", folder.path)
     if configuration.engine == "vllm":
-        return _load_vllm(configuration, execution_class, folder)
-    return torch_engine(
-        folder,
-        configuration.slice,
-        execution_class,
-        device=configuration.device,
-        cache_bytes=configuration.cache_bytes,
-        threads=configuration.threads,
-    )
+        engine = _load_vllm(configuration, execution_class, folder)
+    else:
+        engine = torch_engine(
+            folder,
+            configuration.slice,
+            execution_class,
+            device=configuration.device,
+            cache_bytes=configuration.cache_bytes,
+            threads=configuration.threads,
+        )
+    require_unchanged(folder, before)
+    return engine
+
+
+def weight_marks(folder: ModelFolder) -> dict[str, Mark]:
+    """Of all files of weights, as they are now."""
+    return {path.name: mark(path) for path in folder.weight_files}
+
+
+def require_unchanged(folder: ModelFolder, before: dict[str, Mark]) -> None:
+    """Raise ModelError where a file of weights is another than before: pages of it are read while the node serves."""
+    try:
+        now = weight_marks(folder)
+    except OSError as error:
+        raise ModelError("the weights are gone", error, "Import the model again, then start the node.") from error
+    changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
+    if changed:
+        remedy = "Start the node again, which checks them; a model that was linked changes with its source."
+        raise ModelError(f"weights below {folder.path} were changed", ", ".join(sorted(changed)), remedy)
+
+
+async def watch_weights(configuration: NodeConfiguration) -> None:
+    """Raise ModelError once files of weights are changed: the node would serve, and sign for, another model."""
+    try:
+        folder = find_model(configuration.folder, configuration.model)
+    except ModelError:
+        # Another loader of engines (`MarketParts`) may need no such folder; `load_engine` has opened it.
+        return
+    before = await asyncio.to_thread(weight_marks, folder)
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        await asyncio.to_thread(require_unchanged, folder, before)
 
 
 def torch_engine(

@@ -14,6 +14,7 @@ from troth.node.orders.bench import NodeContext
 from troth.node.orders.duties import NodeDuties
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Segment
+from troth.transport.tunnel_client import Tunnel
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -56,6 +57,14 @@ class NodeMetrics:
         """Ask what is held whenever the numbers are read."""
         self.sessions.set_function(sessions)
         self.cache_bytes.set_function(cache_bytes)
+
+    def follow_tunnel(self, tunnel: Tunnel) -> None:
+        """Whether the scheduler's end of the tunnel answers, and how many came through it."""
+        self._gauge("tunnel_open", "1 while the tunnel to this node is open.", lambda: float(not tunnel.trouble))
+        self._gauge("tunnel_visitors", "Connections that come through the tunnel now.", lambda: float(tunnel.visits))
+
+    def _gauge(self, name: str, words: str, value: Callable[[], float]) -> None:
+        Gauge(f"troth_node_{name}", words, registry=self.registry).set_function(value)
 
     def follow_load(self, load: Callable[[], EngineLoad]) -> None:
         """Ask a whole-model engine whenever the numbers are read."""

@@ -152,7 +152,7 @@ def _reached(configuration: NodeConfiguration, words: Sequence[SchedulerWord]) -
     seen = f"{len(there)} of {len(said)} schedulers are connected to {configuration.endpoint}"
     failures = {word.seen.failure for word in said if word.seen is not None and word.seen.failure}
     shown = "".join(f"; {failure}" for failure in sorted(failures)[:2])
-    fix = f"Start the node, and open port {configuration.port} in firewall and router to it."
+    fix = f"Start the node, and open port {configuration.port} in firewall and router to it; or see `way`."
     return HealthFinding("outside", bool(there), seen + ("" if there else shown), fix)
 
 

@@ -45,7 +45,7 @@ def process_slice(configuration: NodeConfiguration) -> Segment | None:
 def _process(configuration: NodeConfiguration) -> httpx.Client:
     """A client of the process that this configuration starts."""
     identity = load_identity(configuration.tls_folder)
-    host = "127.0.0.1" if configuration.host in {"0.0.0.0", "::"} else configuration.host  # noqa: S104
+    host = f"[{configuration.own_host}]" if ":" in configuration.own_host else configuration.own_host
     return pinned_sync_client(f"https://{host}:{configuration.port}", identity.spki_sha256)
 
 

@@ -4,6 +4,7 @@ ChainError
 ├── ChainUnavailable         the node does not answer, or not in JSON-RPC
 ├── RpcRefused               the node answered with a JSON-RPC error that is no revert
 ├── WrongChain               the node serves another chain, or there is no contract at the address
+├── GasTooDear               gas costs more than this process may pay
 ├── ChainRejected            the contract reverts, with the decoded custom error
 ├── TransactionTimeout       sent, but not seen in a block in time
 ├── TransactionDropped       the node forgot it, and another one has taken its nonce
@@ -59,6 +60,10 @@ class RpcRefused(ChainError):
         self.code = code
         self.message = message
         self.data = data
+
+
+class GasTooDear(ChainError):
+    """Gas costs more per unit than the cap; nothing was signed."""
 
 
 class WrongChain(ChainError):

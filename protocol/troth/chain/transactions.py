@@ -8,6 +8,7 @@ node forgets while its receipt is awaited, in a reorganisation or a full pool, i
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import statistics
 import time
@@ -18,7 +19,14 @@ from typing import Any
 import rlp  # type: ignore[import-untyped]
 
 from troth.chain import decoding
-from troth.chain.errors import ChainRejected, ChainUnavailable, RpcRefused, TransactionDropped, TransactionTimeout
+from troth.chain.errors import (
+    ChainRejected,
+    ChainUnavailable,
+    GasTooDear,
+    RpcRefused,
+    TransactionDropped,
+    TransactionTimeout,
+)
 from troth.chain.keystore import Key
 from troth.chain.records import Fees, TransactionReceipt
 from troth.chain.retries import attempts_of
@@ -29,6 +37,13 @@ from troth.protocol.contract_errors import ContractError, decode_error
 from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import sign_digest
 from troth.protocol.types import Address, Hash32, address_to_bytes
+
+FEE_CAP_VARIABLE = "TROTH_MAX_FEE"
+"""The most that a unit of gas may cost, such as 200gwei; `troth --max-fee` sets it."""
+
+FEE_CAP = 1_000 * 10**9
+"""Wei per gas without that: more than networks ask in their dearest hours. A chain node that lies about the fees of
+others would otherwise have tips paid that empty the account."""
 
 GAS_MARGIN_PERCENT = 20
 """Added to the estimate: the state may change between estimate and block."""
@@ -56,6 +71,12 @@ _OUTBID = re.compile(r"fee.*(too low|less than)", re.IGNORECASE)
 _SENT_ALREADY = ("already known", "already imported", "known transaction")
 
 
+def fee_cap() -> int:
+    """The most wei that this process pays for a unit of gas; raises AmountError for one that cannot be read."""
+    named = os.environ.get(FEE_CAP_VARIABLE)
+    return COIN.parse(named) if named else FEE_CAP
+
+
 Explain = Callable[[bytes], ContractError]
 """What the data of a revert says."""
 
@@ -77,6 +98,8 @@ class Transactions:
         """Fees for one of the next blocks: twice the base fee, and the median tip of the last ones (EIP-1559).
 
         The median of the blocks' medians: who makes one block can fill it with tips that it pays to itself.
+
+        Raises GasTooDear where the next block would cost more than the cap; the headroom above is cut at it.
         """
         history = await self._rpc.request("eth_feeHistory", hex(5), "latest", [50])
         try:
@@ -85,7 +108,13 @@ class Transactions:
         except (KeyError, IndexError, TypeError) as error:
             raise decoding.malformed("fee history", history) from error
         priority = max(PRIORITY_FLOOR, statistics.median_low(tips or [0]))
-        return Fees(2 * base + priority, priority)
+        cap = fee_cap()
+        if base + priority > cap:
+            what = f"Gas costs {(base + priority) / 10**9:,.6g} gwei, more than the cap of {cap / 10**9:,.6g} gwei"
+            place = f"base fee {base / 10**9:,.6g} gwei, tip {priority / 10**9:,.6g} gwei, says {self._rpc.place}"
+            remedy = f"Wait, check the chain node, or raise the cap: troth --max-fee 2000gwei, or {FEE_CAP_VARIABLE}."
+            raise GasTooDear(what, place, remedy)
+        return Fees(min(2 * base + priority, cap), priority)
 
     async def estimate(self, call: Call, sender: Address, to: Address | None) -> int:
         """Gas of a call with the margin; ChainRejected if it would revert in the next block.

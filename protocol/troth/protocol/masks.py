@@ -180,8 +180,10 @@ class TextRules:
         if not 0 <= token < self._vocabulary:
             raise InvalidTokens(f"A token id is below the vocabulary of {self._vocabulary}", token, "Check it.")
         if self._matcher is not None and not self._matcher.is_stopped():
-            # The mask is computed before each token, also where nobody asks for it: limits count its steps.
-            self.row()
+            if self._next is None:
+                # The mask is computed before each token, also where nobody asks for it: limits count its steps. Its
+                # bits alone, since what makes a row of them takes longer than they do.
+                self._matcher.compute_bitmask()
             self._matcher.consume_token(token)
         self._next = None
         self._seen.add(token)

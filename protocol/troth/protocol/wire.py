@@ -47,6 +47,7 @@ from troth.protocol.wire_market import (
     Unveiled,
 )
 from troth.protocol.wire_reports import Report, Reported
+from troth.protocol.wire_tunnel import Attend, Visited
 
 
 class Rows(_Message, frozen=True):
@@ -98,8 +99,9 @@ CheckReply = Informed | Failure
 OrderReply = Rows | Decoded | Concluded | Hidden | Received | Judged | Unveiled | Noted | Released | Failure
 CaseRequest = Furnish | Fetch | Pledge | Show
 CaseReply = Furnished | Fetched | Pledged | Shown | Failure
-Request = OrderRequest | Report | GroupRequest | CaseRequest | CheckRequest
-Reply = OrderReply | Reported | GroupReply | CaseReply | CheckReply
+TunnelReply = Visited | Failure
+Request = OrderRequest | Report | GroupRequest | CaseRequest | CheckRequest | Attend
+Reply = OrderReply | Reported | GroupReply | CaseReply | CheckReply | TunnelReply
 Message = Request | Reply
 ORDER_REQUESTS = (Advance, Proceed, Conclude, Recommit, Judge, Unveil, Inform, Redeemable, Dismiss)
 """What a node answers."""
@@ -111,6 +113,8 @@ SCHEDULER_REQUESTS = (Report,)
 """What a scheduler answers to a node."""
 GROUP_REQUESTS = (Tell, Listen, Recall)
 """What a node answers to others that host the same model."""
+TUNNEL_REQUESTS = (Attend,)
+"""What a scheduler answers to nodes to which it lends an endpoint."""
 
 _LENGTH = struct.Struct(">I")
 _ENCODER = msgspec.json.Encoder()

@@ -50,6 +50,7 @@ from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import TabOpener
+from troth.scheduler.tunnels import LentEndpoints
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator
 
@@ -80,6 +81,12 @@ class SchedulerMarketMetrics:
         self._gauge("summons", "Summons that are not answered", lambda: len(stuck(desk)))
         self._gauge("log_overdue", "Closed entries of the log that are not posted", lambda: len(orders.book.overdue()))
 
+    def show_tunnels(self, lent: LentEndpoints) -> None:
+        """Nodes that are reached through this scheduler, and what they cost it."""
+        self._gauge("tunnels", "Nodes that are reached through an endpoint lent here", lambda: lent.server.nodes)
+        self._gauge("tunnel_visitors", "Connections that pass through tunnels now", lambda: lent.server.visitors)
+        self._gauge("tunnel_bytes", "Bytes that passed through tunnels", lambda: lent.server.passed)
+
     def _gauge(self, name: str, words: str, value: Callable[[], float]) -> None:
         Gauge(f"troth_scheduler_{name}", words, registry=self.registry).set_function(lambda: float(value()))
 
@@ -101,6 +108,7 @@ class MarketScheduler:
     ledger: MarketLedger
     metrics: SchedulerMarketMetrics
     pools: Coordinator
+    lent: LentEndpoints | None = None
 
     def reasons(self) -> list[str]:
         """Why it is not ready; empty when it is."""
@@ -126,6 +134,9 @@ class MarketScheduler:
         seen, holdings = (lambda: ChainView(ledger.state, ledger.block)), OrderHoldings(desk)
         cases = CaseContext(seen, holdings=holdings, courtroom=ledger.courtroom)
         cases.server(operator).mount(app)
+        if self.lent is not None:
+            app.include_router(self.lent.routes())
+            self.lent.server.mount(app)
         refuse_with_words(app)
         return app
 
@@ -148,10 +159,11 @@ async def assembled_market(
         await follower.catch_up()
         operator = Operator(keys.operator.secret, market.domain)
         ledger = MarketLedger(market, follower, keys.operator)
-        peers = Peers(operator, lambda node: _contact(follower, node))
-        stack.push_async_callback(peers.close)
         database = SchedulerDatabase(configuration.folder / "market.sqlite")
         stack.push_async_callback(database.close)
+        lent = await _lending(stack, configuration, follower, database, operator)
+        peers = Peers(operator, lambda node: _contact(follower, node, lent))
+        stack.push_async_callback(peers.close)
         node_tabs, store = NodeTabs(database, operator), OrderStore(database)
         opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
         metrics = SchedulerMarketMetrics(lambda: ledger.age)
@@ -187,14 +199,32 @@ async def assembled_market(
         for name, job in (("placing nodes", pools.watch), ("measuring ways", pools.measure_ways)):
             stack.callback(asyncio.create_task(supervised(name, job)).cancel)
         metrics.show(orders)
-        yield MarketScheduler(orders, duties, ledger, metrics, pools)
+        if lent is not None:
+            metrics.show_tunnels(lent)
+        yield MarketScheduler(orders, duties, ledger, metrics, pools, lent)
 
 
-def _contact(follower: MarketFollower, operator: Address) -> NodeContact | None:
+async def _lending(
+    stack: AsyncExitStack,
+    configuration: SchedulerConfiguration,
+    follower: MarketFollower,
+    database: SchedulerDatabase,
+    operator: Operator,
+) -> LentEndpoints | None:
+    """The endpoints for nodes that nobody can connect to, where the configuration names any."""
+    if configuration.tunnels is None:
+        return None
+    lent = LentEndpoints(configuration.tunnels, lambda: follower.state, database, operator)
+    await stack.enter_async_context(lent.server)
+    return lent
+
+
+def _contact(follower: MarketFollower, operator: Address, lent: LentEndpoints | None) -> NodeContact | None:
     party = follower.state.parties.get(operator)
     if party is None or party.role is not Role.NODE or not party.endpoint:
         return None
-    return NodeContact(party.endpoint, party.tls_key_hash)
+    contact = NodeContact(party.endpoint, party.tls_key_hash)
+    return contact if lent is None else lent.near(contact)
 
 
 def _standing(ledger: MarketLedger, operator: Address, vrf_secret: bytes) -> list[str]:

@@ -14,6 +14,7 @@ version = 1
 [waits]    optional token, prefill, check (seconds); absent: how long a check waits for a verifier that is away
 [log]      optional seconds, orders: after how long, or how many orders, an entry is posted
 [overlay]  host, port, address, committee: to be reached through the overlay
+[tunnels]  first_port, ports; optional host: endpoints for nodes that nobody can connect to (docs/how-to/nat.md)
 """
 
 from __future__ import annotations
@@ -34,7 +35,17 @@ from troth.scheduler.log.entries import ENTRY_ORDERS, ENTRY_SECONDS
 from troth.scheduler.orders.desk import Waits
 from troth.scheduler.orders.offers import PriceList
 from troth.scheduler.patience import GenerationPatience
-from troth.scheduler.sections import FILE, VERSION, ListenSection, SchedulerKeysSection, Serve, served_of
+from troth.scheduler.sections import (
+    FILE,
+    VERSION,
+    ListenSection,
+    SchedulerKeysSection,
+    Serve,
+    TunnelPorts,
+    TunnelsSection,
+    lent_ports,
+    served_of,
+)
 from troth.scheduler.served import ServedClass
 from troth.scheduler.tabs.opening import Deposits
 from troth.transport.strict_toml import (
@@ -98,6 +109,7 @@ class _SchedulerFile(Section, frozen=True, forbid_unknown_fields=True):
     waits: _SchedulerWaitsTable = _SchedulerWaitsTable()
     log: _Log = _Log()
     overlay: OverlaySection | None = None
+    tunnels: TunnelsSection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,7 @@ class SchedulerConfiguration:
     concurrent: int
     waits: Waits
     overlay: OverlayEntry | None = None
+    tunnels: TunnelPorts | None = None
     log_seconds: float = ENTRY_SECONDS
     log_orders: int = ENTRY_ORDERS
 
@@ -160,6 +173,7 @@ def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
         concurrent=file.limits.concurrent,
         waits=Waits(GenerationPatience(waits.token, waits.prefill), waits.check, waits.absent),
         overlay=entry_of(file.overlay, ConfigurationInvalid),
+        tunnels=None if file.tunnels is None else lent_ports(file.tunnels, file.listen),
         log_seconds=file.log.seconds,
         log_orders=file.log.orders,
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -33,6 +36,44 @@ class ListenSection(Section, frozen=True, forbid_unknown_fields=True):
     endpoint: str
     host: str = "0.0.0.0"  # noqa: S104 - clients are elsewhere
     port: Port = 8443
+
+
+class TunnelsSection(Section, frozen=True, forbid_unknown_fields=True):
+    """Ports that are lent to nodes; ``host`` is where they are listened on, by default as [listen] has it."""
+
+    first_port: Annotated[int, msgspec.Meta(ge=1024, le=65_535)]
+    ports: Annotated[int, msgspec.Meta(ge=1, le=1024)]
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelPorts:
+    """Ports that are lent. ``host``: where they are listened on; ``name``: by which others reach them."""
+
+    host: str
+    name: str
+    ports: range
+
+    def endpoint(self, port: int) -> str:
+        """What a node registers."""
+        return f"https://{self.name}:{port}"
+
+    def port_in(self, endpoint: str) -> int | None:
+        """The port that an endpoint names, if it is one of these."""
+        name, _, port = endpoint.removesuffix("/").rpartition(":")
+        if name != f"https://{self.name}" or not re.fullmatch("[1-9][0-9]{0,4}", port):
+            return None
+        return int(port) if int(port) in self.ports else None
+
+
+def lent_ports(section: TunnelsSection, listen: ListenSection) -> TunnelPorts:
+    """The table as it is used; raises ConfigurationInvalid."""
+    ports = range(section.first_port, section.first_port + section.ports)
+    if ports[-1] >= 1 << 16 or listen.port in ports:
+        remedy = "Name ports below 65536, among which the scheduler's own is not."
+        raise ConfigurationInvalid("[tunnels] names ports that cannot be lent", f"{ports[0]} to {ports[-1]}", remedy)
+    name = urlsplit(listen.endpoint).hostname or ""
+    return TunnelPorts(section.host or listen.host, f"[{name}]" if ":" in name else name, ports)
 
 
 class Serve(Section, frozen=True, forbid_unknown_fields=True):

@@ -100,9 +100,8 @@ class Asker:
         for name, value in {**POLICY, **policy}.items():
             text = re.sub(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
         configuration.write_text(text)
-        opened: dict[str, Any] = cli.run(
-            network.password_file, "client", "open", DEPOSIT, "--home", self.home, "--broadcast"
-        )
+        whom = ("--scheduler", network.scheduler.operator, "--home", self.home)
+        opened: dict[str, Any] = cli.run(network.password_file, "client", "open", DEPOSIT, *whom, "--broadcast")
         return opened
 
     def ask(self, messages: Sequence[Message], max_tokens: int, on_text: OnText, *, check: str = "always") -> Answered:

@@ -194,7 +194,7 @@ class LocalNetwork(Parties):
             *("--slice", f"0:{LAYERS}", "--segments", self._segments(), "--port", free_port()),
             *("--threads", 1, "--engine", self.plan.engine),
             *("--import-key", self._operator_key(node.home)),
-            *(self._entry() if node.name in ENTRIES else ()),
+            *self._reached(node),
         )
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
@@ -227,6 +227,10 @@ class LocalNetwork(Parties):
 
     def _entry(self) -> tuple[object, ...]:
         return () if self.overlay is None else ("--committee", self.overlay.committee, "--overlay-port", free_port())
+
+    def _reached(self, node: PartyProcess) -> tuple[object, ...]:
+        """Options of `init` that say how others reach a node; without any, at its port on this machine."""
+        return self._entry() if node.name in ENTRIES else ()
 
     def _vrf_of(self, party: PartyProcess) -> Path:
         return self.home / "keys" / f"vrf-{party.name}.json"

@@ -9,6 +9,7 @@ OverlayError
  │   ├─ ClockSkew
  │   ├─ Replayed
  │   └─ NotAuthorised
+ ├─ TunnelRefused           a scheduler lends this node no endpoint, or has taken it back
  ├─ FrameTooLarge
  ├─ Overloaded              too many requests in flight, try again
  ├─ ChannelUnavailable      no connection, or it broke before the answer
@@ -104,6 +105,12 @@ class NotAuthorised(EnvelopeRefused):
     """The sender proved who it is, and is not allowed in."""
 
     code = "not_authorised"
+
+
+class TunnelRefused(OverlayError):
+    """A node is lent no endpoint here, or another process of it has it."""
+
+    code = "tunnel_refused"
 
 
 class FrameTooLarge(OverlayError):

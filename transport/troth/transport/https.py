@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import h11
 import httpx
@@ -133,17 +133,16 @@ class BoundedHttp(H11Protocol):
             self._deadline = None
 
     def _from_same_host(self) -> int:
-        own = _host(self)
-        return sum(_host(connection) == own for connection in self.connections)
+        own, others = customer_of(self.client), cast("set[Any]", self.connections)
+        return sum(customer_of(connection.client) == own for connection in others)
 
 
-def _host(connection: Any) -> object:
-    """The address, or an IPv6 network of the size that one customer gets."""
-    client = connection.client
-    if client is None:
+def customer_of(peer: Any) -> object:
+    """Whose a connection is, by its peer's (address, port, …): the address, or an IPv6 network as one customer has."""
+    if peer is None:
         return None
     try:
-        address = ipaddress.ip_address(client[0].partition("%")[0])
+        address = ipaddress.ip_address(peer[0].partition("%")[0])
     except ValueError:
-        return client[0]
+        return peer[0]
     return address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False)

@@ -26,7 +26,7 @@ from troth.client.gateway.completion_request import read_completion
 from troth.client.gateway.delivery import streamed, whole
 from troth.client.gateway.errors import GatewayRefusal, InvalidParameter, NotFound, NotReady, NotServed
 from troth.client.gateway.ledger import CompletionLedger
-from troth.client.gateway.message_request import read_message
+from troth.client.gateway.message_request import read_counted, read_message
 from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.request import Defaults, GatewayRequest
 from troth.client.gateway.response_request import StoredResponses, read_response
@@ -67,6 +67,10 @@ class Front(ABC):
     @abstractmethod
     async def start(self, wanted: GatewayRequest) -> Completion:
         """Order what is wanted."""
+
+    @abstractmethod
+    async def count(self, wanted: GatewayRequest) -> int:
+        """Tokens of the prompt of what is wanted, which is not ordered."""
 
     def shapes(self, completion: Completion) -> Shapes:
         """The JSON objects of a completion."""
@@ -133,6 +137,11 @@ def gateway_app(gateway: Front) -> FastAPI:
     @app.post("/v1/messages")
     async def messages(request: Request) -> Response:
         return await _answer(gateway, request, read_message)
+
+    @app.post("/v1/messages/count_tokens")
+    async def count_tokens(request: Request) -> JSONResponse:
+        wanted = read_counted(await read_body(request, gateway.body_seconds), gateway.defaults)
+        return JSONResponse({"input_tokens": await gateway.count(wanted)})
 
     _add_responses(app, gateway)
 
@@ -260,7 +269,7 @@ def _reader_left(gateway: Front, completion: Completion) -> None:
 def _add_refusals(app: FastAPI, gateway: Front) -> None:
     def refused(request: Request, refusal: GatewayRefusal) -> Response:
         # Anthropic's clients look for the type at the top, and OpenAI's pass over it.
-        top = {"type": "error"} if request.url.path == "/v1/messages" else {}
+        top = {"type": "error"} if request.url.path.startswith("/v1/messages") else {}
         return JSONResponse(top | refusal.to_json(), refusal.http_status, refusal.headers)
 
     @app.exception_handler(GatewayRefusal)

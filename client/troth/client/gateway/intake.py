@@ -134,6 +134,19 @@ class MarketIntake:
                 self._questions.start(held, completion, number, prompt, wish)
             return completion
 
+    async def count(self, wanted: GatewayRequest) -> int:
+        """Tokens of the prompt as it would be ordered; nothing is ordered. Raises GatewayRefusal."""
+        async with self._connection.lease() as held:
+            session = held.session.session
+            try:
+                offer = await session.ready()
+                require_model(offer, wanted.model)
+                assert session.language is not None
+                vocabulary = offer.model.vocabulary
+                return sum(len(tokens_of(session.language, vocabulary, one, wanted.tools)) for one in wanted.prompts)
+            except (ClientError, ChainError, ProtocolError, TimeoutError) as error:
+                raise refusal_of(error, (), "messages") from error
+
     def _wish(self, wanted: GatewayRequest) -> Wish:
         choices = replace(wanted.choices, logprobs=wanted.logprobs, max_cost=self._limits.request)
         return Wish(choices, CheckWish.read(wanted.check) if wanted.check else self._check, self._price)

@@ -31,6 +31,11 @@ def read_message(body: object, defaults: Defaults) -> GatewayRequest:
     return replace(read_chat(chat | _tools(fields), defaults), kind="message")
 
 
+def read_counted(body: object, defaults: Defaults) -> GatewayRequest:
+    """POST /v1/messages/count_tokens: the same without a length. Raises as ``read_message`` does."""
+    return read_message(body | {"max_tokens": 1} if isinstance(body, dict) else body, defaults)
+
+
 def _system(fields: Fields) -> Iterator[dict[str, Any]]:
     value = fields.get("system")
     if value is not None:

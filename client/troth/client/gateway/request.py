@@ -184,6 +184,9 @@ def read_choices(fields: Fields, max_tokens: int) -> SamplingChoices:
     """How to choose tokens. OpenAI's default temperature is 1."""
     temperature = fields.number("temperature", 0.0, 2.0, 1.0)
     top_p = fields.number("top_p", 0.0, 1.0, 1.0)
+    # Zero and minus one say in other programs that nothing is cut.
+    fields.refuse_unless("top_k", [0, -1], "the nucleus is cut by top_p alone")
+    fields.refuse_unless("min_p", [0], "the nucleus is cut by top_p alone")
     # Zero means the likeliest token alone there; the least share that an order can carry means the same.
     return SamplingChoices(
         max_tokens,

@@ -165,6 +165,9 @@ class MarketGateway(Front):
     async def start(self, wanted: GatewayRequest) -> Completion:
         return await self.intake.start(wanted)
 
+    async def count(self, wanted: GatewayRequest) -> int:
+        return await self.intake.count(wanted)
+
     def shapes(self, completion: Completion) -> Shapes:
         assert isinstance(completion, TabCompletion)
         if completion.wanted.kind == "response":

@@ -6,6 +6,8 @@ const ANSWER_SECONDS = 20;
 const ANSWER_LIMIT = 1 << 20;
 const at = (id) => document.getElementById(id);
 let held = null;
+// Counts the files that were given: what is still said of an earlier one is not shown beside a later one.
+let turn = 0;
 
 function item(list, text, state = "good") {
   const made = document.createElement("li");
@@ -26,6 +28,7 @@ function fact(name, value) {
 
 function begin() {
   held = null;
+  turn += 1;
   for (const id of ["steps", "facts", "unproven"]) at(id).replaceChildren();
   at("chain-verdict").textContent = "";
   at("verdict").hidden = false;
@@ -40,12 +43,15 @@ function conclude(state, title, text) {
 
 async function check(file) {
   begin();
+  const own = turn;
   if (file.size > SIZE_LIMIT) {
     conclude("bad", "This is no receipt", `A receipt has at most ${SIZE_LIMIT} bytes.`);
     return;
   }
   try {
-    const receipt = decode(new Uint8Array(await file.arrayBuffer()));
+    const content = new Uint8Array(await file.arrayBuffer());
+    if (own !== turn) return;
+    const receipt = decode(content);
     const proven = verify(receipt, (words) => item(at("steps"), words));
     show(receipt, proven);
     held = { receipt, proven };
@@ -91,19 +97,23 @@ async function askChain(event) {
   event.preventDefault();
   const url = at("rpc").value;
   const said = at("chain-verdict");
+  const [own, { receipt, proven }] = [turn, held];
+  const step = (words, state) => own === turn && item(at("steps"), words, state);
   said.textContent = "Asking …";
   try {
     const places = { lens: document.body.dataset.lens, registry: document.body.dataset.registry };
     const chainId = BigInt(await ask(url, "eth_chainId", []));
     const call = async (to, data) => unhex(await ask(url, "eth_call", [{ to, data: hex(data) }, "latest"]));
-    await verifyByChain(held.receipt, held.proven, places, chainId, call, (words) => item(at("steps"), words));
+    await verifyByChain(receipt, proven, places, chainId, call, step);
+    if (own !== turn) return;
     said.textContent = "The chain says the same.";
     at("unproven").replaceChildren();
     item(at("unproven"), "That the tab's deposits covered it.", "late");
   } catch (error) {
+    if (own !== turn) return;
     const why = error instanceof InvalidReceipt ? error.message : `The chain node cannot be asked: ${error.message}`;
     said.textContent = why;
-    item(at("steps"), why, "bad");
+    step(why, "bad");
   }
 }
 

@@ -23,7 +23,7 @@ from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
-from troth.node.models.sources import Report, require_sound, source_folder, take, wanted_files
+from troth.node.models.sources import Report, note_links, require_sound, source_folder, take, wanted_files
 from troth.node.models.tensor_files import require_numbers
 
 PLAIN_TEMPLATE = """\
@@ -130,6 +130,7 @@ def _take_folder(path: Path, staging: Path, report: Report) -> None:
     source = source_folder(path)
     for file in wanted_files(source):
         take(file, staging / file.name, report)
+    note_links(staging)
     tensors = require_sound(open_folder(staging))
     total, seen = sum(one.length for one in tensors), 0
 

@@ -2,13 +2,15 @@
 
 It may be any folder with safetensors, or one of Hugging Face's cache: `models--…/snapshots/REVISION` with links into
 `models--…/blobs`, and into nothing else. Weights are taken over without copying where the file system can: as a
-reflink, which shares blocks until one of both changes, or as a hard link. Other files are small, and copied: a
+reflink, which shares blocks until one of both changes, or as a hard link, of which size and time are noted: who writes
+into the source changes the model, too (`changed_links`). Other files are small, and copied: a
 tokenizer that is changed in place at its source would let this node mask other tokens than all others. Pickles are not
 touched: reading one runs it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -80,6 +82,35 @@ def _require_inside(path: Path, folder: Path) -> None:
         raise ModelError("a link leads out of the model's folder", f"{path.name} -> {real}", OTHER_SOURCE)
 
 
+LINKS = ".links.json"
+Mark = tuple[int, int]
+"""Size in bytes, and when it was written in nanoseconds: what changes with a file's content."""
+
+
+def mark(path: Path) -> Mark:
+    """That of a file now."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def note_links(folder: Path) -> None:
+    """Write down how the hard links of a folder are now."""
+    links = {path.name: mark(path) for path in sorted(folder.glob(f"*{WEIGHTS}")) if path.stat().st_nlink > 1}
+    if links:
+        (folder / LINKS).write_text(json.dumps(links), encoding="utf-8")
+
+
+def changed_links(folder: Path) -> list[str]:
+    """Weights that were changed at their source after the import, by name."""
+    try:
+        noted = json.loads((folder / LINKS).read_text(encoding="utf-8"))
+        return [name for name, was in noted.items() if list(mark(folder / Path(name).name)) != was]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError("the notes on linked weights cannot be read", str(error), "Import the model again.") from error
+
+
 def take(path: Path, target: Path, report: Report) -> None:
     """Have a file at `target`: weights as a reflink or a hard link, all else as a copy."""
     real = path.resolve()
@@ -94,12 +125,11 @@ def _linked(real: Path, target: Path) -> str:
         target.unlink(missing_ok=True)
     else:
         return "sharing"
-    try:
+    # A file system without hard links, or another one than the source's: then it is copied.
+    with contextlib.suppress(OSError):
         if target.suffix == WEIGHTS:
             os.link(real, target)
             return "linking"
-    except OSError:
-        pass
     shutil.copy2(real, target)
     return "copying"
 

@@ -31,7 +31,7 @@ from troth.node.earning.supervision import Supervised
 from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
-from troth.node.loading import load_engine
+from troth.node.loading import load_engine, watch_weights
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.orders.bench import LendingLimits, NodeContext, Stores
@@ -43,6 +43,7 @@ from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.words import SignedWords
+from troth.node.pool.contacts import lender_of
 from troth.node.pool.resident import Resident
 from troth.node.traces import TraceStore
 from troth.protocol.market.calls import PartCall
@@ -57,6 +58,7 @@ from troth.transport.channel_server import ChannelServer
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator, load_identity
 from troth.transport.server import TlsServer, serving
+from troth.transport.tunnel_client import Tunnel
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +142,7 @@ class RunningNode:
         self._hosting: SliceHosting | None = None
         self._court: NodeCourt | None = None
         self._direct: Direct | None = None
+        self._tunnel: Tunnel | None = None
         self._auto = auto
         self._resident: Resident | None = None
         self._tasks: tuple[Supervised, ...] = ()
@@ -164,8 +167,13 @@ class RunningNode:
             )
             # Left in reverse: the server answers what it has begun before engine and records are closed.
             stack.push_async_callback(self._close_bench)
+            self._tunnel = tunnel = self._tunnel_through(market, follower)
+            if tunnel is not None:
+                stack.push_async_callback(tunnel.close)
             server = await stack.enter_async_context(serving(self._server(market, follower)))
             log.info("listening on %s:%d as %s", configuration.host, server.port, self._key.address)
+            if tunnel is not None:
+                tunnel.start(server.port)
             await self._serve(market, follower)
 
     def stop(self) -> None:
@@ -200,6 +208,17 @@ class RunningNode:
             app, identity, self._configuration.host, self._configuration.port, drain=lambda: self._drain(channel)
         )
 
+    def _tunnel_through(self, market: Market, follower: MarketFollower) -> Tunnel | None:
+        """To the scheduler that lends this node its endpoint, where one does."""
+        scheduler = self._configuration.tunnel
+        if scheduler is None:
+            return None
+
+        operator, host = Operator(self._key.secret, market.domain), self._configuration.own_host
+        tunnel = Tunnel(operator, lambda: lender_of(follower.state, scheduler), host)
+        self._metrics.follow_tunnel(tunnel)
+        return tunnel
+
     async def _drain(self, channel: ChannelServer) -> None:
         """Take no new work, and see what is under way through: a broken order is worth nothing."""
         if self._service is not None:
@@ -225,6 +244,7 @@ class RunningNode:
         found += _standing(self._key.address, party)
         found += [self._hosting.lacking] if self._hosting is not None and self._hosting.lacking else []
         found += self._direct.reasons() if self._direct is not None else []
+        found += [self._tunnel.trouble] if self._tunnel is not None and self._tunnel.trouble else []
         return found + [task.reason for task in self._tasks if task.reason]
 
     # ------------------------------------------------------------------------------------------------------------ work
@@ -278,6 +298,7 @@ class RunningNode:
         assert self._direct is not None
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(self._direct.run(bench, service, lambda: follower.state), name="direct mode")
+            jobs.create_task(watch_weights(self._configuration), name="watching the weights")
             for task in self._tasks:
                 jobs.create_task(task.run(), name=task.name)
 

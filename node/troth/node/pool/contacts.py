@@ -10,6 +10,7 @@ from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32
+from troth.transport.tunnel_client import Lender
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,14 @@ class MarketContacts:
         parties = self._state().parties
         found = (parties.get(Address(name)) for name in sorted(set(names)))
         return [_contact(party) for party in found if party is not None and party.role is Role.NODE]
+
+
+def lender_of(state: State, scheduler: Address) -> Lender | None:
+    """The scheduler that lends a node its endpoint; None where it is registered no more."""
+    party = state.parties.get(scheduler)
+    if party is None or party.role is not Role.SCHEDULER:
+        return None
+    return Lender(party.operator, party.endpoint, party.tls_key_hash)
 
 
 def _contact(party: Party) -> OperatorContact:

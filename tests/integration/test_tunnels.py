@@ -1,0 +1,306 @@
+"""Tunnels over real sockets and TLS: a node that listens on loopback alone is reached by its channel and by HTTPS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from support.waiting import eventually
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address
+from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received
+from troth.protocol.wire_tunnel import Attend, Visited
+from troth.testnet.ports import free_port
+from troth.transport.channel import Channel, ChannelPatience
+from troth.transport.channel_server import ChannelServer
+from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure, TunnelRefused, WrongTlsKey
+from troth.transport.https import pinned_client
+from troth.transport.identity import Operator, TlsIdentity, create_identity
+from troth.transport.server import TlsServer, serving
+from troth.transport.tls import pinned_context
+from troth.transport.tunnel_client import Lender, Tunnel
+from troth.transport.tunnel_server import TUNNEL_PATH, TunnelLimits, TunnelServer
+
+DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
+NODE, SCHEDULER, IMPOSTOR = (Operator(bytes([number]) * 32, DOMAIN) for number in (1, 2, 3))
+TASK = Dismiss(order=b"\x07" * 32)
+QUICK = TunnelLimits(hold=0.5, away=3.0, arrival=20.0, visitors=6, visitors_per_customer=4)
+
+
+class Lending:
+    """A scheduler's server that lends one port to one node, whoever else is allowed to ask."""
+
+    def __init__(self, folder: Path, limits: TunnelLimits) -> None:
+        self.identity, self.port, self.app = create_identity(folder), free_port(), FastAPI()
+        self.tunnels = TunnelServer(SCHEDULER, "127.0.0.1", self.port_of, lambda node: node != IMPOSTOR.address, limits)
+        self.tunnels.mount(self.app)
+        self.allowed = {NODE.address}
+        self.server: TlsServer
+
+    async def port_of(self, node: Address) -> int:
+        if node not in self.allowed:
+            raise TunnelRefused("The node's endpoint on chain is none that is lent here", node, "Register one.")
+        return self.port
+
+    @property
+    def lender(self) -> Lender:
+        return Lender(SCHEDULER.address, f"https://127.0.0.1:{self.server.port}", self.identity.spki_sha256)
+
+    @property
+    def endpoint(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @asynccontextmanager
+    async def serving(self, port: int = 0) -> AsyncIterator[None]:
+        async with self.tunnels:
+            self.server = TlsServer(self.app, self.identity, "127.0.0.1", port)
+            async with serving(self.server):
+                yield
+
+    async def attended(self) -> None:
+        await eventually(lambda: self.tunnels.attended(self.port))
+
+
+class Behind:
+    """A node's server on loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        self.identity: TlsIdentity = create_identity(folder)
+        app = FastAPI()
+
+        @app.get("/v1/large")
+        async def large() -> str:
+            return "y" * 3_000_000
+
+        channels = ChannelServer(NODE, self.echo, lambda sender: sender == SCHEDULER.address, requests=ORDER_REQUESTS)
+        channels.mount(app)
+        self.server = TlsServer(app, self.identity, "127.0.0.1", 0)
+
+    async def echo(self, sender: Address, _header: OrderRequest, payload: memoryview) -> tuple[OrderReply, bytes]:
+        assert sender == SCHEDULER.address
+        return Received(positions=len(payload)), bytes(payload)
+
+    def channel(self, endpoint: str, pin: bytes | None = None) -> Channel:
+        return Channel(endpoint, pin or self.identity.spki_sha256, SCHEDULER, NODE.address)
+
+
+@asynccontextmanager
+async def reached(folder: Path, limits: TunnelLimits = QUICK) -> AsyncIterator[tuple[Lending, Behind, Tunnel]]:
+    lending, behind = Lending(folder / "lender", limits), Behind(folder / "node")
+    async with lending.serving(), serving(behind.server):
+        tunnel = Tunnel(NODE, lambda: lending.lender, "127.0.0.1")
+        tunnel.start(behind.server.port)
+        try:
+            await lending.attended()
+            yield lending, behind, tunnel
+        finally:
+            await tunnel.close()
+
+
+async def test_signed_requests_and_large_answers_pass(tmp_path: Path) -> None:
+    async with reached(tmp_path) as (lending, behind, tunnel):
+        channel, rows = behind.channel(lending.endpoint), bytes(range(256)) * 8192
+        assert bytes((await channel.request(TASK, rows)).payload) == rows
+        assert tunnel.trouble == ""
+        assert (lending.tunnels.nodes, lending.tunnels.visitors, tunnel.visits) == (1, 1, 1)
+        async with pinned_client(lending.endpoint, behind.identity.spki_sha256) as client:
+            answers = await asyncio.gather(*(client.get("/v1/large") for _ in range(3)))
+        assert [len(answer.text) for answer in answers] == [3_000_002] * 3
+        assert lending.tunnels.passed > 2 * len(rows) + 9_000_000
+        await channel.close()
+        await eventually(lambda: lending.tunnels.visitors == tunnel.visits == 0)
+
+
+async def test_it_stays_open_while_nobody_comes(tmp_path: Path) -> None:
+    async with reached(tmp_path) as (lending, behind, _):
+        await asyncio.sleep(2 * QUICK.away)
+        channel = behind.channel(lending.endpoint)
+        assert (await channel.request(TASK, b"late")).header == Received(positions=4)
+        await channel.close()
+
+
+async def test_the_lender_cannot_pass_for_the_node(tmp_path: Path) -> None:
+    """It holds the port; the visitor's TLS is for the node's key."""
+    async with reached(tmp_path) as (lending, behind, _):
+        with pytest.raises(WrongTlsKey):
+            await behind.channel(lending.endpoint, lending.identity.spki_sha256).open()
+
+
+async def ask(lending: Lending, operator: Operator, session: int) -> Visited:
+    patience = ChannelPatience(connect=2, request=5)
+    lender = lending.lender
+    channel = Channel(
+        lender.endpoint, lender.tls_key_hash, operator, lender.operator, patience=patience, path=TUNNEL_PATH
+    )
+    try:
+        answer = (await channel.request(Attend(session))).header
+    finally:
+        await channel.close()
+    assert isinstance(answer, Visited)
+    return answer
+
+
+async def test_an_impostor_gets_no_tunnel(tmp_path: Path) -> None:
+    stranger = Operator(b"\x09" * 32, DOMAIN)
+    async with reached(tmp_path) as (lending, behind, _):
+        with pytest.raises(RemoteFailure, match="not_authorised"):
+            await ask(lending, IMPOSTOR, 2**62)
+        with pytest.raises(RemoteFailure, match="tunnel_refused"):
+            await ask(lending, stranger, 2**62)
+        channel = behind.channel(lending.endpoint)
+        assert (await channel.request(TASK, b"mine")).header == Received(positions=4)
+        await channel.close()
+
+
+async def test_a_ticket_is_good_once_and_for_seconds(tmp_path: Path) -> None:
+    lending = Lending(tmp_path, replace(QUICK, arrival=3.0))
+    async with lending.serving():
+        assert (await ask(lending, NODE, 1)).tickets == ()
+        asking = asyncio.create_task(ask(lending, NODE, 1))
+        reader, writer = await asyncio.open_connection("127.0.0.1", lending.port)
+        (ticket,) = (await asking).tickets
+
+        async def fetch(shown: str) -> Any:
+            address = lending.lender.endpoint.replace("https", "wss") + f"{TUNNEL_PATH}/{shown}"
+            return await connect(address, ssl=pinned_context(lending.identity.spki_sha256), proxy=None)
+
+        socket = await fetch(ticket.hex())
+        writer.write(b"hello")
+        assert await socket.recv() == b"hello"
+        await socket.send(b"and you")
+        assert await reader.readexactly(7) == b"and you"
+        for wrong in (ticket.hex(), "00" * 32, "no-ticket"):
+            with pytest.raises(InvalidStatus, match="404"):
+                await fetch(wrong)
+        await socket.close()
+        assert await reader.read() == b""
+        again, other = await asyncio.open_connection("127.0.0.1", lending.port)
+        assert await again.read() == b"", "nobody fetched it"
+        for one in (writer, other):
+            one.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        return not await reader.read()
+    except ConnectionError:
+        return True
+
+
+async def test_visitors_are_bounded_by_their_address(tmp_path: Path) -> None:
+    async with reached(tmp_path) as (lending, _, _tunnel):
+        held = [await asyncio.open_connection("127.0.0.1", lending.port) for _ in range(6)]
+        await eventually(lambda: lending.tunnels.visitors == QUICK.visitors_per_customer)
+        for reader, _writer in held[4:]:
+            assert await ended(reader)
+        for _reader, writer in held:
+            writer.close()
+
+
+async def test_visitors_are_bounded_in_all(tmp_path: Path) -> None:
+    async with reached(tmp_path, replace(QUICK, visitors_in_all=2)) as (lending, _, _tunnel):
+        held = [await asyncio.open_connection("127.0.0.1", lending.port) for _ in range(3)]
+        assert await ended(held[2][0])
+        assert lending.tunnels.visitors == 2
+        for _reader, writer in held:
+            writer.close()
+
+
+async def test_a_later_process_of_a_node_replaces_an_earlier_one(tmp_path: Path) -> None:
+    async with reached(tmp_path) as (lending, behind, former):
+        channel = behind.channel(lending.endpoint)
+        await channel.request(TASK, b"before")
+        later = Tunnel(NODE, lambda: lending.lender, "127.0.0.1")
+        later.start(behind.server.port)
+        await eventually(lambda: "started later" in former.trouble)
+        await eventually(lambda: later.trouble == "")
+        await eventually(lambda: not channel.connected)
+        await former.close()
+        assert (await channel.request(TASK, b"after")).header == Received(positions=5)
+        await channel.close()
+        await later.close()
+
+
+async def test_the_port_is_closed_when_the_node_is_gone(tmp_path: Path) -> None:
+    async with reached(tmp_path) as (lending, behind, tunnel):
+        await tunnel.close()
+        await eventually(lambda: not lending.tunnels.attended(lending.port))
+        with pytest.raises(ChannelUnavailable):
+            await behind.channel(lending.endpoint).open()
+
+
+async def test_a_lender_that_comes_back_is_attended_again(tmp_path: Path) -> None:
+    lending, behind = Lending(tmp_path / "lender", QUICK), Behind(tmp_path / "node")
+    on_chain: list[Lender] = []
+    tunnel = Tunnel(NODE, lambda: on_chain[0], "127.0.0.1")
+    async with serving(behind.server):
+        async with lending.serving():
+            on_chain.append(lending.lender)
+            port = lending.server.port
+            tunnel.start(behind.server.port)
+            await lending.attended()
+        await eventually(lambda: "broken" in tunnel.trouble)
+        async with lending.serving(port):
+            await lending.attended()
+            await eventually(lambda: tunnel.trouble == "")
+            channel = behind.channel(lending.endpoint)
+            assert (await channel.request(TASK, b"back")).header == Received(positions=4)
+            await channel.close()
+        await tunnel.close()
+
+
+async def test_a_lender_that_is_not_registered_is_named(tmp_path: Path) -> None:
+    tunnel = Tunnel(NODE, lambda: None, "127.0.0.1")
+    tunnel.start(1)
+    await eventually(lambda: "not registered" in tunnel.trouble)
+    await tunnel.close()
+
+
+async def test_a_reader_that_does_not_read_holds_its_writer_up(tmp_path: Path) -> None:
+    """What the node says waits at the node, not in the lender's memory."""
+    lending, sent = Lending(tmp_path, QUICK), 0
+
+    async def flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        try:
+            while True:
+                writer.write(bytes(65536))
+                await writer.drain()
+                sent += 65536
+        except OSError:
+            writer.close()
+
+    server = await asyncio.start_server(flood, "127.0.0.1", 0)
+    async with lending.serving():
+        tunnel = Tunnel(NODE, lambda: lending.lender, "127.0.0.1")
+        tunnel.start(server.sockets[0].getsockname()[1])
+        await lending.attended()
+        _, writer = await asyncio.open_connection("127.0.0.1", lending.port, limit=1024)
+        await eventually(lambda: sent > 0)
+        before = -1
+        while before != sent:
+            before = sent
+            await asyncio.sleep(0.5)
+        assert sent < 64 * 2**20, "the buffers of six sockets, which the system sizes"
+        writer.close()
+        await tunnel.close()
+    server.close()
+
+
+async def test_an_open_tunnel_is_no_channel(tmp_path: Path) -> None:
+    """A node's signed greeting opens the tunnel's line alone; orders are not taken there."""
+    async with reached(tmp_path) as (lending, _, _tunnel):
+        lender = lending.lender
+        channel = Channel(lender.endpoint, lender.tls_key_hash, NODE, lender.operator, path=TUNNEL_PATH)
+        with pytest.raises(OverlayError, match="requests only"):
+            await channel.request(TASK)
+        await channel.close()
