@@ -25,7 +25,8 @@ from support.tiny_decoders import FAMILIES, LAYERS, UNSLICED, tried, write_tiny_
 from support.token_choice import compared, draws_for, rows_of
 
 from benchmarks.figures import Figure
-from troth.node.engine.choice import TokenDraw, by_the_rule, certain_tokens, choose_tokens
+from troth.node.engine.choice import by_the_rule, certain_tokens, choose_tokens
+from troth.node.engine.interface import TokenDraw
 from troth.node.errors import ModelError
 from troth.node.models.tensor_files import raw_tensors
 from troth.node.weights_root import THREADS, weights_root

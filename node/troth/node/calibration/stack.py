@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from troth.node.engine.decoder import Past
 from troth.node.engine.layers import LayerSlice
+from troth.node.engine.packing import Past
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
 

@@ -81,8 +81,17 @@ class AttentionCache:
 
         Returns all of that layer's so far.
         """
+        self.write(keys, values, layer)
+        return self.until(self.length + keys.shape[2], layer)
+
+    def write(self, keys: torch.Tensor, values: torch.Tensor, layer: int) -> None:
+        """Put new keys and values of a layer after the filled positions."""
         end = self.length + keys.shape[2]
         kept_keys, kept_values = self._store[layer - self.segment.first]
         kept_keys[:, :, self.length : end] = keys
         kept_values[:, :, self.length : end] = values
+
+    def until(self, end: int, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of a layer up to a position within the capacity."""
+        kept_keys, kept_values = self._store[layer - self.segment.first]
         return kept_keys[:, :, :end], kept_values[:, :, :end]

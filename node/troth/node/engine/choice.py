@@ -18,10 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from troth.node.engine.interface import TokenDraw
 from troth.protocol import tokens
 from troth.protocol.errors import InvalidTokens
-from troth.protocol.tokens import Sampling
-from troth.protocol.types import Hash32
 
 MASS_SLACK = 1e-5
 """Above what float32 loses in a sum over a vocabulary, as a share of it: torch's softmax on CPUs takes an exponential
@@ -45,14 +44,6 @@ _LOW = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 _ROUNDS = 10
-
-
-class TokenDraw(NamedTuple):
-    """How one row chooses: its sampling, and the seed and the position of its noise."""
-
-    sampling: Sampling
-    seed: Hash32
-    position: int
 
 
 class _Candidates(NamedTuple):

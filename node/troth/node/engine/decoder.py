@@ -22,43 +22,16 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from troth.node.engine.attention_cache import LayerShape
+from troth.node.engine.packing import PACKED, Past
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
 
 Layer = Callable[..., torch.Tensor]
-Update = Callable[[torch.Tensor, torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
 REMEDY = "Use a model whose layers only pass states on, or serve it whole with vLLM."
 LAYER_WORDS = frozenset({"attention_mask", "cache_position", "position_embeddings", "position_ids"})
 """What a layer may be told besides its states: all of it follows from positions alone."""
-
-
-class Past:
-    """A cache as transformers' code looks at it: `start` positions are in it, and layers update their own."""
-
-    is_compileable = False
-
-    def __init__(self, start: int, update: Update) -> None:
-        self._start = start
-        self._update = update
-
-    def get_seq_length(self, *_: Any) -> int:
-        """Positions in the cache."""
-        return self._start
-
-    get_query_offset = get_seq_length
-
-    def get_mask_sizes(self, queries: Any, *_: Any) -> tuple[int, int]:
-        """Number of keys after this pass, and the position of the first one."""
-        count = int(queries.shape[0]) if isinstance(queries, torch.Tensor) else int(queries)
-        return self._start + count, 0
-
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add a layer's keys and values; returns all that it has."""
-        return self._update(keys, values, layer)
 
 
 class _ReachedError(Exception):
@@ -145,6 +118,11 @@ class Decoder:
         self._fill_buffers(self.model)
 
     @property
+    def packs(self) -> bool:
+        """Whether several sequences can go through it in one pass: not where a family computes attention by itself."""
+        return bool(self.model._can_set_attn_implementation())
+
+    @property
     def tied(self) -> Mapping[str, str]:
         """Names of weights that are other weights, and those."""
         return dict(self.model.all_tied_weights_keys)
@@ -193,11 +171,11 @@ class Decoder:
 
     def pass_through(self, passage: LayerPass, rows: torch.Tensor, past: Past) -> torch.Tensor:
         """The model's own forward pass, whose layers are what `passage` makes of them."""
-        start = past.get_seq_length()
-        positions = torch.arange(start, start + rows.shape[1], device=rows.device).unsqueeze(0)
+        positions = past.positions(rows.shape[1], rows.device).unsqueeze(0)
         self.passage = passage
         try:
-            made = self.base(inputs_embeds=rows, position_ids=positions, past_key_values=past, use_cache=True)
+            with past.at_work():
+                made = self.base(inputs_embeds=rows, position_ids=positions, past_key_values=past, use_cache=True)
         finally:
             self.passage = None
         states: torch.Tensor = made.last_hidden_state
@@ -216,7 +194,8 @@ class Decoder:
         capped = getattr(self.config, "attn_logit_softcapping", None) is not None
         # sdpa would leave the cap out, in silence.
         eager = capped or not getattr(self.model, "_supports_sdpa", False)
-        self.config._attn_implementation = "eager" if eager else "sdpa"
+        kind = "eager" if eager else "sdpa"
+        self.config._attn_implementation = PACKED[kind] if self.packs else kind
 
     def _fill_buffers(self, module: torch.nn.Module) -> None:
         """Constants that no file holds, such as rotary frequencies: computed as transformers does after loading."""

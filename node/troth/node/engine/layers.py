@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import torch
 
 from troth.node.engine.attention_cache import AttentionCache
-from troth.node.engine.decoder import Decoder, Past
+from troth.node.engine.decoder import Decoder
+from troth.node.engine.packing import Piece, past_of
 from troth.node.errors import ModelError
 from troth.node.models.checkpoint import Checkpoint
 from troth.node.models.folder import ModelFolder
@@ -182,6 +183,11 @@ class LayerSlice:
     def _layer(self, index: int, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
         return self.decoder.layer(index, weights)
 
+    @property
+    def packs(self) -> bool:
+        """Whether several sequences can go through it in one pass."""
+        return self.decoder.packs
+
     def new_cache(self, segment: Segment) -> AttentionCache:
         """An empty cache for the layers of a segment."""
         return self.cache_type(segment, self.decoder.shapes[segment.first : segment.end], self.dtype, self.device)
@@ -192,11 +198,15 @@ class LayerSlice:
             raise ModelError("this slice has no embedding", None, "Send tokens to a node that hosts layer 0.")
         return self.decoder.embed(tokens)
 
-    def forward(self, segment: Segment, hidden: torch.Tensor, cache: AttentionCache) -> torch.Tensor:
-        """Run (positions, hidden size) rows that follow what the cache holds through a segment; fills the cache."""
-        count = int(hidden.shape[0])
-        states = self.decoder.run(segment, hidden.unsqueeze(0), self.held, Past(cache.length, cache.update))
-        cache.length += count
+    def forward(self, segment: Segment, hidden: torch.Tensor, pieces: Sequence[Piece]) -> torch.Tensor:
+        """Run (positions, hidden size) rows of some sequences, one after the other, through a segment.
+
+        Each sequence's rows follow what its cache holds; the caches are filled. Where the family cannot be packed, only
+        one sequence may be given.
+        """
+        states = self.decoder.run(segment, hidden.unsqueeze(0), self.held, past_of(pieces))
+        for cache, count in pieces:
+            cache.length += count
         return states[0]
 
     def logits(self, rows: torch.Tensor) -> torch.Tensor:
