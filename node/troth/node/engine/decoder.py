@@ -22,7 +22,7 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from troth.node.engine.attention_cache import LayerShape
-from troth.node.engine.packing import PACKED, Past
+from troth.node.engine.packing import PACKED, Past, WatchedPast
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import ModelFolder
@@ -88,7 +88,10 @@ class _Given(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
 
 class Decoder:
-    """A model without weights in its layers; `entry` and `ending` name the weights before and after them."""
+    """A model without weights in its layers; `entry` and `ending` name the weights before and after them.
+
+    `packs`: several sequences can go through it in one pass, for which `joins` says how (see `packing.PackedPast`).
+    """
 
     def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: torch.device) -> None:
         """Build it.
@@ -115,12 +118,8 @@ class Decoder:
         self.base.layers = torch.nn.ModuleList(places)
         survey = _Survey(self)
         self.shapes, self.entry, self.ending = survey.shapes, survey.entry, survey.ending
+        self.packs, self.joins = self._asks_for_attention and not survey.past.counted, survey.past.made_others
         self._fill_buffers(self.model)
-
-    @property
-    def packs(self) -> bool:
-        """Whether several sequences can go through it in one pass: not where a family computes attention by itself."""
-        return bool(self.model._can_set_attn_implementation())
 
     @property
     def tied(self) -> Mapping[str, str]:
@@ -190,12 +189,17 @@ class Decoder:
             setattr(self.model, self._base_name, self.base)
         return made.float()
 
+    @property
+    def _asks_for_attention(self) -> bool:
+        """Whether the family's code asks transformers for attention by its name; some compute it by themselves."""
+        return bool(self.model._can_set_attn_implementation())
+
     def _choose_attention(self) -> None:
         capped = getattr(self.config, "attn_logit_softcapping", None) is not None
         # sdpa would leave the cap out, in silence.
         eager = capped or not getattr(self.model, "_supports_sdpa", False)
         kind = "eager" if eager else "sdpa"
-        self.config._attn_implementation = PACKED[kind] if self.packs else kind
+        self.config._attn_implementation = PACKED[kind] if self._asks_for_attention else kind
 
     def _fill_buffers(self, module: torch.nn.Module) -> None:
         """Constants that no file holds, such as rotary frequencies: computed as transformers does after loading."""
@@ -256,6 +260,7 @@ class _Survey:
         self._family = decoder.config.model_type
         self._kept: dict[int, LayerShape] = {}
         self._index = -1
+        self.past = WatchedPast(self._keep)
         self._early = {id(decoder.model.get_input_embeddings())}
         with _experts_left_out(decoder.config):
             self._walk()
@@ -277,8 +282,9 @@ class _Survey:
             self._refuse(f"its layers are told more than states: {', '.join(sorted(told))}")
         if tuple(states.shape) != shape:
             self._refuse(f"between its layers pass tensors of the shape {tuple(states.shape)}")
-        self._index = index
+        self._index, self.past.in_layers = index, True
         made = self._decoder.templates[index](states, *given, **named)
+        self.past.in_layers = False
         if not isinstance(made, torch.Tensor) or tuple(made.shape) != shape:
             self._refuse("its layers give more than states")
         if index not in self._kept:
@@ -290,7 +296,7 @@ class _Survey:
         rows = torch.empty((1, self.POSITIONS, decoder.config.hidden_size), dtype=decoder.dtype, device="meta")
         hooks = [part.register_forward_pre_hook(self._called) for part in decoder.base.modules()]
         try:
-            decoder.pass_through(self, rows, Past(0, self._keep))  # type: ignore[arg-type]
+            decoder.pass_through(self, rows, self.past)  # type: ignore[arg-type]
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a family's own code stumbles over, it does not slice

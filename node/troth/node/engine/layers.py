@@ -204,7 +204,8 @@ class LayerSlice:
         Each sequence's rows follow what its cache holds; the caches are filled. Where the family cannot be packed, only
         one sequence may be given.
         """
-        states = self.decoder.run(segment, hidden.unsqueeze(0), self.held, past_of(pieces))
+        past = past_of(pieces, joined=self.decoder.joins)
+        states = self.decoder.run(segment, hidden.unsqueeze(0), self.held, past)
         for cache, count in pieces:
             cache.length += count
         return states[0]

@@ -9,7 +9,7 @@ shapes, so that in an exact class it has its own bits whatever else is in the pa
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import accumulate
@@ -63,86 +63,130 @@ class Past:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """While the model runs."""
-        yield
-
-
-class PackedPast(Past):
-    """The caches of several sequences. What a layer is given back of them means nothing: its attention is told more."""
-
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        super().__init__(0, self._put)
-        ends = list(accumulate(piece.positions for piece in pieces))
-        self.spans = [slice(end - piece.positions, end) for piece, end in zip(pieces, ends, strict=True)]
-        self.starts = [piece.cache.length for piece in pieces]
-        self.kept: list[KeptPair] = []
-        self._caches = [piece.cache for piece in pieces]
-
-    def _put(self, keys: torch.Tensor, values: torch.Tensor, layer: int) -> KeptPair:
-        self.kept = [
-            cache.update(keys[:, :, span], values[:, :, span], layer)
-            for cache, span in zip(self._caches, self.spans, strict=True)
-        ]
-        return keys, values
-
-    def positions(self, count: int, device: torch.device) -> torch.Tensor:
-        """Each sequence counts its own."""
-        pairs = zip(self.starts, self.spans, strict=True)
-        return torch.cat([torch.arange(start, start + span.stop - span.start, device=device) for start, span in pairs])
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """In this thread, masks and attention are those of the sequences."""
-        token = _PACKED.set(self)
+        """While the model runs, in this thread, attention and masks are told to it."""
+        token = _AT_WORK.set(self)
         try:
             yield
         finally:
-            _PACKED.reset(token)
+            _AT_WORK.reset(token)
+
+    def attend(self, attention: Attention, module: torch.nn.Module, *given: Any, **named: Any) -> tuple[Any, Any]:
+        """What attention gives: of one sequence, what it gives by itself."""
+        return attention(module, *given, **named)
+
+    def mask(self, made: Callable[..., Any], named: Mapping[str, Any]) -> Any:
+        """The mask that attention is given."""
+        return made(**named)
 
 
-_PACKED: ContextVar[PackedPast | None] = ContextVar("packed", default=None)
+_AT_WORK: ContextVar[Past | None] = ContextVar("at_work", default=None)
 
 
-def past_of(pieces: Sequence[Piece]) -> Past:
+class PackedPast(Past):
+    """The caches of several sequences.
+
+    Args:
+        joined: give layers the keys and values of all sequences, since they make others of them. Elsewhere what they
+            are given means nothing, and attention takes each sequence's own, which needs no copy.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], *, joined: bool) -> None:
+        super().__init__(0, self._put)
+        ends = list(accumulate(piece.positions for piece in pieces))
+        self._spans = [slice(end - piece.positions, end) for piece, end in zip(pieces, ends, strict=True)]
+        self._starts = [piece.cache.length for piece in pieces]
+        self._caches = [piece.cache for piece in pieces]
+        self._joined = joined
+        self._kept: list[KeptPair] = []
+
+    def _put(self, keys: torch.Tensor, values: torch.Tensor, layer: int) -> KeptPair:
+        self._kept = [
+            cache.update(keys[:, :, span], values[:, :, span], layer)
+            for cache, span in zip(self._caches, self._spans, strict=True)
+        ]
+        if not self._joined:
+            return keys, values
+        return torch.cat([kept for kept, _ in self._kept], dim=2), torch.cat([kept for _, kept in self._kept], dim=2)
+
+    def positions(self, count: int, device: torch.device) -> torch.Tensor:
+        """Each sequence counts its own."""
+        pairs = zip(self._starts, self._spans, strict=True)
+        return torch.cat([torch.arange(start, start + span.stop - span.start, device=device) for start, span in pairs])
+
+    def attend(self, attention: Attention, module: torch.nn.Module, *given: Any, **named: Any) -> tuple[Any, Any]:
+        """Attention of each sequence, one after the other."""
+        query, key, value, masks = given
+        kept = self._kept
+        if self._joined:
+            lengths = [keys.shape[2] for keys, _ in kept]
+            kept = list(zip(key.split(lengths, dim=2), value.split(lengths, dim=2), strict=True))
+        made = [
+            attention(module, query[:, :, span], *own, mask, **named)[0]
+            for span, own, mask in zip(self._spans, kept, masks, strict=True)
+        ]
+        return torch.cat(made, dim=1), None
+
+    def mask(self, made: Callable[..., Any], named: Mapping[str, Any]) -> Any:
+        """The masks of all sequences."""
+        spans = zip(self._starts, (span.stop - span.start for span in self._spans), strict=True)
+        return tuple(
+            made(**{**named, "q_length": count, "kv_length": start + count, "q_offset": start})
+            for start, count in spans
+        )
+
+
+class WatchedPast(Past):
+    """A cache without memory that sees what the model's code does with it in one pass without weights."""
+
+    def __init__(self, update: Callable[[torch.Tensor, torch.Tensor, int], KeptPair]) -> None:
+        super().__init__(0, self._noted)
+        self._keep = update
+        self._given: KeptPair | None = None
+        self.in_layers = False
+        self.counted = False
+        """Layers ask how many positions there are, which several sequences do not agree in."""
+        self.made_others = False
+        """Attention is given other keys and values than the cache gave."""
+
+    def _noted(self, keys: torch.Tensor, values: torch.Tensor, layer: int) -> KeptPair:
+        self._given = self._keep(keys, values, layer)
+        return self._given
+
+    def get_seq_length(self, *given: Any) -> int:
+        """See `Past.get_seq_length`."""
+        self.counted |= self.in_layers
+        return super().get_seq_length(*given)
+
+    get_query_offset = get_seq_length
+
+    def attend(self, attention: Attention, module: torch.nn.Module, *given: Any, **named: Any) -> tuple[Any, Any]:
+        """Compares keys and values with those of the cache."""
+        _, keys, values, _ = given
+        self.made_others |= self._given is None or keys is not self._given[0] or values is not self._given[1]
+        return super().attend(attention, module, *given, **named)
+
+
+def past_of(pieces: Sequence[Piece], *, joined: bool) -> Past:
     """What a pass over these sequences is given; one alone needs nothing of what packing does."""
     if len(pieces) > 1:
-        return PackedPast(pieces)
+        return PackedPast(pieces, joined=joined)
     cache = pieces[0].cache
     return Past(cache.length, cache.update)
 
 
-def register_packed(name: str, attend: Attention, mask: Callable[..., Any]) -> None:
+def register_packed(name: str, attention: Attention, mask: Callable[..., Any]) -> None:
     """Make attention known to transformers by a name; both functions are called for one sequence at a time."""
 
-    def attend_each(
-        module: torch.nn.Module,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        attention_mask: Any,
-        **named: Any,
-    ) -> tuple[torch.Tensor, Any]:
-        packed = _PACKED.get()
-        if packed is None:
-            return attend(module, query, key, value, attention_mask, **named)
-        made = [
-            attend(module, query[:, :, span], *kept, own_mask, **named)[0]
-            for span, kept, own_mask in zip(packed.spans, packed.kept, attention_mask, strict=True)
-        ]
-        return torch.cat(made, dim=1), None
+    def attend(module: torch.nn.Module, *given: Any, **named: Any) -> tuple[Any, Any]:
+        past = _AT_WORK.get()
+        return attention(module, *given, **named) if past is None else past.attend(attention, module, *given, **named)
 
-    def mask_each(**named: Any) -> Any:
-        packed = _PACKED.get()
-        if packed is None:
-            return mask(**named)
-        spans = zip(packed.starts, (span.stop - span.start for span in packed.spans), strict=True)
-        return tuple(
-            mask(**{**named, "q_length": count, "kv_length": start + count, "q_offset": start})
-            for start, count in spans
-        )
+    def masked(**named: Any) -> Any:
+        past = _AT_WORK.get()
+        return mask(**named) if past is None else past.mask(mask, named)
 
-    AttentionInterface.register(name, attend_each)
-    AttentionMaskInterface.register(name, mask_each)
+    AttentionInterface.register(name, attend)
+    AttentionMaskInterface.register(name, masked)
 
 
 def _family_attention(module: torch.nn.Module, *given: Any, **named: Any) -> tuple[torch.Tensor, Any]:

@@ -35,8 +35,8 @@ SEQUENCES = 256
 """Requests in one step; those beyond come in the next one."""
 FIRST_CHUNK, MOST_CHUNK = 256, 4_096
 ALONE, SHARED = (1.0, 128), (0.15, 32)
-"""How long a step with chunks should take, and the fewest positions that it holds of them: where nobody else waits or
-has just been here, and elsewhere."""
+"""How long a step with chunks should take, and the fewest positions that it holds of them: where no text is written,
+and where one is, or was just now."""
 WAITED_SHARE, WAITED_SECONDS = 0.25, 0.02
 """How long the thread waits for sessions that are to come back: a share of a step, and at most so long."""
 SMOOTHING = 0.3
@@ -278,7 +278,8 @@ class Steps:
         kinds = [self._kind(work) for work in waiting]
         kin = [work for work, kind in zip(waiting, kinds, strict=True) if kind == kinds[0]]
         shares = [Share(work, work.left) for work in kin if work.left <= FEW][:SEQUENCES]
-        room = self._chunk(*(ALONE if len(waiting) == 1 and not self._returns.lately(ALONE[0]) else SHARED))
+        shared = len(shares) > 0 or self._returns.lately(ALONE[0])
+        room = self._chunk(*(SHARED if shared else ALONE))
         for work in kin:
             if work.left > FEW and room >= FEW:
                 count = min(work.left, room)
