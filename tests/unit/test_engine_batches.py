@@ -20,6 +20,7 @@ from hypothesis import strategies as st  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
+from troth.node.engine import attention_cache  # noqa: E402
 from troth.node.engine.attention_cache import BLOCK  # noqa: E402
 from troth.node.engine.exact_layers import ExactSlice  # noqa: E402
 from troth.node.engine.interface import SessionKey, TokenDraw  # noqa: E402
@@ -301,6 +302,31 @@ async def test_references_go_in_chunks_beside_texts(folder: ModelFolder, monkeyp
     await engine.close()
 
 
+@pytest.mark.parametrize("reserves", [True, False])
+async def test_a_cache_grows_and_keeps_what_is_in_it(
+    folder: ModelFolder, reserves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not reserves:
+        monkeypatch.setattr(attention_cache, "NO_RESERVE", 0)
+    engine = TorchEngine(folder, WHOLE, 0, threads=1, layers=ExactSlice)
+    whole, rows = await alone(engine, text(1, 500)), []
+    for start in range(0, 500, 50):
+        rows.append((await engine.forward(key(1), WHOLE, start, text(1, 500)[start : start + 50])).rows)
+        if reserves:
+            assert engine.cache_bytes == SESSION_BYTES * -(-(start + 50) // BLOCK), "memory is counted in blocks"
+    np.testing.assert_array_equal(np.concatenate(rows), whole)
+    await engine.close()
+
+
+def test_addresses_take_no_memory_before_they_are_written() -> None:
+    memory = attention_cache.reserved_memory(1 << 40)
+    if memory is None:
+        pytest.skip("this system promises no more memory than it has")
+    memory[1 << 39] = 1
+    assert int(memory[1 << 39]) == 1
+    assert int(memory[0]) == 0
+
+
 def draw(number: int, temperature: float = 0.7) -> TokenDraw:
     return TokenDraw(Sampling(temperature, 0.9), Hash32(bytes([number]) * 32), number)
 
@@ -346,6 +372,16 @@ def test_only_sessions_that_come_back_quickly_are_waited_for() -> None:
     now[0] = 100.0
     assert not returns.lately(1.0)
     assert returns.until(0.02) == 0
+
+
+async def test_a_fault_of_the_thread_itself_is_told_and_it_goes_on(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(engine._steps, "_kind", lambda work: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            await engine.forward(key(1), WHOLE, 0, text(1))
+    assert len((await engine.forward(key(1), WHOLE, 0, text(1))).rows) == LONGEST
 
 
 async def test_what_waits_when_an_engine_closes_is_cancelled(engine: TorchEngine, steps: Steps) -> None:

@@ -174,8 +174,11 @@ def _look(logits: torch.Tensor, temperature: torch.Tensor, depth: torch.Tensor, 
 
 
 def _scaled(part: torch.Tensor, high: torch.Tensor, scale: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
-    """Logits over temperatures, in `room`. A product of at most 64 is off by 4e-6, what a likelihood then is off by, too; where
-    products are larger, the largest logit is taken from all of them before."""
+    """Logits over temperatures, in `room`.
+
+    A product of at most 64 is off by 4e-6, and so is then a likelihood. Where products are larger, the largest logit is
+    taken from all of them before.
+    """
     if bool((high.abs() * scale).amax() <= LARGEST_PRODUCT):
         return torch.mul(part, scale, out=room)
     return torch.sub(part, high, out=room).mul_(scale)

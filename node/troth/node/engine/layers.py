@@ -24,6 +24,9 @@ from troth.node.models.tensor_files import raw_tensors
 from troth.node.models.weights import read_tensors
 from troth.protocol.types import Segment
 
+LONGEST_TEXT = 1 << 17
+"""Positions for which a session's cache reserves addresses at most; longer ones are moved."""
+
 
 @dataclass(frozen=True, slots=True)
 class Needs:
@@ -190,7 +193,9 @@ class LayerSlice:
 
     def new_cache(self, segment: Segment) -> AttentionCache:
         """An empty cache for the layers of a segment."""
-        return self.cache_type(segment, self.decoder.shapes[segment.first : segment.end], self.dtype, self.device)
+        shapes = self.decoder.shapes[segment.first : segment.end]
+        most = min(int(getattr(self.config, "max_position_embeddings", None) or LONGEST_TEXT), LONGEST_TEXT)
+        return self.cache_type(segment, shapes, self.dtype, self.device, most)
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Rows that enter layer 0; `tokens` are int64 on the slice's device."""

@@ -13,6 +13,7 @@ A request that nobody waits for any more is dropped before its next chunk. The t
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -28,6 +29,8 @@ from numpy.typing import NDArray
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.interface import Chosen, Computed, SessionKey, TokenDraw
 from troth.protocol.types import Segment
+
+log = logging.getLogger(__name__)
 
 FEW = 16
 """Positions of a request that takes part in every step. Chunks end at multiples of it, as an exact class' blocks do."""
@@ -234,9 +237,26 @@ class Steps:
         self._changed.notify_all()
 
     def _rounds(self) -> None:
-        with torch.inference_mode():
-            while self._round():
-                pass
+        try:
+            with torch.inference_mode():
+                while self._round():
+                    pass
+        except BaseException as error:
+            log.exception("a step broke in a way that nobody expected; all that waited for it is told")
+            self._break_off(error)
+            raise
+
+    def _break_off(self, error: BaseException) -> None:
+        """Tell whoever waits, and begin anew with the next request: nobody may wait for ever."""
+        with self._changed:
+            waiting: list[Future[Any]] = [work.answer for work in self._works]
+            waiting += [choice.answer for choice in self._choices]
+            self._works, self._choices, self._runs = [], [], False
+            if self._jobs:
+                self._wake()
+        for answer in waiting:
+            if not answer.done():
+                answer.set_exception(error)
 
     def _round(self) -> bool:
         """One other job if there is one, then a step, or the choices that the next step waits for."""
