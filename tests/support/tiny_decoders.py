@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from troth.node.engine.exact_layers import ExactSlice
 from troth.node.engine.interface import SessionKey
-from troth.node.engine.packing import Piece
+from troth.node.engine.packing import Continuation
 from troth.node.engine.torch_engine import TORCH_DTYPES, TorchEngine, from_words, to_words
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.models.importing import write_config
@@ -166,7 +166,7 @@ def among_others(engine: TorchEngine, inputs: NDArray[Any]) -> NDArray[Any]:
             # Where a family cannot be packed, passes are of one sequence.
             room = [counts[number] and caches[number].length + 9 <= 64 for number in range(4)]
             taking = [number for number in (2, 0, 3, 1) if room[number]] if layers.packs else [0]
-            pieces = [Piece(caches[number], int(counts[number])) for number in taking]
+            pieces = [Continuation(caches[number], int(counts[number])) for number in taking]
             parts = [
                 texts[number][piece.cache.length : piece.cache.length + piece.positions]
                 for number, piece in zip(taking, pieces, strict=True)

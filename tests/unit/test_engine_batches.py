@@ -25,8 +25,8 @@ from troth.node.engine.attention_cache import BLOCK  # noqa: E402
 from troth.node.engine.exact_layers import ExactSlice  # noqa: E402
 from troth.node.engine.interface import SessionKey, TokenDraw  # noqa: E402
 from troth.node.engine.layers import LayerSlice  # noqa: E402
-from troth.node.engine.packing import Piece  # noqa: E402
-from troth.node.engine.steps import Returns, Share  # noqa: E402
+from troth.node.engine.packing import Continuation  # noqa: E402
+from troth.node.engine.steps import Returns, StepShare  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine, from_words, to_words  # noqa: E402
 from troth.node.errors import NodeBusy, OutOfOrder  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
@@ -74,7 +74,7 @@ def text(number: int, length: int = LONGEST) -> NDArray[np.int64]:
     return np.random.default_rng(number).integers(0, VOCABULARY, size=length)
 
 
-class Steps:
+class NotedSteps:
     """What an engine computes in each step: positions by sessions' numbers."""
 
     def __init__(self, engine: TorchEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ class Steps:
         loop = asyncio.get_running_loop()
         advance = engine._steps._advance
 
-        def noted(shares: Sequence[Share]) -> None:
+        def noted(shares: Sequence[StepShare]) -> None:
             self.taken.append({share.work.key.task_id[0]: share.positions for share in shares})
             loop.call_soon_threadsafe(self.began.set)
             advance(shares)
@@ -94,8 +94,8 @@ class Steps:
 
 
 @pytest.fixture
-async def steps(engine: TorchEngine, monkeypatch: pytest.MonkeyPatch) -> Steps:
-    return Steps(engine, monkeypatch)
+async def steps(engine: TorchEngine, monkeypatch: pytest.MonkeyPatch) -> NotedSteps:
+    return NotedSteps(engine, monkeypatch)
 
 
 async def alone(engine: TorchEngine, inputs: NDArray[Any], segment: Segment = WHOLE) -> NDArray[Any]:
@@ -118,7 +118,9 @@ def slice_and_rows(folder: ModelFolder, dtype: int) -> tuple[LayerSlice, list[ND
             cache.grow(2 * BLOCK)
             tokens = torch.from_numpy(text(number))
             with torch.inference_mode():
-                rows.append(to_words(layers.forward(WHOLE, layers.embed(tokens), [Piece(cache, LONGEST)]), dtype))
+                rows.append(
+                    to_words(layers.forward(WHOLE, layers.embed(tokens), [Continuation(cache, LONGEST)]), dtype)
+                )
         SLICES[dtype] = layers, rows
     return SLICES[dtype]
 
@@ -137,11 +139,11 @@ def test_rows_of_an_exact_class_do_not_depend_on_what_else_is_in_a_pass(
     for cache in caches:
         cache.grow(2 * BLOCK)
     for one_pass in passes:
-        pieces: dict[int, Piece] = {}
+        pieces: dict[int, Continuation] = {}
         for number, count, back in one_pass:
             caches[number].length = max(0, caches[number].length - back)
             if count := min(count, LONGEST - caches[number].length):
-                pieces[number] = Piece(caches[number], count)
+                pieces[number] = Continuation(caches[number], count)
         if not pieces:
             continue
         spans = {number: slice(cache.length, cache.length + count) for number, (cache, count) in pieces.items()}
@@ -165,7 +167,7 @@ async def written(engine: TorchEngine, number: int, prompt: int, pause: float) -
     return np.concatenate(rows)
 
 
-async def test_texts_that_are_written_at_the_same_time_share_steps(engine: TorchEngine, steps: Steps) -> None:
+async def test_texts_that_are_written_at_the_same_time_share_steps(engine: TorchEngine, steps: NotedSteps) -> None:
     expected = [await alone(engine, text(number)) for number in range(5)]
     steps.taken.clear()
     cancelled = asyncio.create_task(written(engine, 7, 30, 0.001))
@@ -179,7 +181,7 @@ async def test_texts_that_are_written_at_the_same_time_share_steps(engine: Torch
     assert len(steps.taken) < 0.9 * alone_steps, "most steps should have had several texts"
 
 
-async def test_a_long_prompt_goes_in_chunks_and_others_write_meanwhile(engine: TorchEngine, steps: Steps) -> None:
+async def test_a_long_prompt_goes_in_chunks_and_others_write_meanwhile(engine: TorchEngine, steps: NotedSteps) -> None:
     long, rows = text(3, 1_000), (await alone(engine, text(1)))
     whole = await alone(engine, long)
     steps.taken.clear()
@@ -198,7 +200,7 @@ async def test_a_long_prompt_goes_in_chunks_and_others_write_meanwhile(engine: T
     assert max(chunks) <= CHUNK
 
 
-async def test_long_prompts_take_turns(engine: TorchEngine, steps: Steps) -> None:
+async def test_long_prompts_take_turns(engine: TorchEngine, steps: NotedSteps) -> None:
     first = asyncio.create_task(engine.forward(key(1), WHOLE, 0, text(1, 1_500)))
     await asyncio.sleep(0)
     second = await engine.forward(key(2), WHOLE, 0, text(2, 300))
@@ -208,7 +210,7 @@ async def test_long_prompts_take_turns(engine: TorchEngine, steps: Steps) -> Non
     assert second.seconds < (await first).seconds
 
 
-async def test_a_cancelled_prompt_ends_with_its_chunk(engine: TorchEngine, steps: Steps) -> None:
+async def test_a_cancelled_prompt_ends_with_its_chunk(engine: TorchEngine, steps: NotedSteps) -> None:
     reading = asyncio.create_task(engine.forward(key(1), WHOLE, 0, text(1, 3_000)))
     await steps.began.wait()
     reading.cancel()
@@ -247,7 +249,7 @@ async def test_a_pass_that_fails_is_tried_sequence_by_sequence(
     forward, tried = engine._layers.forward, list[int]()
     expected = {number: await alone(engine, text(number)[:9]) for number in (1, 2)}
 
-    def small(segment: Segment, hidden: torch.Tensor, pieces: Sequence[Piece]) -> torch.Tensor:
+    def small(segment: Segment, hidden: torch.Tensor, pieces: Sequence[Continuation]) -> torch.Tensor:
         tried.append(len(pieces))
         if hidden.shape[0] > 12:
             raise torch.OutOfMemoryError("the device is full")
@@ -268,7 +270,7 @@ async def test_a_pass_that_fails_is_tried_sequence_by_sequence(
     assert "device's memory" in str(found[2])
 
 
-async def test_a_text_that_was_forgotten_in_the_middle_is_said_to_be_missing(engine: TorchEngine, steps: Steps) -> None:
+async def test_a_text_that_was_forgotten_midway_is_said_to_be_missing(engine: TorchEngine, steps: NotedSteps) -> None:
     reading = asyncio.create_task(engine.forward(key(1), WHOLE, 0, text(1, 2_000)))
     await steps.began.wait()
     await engine.forget(key(1))
@@ -290,7 +292,7 @@ async def test_rows_that_were_taken_back_leave_nothing_behind(folder: ModelFolde
 async def test_references_go_in_chunks_beside_texts(folder: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = TorchEngine(folder, WHOLE, 1, threads=1)
     whole = await engine.reference(WHOLE, text(1, 600))
-    steps = Steps(engine, monkeypatch)
+    steps = NotedSteps(engine, monkeypatch)
     await engine.forward(key(1), WHOLE, 0, text(1)[:8])
     judging = asyncio.gather(*(engine.reference(WHOLE, text(1, 600)) for _ in range(2)))
     for position in range(8, 16):
@@ -384,7 +386,7 @@ async def test_a_fault_of_the_thread_itself_is_told_and_it_goes_on(
     assert len((await engine.forward(key(1), WHOLE, 0, text(1))).rows) == LONGEST
 
 
-async def test_what_waits_when_an_engine_closes_is_cancelled(engine: TorchEngine, steps: Steps) -> None:
+async def test_what_waits_when_an_engine_closes_is_cancelled(engine: TorchEngine, steps: NotedSteps) -> None:
     jobs = [asyncio.create_task(engine.forward(key(n), WHOLE, 0, text(n, 3_000))) for n in range(3)]
     await steps.began.wait()
     await engine.close()

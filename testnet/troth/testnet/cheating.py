@@ -12,7 +12,7 @@ from typing import Any
 
 from troth.node.engine import torch_engine
 from troth.node.engine.layers import LayerSlice
-from troth.node.engine.steps import Work
+from troth.node.engine.steps import SessionWork
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.orders.session import INFERS
 from troth.protocol.types import Segment
@@ -36,7 +36,7 @@ def main() -> None:
             weights = torch_engine.TORCH_DTYPES[dtype]
             self._cheap = self._slices(open_folder(cheaper), hosted, weights, self._device)
 
-        def _layers_of(self, work: Work) -> LayerSlice:
+        def _layers_of(self, work: SessionWork) -> LayerSlice:
             cheats = work.key.attempt == INFERS and len(work.key.task_id) == ORDER_BYTES
             layers: LayerSlice = self._cheap if cheats else super()._layers_of(work)
             return layers

@@ -169,7 +169,7 @@ class _FixedProducts(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         return function(*args, **named)
 
 
-class _Block(NamedTuple):
+class _QueryBlock(NamedTuple):
     """Some of the new positions of a pass: those numbered `new`, which are `place` of an aligned block up to `end`.
 
     `mask`, shape (1, 1, ROWS, end), says which keys each row of the block sees. A row that stands for no new position
@@ -187,7 +187,7 @@ def attend_in_blocks(  # noqa: PLR0917 - the order of the arguments is that of t
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: Sequence[_Block],
+    attention_mask: Sequence[_QueryBlock],
     scaling: float | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
@@ -246,7 +246,7 @@ def _filled(query: torch.Tensor, first: int) -> torch.Tensor:
     return filled
 
 
-def _blocks(**named: Any) -> list[_Block]:
+def _blocks(**named: Any) -> list[_QueryBlock]:
     """The masks of a pass, for all layers: blocks need their part even where a kernel would know it by itself."""
     seen: torch.Tensor = sdpa_mask(**{**named, "allow_is_causal_skip": False})
     start, end = named["q_offset"], named["q_offset"] + named["q_length"]
@@ -257,7 +257,7 @@ def _blocks(**named: Any) -> list[_Block]:
         mask = torch.zeros((1, 1, ROWS, block + ROWS), dtype=torch.bool, device=seen.device)
         mask[..., 0] = True
         mask[:, :, place, :last] = seen[:, :, new, :last]
-        made.append(_Block(new, place, block + ROWS, mask))
+        made.append(_QueryBlock(new, place, block + ROWS, mask))
     return made
 
 

@@ -16,7 +16,7 @@ import torch
 
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.decoder import Decoder
-from troth.node.engine.packing import Piece, past_of
+from troth.node.engine.packing import Continuation, past_of
 from troth.node.errors import ModelError
 from troth.node.models.checkpoint import Checkpoint
 from troth.node.models.folder import ModelFolder
@@ -203,7 +203,7 @@ class LayerSlice:
             raise ModelError("this slice has no embedding", None, "Send tokens to a node that hosts layer 0.")
         return self.decoder.embed(tokens)
 
-    def forward(self, segment: Segment, hidden: torch.Tensor, pieces: Sequence[Piece]) -> torch.Tensor:
+    def forward(self, segment: Segment, hidden: torch.Tensor, pieces: Sequence[Continuation]) -> torch.Tensor:
         """Run (positions, hidden size) rows of some sequences, one after the other, through a segment.
 
         Each sequence's rows follow what its cache holds; the caches are filled. Where the family cannot be packed, only

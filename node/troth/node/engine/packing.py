@@ -26,7 +26,7 @@ Attention = Callable[..., tuple[torch.Tensor, Any]]
 KeptPair = tuple[torch.Tensor, torch.Tensor]
 
 
-class Piece(NamedTuple):
+class Continuation(NamedTuple):
     """The new positions of one sequence: so many after those that its cache holds."""
 
     cache: AttentionCache
@@ -90,7 +90,7 @@ class PackedPast(Past):
             are given means nothing, and attention takes each sequence's own, which needs no copy.
     """
 
-    def __init__(self, pieces: Sequence[Piece], *, joined: bool) -> None:
+    def __init__(self, pieces: Sequence[Continuation], *, joined: bool) -> None:
         super().__init__(0, self._put)
         ends = list(accumulate(piece.positions for piece in pieces))
         self._spans = [slice(end - piece.positions, end) for piece, end in zip(pieces, ends, strict=True)]
@@ -166,7 +166,7 @@ class WatchedPast(Past):
         return super().attend(attention, module, *given, **named)
 
 
-def past_of(pieces: Sequence[Piece], *, joined: bool) -> Past:
+def past_of(pieces: Sequence[Continuation], *, joined: bool) -> Past:
     """What a pass over these sequences is given; one alone needs nothing of what packing does."""
     if len(pieces) > 1:
         return PackedPast(pieces, joined=joined)

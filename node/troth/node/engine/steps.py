@@ -49,7 +49,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(eq=False)
-class Work:
+class SessionWork:
     """Positions `start`, … of a session that are to be computed, of which `done` are. `wide`: with float32 layers.
 
     The engine adds rows, and the seconds that the steps took; or it sets `failure`.
@@ -89,7 +89,7 @@ class Work:
 
 
 @dataclass(eq=False)
-class Choice:
+class TokenChoice:
     """A token that is to be chosen from one post-norm row; the engine sets `chosen` or `failure`."""
 
     key: SessionKey
@@ -108,10 +108,10 @@ class Choice:
                 self.answer.set_result(self.chosen)
 
 
-class Share(NamedTuple):
+class StepShare(NamedTuple):
     """What a step computes of a work."""
 
-    work: Work
+    work: SessionWork
     positions: int
 
 
@@ -161,17 +161,17 @@ class Steps:
 
     def __init__(
         self,
-        advance: Callable[[Sequence[Share]], None],
-        choose: Callable[[Sequence[Choice]], None],
-        kind: Callable[[Work], Hashable],
+        advance: Callable[[Sequence[StepShare]], None],
+        choose: Callable[[Sequence[TokenChoice]], None],
+        kind: Callable[[SessionWork], Hashable],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._advance, self._choose, self._kind, self._clock = advance, choose, kind, clock
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._changed = Condition()
         self._jobs: deque[Callable[[], None]] = deque()
-        self._works: list[Work] = []
-        self._choices: list[Choice] = []
+        self._works: list[SessionWork] = []
+        self._choices: list[TokenChoice] = []
         self._runs = False
         self._returns = Returns(clock)
         self._number = 0
@@ -195,7 +195,7 @@ class Steps:
             self._jobs.append(run)
         return answer
 
-    def compute(self, work: Work) -> Future[Computed]:
+    def compute(self, work: SessionWork) -> Future[Computed]:
         """Have positions computed; cancel the future to drop what is left of them."""
         with self._changed:
             self._wake()
@@ -204,7 +204,7 @@ class Steps:
             self._returns.came(work.key)
         return work.answer
 
-    def choose(self, choice: Choice) -> Future[Chosen]:
+    def choose(self, choice: TokenChoice) -> Future[Chosen]:
         """Have a token chosen."""
         with self._changed:
             self._wake()
@@ -290,14 +290,14 @@ class Steps:
         while (left := self._returns.until(most) - self._clock()) > 0 and not self._jobs:
             self._changed.wait(left)
 
-    def _shares(self) -> list[Share]:
-        firsts: dict[SessionKey, Work] = {}
+    def _shares(self) -> list[StepShare]:
+        firsts: dict[SessionKey, SessionWork] = {}
         for work in self._works:
             firsts.setdefault(work.key, work)
         waiting = sorted(firsts.values(), key=lambda work: work.served)
         kinds = [self._kind(work) for work in waiting]
         kin = [work for work, kind in zip(waiting, kinds, strict=True) if kind == kinds[0]]
-        shares = [Share(work, work.left) for work in kin if work.left <= FEW][:SEQUENCES]
+        shares = [StepShare(work, work.left) for work in kin if work.left <= FEW][:SEQUENCES]
         shared = len(shares) > 0 or self._returns.lately(ALONE[0])
         room = self._chunk(*(SHARED if shared else ALONE))
         for work in kin:
@@ -306,13 +306,13 @@ class Steps:
                 if count < work.left:
                     count -= (work.start + work.done + count) % FEW
                 room -= count
-                shares.append(Share(work, count))
+                shares.append(StepShare(work, count))
         return shares
 
     def _chunk(self, seconds: float, least: int) -> int:
         return max(least, min(MOST_CHUNK, int(self._rate * seconds)))
 
-    def _step(self, shares: Sequence[Share]) -> None:
+    def _step(self, shares: Sequence[StepShare]) -> None:
         began = self._clock()
         self._advance(shares)
         self._step_seconds = self._clock() - began
@@ -325,11 +325,11 @@ class Steps:
                 work.served = self._number
         self._answer([work for work, _ in shares if work.ended])
 
-    def _answer(self, ended: Sequence[Work] | Sequence[Choice]) -> None:
+    def _answer(self, ended: Sequence[SessionWork] | Sequence[TokenChoice]) -> None:
         with self._changed:
             self._works = [work for work in self._works if not work.ended]
             for one in ended:
-                if isinstance(one, Choice) or len(one.inputs) <= FEW:
+                if isinstance(one, TokenChoice) or len(one.inputs) <= FEW:
                     self._returns.went(one.key)
         for one in ended:
             one.settle()

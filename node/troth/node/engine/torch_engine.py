@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from troth.node.engine.choice import choose_tokens
 from troth.node.engine.interface import Chosen, Computed, SessionKey, TokenDraw
 from troth.node.engine.layers import LayerSlice, Needs, Parts
-from troth.node.engine.packing import Piece
+from troth.node.engine.packing import Continuation
 from troth.node.engine.sessions import CacheBudget
-from troth.node.engine.steps import Choice, Share, Steps, Work
+from troth.node.engine.steps import SessionWork, Steps, StepShare, TokenChoice
 from troth.node.errors import BadInput, NodeBusy, OutOfOrder
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
@@ -25,7 +25,7 @@ from troth.protocol.types import Segment
 TORCH_DTYPES = (torch.float32, torch.bfloat16)
 REFERENCE = SessionKey(b"reference", 0, 0)
 """Of all references, so that they are computed one after the other: their caches are outside of the bound."""
-Entered = tuple[Share, torch.Tensor, Piece]
+Entered = tuple[StepShare, torch.Tensor, Continuation]
 Result = TypeVar("Result")
 
 
@@ -99,11 +99,11 @@ class TorchEngine:
 
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """Append positions to a session; see `interface.Engine.forward`."""
-        return await asyncio.wrap_future(self._steps.compute(Work(key, segment, start, inputs)))
+        return await asyncio.wrap_future(self._steps.compute(SessionWork(key, segment, start, inputs)))
 
     async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
         """One float32 prefill, after those asked for before; the float32 slice is loaded when it is first needed."""
-        work = Work(REFERENCE, segment, 0, inputs, wide=True)
+        work = SessionWork(REFERENCE, segment, 0, inputs, wide=True)
         rows = (await asyncio.wrap_future(self._steps.compute(work))).rows
         # Layers of a former slice may have stayed for it.
         await self._run(lambda: self._keep(self._kept))
@@ -111,7 +111,7 @@ class TorchEngine:
 
     async def choose(self, key: SessionKey, row: NDArray[Any], draw: TokenDraw) -> Chosen:
         """The token of one post-norm row; see `interface.ChoosingEngine.choose`."""
-        return await asyncio.wrap_future(self._steps.choose(Choice(key, row, draw)))
+        return await asyncio.wrap_future(self._steps.choose(TokenChoice(key, row, draw)))
 
     async def logits(self, rows: NDArray[Any]) -> Computed:
         """Float32 logits of post-norm rows in the engine's words, or of float32 reference rows."""
@@ -172,15 +172,15 @@ class TorchEngine:
         forget()
         self._keep(self._kept)
 
-    def _kind(self, work: Work) -> Hashable:
+    def _kind(self, work: SessionWork) -> Hashable:
         """What goes through one pass has the same layers; where a family cannot be packed, nothing goes with others."""
         wide = work.wide and self._dtype != 0
         return (wide, work.segment, id(None if wide else self._layers_of(work))) if self._layers.packs else id(work)
 
-    def _layers_of(self, work: Work) -> LayerSlice:
+    def _layers_of(self, work: SessionWork) -> LayerSlice:
         return self._widened(work.segment) if work.wide else self._layers
 
-    def _advance(self, shares: Sequence[Share]) -> None:
+    def _advance(self, shares: Sequence[StepShare]) -> None:
         """One step. What cannot take part is told so, and where a pass fails each sequence is tried alone."""
         entered = []
         for share in shares:
@@ -203,7 +203,7 @@ class TorchEngine:
         except Exception as error:  # noqa: BLE001 - as above
             entered[0].work.failure = _told(error)
 
-    def _entered(self, share: Share) -> tuple[torch.Tensor, Piece]:
+    def _entered(self, share: StepShare) -> tuple[torch.Tensor, Continuation]:
         """The rows that enter, and the cache that they follow, with room for all that the work asks for."""
         work, count = share
         self._require_held(work.segment)
@@ -220,7 +220,7 @@ class TorchEngine:
             work.cache = cache or layers.new_cache(work.segment)
             self._sessions.make_room(work.key, work.cache, work.start + len(work.inputs))
         work.cache.length = start
-        return hidden, Piece(work.cache, count)
+        return hidden, Continuation(work.cache, count)
 
     def _pass(self, entered: Sequence[Entered]) -> None:
         """One pass of the model over what several works ask for, all of one kind."""
@@ -238,7 +238,7 @@ class TorchEngine:
             work.rows.append(words if len(entered) == 1 else words[first : first + count].copy())
             work.done, work.seconds, first = work.done + count, work.seconds + seconds, first + count
 
-    def _choose(self, choices: Sequence[Choice]) -> None:
+    def _choose(self, choices: Sequence[TokenChoice]) -> None:
         """Tokens of several sessions; where that fails, each is tried alone."""
         began = time.perf_counter()
         try:
