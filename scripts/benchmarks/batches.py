@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,8 +26,8 @@ from troth.node.models.folder import ModelFolder
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32, Segment
 
-ROUNDS, TOGETHER, PROMPT, WRITTEN, THREADS = 5, 8, 64, 32, 2
-LONG = 1_024
+ROUNDS, TOGETHER, PROMPT, WRITTEN, THREADS = 5, 8, 64, 16, 2
+LONG = 512
 KINDS: dict[str, tuple[int, type[LayerSlice]]] = {
     "bfloat16": (1, LayerSlice),
     "bfloat16, exact": (1, ExactSlice),
@@ -37,7 +38,12 @@ KINDS: dict[str, tuple[int, type[LayerSlice]]] = {
 
 def measure(folder: ModelFolder) -> list[Figure]:
     """Figures of each kind of class, on two threads of one engine."""
-    return [figure for name in KINDS for figure in asyncio.run(_measure(folder, name))]
+    found = []
+    for name in KINDS:
+        found += asyncio.run(_measure(folder, name))
+        for figure in found[-3:]:
+            print(f"  {figure.name}: {figure.value:.3g} {figure.unit} ({figure.note})", file=sys.stderr, flush=True)
+    return found
 
 
 async def _measure(folder: ModelFolder, name: str) -> list[Figure]:
@@ -52,6 +58,7 @@ async def _measure(folder: ModelFolder, name: str) -> list[Figure]:
             if number:  # the first round warms up
                 one.append(rates[1])
                 many.append(rates[TOGETHER])
+                print(f"  {name}: {rates[TOGETHER]:.1f} over {rates[1]:.1f} tokens/s", file=sys.stderr, flush=True)
         pause, wait = await _beside_a_long_prompt(engine)
         return [*_rates(name, one, many), *await _rows(engine, name), *_waits(name, pause, wait)]
     finally:

@@ -12,7 +12,10 @@ from troth.protocol.types import Segment
 
 BLOCK = 64
 """Positions by which memory is counted."""
-NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", 0)
+RESERVES = hasattr(mmap, "MAP_ANONYMOUS")
+"""Whether the system gives memory to addresses only when they are written."""
+RESERVED_BYTES = 2 << 30
+"""Of addresses for one cache at most; a longer text moves. Systems refuse what is far beyond their memory."""
 NO_HUGE_PAGES: int | None = getattr(mmap, "MADV_NOHUGEPAGE", None)
 
 
@@ -32,11 +35,10 @@ class LayerShape(NamedTuple):
 
 def reserved_memory(size: int) -> torch.Tensor | None:
     """So many bytes of addresses, to which memory is given as it is written; None where the system does not do that."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE if NO_RESERVE else 0
-    if not flags or not size:
+    if not RESERVES or not size:
         return None
     try:
-        memory = mmap.mmap(-1, size, flags=flags)
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, ValueError, OverflowError):
         # A system that is told to promise no more memory than it has.
         return None
@@ -67,6 +69,7 @@ class AttentionCache:
         self.segment = segment
         self._shapes, self._dtype, self._device = tuple(shapes), dtype, device
         self._position_bytes: int = sum(shape.elements for shape in shapes) * int(dtype.itemsize)
+        most = min(most, RESERVED_BYTES // max(1, self._position_bytes))
         self._most = -(-most // BLOCK) * BLOCK
         self._reserved = 0
         self._store: list[tuple[torch.Tensor, torch.Tensor]] = []
