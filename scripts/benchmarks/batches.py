@@ -118,7 +118,7 @@ async def _rows(engine: TorchEngine, name: str) -> list[Figure]:
         for number in range(TOGETHER)
     ]
     found, honest = (_distance(engine, alone, others) for others in (together, whole))
-    note = f"weighted RMS, median of rows {found:.4f}; decode against prefill {honest:.4f}"
+    note = f"weighted RMS, median of rows {found:.2g}; decode against prefill {honest:.2g}"
     return [Figure(f"rows written together against alone, over honest noise, {name}", found / honest, "×", note=note)]
 
 
