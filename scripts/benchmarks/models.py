@@ -1,9 +1,11 @@
-"""Which models are served, and how fast their weights are read and their tokens chosen.
+"""Which models are served, how fast their weights are read and their tokens chosen, and what texts at once gain.
 
 Families are tried as tiny random models, saved and loaded as real ones. The root is compared with two threads that do
 nothing but hash blocks of a row's size, in turns with it. Choices are compared with the protocol's own rule.
 
-Options: --families, --root, --choice take only some parts; --comparisons N for the last.
+Texts are written with the real SmolLM2-135M, which `make demo` puts into `.troth`.
+
+Options: --families, --root, --choice, --batches take only some parts; --comparisons N for choices.
 """
 
 from __future__ import annotations
@@ -24,16 +26,19 @@ import torch
 from support.tiny_decoders import FAMILIES, LAYERS, UNSLICED, tried, write_tiny_decoder
 from support.token_choice import compared, draws_for, rows_of
 
+from benchmarks import batches
 from benchmarks.figures import Figure
-from troth.node.engine.choice import TokenDraw, by_the_rule, certain_tokens, choose_tokens
+from troth.node.engine.choice import by_the_rule, certain_tokens, choose_tokens
+from troth.node.engine.interface import TokenDraw
 from troth.node.errors import ModelError
+from troth.node.models.folder import find_model
 from troth.node.models.tensor_files import raw_tensors
 from troth.node.weights_root import THREADS, weights_root
 from troth.protocol.hashing import keccak256
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
-PARTS = ("--families", "--root", "--choice")
+PARTS = ("--families", "--root", "--choice", "--batches")
 ROW_BYTES, ROWS, ROUNDS = 8_192, 16_384, 7
 """A row of 4,096 bfloat16 numbers; 134 MB of them."""
 TENSORS = 8
@@ -52,6 +57,7 @@ def measure(options: list[str] | None = None) -> list[Figure]:
         "--families": families,
         "--root": root,
         "--choice": lambda: [*choices(count), *choice_time()],
+        "--batches": lambda: batches.measure(find_model(Path(".troth"), "smollm2-135m")),
     }
     return [figure for part in chosen for figure in parts[part]()]
 

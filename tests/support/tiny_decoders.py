@@ -15,7 +15,8 @@ from transformers import AutoModelForCausalLM
 
 from troth.node.engine.exact_layers import ExactSlice
 from troth.node.engine.interface import SessionKey
-from troth.node.engine.torch_engine import TORCH_DTYPES, TorchEngine, to_words
+from troth.node.engine.packing import Continuation
+from troth.node.engine.torch_engine import TORCH_DTYPES, TorchEngine, from_words, to_words
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.models.importing import write_config
 from troth.protocol.types import Segment
@@ -121,11 +122,12 @@ class Trial(NamedTuple):
     head: bool
     slices: bool
     exact: bool
+    packed: bool
 
 
 async def tried(folder: ModelFolder, dtype: int, cuts: Sequence[int]) -> Trial:
     """Whether prefill and logits have the bits of transformers, slices those of the whole in one pass and in pieces,
-    and an exact slice's decode those of its prefill."""
+    an exact slice's decode those of its prefill, and in one pass with others, too; elsewhere such rows are close."""
     whole = TorchEngine(folder, Segment(0, LAYERS), dtype)
     rows, grown = await grow(whole, TOKENS, (40,)), await grow(whole, TOKENS, PIECES)
     states, logits = by_transformers(folder, TORCH_DTYPES[dtype])
@@ -141,7 +143,40 @@ async def tried(folder: ModelFolder, dtype: int, cuts: Sequence[int]) -> Trial:
         head=np.array_equal(logits, (await whole.logits(rows)).rows),
         slices=all(same),
         exact=np.array_equal(await grow(exact, TOKENS, (40,)), await grow(exact, TOKENS, steps)),
+        packed=np.array_equal(among_others(exact, TOKENS), await grow(exact, TOKENS, (40,)))
+        and off(among_others(whole, TOKENS), rows, dtype) <= (1e-5, 0.1)[dtype],
     )
+
+
+def off(found: NDArray[Any], expected: NDArray[Any], dtype: int) -> float:
+    """The mean error of rows, a share of their mean size."""
+    first, second = (from_words(rows, dtype).double() for rows in (found, expected))
+    return float((first - second).abs().mean() / second.abs().mean())
+
+
+def among_others(engine: TorchEngine, inputs: NDArray[Any]) -> NDArray[Any]:
+    """Rows of a text that is computed in passes with others: in pieces beside longer and shorter ones, which go."""
+    layers, segment, generator = engine._layers, engine.slice, np.random.default_rng(8)
+    caches = [layers.new_cache(segment) for _ in range(4)]
+    texts = [inputs, *(generator.integers(3, VOCABULARY, size=64) for _ in caches[1:])]
+    rows = []
+    with torch.inference_mode():
+        while caches[0].length < len(inputs):
+            counts = [min(int(generator.integers(1, 9)), len(inputs) - caches[0].length), *generator.integers(0, 9, 3)]
+            # Where a family cannot be packed, passes are of one sequence.
+            room = [counts[number] and caches[number].length + 9 <= 64 for number in range(4)]
+            taking = [number for number in (2, 0, 3, 1) if room[number]] if layers.packs else [0]
+            pieces = [Continuation(caches[number], int(counts[number])) for number in taking]
+            parts = [
+                texts[number][piece.cache.length : piece.cache.length + piece.positions]
+                for number, piece in zip(taking, pieces, strict=True)
+            ]
+            for piece in pieces:
+                piece.cache.grow(piece.cache.capacity_for(piece.cache.length + piece.positions))
+            states = layers.forward(segment, layers.embed(torch.from_numpy(np.concatenate(parts))), pieces)
+            first = sum(counts[number] for number in taking[: taking.index(0)])
+            rows.append(states[first : first + counts[0]])
+    return to_words(torch.cat(rows), engine.dtype)
 
 
 async def relayed(folder: ModelFolder, dtype: int, cut: int, ends: Sequence[int]) -> NDArray[Any]:

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from troth.node.engine.choice import TokenDraw, by_the_rule, choose_tokens
+from troth.node.engine.choice import by_the_rule, choose_tokens
+from troth.node.engine.interface import TokenDraw
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 

@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch")
 from support.token_choice import compared, draws_for, rows_of  # noqa: E402
 
 from troth.node.engine import choice  # noqa: E402
-from troth.node.engine.choice import TokenDraw, by_the_rule, certain_tokens, choose_tokens  # noqa: E402
+from troth.node.engine.choice import by_the_rule, certain_tokens, choose_tokens  # noqa: E402
+from troth.node.engine.interface import TokenDraw  # noqa: E402
 from troth.protocol.errors import InvalidTokens  # noqa: E402
 from troth.protocol.tokens import Sampling, noise  # noqa: E402
 from troth.protocol.types import Hash32  # noqa: E402

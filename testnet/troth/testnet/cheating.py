@@ -10,11 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from troth.node.engine import torch_engine
-from troth.node.engine.interface import Computed, SessionKey
 from troth.node.engine.layers import LayerSlice
+from troth.node.engine.steps import SessionWork
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.orders.session import INFERS
 from troth.protocol.types import Segment
@@ -34,20 +32,14 @@ def main() -> None:
         """Holds both weights; sessions of orders that it infers run on the cheaper ones."""
 
         def __init__(self, folder: ModelFolder, hosted: Segment, dtype: int, **options: Any) -> None:
-            self._layers: LayerSlice
             super().__init__(folder, hosted, dtype, **options)
-            self._true = self._layers
             weights = torch_engine.TORCH_DTYPES[dtype]
             self._cheap = self._slices(open_folder(cheaper), hosted, weights, self._device)
 
-        def _forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
-            if key.attempt == INFERS and len(key.task_id) == ORDER_BYTES:
-                self._layers = self._cheap
-            try:
-                computed: Computed = super()._forward(key, segment, start, inputs)
-                return computed
-            finally:
-                self._layers = self._true
+        def _layers_of(self, work: SessionWork) -> LayerSlice:
+            cheats = work.key.attempt == INFERS and len(work.key.task_id) == ORDER_BYTES
+            layers: LayerSlice = self._cheap if cheats else super()._layers_of(work)
+            return layers
 
     torch_engine.TorchEngine = Cheating  # type: ignore[misc]
     command()

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
-
-from numpy.typing import NDArray
+from collections.abc import Sequence
 
 from troth.node.engine import torch_engine
-from troth.node.engine.interface import Computed, SessionKey
-from troth.protocol.types import Segment
 
 
 def main() -> None:
@@ -23,10 +19,13 @@ def main() -> None:
     class Throttled(plain):  # type: ignore[misc, valid-type]
         """Sleeps in the engine's own thread, so that waiting in line is as long as on such a machine."""
 
-        def _forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
-            computed: Computed = super()._forward(key, segment, start, inputs)
-            time.sleep((factor - 1) * computed.seconds)
-            return computed._replace(seconds=factor * computed.seconds)
+        def _pass(self, entered: Sequence[torch_engine.Entered]) -> None:
+            before = [share.work.seconds for share, *_ in entered]
+            began = time.perf_counter()
+            super()._pass(entered)
+            time.sleep((factor - 1) * (time.perf_counter() - began))
+            for (share, *_), seconds in zip(entered, before, strict=True):
+                share.work.seconds = seconds + factor * (share.work.seconds - seconds)
 
     torch_engine.TorchEngine = Throttled  # type: ignore[misc]
     command()

@@ -1,6 +1,6 @@
 """A whole model as a stack of layers for many prompts at once: what calibration computes with.
 
-The node's engine runs one sequence at a time. Here a batch of equally long sequences runs through the same decoder
+The node's engine packs whatever sequences there are. Here a batch of equally long ones runs through the same decoder
 layers, with places where an experiment can change something: the layers that run, the attention cache, the inputs of
 each layer.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from troth.node.engine.decoder import Past
 from troth.node.engine.layers import LayerSlice
+from troth.node.engine.packing import Past
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
 

@@ -18,10 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from troth.node.engine.interface import TokenDraw
 from troth.protocol import tokens
 from troth.protocol.errors import InvalidTokens
-from troth.protocol.tokens import Sampling
-from troth.protocol.types import Hash32
 
 MASS_SLACK = 1e-5
 """Above what float32 loses in a sum over a vocabulary, as a share of it: torch's softmax on CPUs takes an exponential
@@ -36,6 +35,8 @@ MOST = 4_096
 """Candidates of a row; a flatter one is left to the rule, which is as fast there."""
 PASS_BYTES = 4 << 20
 """Of logits that a CPU works on at a time: they stay in its cache from one operation to the next."""
+LARGEST_PRODUCT = 64.0
+"""Of a logit with the reciprocal of a temperature: see `_scaled`."""
 FORBIDDEN = -1e30
 """The rule knows no infinity: so little has no likelihood, and no noise makes up for it."""
 LARGEST_NOISE = 37.0
@@ -45,14 +46,6 @@ _LOW = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 _ROUNDS = 10
-
-
-class TokenDraw(NamedTuple):
-    """How one row chooses: its sampling, and the seed and the position of its noise."""
-
-    sampling: Sampling
-    seed: Hash32
-    position: int
 
 
 class _Candidates(NamedTuple):
@@ -150,34 +143,59 @@ def _look(logits: torch.Tensor, temperature: torch.Tensor, depth: torch.Tensor, 
     """One pass over (rows, vocabulary) logits; `depth` and `most` say what of a row are candidates, and how many."""
     rows, vocabulary = logits.shape
     step = max(1, PASS_BYTES // (4 * vocabulary)) if logits.device.type == "cpu" else rows
+    block = min(BLOCK, vocabulary)
+    whole = vocabulary // block * block
     scale, reach = temperature.reciprocal().float()[:, None], depth.float()[:, None]
+    room = torch.empty((step, vocabulary), dtype=torch.float32, device=logits.device)
     largest, mass, near = [], [], []
     for first in range(0, rows, step):
         here = slice(first, first + step)
         part = logits[here].float()
-        high = part.amax(dim=1, keepdim=True)
+        blocks = part[:, :whole].unflatten(1, (-1, block))
+        tops, last = blocks.amax(dim=2), part[:, whole:]
+        high, likeliest = tops.max(dim=1, keepdim=True)
+        if whole < vocabulary:
+            high = torch.maximum(high, last.amax(dim=1, keepdim=True))
         _require_finite(high)
-        row, token = _at_least(part, high - reach[here])
+        row, token = _at_least(blocks, tops, last, high - reach[here])
         few = torch.bincount(row, minlength=len(part)) <= most[here]
         if not bool(few.all()):
             row, token = row[few[row]], token[few[row]]
         near.append(_Candidates(row + first, token, part[row, token].double()))
         largest.append(high[:, 0].double())
+        # In one place, which stays in the processor's cache.
+        scaled = _scaled(part, high, scale[here], room[: len(part)])
+        shares = torch.softmax(scaled, 1, out=scaled)
         # The likelihood of the largest is one over the mass.
-        shares = part.sub(high).mul_(scale[here]).softmax(dim=1)
-        mass.append(shares.amax(dim=1).double().reciprocal())
+        of_block = shares[:, :whole].unflatten(1, (-1, block)).gather(1, likeliest[..., None].expand(-1, 1, block))
+        mass.append(torch.cat([of_block[:, 0], shares[:, whole:]], dim=1).amax(dim=1).double().reciprocal())
     joined = _Candidates(*(torch.cat(parts) for parts in zip(*near, strict=True)))
     return _Passed(torch.cat(largest), torch.cat(mass), joined)
 
 
-def _at_least(part: torch.Tensor, bound: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows and tokens of logits that reach the bound of their row, row after row, by id within each."""
-    whole = part.shape[1] // BLOCK * BLOCK
-    blocks = part[:, :whole].unflatten(1, (-1, BLOCK))
-    at, block = torch.nonzero(blocks.amax(dim=2) >= bound, as_tuple=True)
+def _scaled(part: torch.Tensor, high: torch.Tensor, scale: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
+    """Logits over temperatures, in `room`.
+
+    A product of at most 64 is off by 4e-6, and so is then a likelihood. Where products are larger, the largest logit is
+    taken from all of them before.
+    """
+    if bool((high.abs() * scale).amax() <= LARGEST_PRODUCT):
+        return torch.mul(part, scale, out=room)
+    return torch.sub(part, high, out=room).mul_(scale)
+
+
+def _at_least(
+    blocks: torch.Tensor, tops: torch.Tensor, last: torch.Tensor, bound: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows and tokens of logits that reach the bound of their row, row after row, by id within each.
+
+    Shapes: blocks (rows, blocks, tokens of one), their `tops` (rows, blocks), the `last` tokens that fill no block.
+    """
+    at, block = torch.nonzero(tops >= bound, as_tuple=True)
     found, offset = torch.nonzero(blocks[at, block] >= bound[at], as_tuple=True)
-    row, token = torch.nonzero(part[:, whole:] >= bound, as_tuple=True)
-    return torch.cat([at[found], row]), torch.cat([block[found] * BLOCK + offset, token + whole])
+    row, token = torch.nonzero(last >= bound, as_tuple=True)
+    size, whole = blocks.shape[2], blocks.shape[1] * blocks.shape[2]
+    return torch.cat([at[found], row]), torch.cat([block[found] * size + offset, token + whole])
 
 
 def _nucleus(passed: _Passed, temperature: torch.Tensor, share: torch.Tensor) -> tuple[_Candidates, torch.Tensor]:

@@ -22,43 +22,16 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from troth.node.engine.attention_cache import LayerShape
+from troth.node.engine.packing import PACKED, Past, WatchedPast
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
 
 Layer = Callable[..., torch.Tensor]
-Update = Callable[[torch.Tensor, torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
 REMEDY = "Use a model whose layers only pass states on, or serve it whole with vLLM."
 LAYER_WORDS = frozenset({"attention_mask", "cache_position", "position_embeddings", "position_ids"})
 """What a layer may be told besides its states: all of it follows from positions alone."""
-
-
-class Past:
-    """A cache as transformers' code looks at it: `start` positions are in it, and layers update their own."""
-
-    is_compileable = False
-
-    def __init__(self, start: int, update: Update) -> None:
-        self._start = start
-        self._update = update
-
-    def get_seq_length(self, *_: Any) -> int:
-        """Positions in the cache."""
-        return self._start
-
-    get_query_offset = get_seq_length
-
-    def get_mask_sizes(self, queries: Any, *_: Any) -> tuple[int, int]:
-        """Number of keys after this pass, and the position of the first one."""
-        count = int(queries.shape[0]) if isinstance(queries, torch.Tensor) else int(queries)
-        return self._start + count, 0
-
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add a layer's keys and values; returns all that it has."""
-        return self._update(keys, values, layer)
 
 
 class _ReachedError(Exception):
@@ -115,7 +88,10 @@ class _Given(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
 
 class Decoder:
-    """A model without weights in its layers; `entry` and `ending` name the weights before and after them."""
+    """A model without weights in its layers; `entry` and `ending` name the weights before and after them.
+
+    `packs`: several sequences can go through it in one pass, for which `joins` says how (see `packing.PackedPast`).
+    """
 
     def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: torch.device) -> None:
         """Build it.
@@ -142,6 +118,7 @@ class Decoder:
         self.base.layers = torch.nn.ModuleList(places)
         survey = _Survey(self)
         self.shapes, self.entry, self.ending = survey.shapes, survey.entry, survey.ending
+        self.packs, self.joins = self._asks_for_attention and not survey.past.counted, survey.past.made_others
         self._fill_buffers(self.model)
 
     @property
@@ -193,11 +170,11 @@ class Decoder:
 
     def pass_through(self, passage: LayerPass, rows: torch.Tensor, past: Past) -> torch.Tensor:
         """The model's own forward pass, whose layers are what `passage` makes of them."""
-        start = past.get_seq_length()
-        positions = torch.arange(start, start + rows.shape[1], device=rows.device).unsqueeze(0)
+        positions = past.positions(rows.shape[1], rows.device).unsqueeze(0)
         self.passage = passage
         try:
-            made = self.base(inputs_embeds=rows, position_ids=positions, past_key_values=past, use_cache=True)
+            with past.at_work():
+                made = self.base(inputs_embeds=rows, position_ids=positions, past_key_values=past, use_cache=True)
         finally:
             self.passage = None
         states: torch.Tensor = made.last_hidden_state
@@ -212,11 +189,17 @@ class Decoder:
             setattr(self.model, self._base_name, self.base)
         return made.float()
 
+    @property
+    def _asks_for_attention(self) -> bool:
+        """Whether the family's code asks transformers for attention by its name; some compute it by themselves."""
+        return bool(self.model._can_set_attn_implementation())
+
     def _choose_attention(self) -> None:
         capped = getattr(self.config, "attn_logit_softcapping", None) is not None
         # sdpa would leave the cap out, in silence.
         eager = capped or not getattr(self.model, "_supports_sdpa", False)
-        self.config._attn_implementation = "eager" if eager else "sdpa"
+        kind = "eager" if eager else "sdpa"
+        self.config._attn_implementation = PACKED[kind] if self._asks_for_attention else kind
 
     def _fill_buffers(self, module: torch.nn.Module) -> None:
         """Constants that no file holds, such as rotary frequencies: computed as transformers does after loading."""
@@ -277,6 +260,7 @@ class _Survey:
         self._family = decoder.config.model_type
         self._kept: dict[int, LayerShape] = {}
         self._index = -1
+        self.past = WatchedPast(self._keep)
         self._early = {id(decoder.model.get_input_embeddings())}
         with _experts_left_out(decoder.config):
             self._walk()
@@ -298,8 +282,9 @@ class _Survey:
             self._refuse(f"its layers are told more than states: {', '.join(sorted(told))}")
         if tuple(states.shape) != shape:
             self._refuse(f"between its layers pass tensors of the shape {tuple(states.shape)}")
-        self._index = index
+        self._index, self.past.in_layers = index, True
         made = self._decoder.templates[index](states, *given, **named)
+        self.past.in_layers = False
         if not isinstance(made, torch.Tensor) or tuple(made.shape) != shape:
             self._refuse("its layers give more than states")
         if index not in self._kept:
@@ -311,7 +296,7 @@ class _Survey:
         rows = torch.empty((1, self.POSITIONS, decoder.config.hidden_size), dtype=decoder.dtype, device="meta")
         hooks = [part.register_forward_pre_hook(self._called) for part in decoder.base.modules()]
         try:
-            decoder.pass_through(self, rows, Past(0, self._keep))  # type: ignore[arg-type]
+            decoder.pass_through(self, rows, self.past)  # type: ignore[arg-type]
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a family's own code stumbles over, it does not slice

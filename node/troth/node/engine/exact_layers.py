@@ -11,15 +11,16 @@ new or all of them. What a shape leaves over there is masked, and adds exactly n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
-from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import sdpa_mask
 
+from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.layers import LayerSlice
+from troth.node.engine.packing import KeptPair, register_packed
 from troth.node.errors import ModelError
 
 Product = Callable[[torch.Tensor], torch.Tensor]
@@ -41,8 +42,24 @@ def in_fixed_rows(product: Product, states: torch.Tensor, rows: int) -> torch.Te
     return (made[0] if blocks == 1 else torch.cat(made, dim=-2))[..., :count, :]
 
 
+class BlockCache(AttentionCache):
+    """What it gives reaches to the end of the block of the last position: what lies beyond that one is masked."""
+
+    def update(self, keys: torch.Tensor, values: torch.Tensor, layer: int, *unused: Any) -> KeptPair:
+        """See `AttentionCache.update`."""
+        self.write(keys, values, layer)
+        end = self.length + keys.shape[2]
+        kept = self.until(-(-end // ROWS) * ROWS, layer)
+        for states in kept:
+            # Not even masked may there be what is no number, as rows that were taken back can be.
+            states[:, :, end:] = 0
+        return kept
+
+
 class ExactSlice(LayerSlice):
     """See `LayerSlice`; the same computation in fixed shapes."""
+
+    cache_type = BlockCache
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -152,35 +169,41 @@ class _FixedProducts(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         return function(*args, **named)
 
 
+class _QueryBlock(NamedTuple):
+    """Some of the new positions of a pass: those numbered `new`, which are `place` of an aligned block up to `end`.
+
+    `mask`, shape (1, 1, ROWS, end), says which keys each row of the block sees. A row that stands for no new position
+    sees the first one: one that saw none would be no number.
+    """
+
+    new: slice
+    place: slice
+    end: int
+    mask: torch.Tensor
+
+
 def attend_in_blocks(  # noqa: PLR0917 - the order of the arguments is that of transformers
     module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor,
+    attention_mask: Sequence[_QueryBlock],
     scaling: float | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
     **unused: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What transformers calls for one layer; queries are the last positions that the keys have.
+    """What transformers calls for one layer.
 
-    Shapes: query (1, heads, new, head size), key and value (1, key-value heads, all, head size), mask (1, 1, new, all)
-    of booleans; `s_aux` are sinks, a number a head, that take a part of the attention. Returns (1, new, heads, size).
+    Shapes: query (1, heads, new, head size), key and value (1, key-value heads, up to a block's end, head size);
+    `attention_mask` is what `_blocks` makes; `s_aux` are sinks, a number a head, that take a part of the attention.
+    Returns (1, new, heads, size).
     """
     own = softcap is not None or s_aux is not None
-    end, start = key.shape[2], key.shape[2] - query.shape[2]
     made = []
-    for block in range(start // ROWS * ROWS, end, ROWS):
-        first, last = max(start, block), min(end, block + ROWS)
-        place = slice(first - block, last - block)
-        asked = _filled(query[:, :, first - start : last - start], place.start)
-        keys, values = _until(key, block + ROWS), _until(value, block + ROWS)
-        # A row that stands for nothing attends to the first key: attending to none would be no number.
-        mask = torch.zeros((1, 1, ROWS, block + ROWS), dtype=torch.bool, device=query.device)
-        mask[..., 0] = True
-        seen = min(end, block + ROWS)
-        mask[:, :, place, :seen] = attention_mask[:, :, first - start : last - start, :seen]
+    for new, place, end, mask in attention_mask:
+        asked = _filled(query[:, :, new], place.start)
+        keys, values = key[:, :, :end], value[:, :, :end]
         if own:
             out = _attend(asked, keys, values, mask, scaling or query.shape[-1] ** -0.5, softcap, s_aux)
         else:
@@ -223,18 +246,19 @@ def _filled(query: torch.Tensor, first: int) -> torch.Tensor:
     return filled
 
 
-def _until(states: torch.Tensor, end: int) -> torch.Tensor:
-    if states.shape[2] >= end:
-        return states[:, :, :end]
-    missing = states.new_zeros((*states.shape[:2], end - states.shape[2], states.shape[3]))
-    return torch.cat([states, missing], dim=2)
-
-
-def _mask(*given: Any, allow_is_causal_skip: bool = False, **named: Any) -> torch.Tensor | None:
-    """A mask of booleans for each pass: blocks need their part of it even where a kernel would know it by itself."""
-    made: torch.Tensor | None = sdpa_mask(*given, allow_is_causal_skip=False, **named)
+def _blocks(**named: Any) -> list[_QueryBlock]:
+    """The masks of a pass, for all layers: blocks need their part even where a kernel would know it by itself."""
+    seen: torch.Tensor = sdpa_mask(**{**named, "allow_is_causal_skip": False})
+    start, end = named["q_offset"], named["q_offset"] + named["q_length"]
+    made = []
+    for block in range(start // ROWS * ROWS, end, ROWS):
+        first, last = max(start, block), min(end, block + ROWS)
+        new, place = slice(first - start, last - start), slice(first - block, last - block)
+        mask = torch.zeros((1, 1, ROWS, block + ROWS), dtype=torch.bool, device=seen.device)
+        mask[..., 0] = True
+        mask[:, :, place, :last] = seen[:, :, new, :last]
+        made.append(_QueryBlock(new, place, block + ROWS, mask))
     return made
 
 
-AttentionInterface.register(NAME, attend_in_blocks)
-AttentionMaskInterface.register(NAME, _mask)
+register_packed(NAME, attend_in_blocks, _blocks)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from troth.protocol.request import Request
+from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32, Segment
 
 
@@ -47,8 +48,27 @@ class Computed(NamedTuple):
     cached: int = 0
 
 
+class TokenDraw(NamedTuple):
+    """How one row chooses: its sampling, and the seed and the position of its noise."""
+
+    sampling: Sampling
+    seed: Hash32
+    position: int
+
+
+class Chosen(NamedTuple):
+    """A token, and the seconds that head and choice took without waiting in line."""
+
+    token: int
+    seconds: float
+
+
 class Engine(Protocol):
-    """Computes segments inside the slice [first, end) of one model, one job at a time."""
+    """Computes segments inside the slice [first, end) of one model.
+
+    What is asked for at the same time may be computed at the same time: a job of one session then takes a little longer
+    than alone, and all of them together much less.
+    """
 
     @property
     def slice(self) -> Segment:
@@ -81,7 +101,7 @@ class Engine(Protocol):
             inputs: tokens where the segment starts at layer 0, otherwise the rows of the segment before.
 
         Raises:
-            Busy: no memory left for another position.
+            Busy: no memory left for so many positions; nothing was computed, and other sessions go on.
             OutOfOrder: a position before `start` was never computed.
         """
 
@@ -116,6 +136,18 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Stop the worker; queued jobs are dropped."""
+
+
+@runtime_checkable
+class ChoosingEngine(Engine, Protocol):
+    """An engine that chooses tokens where the logits are, for many sessions at once."""
+
+    async def choose(self, key: SessionKey, row: NDArray[Any], draw: TokenDraw) -> Chosen:
+        """The token that `troth.protocol.tokens.choose` would choose of one post-norm row, shape (1, hidden size).
+
+        Raises:
+            InvalidTokens: logits hold NaN or infinity.
+        """
 
 
 class TokenStep(NamedTuple):

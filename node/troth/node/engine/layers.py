@@ -15,13 +15,17 @@ from dataclasses import dataclass, field
 import torch
 
 from troth.node.engine.attention_cache import AttentionCache
-from troth.node.engine.decoder import Decoder, Past
+from troth.node.engine.decoder import Decoder
+from troth.node.engine.packing import Continuation, past_of
 from troth.node.errors import ModelError
 from troth.node.models.checkpoint import Checkpoint
 from troth.node.models.folder import ModelFolder
 from troth.node.models.tensor_files import raw_tensors
 from troth.node.models.weights import read_tensors
 from troth.protocol.types import Segment
+
+LONGEST_TEXT = 1 << 17
+"""Positions for which a session's cache reserves addresses at most; longer ones are moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +186,16 @@ class LayerSlice:
     def _layer(self, index: int, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
         return self.decoder.layer(index, weights)
 
+    @property
+    def packs(self) -> bool:
+        """Whether several sequences can go through it in one pass."""
+        return self.decoder.packs
+
     def new_cache(self, segment: Segment) -> AttentionCache:
         """An empty cache for the layers of a segment."""
-        return self.cache_type(segment, self.decoder.shapes[segment.first : segment.end], self.dtype, self.device)
+        shapes = self.decoder.shapes[segment.first : segment.end]
+        most = min(int(getattr(self.config, "max_position_embeddings", None) or LONGEST_TEXT), LONGEST_TEXT)
+        return self.cache_type(segment, shapes, self.dtype, self.device, most)
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Rows that enter layer 0; `tokens` are int64 on the slice's device."""
@@ -192,11 +203,16 @@ class LayerSlice:
             raise ModelError("this slice has no embedding", None, "Send tokens to a node that hosts layer 0.")
         return self.decoder.embed(tokens)
 
-    def forward(self, segment: Segment, hidden: torch.Tensor, cache: AttentionCache) -> torch.Tensor:
-        """Run (positions, hidden size) rows that follow what the cache holds through a segment; fills the cache."""
-        count = int(hidden.shape[0])
-        states = self.decoder.run(segment, hidden.unsqueeze(0), self.held, Past(cache.length, cache.update))
-        cache.length += count
+    def forward(self, segment: Segment, hidden: torch.Tensor, pieces: Sequence[Continuation]) -> torch.Tensor:
+        """Run (positions, hidden size) rows of some sequences, one after the other, through a segment.
+
+        Each sequence's rows follow what its cache holds; the caches are filled. Where the family cannot be packed, only
+        one sequence may be given.
+        """
+        past = past_of(pieces, joined=self.decoder.joins)
+        states = self.decoder.run(segment, hidden.unsqueeze(0), self.held, past)
+        for cache, count in pieces:
+            cache.length += count
         return states[0]
 
     def logits(self, rows: torch.Tensor) -> torch.Tensor:

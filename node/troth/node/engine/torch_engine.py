@@ -1,11 +1,10 @@
-"""The torch engine: Hugging Face layers on cpu, cuda or mps, one worker thread, any slice."""
+"""The torch engine: Hugging Face layers on cpu, cuda or mps, many sessions in one pass, any slice."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -13,20 +12,28 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from troth.node.engine.attention_cache import AttentionCache
-from troth.node.engine.interface import Computed, SessionKey
+from troth.node.engine.choice import choose_tokens
+from troth.node.engine.interface import Chosen, Computed, SessionKey, TokenDraw
 from troth.node.engine.layers import LayerSlice, Needs, Parts
+from troth.node.engine.packing import Continuation
 from troth.node.engine.sessions import CacheBudget
-from troth.node.errors import BadInput, OutOfOrder
+from troth.node.engine.steps import SessionWork, Steps, StepShare, TokenChoice
+from troth.node.errors import BadInput, NodeBusy, OutOfOrder
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
 
 TORCH_DTYPES = (torch.float32, torch.bfloat16)
+REFERENCE = SessionKey(b"reference", 0, 0)
+"""Of all references, so that they are computed one after the other: their caches are outside of the bound."""
+Entered = tuple[StepShare, torch.Tensor, Continuation]
 Result = TypeVar("Result")
 
 
 class TorchEngine:
-    """See `interface.Engine`. All computing happens in one thread; a cancelled caller's queued job never runs."""
+    """See `interface.ChoosingEngine`. All computing happens in one thread (`steps`).
+
+    A cancelled caller's queued job never runs, and a long one ends with the chunk at hand.
+    """
 
     def __init__(
         self,
@@ -57,7 +64,8 @@ class TorchEngine:
         self._moving = asyncio.Lock()
         self._dtype = dtype
         self._sessions = CacheBudget(cache_bytes)
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
+        # The thread holds this engine only while it has something to do, so that an engine nobody needs can go.
+        self._steps = Steps(self._advance, self._choose, self._kind)
 
     @property
     def slice(self) -> Segment:
@@ -91,11 +99,19 @@ class TorchEngine:
 
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """Append positions to a session; see `interface.Engine.forward`."""
-        return await self._run(lambda: self._forward(key, segment, start, inputs))
+        return await asyncio.wrap_future(self._steps.compute(SessionWork(key, segment, start, inputs)))
 
     async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
-        """One float32 prefill; the float32 slice is loaded when it is first needed."""
-        return await self._run(lambda: self._reference_states(segment, inputs))
+        """One float32 prefill, after those asked for before; the float32 slice is loaded when it is first needed."""
+        work = SessionWork(REFERENCE, segment, 0, inputs, wide=True)
+        rows = (await asyncio.wrap_future(self._steps.compute(work))).rows
+        # Layers of a former slice may have stayed for it.
+        await self._run(lambda: self._keep(self._kept))
+        return rows
+
+    async def choose(self, key: SessionKey, row: NDArray[Any], draw: TokenDraw) -> Chosen:
+        """The token of one post-norm row; see `interface.ChoosingEngine.choose`."""
+        return await asyncio.wrap_future(self._steps.choose(TokenChoice(key, row, draw)))
 
     async def logits(self, rows: NDArray[Any]) -> Computed:
         """Float32 logits of post-norm rows in the engine's words, or of float32 reference rows."""
@@ -134,14 +150,10 @@ class TorchEngine:
 
     async def close(self) -> None:
         """Stop the worker thread after the job at hand."""
-        await asyncio.to_thread(self._worker.shutdown, wait=True, cancel_futures=True)
+        await asyncio.to_thread(self._steps.close)
 
     async def _run(self, job: Callable[[], Result]) -> Result:
-        def without_gradients() -> Result:
-            with torch.inference_mode():
-                return job()
-
-        return await asyncio.get_running_loop().run_in_executor(self._worker, without_gradients)
+        return await asyncio.wrap_future(self._steps.run(job))
 
     def _settle(self, hosted: Segment, wanted: tuple[Segment, ...], parts: Parts) -> None:
         self._layers.take(parts)
@@ -151,7 +163,7 @@ class TorchEngine:
     def _keep(self, segments: tuple[Segment, ...]) -> None:
         """Let go of layers that neither these segments nor a session need."""
         self._kept = segments
-        needed = self._layers.needs(*segments, *self._sessions.segments)
+        needed = self._layers.needs(*segments, *self._sessions.segments, *self._steps.begun)
         for layers in (self._layers, self._reference):
             if layers is not None and layers.has - needed:
                 layers.keep_only(needed)
@@ -160,29 +172,94 @@ class TorchEngine:
         forget()
         self._keep(self._kept)
 
-    def _forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
-        started = time.perf_counter()
-        self._require_held(segment)
-        hidden = self._enter(self._layers, segment, inputs)
-        cache = self._sessions.find(key)
-        if start > (cache.length if cache else 0):
-            raise OutOfOrder("positions before this one are missing", start, "Send the positions in order, from 0.")
-        cache = cache or self._layers.new_cache(segment)
-        self._sessions.make_room(key, cache, start + len(inputs))
-        cache.length = start
-        rows = to_words(self._layers.forward(segment, hidden, cache), self._dtype)
-        return Computed(rows, time.perf_counter() - started)
+    def _kind(self, work: SessionWork) -> Hashable:
+        """What goes through one pass has the same layers; where a family cannot be packed, nothing goes with others."""
+        wide = work.wide and self._dtype != 0
+        return (wide, work.segment, id(None if wide else self._layers_of(work))) if self._layers.packs else id(work)
 
-    def _reference_states(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
-        self._require_held(segment)
-        reference = self._widened(segment)
-        hidden = self._enter(reference, segment, inputs)
-        cache: AttentionCache = reference.new_cache(segment)
-        cache.grow(len(inputs))
-        return to_words(reference.forward(segment, hidden, cache), 0)
+    def _layers_of(self, work: SessionWork) -> LayerSlice:
+        return self._widened(work.segment) if work.wide else self._layers
+
+    def _advance(self, shares: Sequence[StepShare]) -> None:
+        """One step. What cannot take part is told so, and where a pass fails each sequence is tried alone."""
+        entered = []
+        for share in shares:
+            try:
+                entered.append((share, *self._entered(share)))
+            except Exception as error:  # noqa: BLE001 - whoever asked for it is told
+                share.work.failure = error
+        try:
+            self._pass(entered)
+        except Exception as error:  # noqa: BLE001 - as above
+            if len(entered) > 1:
+                for one in entered:
+                    self._advance_alone(one)
+            else:
+                entered[0][0].work.failure = _told(error)
+
+    def _advance_alone(self, entered: Entered) -> None:
+        try:
+            self._pass([entered])
+        except Exception as error:  # noqa: BLE001 - as above
+            entered[0].work.failure = _told(error)
+
+    def _entered(self, share: StepShare) -> tuple[torch.Tensor, Continuation]:
+        """The rows that enter, and the cache that they follow, with room for all that the work asks for."""
+        work, count = share
+        self._require_held(work.segment)
+        layers = self._layers_of(work)
+        start = work.start + work.done
+        hidden = self._enter(layers, work.segment, work.inputs[work.done : work.done + count])
+        if work.wide:
+            work.cache = work.cache or layers.new_cache(work.segment)
+            work.cache.grow(len(work.inputs))
+        else:
+            cache = self._sessions.find(work.key)
+            if start > (cache.length if cache else 0) or (work.done and cache is not work.cache):
+                raise OutOfOrder("positions before this one are missing", start, "Send the positions in order, from 0.")
+            work.cache = cache or layers.new_cache(work.segment)
+            self._sessions.make_room(work.key, work.cache, work.start + len(work.inputs))
+        work.cache.length = start
+        return hidden, Continuation(work.cache, count)
+
+    def _pass(self, entered: Sequence[Entered]) -> None:
+        """One pass of the model over what several works ask for, all of one kind."""
+        if not entered:
+            return
+        began = time.perf_counter()
+        work = entered[0][0].work
+        hidden = torch.cat([rows for _, rows, _ in entered]) if len(entered) > 1 else entered[0][1]
+        pieces = [piece for *_, piece in entered]
+        states = self._layers_of(work).forward(work.segment, hidden, pieces)
+        words = to_words(states, 0 if work.wide else self._dtype)
+        seconds, first = time.perf_counter() - began, 0
+        for (work, count), *_ in entered:
+            # Copies, where a view would keep the rows of all in memory for as long as one of them is needed.
+            work.rows.append(words if len(entered) == 1 else words[first : first + count].copy())
+            work.done, work.seconds, first = work.done + count, work.seconds + seconds, first + count
+
+    def _choose(self, choices: Sequence[TokenChoice]) -> None:
+        """Tokens of several sessions; where that fails, each is tried alone."""
+        began = time.perf_counter()
+        try:
+            states = from_words(np.concatenate([choice.row for choice in choices]), self._dtype)
+            logits = self._layers.logits(states.to(self._device, self._layers.dtype))
+            tokens = choose_tokens(logits, [choice.draw for choice in choices])
+        except Exception as error:  # noqa: BLE001 - whoever asked for it is told
+            for choice in choices:
+                if len(choices) > 1:
+                    self._choose([choice])
+                else:
+                    choice.failure = _told(error)
+            return
+        seconds = time.perf_counter() - began
+        for choice, token in zip(choices, tokens, strict=True):
+            choice.chosen = Chosen(token, seconds)
 
     def _widened(self, segment: Segment) -> LayerSlice:
         """The float32 layers of a segment; those that it lacks are read now."""
+        if self._dtype == 0:
+            return self._layers
         if self._reference is None:
             dtype = TORCH_DTYPES[self._dtype]
             self._reference = self._slices(self._folder, segment, dtype, self._device, widen=True)
@@ -216,6 +293,13 @@ class TorchEngine:
             layers.take(layers.read(Needs(ending=True)))
         states = from_words(rows, 0 if wide else 1).to(self._device, layers.dtype)
         return Computed(layers.logits(states).cpu().numpy(), time.perf_counter() - started)
+
+
+def _told(error: Exception) -> Exception:
+    """What whoever asked is told; that memory is used up may be over in a moment."""
+    if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        return NodeBusy("the device's memory is used up", None, "Retry later or elsewhere.")
+    return error
 
 
 def to_words(states: torch.Tensor, dtype: int) -> NDArray[Any]:

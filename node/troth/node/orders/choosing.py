@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Engine
+from troth.node.engine.interface import ChoosingEngine, Engine, SessionKey, TokenDraw
 from troth.node.errors import BadInput
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.masks import RowRule, TextRules
@@ -32,6 +32,8 @@ class SampledText(Protocol):
 class Writing(Protocol):
     """A session that chooses tokens: those chosen so far by their positions, and what transforms the next row."""
 
+    @property
+    def key(self) -> SessionKey: ...
     @property
     def seat(self) -> SampledText: ...
     @property
@@ -58,8 +60,13 @@ async def next_token(
     bench: LogitSource, work: Writing, rows: NDArray[Any], *, position: int, asked: Asked
 ) -> tuple[ChosenToken, float]:
     """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
-    logits, seconds, _ = await bench.engine.logits(rows)
-    if not work.seat.request.temperature_millionths and asked is msgspec.UNSET and work.rules is None:
+    engine, plain = bench.engine, asked is msgspec.UNSET and work.rules is None
+    if plain and isinstance(engine, ChoosingEngine):
+        draw = TokenDraw(Sampling.of(work.seat.request), work.seat.noise_seed, position)
+        token, seconds = await engine.choose(work.key, rows, draw)
+        return ChosenToken(token), seconds
+    logits, seconds, _ = await engine.logits(rows)
+    if plain and not work.seat.request.temperature_millionths:
         # Without noise and rules it takes microseconds, less than waking a thread.
         return ChosenToken(_choose(work, logits[0], position)), seconds
     return await asyncio.to_thread(_choose_and_tell, work, logits[0], position, asked), seconds

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from vllm.v1.sample.logits_processor import LogitsProcessor, MoveDirectionality
 
-from troth.node.engine.choice import TokenDraw, choose_tokens
+from troth.node.engine.choice import choose_tokens
+from troth.node.engine.interface import TokenDraw
 from troth.node.engine.vllm.sampling_words import SamplingDraw, draw_from_words
 from troth.protocol.masks import RowRule, TextRules
 from troth.protocol.tokens import Sampling, choose, noise
