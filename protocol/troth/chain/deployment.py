@@ -94,15 +94,15 @@ async def submit(
         await rpc.close()
 
 
-async def estimate_creation(url: str, creation: Call, sender: Address) -> Simulation:
-    """What a creation would cost, without sending it."""
+async def estimate(url: str, call: Call, sender: Address, to: Address | None = None) -> Simulation:
+    """What a creation, or a call, would cost, without sending it; raises ChainRejected if it would revert."""
     rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
     try:
         transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
-        fees, gas = await transactions.fees(), await transactions.estimate(creation, sender, None)
+        fees, gas = await transactions.fees(), await transactions.estimate(call, sender, to)
     finally:
         await rpc.close()
-    return Simulation(creation.function, sender, 0, gas, gas * fees.maximum, None)
+    return Simulation(call.function, sender, call.value, gas, gas * fees.maximum, None)
 
 
 def _unhex(digits: str) -> bytes:

@@ -177,6 +177,18 @@ def list_hash(nodes: Sequence[Address], prompt_root: Hash32) -> Hash32:
     return Hash32(abi_keccak(["bytes32", "bytes32"], [nodes_hash(nodes), prompt_root]))
 
 
+def prompt_commitment(salt: bytes, prompt: str) -> Hash32:
+    """What hides a prompt until it is opened: keccak256(salt ‖ prompt), with a salt of 32 fresh bytes."""
+    if len(salt) != 32:
+        raise InvalidField("A salt has 32 bytes", len(salt), "Take 32 fresh ones.")
+    return Hash32(keccak256(salt + prompt.encode()))
+
+
+def prompt_root(commitments: Sequence[Hash32]) -> Hash32:
+    """keccak256 over all commitments in their order."""
+    return Hash32(keccak256(b"".join(commitments)))
+
+
 def _words_hash(values: Iterable[int]) -> Hash32:
     return Hash32(keccak256(b"".join(value.to_bytes(32, "big") for value in values)))
 
