@@ -16,6 +16,7 @@ version = 1
           "PROMPT,CACHED,WRITTEN", asset units per 10^9 positions through all layers of the model
 [overlay] optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds;
           of a node that hosts the whole model only: clients' requests may enter here (docs/explanation/direct.md)
+[reputation] optional: contract = "0x…", start_block: whom the committee rates below its bar gets nothing forwarded
 """
 
 from __future__ import annotations
@@ -99,6 +100,11 @@ class _Auto(Section, frozen=True, forbid_unknown_fields=True):
     ask: str = ""
 
 
+class _ReputationTable(Section, frozen=True, forbid_unknown_fields=True):
+    contract: str
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
 class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: ChainSection
@@ -112,6 +118,15 @@ class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     overlay: OverlaySection | None = None
     earning: _Earning = _Earning()
     court: _Court = _Court()
+    reputation: _ReputationTable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReputationPlace:
+    """A Reputation contract, and a block not after its deployment."""
+
+    contract: Address
+    start_block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +170,7 @@ class NodeConfiguration:
     overlay: OverlayEntry | None = None
     earning: EarningPolicy = EarningPolicy()  # noqa: RUF009 -- frozen
     most_bond: int | None = None
+    reputation: ReputationPlace | None = None
 
     @property
     def seal_key(self) -> Path:
@@ -211,7 +227,14 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         overlay=entry_of(file.overlay, ConfigError),
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
         most_bond=file.court.most_bond,
+        reputation=_reputation(file.reputation),
     )
+
+
+def _reputation(section: _ReputationTable | None) -> ReputationPlace | None:
+    if section is None:
+        return None
+    return ReputationPlace(address_of("reputation.contract", section.contract, ConfigError), section.start_block)
 
 
 def _auto(section: _Auto) -> Auto:

@@ -25,6 +25,7 @@ from troth.node.outside import (
     outside_findings,
 )
 from troth.node.process import operator_of, process_state
+from troth.node.reputation import own_reputation
 from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
@@ -122,6 +123,7 @@ def status(home: Path) -> dict[str, Any]:
     """On chain: role, slice, stake, seats, credit, gas money. Process: ready or the reasons why not."""
     configuration = load(home)
     seen: OnMarket = run(ask(configuration))
+    rated = {} if configuration.reputation is None else run(own_reputation(configuration, seen.operator))
     return {
         "operator": seen.operator,
         "role": seen.role.name.lower(),
@@ -137,6 +139,7 @@ def status(home: Path) -> dict[str, Any]:
         "gas_money_wei": str(seen.gas_money),
         "block": seen.block,
         "endpoint": configuration.endpoint,
+        **({"reputation": rated} if rated else {}),
         "process": process_state(configuration),
     }
 

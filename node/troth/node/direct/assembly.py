@@ -29,6 +29,7 @@ from troth.node.group.group import Group
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.service import OrderService
 from troth.node.orders.session import SegmentSession
+from troth.node.reputation import reputation_of
 from troth.overlay.sessions.entry import EntryKeys, overlay_entry
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Segment
@@ -125,15 +126,17 @@ class Direct:
         Raises:
             ConfigError: an entry is configured, and the slice is not the whole model.
             OverlayError: the entry's port cannot be used.
+            ChainError: a Reputation is configured, and cannot be read.
         """
         overlay, engine = self._configuration.overlay, bench.engine
         if overlay is not None and engine.slice != Segment(0, engine.layers):
             remedy = f"Host layers 0:{engine.layers}, or take [overlay] out of node.toml."
             raise ConfigError("an overlay entry needs the whole model", str(engine.slice), remedy)
-        group = group_of(bench, state=state, sessions=lambda: service.sessions)
-        if group is None:
-            return
         async with AsyncExitStack() as stack:
+            rated = await stack.enter_async_context(reputation_of(self._configuration))
+            group = group_of(bench, state=state, sessions=lambda: service.sessions, reputation=rated)
+            if group is None:
+                return
             stack.push_async_callback(group.close)
             parts = direct_parts(group, bench, Counters(self._registry), self._why)
             stack.push_async_callback(parts.schedulers.close)

@@ -168,8 +168,7 @@ class Sharing:
         peers = self._membership.peers
         for name in [name for name, _ in self.view.members.rows() if name != self._own and name not in peers]:
             self.forwarder.dealings.forget(name)
-        rated: dict[str, float] = {self._own: UNRATED}
-        self.view.list_members(rated | {name: self._reputation(name) for name in peers}, now)
+        self.view.list_members({name: self._reputation(name) for name in (self._own, *peers)}, now)
         self._agreement.keep(peers)
 
     async def _agree(self, now: float) -> None:
