@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +16,13 @@ from support.tabs_stage import TabsStage, tabs_stage
 from typer.testing import CliRunner
 
 from troth.chain.keystore import Key, create_account, create_vrf_secret
+from troth.chain.reputation import word_of_the_committee
 from troth.committee.command import app
 from troth.committee.epochs import EpochJournal
 from troth.committee.errors import EpochRefused, SignedOther
-from troth.protocol.types import ZERO_HASH, Hash32
+from troth.node.reputation import own_reputation
+from troth.protocol.reputation import ReputationPlace
+from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 pytestmark = pytest.mark.chain
 
@@ -150,6 +154,13 @@ async def test_members_carry_epochs_out(committee: Committee) -> None:
     assert scores == {nodes[0]: 0.7282, nodes[1]: 0.31, nodes[2]: 0.16}
     assert [node.get("below_the_bar", False) for node in seen["nodes"]] == [False, True, True]
     assert seen["nodes"][2]["credit"] == "silent"
+    place = ReputationPlace(Address(committee.reputation), committee.start)
+    asked: Any = SimpleNamespace(rpc=committee.anvil.url, reputation=place, chain_id=None)
+    told = [await own_reputation(asked, Address(node)) for node in nodes]
+    assert [one["takes_work"] for one in told] == [True, False, False]
+    assert "in epoch 2 it was silent" in told[2]["why"]
+    async with word_of_the_committee(asked.rpc, place, committee.folder) as word:
+        assert [word(Address(node)) for node in nodes] == [0.7282, 0.0, 0.0]
     assert seen["nodes"][0]["owner"] == committee.market.owner_of(committee.market.nodes[0]).address
 
 

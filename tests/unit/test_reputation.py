@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.chain.keystore import Key
-from troth.node.group.sharing import UNRATED
-from troth.node.reputation import SharedReputation, explained
+from troth.node.reputation import explained
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.logs import LogMeta
 from troth.protocol.reputation import (
     ONE,
+    UNRATED,
     ReputationRules,
     Standing,
     leader_by,
@@ -37,6 +37,7 @@ from troth.protocol.reputation_events import (
     RaterLeft,
     ReputationDeployed,
     ReputationState,
+    SharedReputation,
 )
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32, address_to_bytes
 

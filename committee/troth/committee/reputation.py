@@ -60,7 +60,7 @@ VRF_KEYSTORE, JOURNAL = "keys/vrf.json", "reputation.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContractPlace:
     """Where the contract is: a chain node, its address, and a block not after its deployment."""
 
     rpc: str
@@ -68,7 +68,7 @@ class Place:
     start_block: int = 0
 
     @classmethod
-    def read(cls, rpc: str, contract: str, start_block: int) -> Place:
+    def read(cls, rpc: str, contract: str, start_block: int) -> ContractPlace:
         """From the command line."""
         return cls(rpc, to_address(contract), start_block)
 
@@ -85,7 +85,7 @@ class Payer:
 # ---- looking
 
 
-async def standings(place: Place) -> dict[str, Any]:
+async def standings(place: ContractPlace) -> dict[str, Any]:
     """Rules, members and every node's score, each computed again from the contract's events."""
     async with followed_reputation(place.rpc, place.contract, start_block=place.start_block) as follower:
         state = follower.state
@@ -152,7 +152,7 @@ def rules_from(epoch_blocks: int, bond: str) -> ReputationRules:
     return paper_rules(epoch_blocks, COIN.parse(bond))
 
 
-async def enroll(folder: Path, place: Place, payer: Payer) -> dict[str, Any]:
+async def enroll(folder: Path, place: ContractPlace, payer: Payer) -> dict[str, Any]:
     """Bond this member from its owner's account; makes a VRF key where there is none."""
     key = await _operator(folder, payer.password_file)
     point = vrf.public_key(_vrf_secret(folder, payer.password_file, create=True))
@@ -164,23 +164,23 @@ async def enroll(folder: Path, place: Place, payer: Payer) -> dict[str, Any]:
     return await _send(place.rpc, call, place.contract, payer, {"operator": key.address, "bond_wei": str(bond)})
 
 
-async def leave(operator: str, place: Place, payer: Payer) -> dict[str, Any]:
+async def leave(operator: str, place: ContractPlace, payer: Payer) -> dict[str, Any]:
     """Stop counting after this epoch."""
     return await _send(place.rpc, calls.leave(to_address(operator)), place.contract, payer, {"operator": operator})
 
 
-async def withdraw(operator: str, place: Place, payer: Payer) -> dict[str, Any]:
+async def withdraw(operator: str, place: ContractPlace, payer: Payer) -> dict[str, Any]:
     """The bond of one that left, to its owner."""
     return await _send(place.rpc, calls.withdraw(to_address(operator)), place.contract, payer, {"operator": operator})
 
 
-async def settle(path: Path, place: Place, payer: Payer) -> dict[str, Any]:
+async def settle(path: Path, place: ContractPlace, payer: Payer) -> dict[str, Any]:
     """Settle the epoch that a file holds."""
     now, file = await epoch_now(place.rpc, place.contract, place.start_block), read_epoch(path)
     return await _send(place.rpc, now.settlement(file), place.contract, payer, _told(now, file))
 
 
-async def expel(operator: str, first: Path, second: Path, place: Place, payer: Payer) -> dict[str, Any]:
+async def expel(operator: str, first: Path, second: Path, place: ContractPlace, payer: Payer) -> dict[str, Any]:
     """Bring two files of one epoch that one member signed."""
     files, signer = (read_epoch(first), read_epoch(second)), to_address(operator)
     if any(signer not in file.signatures for file in files):
@@ -246,7 +246,7 @@ def make_list(nodes: list[str], prompts: Path | None, path: Path) -> dict[str, A
     }
 
 
-async def lead(folder: Path, place: Place, password_file: Path | None) -> dict[str, Any]:
+async def lead(folder: Path, place: ContractPlace, password_file: Path | None) -> dict[str, Any]:
     """Who leads the current epoch; the last leader's member adds its proof."""
     now = await epoch_now(place.rpc, place.contract, place.start_block)
     operator = address_in(load(folder).operator_keystore)
@@ -266,7 +266,7 @@ class EpochParts:
     after: Path | None
 
 
-async def propose(path: Path, place: Place, parts: EpochParts, proof: str) -> dict[str, Any]:
+async def propose(path: Path, place: ContractPlace, parts: EpochParts, proof: str) -> dict[str, Any]:
     """Write the file of the current epoch."""
     now = await epoch_now(place.rpc, place.contract, place.start_block)
     file = proposed(
@@ -280,7 +280,7 @@ async def propose(path: Path, place: Place, parts: EpochParts, proof: str) -> di
     return {"file": str(path), **_told(now, file)}
 
 
-async def sign(path: Path, folder: Path, place: Place, password_file: Path | None) -> dict[str, Any]:
+async def sign(path: Path, folder: Path, place: ContractPlace, password_file: Path | None) -> dict[str, Any]:
     """Add this member's signature to the file, once for an epoch."""
     key = await _operator(folder, password_file)
     now, journal = await epoch_now(place.rpc, place.contract, place.start_block), EpochJournal(folder / JOURNAL)
@@ -293,7 +293,7 @@ async def sign(path: Path, folder: Path, place: Place, password_file: Path | Non
 
 
 async def report(
-    path: Path, silent: list[str], folder: Path, place: Place, password_file: Path | None
+    path: Path, silent: list[str], folder: Path, place: ContractPlace, password_file: Path | None
 ) -> dict[str, Any]:
     """Add this member's word that nodes did not answer its own attempts."""
     key = await _operator(folder, password_file)

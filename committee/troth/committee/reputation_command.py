@@ -44,9 +44,9 @@ def show_standings(
     *, rpc: RpcOption, reputation: ContractOption, start_block: StartBlockOption = 0, as_json: JsonOption = False
 ) -> None:
     """Members, and every node's score; all scores are computed again from the contract's events."""
-    from troth.committee.reputation import Place, standings
+    from troth.committee.reputation import ContractPlace, standings
 
-    show(asyncio.run(standings(Place.read(rpc, reputation, start_block))), as_json)
+    show(asyncio.run(standings(ContractPlace.read(rpc, reputation, start_block))), as_json)
 
 
 @app.command()
@@ -85,11 +85,11 @@ def enroll(
     as_json: JsonOption = False,
 ) -> None:
     """Bond this member from its owner's account (--keystore); it counts from the next epoch on."""
-    from troth.committee.reputation import Payer, Place
+    from troth.committee.reputation import Payer, ContractPlace
     from troth.committee.reputation import enroll as enroll_member
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(enroll_member(_folder(home), Place.read(rpc, reputation, 0), payer)), as_json)
+    show(asyncio.run(enroll_member(_folder(home), ContractPlace.read(rpc, reputation, 0), payer)), as_json)
 
 
 @app.command()
@@ -104,11 +104,11 @@ def leave(
     as_json: JsonOption = False,
 ) -> None:
     """Take a member out after this epoch: by itself, its owner, or anybody if it left the Committee."""
-    from troth.committee.reputation import Payer, Place
+    from troth.committee.reputation import Payer, ContractPlace
     from troth.committee.reputation import leave as take_out
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(take_out(operator, Place.read(rpc, reputation, 0), payer)), as_json)
+    show(asyncio.run(take_out(operator, ContractPlace.read(rpc, reputation, 0), payer)), as_json)
 
 
 @app.command()
@@ -123,11 +123,11 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Send the bond of a member that left to its owner."""
-    from troth.committee.reputation import Payer, Place
+    from troth.committee.reputation import Payer, ContractPlace
     from troth.committee.reputation import withdraw as take_bond
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(take_bond(operator, Place.read(rpc, reputation, 0), payer)), as_json)
+    show(asyncio.run(take_bond(operator, ContractPlace.read(rpc, reputation, 0), payer)), as_json)
 
 
 @app.command("list")
@@ -155,10 +155,10 @@ def lead(
     as_json: JsonOption = False,
 ) -> None:
     """Who leads this epoch; the member that led the last one prints its VRF proof for `propose --proof`."""
-    from troth.committee.reputation import Place
+    from troth.committee.reputation import ContractPlace
     from troth.committee.reputation import lead as leading
 
-    show(asyncio.run(leading(_folder(home), Place.read(rpc, reputation, start_block), password_file)), as_json)
+    show(asyncio.run(leading(_folder(home), ContractPlace.read(rpc, reputation, start_block), password_file)), as_json)
 
 
 @app.command()
@@ -177,10 +177,10 @@ def propose(
     as_json: JsonOption = False,
 ) -> None:
     """Write the file of this epoch, as its leader."""
-    from troth.committee.reputation import EpochParts, Place
+    from troth.committee.reputation import EpochParts, ContractPlace
     from troth.committee.reputation import propose as write
 
-    place = Place.read(rpc, reputation, start_block)
+    place = ContractPlace.read(rpc, reputation, start_block)
     show(asyncio.run(write(file.expanduser(), place, EpochParts(examined, credits, after), proof)), as_json)
 
 
@@ -196,10 +196,10 @@ def sign(
     as_json: JsonOption = False,
 ) -> None:
     """Check the file against the chain and add this member's signature, once for an epoch."""
-    from troth.committee.reputation import Place
+    from troth.committee.reputation import ContractPlace
     from troth.committee.reputation import sign as add
 
-    place = Place.read(rpc, reputation, start_block)
+    place = ContractPlace.read(rpc, reputation, start_block)
     show(asyncio.run(add(file.expanduser(), _folder(home), place, password_file)), as_json)
 
 
@@ -216,10 +216,10 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Add this member's word that nodes were silent: more than 1/3 of the members make it count."""
-    from troth.committee.reputation import Place
+    from troth.committee.reputation import ContractPlace
     from troth.committee.reputation import report as add
 
-    place = Place.read(rpc, reputation, start_block)
+    place = ContractPlace.read(rpc, reputation, start_block)
     show(asyncio.run(add(file.expanduser(), silent, _folder(home), place, password_file)), as_json)
 
 
@@ -236,11 +236,11 @@ def settle(
     as_json: JsonOption = False,
 ) -> None:
     """Bring the file to the chain, which computes the scores; anybody may."""
-    from troth.committee.reputation import Payer, Place
+    from troth.committee.reputation import Payer, ContractPlace
     from troth.committee.reputation import settle as bring
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(bring(file.expanduser(), Place.read(rpc, reputation, start_block), payer)), as_json)
+    show(asyncio.run(bring(file.expanduser(), ContractPlace.read(rpc, reputation, start_block), payer)), as_json)
 
 
 @app.command()
@@ -257,11 +257,11 @@ def expel(
     as_json: JsonOption = False,
 ) -> None:
     """Show that a member signed two updates for one epoch: it loses its bond, and you get a tenth."""
-    from troth.committee.reputation import Payer, Place
+    from troth.committee.reputation import Payer, ContractPlace
     from troth.committee.reputation import expel as prove
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(prove(operator, first, second, Place.read(rpc, reputation, 0), payer)), as_json)
+    show(asyncio.run(prove(operator, first, second, ContractPlace.read(rpc, reputation, 0), payer)), as_json)
 
 
 def _folder(home: Path) -> Path:

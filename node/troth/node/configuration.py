@@ -35,6 +35,7 @@ from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, e
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.parts import MarketPlace
 from troth.protocol.market.types import Ask
+from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address, Hash32, Segment
 from troth.transport.strict_toml import (
     ChainSection,
@@ -42,6 +43,7 @@ from troth.transport.strict_toml import (
     KeysSection,
     MarketSection,
     Port,
+    ReputationSection,
     Section,
     address_of,
     quoted,
@@ -100,11 +102,6 @@ class _Auto(Section, frozen=True, forbid_unknown_fields=True):
     ask: str = ""
 
 
-class _ReputationTable(Section, frozen=True, forbid_unknown_fields=True):
-    contract: str
-    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
-
-
 class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: ChainSection
@@ -118,15 +115,7 @@ class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     overlay: OverlaySection | None = None
     earning: _Earning = _Earning()
     court: _Court = _Court()
-    reputation: _ReputationTable | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReputationPlace:
-    """A Reputation contract, and a block not after its deployment."""
-
-    contract: Address
-    start_block: int
+    reputation: ReputationSection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +216,8 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         overlay=entry_of(file.overlay, ConfigError),
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
         most_bond=file.court.most_bond,
-        reputation=_reputation(file.reputation),
+        reputation=None if file.reputation is None else file.reputation.place(ConfigError),
     )
-
-
-def _reputation(section: _ReputationTable | None) -> ReputationPlace | None:
-    if section is None:
-        return None
-    return ReputationPlace(address_of("reputation.contract", section.contract, ConfigError), section.start_block)
 
 
 def _auto(section: _Auto) -> Auto:

@@ -10,7 +10,8 @@ from troth.chain.adapter import Chain
 from troth.chain.errors import WrongChain
 from troth.chain.follower import Folding, Follower
 from troth.protocol.logs import Log
-from troth.protocol.reputation_events import ReputationState, parse_reputation_log
+from troth.protocol.reputation import Reputation, ReputationPlace, everybody_trusted
+from troth.protocol.reputation_events import ReputationState, SharedReputation, parse_reputation_log
 from troth.protocol.types import Address
 
 
@@ -37,3 +38,20 @@ async def followed_reputation(
                 what = f"The contract says nothing of reputation from block {start_block} on"
                 raise WrongChain(what, contract, "Name the Reputation contract, and a block not after its deployment.")
             yield follower
+
+
+@asynccontextmanager
+async def word_of_the_committee(
+    rpc: str, place: ReputationPlace | None, folder: Path, *, chain_id: int | None = None
+) -> AsyncIterator[Reputation]:
+    """Who may be given work, followed inside the block; without a place everybody. Raises ChainError.
+
+    Args:
+        folder: keeps the events, for one process at a time.
+    """
+    if place is None:
+        yield everybody_trusted
+        return
+    path, start = folder / "reputation-events.sqlite", place.start_block
+    async with followed_reputation(rpc, place.contract, path, start_block=start, chain_id=chain_id) as follower:
+        yield SharedReputation(lambda: follower.state)

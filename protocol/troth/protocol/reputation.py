@@ -6,7 +6,7 @@ whoever has a contract's events can compute every score again (``reputation_even
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -36,6 +36,26 @@ MAXIMUM_NODES = 256
 """Of one epoch's list: a report of silence has a bit for each."""
 FOR_EVER = 2**32 - 1
 """End of a rater that does not leave."""
+LEAST_REPUTATION = 0.4
+"""Below it a node is not trusted (PlanetServe, section 4.3) and gets nothing."""
+UNRATED = 1.0
+"""Reputation of everybody where no contract rates nodes."""
+
+Reputation = Callable[[Address], float]
+"""The committee's word about a node, 0 to 1."""
+
+
+def everybody_trusted(_node: Address) -> float:
+    """The word where no contract rates nodes."""
+    return UNRATED
+
+
+@dataclass(frozen=True, slots=True)
+class ReputationPlace:
+    """A Reputation contract, and a block not after its deployment."""
+
+    contract: Address
+    start_block: int = 0
 
 
 @dataclass(frozen=True, slots=True)

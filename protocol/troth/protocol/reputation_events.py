@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, get_args
@@ -10,7 +10,18 @@ from typing import Any, get_args
 from troth.protocol.bindings import REPUTATION, named
 from troth.protocol.errors import InvalidField
 from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
-from troth.protocol.reputation import FOR_EVER, Rater, ReputationRules, Standing, newcomer, rated
+from troth.protocol.reputation import (
+    FOR_EVER,
+    LEAST_REPUTATION,
+    ONE,
+    UNRATED,
+    Rater,
+    ReputationRules,
+    Standing,
+    newcomer,
+    rated,
+    shared_scores,
+)
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32
 
 REMEDY = "A log is missing or another contract's; read the chain anew."
@@ -181,3 +192,29 @@ class ReputationState:
     def _without(self, operator: Address) -> ReputationState:
         self._rater(operator)
         return replace(self, raters={one: rater for one, rater in self.raters.items() if one != operator})
+
+
+class SharedReputation:
+    """The committee's word about a node, for whoever gives work: 0 below the bar, else 0.4 to 1.
+
+    Args:
+        state: the folded contract, now.
+    """
+
+    def __init__(self, state: Callable[[], ReputationState]) -> None:
+        self._state = state
+        self._seen: ReputationState | None = None
+        self._shared: Mapping[Address, int] = {}
+
+    def __call__(self, node: Address) -> float:
+        """Of one node; of one that nobody rated what newcomers begin with."""
+        state = self._state()
+        if state is not self._seen:
+            # Only when an event came: a group asks for every member each second.
+            self._seen, self._shared = state, shared_scores(state.standings)
+        if state.deployed is None:
+            return UNRATED
+        rules = state.deployed.rules
+        score = self._shared.get(node, rules.initial)
+        # Who gives work compares with the paper's bar; a deployment may have another.
+        return max(score / ONE, LEAST_REPUTATION) if score >= rules.bar else 0.0

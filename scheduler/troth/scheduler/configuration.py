@@ -14,6 +14,7 @@ version = 1
 [waits]    optional token, prefill, check (seconds)
 [log]      optional seconds, orders: after how long, or how many orders, an entry is posted
 [overlay]  host, port, address, committee: to be reached through the overlay
+[reputation] contract = "0x…"; optional start_block: whom the committee rates below its bar gets no order
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import msgspec
 from troth.chain.keystore import keystore_path
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of
 from troth.protocol.market.parts import MarketPlace
+from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.log.entries import ENTRY_ORDERS, ENTRY_SECONDS
@@ -41,6 +43,7 @@ from troth.transport.strict_toml import (
     ChainSection,
     Hex32,
     MarketSection,
+    ReputationSection,
     Seconds,
     Section,
     read_toml,
@@ -97,6 +100,7 @@ class _SchedulerFile(Section, frozen=True, forbid_unknown_fields=True):
     waits: _SchedulerWaitsTable = _SchedulerWaitsTable()
     log: _Log = _Log()
     overlay: OverlaySection | None = None
+    reputation: ReputationSection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,7 @@ class SchedulerConfiguration:
     overlay: OverlayEntry | None = None
     log_seconds: float = ENTRY_SECONDS
     log_orders: int = ENTRY_ORDERS
+    reputation: ReputationPlace | None = None
 
     @property
     def seal_key(self) -> Path:
@@ -161,6 +166,7 @@ def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
         overlay=entry_of(file.overlay, ConfigurationInvalid),
         log_seconds=file.log.seconds,
         log_orders=file.log.orders,
+        reputation=None if file.reputation is None else file.reputation.place(ConfigurationInvalid),
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from troth.chain.reputation import word_of_the_committee
 from troth.node.configuration import NodeConfiguration
 from troth.node.direct.counters import Counters
 from troth.node.direct.dealing import Dealing
@@ -29,7 +30,6 @@ from troth.node.group.group import Group
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.service import OrderService
 from troth.node.orders.session import SegmentSession
-from troth.node.reputation import reputation_of
 from troth.overlay.sessions.entry import EntryKeys, overlay_entry
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Segment
@@ -133,7 +133,10 @@ class Direct:
             remedy = f"Host layers 0:{engine.layers}, or take [overlay] out of node.toml."
             raise ConfigError("an overlay entry needs the whole model", str(engine.slice), remedy)
         async with AsyncExitStack() as stack:
-            rated = await stack.enter_async_context(reputation_of(self._configuration))
+            named = self._configuration
+            rated = await stack.enter_async_context(
+                word_of_the_committee(named.rpc, named.reputation, named.folder, chain_id=named.chain_id)
+            )
             group = group_of(bench, state=state, sessions=lambda: service.sessions, reputation=rated)
             if group is None:
                 return
