@@ -85,7 +85,7 @@ def enroll(
     as_json: JsonOption = False,
 ) -> None:
     """Bond this member from its owner's account (--keystore); it counts from the next epoch on."""
-    from troth.committee.reputation import Payer, ContractPlace
+    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import enroll as enroll_member
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
@@ -104,7 +104,7 @@ def leave(
     as_json: JsonOption = False,
 ) -> None:
     """Take a member out after this epoch: by itself, its owner, or anybody if it left the Committee."""
-    from troth.committee.reputation import Payer, ContractPlace
+    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import leave as take_out
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
@@ -123,7 +123,7 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Send the bond of a member that left to its owner."""
-    from troth.committee.reputation import Payer, ContractPlace
+    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import withdraw as take_bond
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
@@ -177,7 +177,7 @@ def propose(
     as_json: JsonOption = False,
 ) -> None:
     """Write the file of this epoch, as its leader."""
-    from troth.committee.reputation import EpochParts, ContractPlace
+    from troth.committee.reputation import ContractPlace, EpochParts
     from troth.committee.reputation import propose as write
 
     place = ContractPlace.read(rpc, reputation, start_block)
@@ -236,7 +236,7 @@ def settle(
     as_json: JsonOption = False,
 ) -> None:
     """Bring the file to the chain, which computes the scores; anybody may."""
-    from troth.committee.reputation import Payer, ContractPlace
+    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import settle as bring
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
@@ -257,7 +257,7 @@ def expel(
     as_json: JsonOption = False,
 ) -> None:
     """Show that a member signed two updates for one epoch: it loses its bond, and you get a tenth."""
-    from troth.committee.reputation import Payer, ContractPlace
+    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import expel as prove
 
     payer = Payer(keystore.expanduser(), password_file, broadcast)
