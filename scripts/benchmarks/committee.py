@@ -1,4 +1,4 @@
-"""What the committee costs on chain, from the receipts of a real EVM: changes of it, and epochs of reputation."""
+"""The committee: what it costs on chain, by receipts of a real EVM, and what its credits make of cheats (`ratings`)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ CREDIT = 947_000_000
 
 
 def measure() -> list[Figure]:
+    """Gas, then scores."""
+    from benchmarks import ratings
+
+    return [*measure_gas(), *ratings.measure()]
+
+
+def measure_gas() -> list[Figure]:
     """A committee of four, one more, and one less; epochs of fifty nodes and of one, by seven members."""
     with tempfile.TemporaryDirectory() as folder:
         processes = ProcessGroup(Path(folder))

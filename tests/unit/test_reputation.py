@@ -74,8 +74,7 @@ def deployed() -> ReputationState:
 
 
 @pytest.mark.parametrize(("credit", "score"), [(947, 947), (877, 274), (600, 187), (250, 78)])
-def test_after_35_epochs_honest_nodes_are_high_and_all_others_below_the_bar(credit: int, score: int) -> None:
-    """Credits of honest runs, W8A8, int4 and another model, as they were measured."""
+def test_after_35_epochs_steady_credits_are_high_scores_or_below_the_bar(credit: int, score: int) -> None:
     found = after(credit * 10**6, 35).score
     assert found == pytest.approx(score * 10**6, abs=10**6)
     assert (found >= RULES.bar) == (credit == 947)
