@@ -31,13 +31,15 @@ const files = readdirSync(join(root, "contracts"), { recursive: true })
 
 /**
  * What is deployed, compiled apart from the tests that compile parts of it into themselves: what the optimizer makes of a
- * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes.
+ * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes. Reputation, which
+ * is deployed by itself, is compiled by itself: it leaves the market's bytes as they are, and the market its.
  */
-const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/"));
+const reputationFiles = files.filter((file) => file.startsWith("contracts/reputation/"));
+const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/") && !reputationFiles.includes(file));
 
 /** The benchmark's token is measured, and so is what the harnesses and the libraries' own tests compile into themselves. */
 const quickFiles = files
-  .filter((file) => /^contracts\/test\/(support|market)\//.test(file))
+  .filter((file) => /^contracts\/test\/(support|market|reputation)\//.test(file))
   .filter((file) => !file.endsWith("/BenchmarkToken.sol"));
 
 /**
@@ -58,9 +60,8 @@ const jobsAtOnce = {
         resolveUserConfig: async (userConfig, resolveVariable, next) => {
           const config = await next(userConfig, resolveVariable);
           for (const { overrides } of Object.values(config.solidity.profiles)) {
-            const shared = { deployed: overrides[deployedFiles[0]], quick: overrides[quickFiles[0]] };
-            for (const file of Object.keys(overrides)) {
-              overrides[file] = deployedFiles.includes(file) ? shared.deployed : shared.quick;
+            for (const group of [deployedFiles, reputationFiles, quickFiles]) {
+              for (const file of group) overrides[file] = overrides[group[0]];
             }
           }
           return config;
@@ -79,7 +80,7 @@ export default {
   solidity: {
     compilers: [optimized],
     overrides: Object.fromEntries([
-      ...deployedFiles.map((file) => [file, optimized]),
+      ...[...deployedFiles, ...reputationFiles].map((file) => [file, optimized]),
       ...quickFiles.map((file) => [file, quick]),
     ]),
   },

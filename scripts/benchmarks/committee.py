@@ -1,4 +1,4 @@
-"""What changes of the directory's committee cost on chain, from the receipts of a real EVM."""
+"""The committee: what it costs on chain, by receipts of a real EVM, and what its credits make of cheats (`ratings`)."""
 
 from __future__ import annotations
 
@@ -6,30 +6,43 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+from support.reputation_stage import ReputationStage, reputation_stage
+
 from benchmarks.figures import Figure
 from troth.chain.adapter import Chain
 from troth.chain.deployment import committee_creation, submit
 from troth.chain.keystore import Key
 from troth.protocol import committee_calls as calls
-from troth.protocol import typed_data
+from troth.protocol import reputation_calls, typed_data
 from troth.protocol.committee import AddMember, CommitteeMember, RemoveMember
 from troth.protocol.hashing import keccak256
-from troth.protocol.types import Hash32
+from troth.protocol.reputation import paper_rules
+from troth.protocol.types import Address, Hash32
 from troth.testnet.anvil import fund, start_anvil
+from troth.testnet.anvil import rpc as node_call
 from troth.testnet.processes import ProcessGroup
 
 MEMBERS = 4
+RATERS, RATED, EPOCH_BLOCKS, BOND = 7, 50, 20, 10**15
+CREDIT = 947_000_000
 
 
 def measure() -> list[Figure]:
-    """A committee of four, one more, and one less."""
+    """Gas, then scores."""
+    from benchmarks import ratings
+
+    return [*measure_gas(), *ratings.measure()]
+
+
+def measure_gas() -> list[Figure]:
+    """A committee of four, one more, and one less; epochs of fifty nodes and of one, by seven members."""
     with tempfile.TemporaryDirectory() as folder:
         processes = ProcessGroup(Path(folder))
         try:
             _, rpc = start_anvil(processes, block_seconds=0)
             payer = Key.generate()
             fund(rpc, payer.address, 10**18)
-            return asyncio.run(_measure(rpc, payer))
+            return [*asyncio.run(_measure(rpc, payer)), *asyncio.run(_epochs(rpc, payer))]
         finally:
             processes.stop_all()
 
@@ -59,3 +72,47 @@ def _key(number: int) -> Key:
 
 def _member(key: Key) -> CommitteeMember:
     return CommitteeMember(key.address, Hash32(keccak256(key.address.encode())), "https://member.example.org:8543")
+
+
+async def _epochs(rpc: str, payer: Key) -> list[Figure]:
+    many = await _settled(rpc, payer, RATED)
+    one = await _settled(rpc, payer, 1)
+    ratio = RATED * one / many
+    note = f"{many / RATED:,.0f} a node; {ratio:.1f} times below {RATED} updates of one node, {one:,} each"
+    return [
+        Figure(
+            f"reputation: an epoch of {RATED} nodes, {RATERS} members", many, "gas", reach=RATED * one / 10, note=note
+        ),
+        Figure(f"reputation: an epoch of one node, {RATERS} members", one, "gas"),
+    ]
+
+
+async def _settled(rpc: str, payer: Key, nodes: int) -> int:
+    """Gas of an epoch in which every node was rated before, and whose leader the last one's VRF drew."""
+    stage = await reputation_stage(
+        rpc, payer, lambda blocks: _mine(rpc, blocks), paper_rules(EPOCH_BLOCKS, BOND),
+        lambda account, amount: fund(rpc, account, amount), members=RATERS, nodes=nodes,
+    )  # fmt: skip
+    try:
+        leader = await _epoch(stage, 1, None, {})
+        leader = await _epoch(stage, 2, leader, dict.fromkeys(stage.nodes, CREDIT))
+        await _epoch(stage, 3, leader, dict.fromkeys(stage.nodes, CREDIT - 1))
+        return stage.receipts[-1].gas_used
+    finally:
+        await stage.chain.close()
+
+
+async def _epoch(stage: ReputationStage, epoch: int, leader: Address | None, credits: dict[Address, int]) -> Address:
+    await stage.to_epoch(epoch)
+    if leader is None:
+        update = await stage.update()
+        await stage.settle(update)
+        return update.leader
+    proof = stage.proof(leader, epoch, await stage.chain.read(reputation_calls.seed_of(epoch)))
+    update = await stage.update(credits, proof=proof)
+    await stage.settle(update, proof)
+    return update.leader
+
+
+def _mine(rpc: str, blocks: int) -> None:
+    node_call(rpc, "anvil_mine", hex(blocks))

@@ -13,8 +13,8 @@ from typing import Any, get_type_hints
 import pytest
 from eth_abi import encode
 
-from troth.protocol import committee, contract_errors, types
-from troth.protocol.bindings import COMMITTEE, MARKET, Parameter, entries, named, read_resource
+from troth.protocol import committee, contract_errors, reputation, types
+from troth.protocol.bindings import COMMITTEE, MARKET, REPUTATION, Parameter, entries, named, read_resource
 from troth.protocol.contract_errors import explained
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import reverts
@@ -23,12 +23,12 @@ from troth.protocol.runtime_code import runtime_of
 from troth.protocol.typed_data import camel_case
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CONTRACTS = (COMMITTEE, *MARKET)
+CONTRACTS = (COMMITTEE, REPUTATION, *MARKET)
 NOT_OURS = {("market/lens", ""), ("market/lens", "page"), ("market/registry", ""), ("market/judgement", "finding")}
 """What only explorers and the contracts themselves read."""
 STRUCTS = tuple(
     kind
-    for module in (types, market_types, committee)
+    for module in (types, market_types, committee, reputation)
     for kind in vars(module).values()
     if isinstance(kind, type) and is_dataclass(kind)
 )
@@ -88,7 +88,7 @@ def some(parameter: Parameter) -> Any:
 
 @pytest.mark.parametrize(
     ("remedies", "contracts"),
-    [(contract_errors.REMEDIES, (COMMITTEE,)), (reverts.REMEDIES, MARKET)],
+    [(contract_errors.REMEDIES, (COMMITTEE, REPUTATION)), (reverts.REMEDIES, MARKET)],
     ids=["committee", "market"],
 )
 def test_remedies_are_for_errors_that_exist_and_fit_their_arguments(remedies: Any, contracts: tuple[str, ...]) -> None:
@@ -119,7 +119,7 @@ def test_bindings_are_those_of_the_compiled_contract() -> None:
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_code_is_known_whatever_its_immutables_are_and_by_every_other_byte(contract: str) -> None:
     name = contract.removeprefix("market/").capitalize()
-    folder = "overlay" if contract == COMMITTEE else "market"
+    folder = {COMMITTEE: "overlay", REPUTATION: "reputation"}.get(contract, "market")
     artifact = json.loads((ROOT / f"artifacts/contracts/{folder}/{name}.sol/{name}.json").read_text())
     code, runtime = bytes.fromhex(artifact["deployedBytecode"][2:]), runtime_of(contract)
     filled = bytearray(code)

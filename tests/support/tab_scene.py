@@ -25,6 +25,7 @@ from troth.protocol.market.bodies import ShownSecret, Submission
 from troth.protocol.market.messages import market_domain, sign
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Entry, ExecutionClass, Order, PotKind, Tab
+from troth.protocol.reputation import UNRATED
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.transforms import NO_TRANSFORMS
 from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends, segments_from_ends
@@ -208,6 +209,7 @@ class TabScene:
         self.ledger.block = 20
         self.peers = ToyPeers(self.nodes)
         self.payer = tabs.PayerBook(messages.tab_id(CLIENT_TAB))
+        self.reputations: dict[Address, float] = {}
         self.database: SchedulerDatabase | None = None
 
     def chain(self) -> tuple[State, int, int]:
@@ -236,6 +238,7 @@ class TabScene:
             waits=Waits(GenerationPatience(token=0.5, prefill=1.0), check=1.0),
             factory=FACTORY,
             clock=lambda: float(self.now),
+            reputation=lambda node: self.reputations.get(node, UNRATED),
         )
         self.book = LogBook(self.database, store, self.ledger, operator.address, clock=lambda: float(self.now), **log)
         self.orders = Orders(self.desk, self.book, concurrent=concurrent)

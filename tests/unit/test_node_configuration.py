@@ -14,6 +14,7 @@ from troth.node.configuration import FILE, NodeInitOptions, load, render, with_e
 from troth.node.errors import ConfigError
 from troth.node.setup import set_up
 from troth.protocol.market.parts import MarketPlace
+from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address, Segment
 
 CHOICES = NodeInitOptions(
@@ -48,6 +49,14 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
     assert configuration.operator_keystore == tmp_path / "keys" / "operator.json"
     assert configuration.threads == 1
     assert configuration.market == MarketPlace(Address(CHOICES.factory), None, 7)
+
+
+def test_a_reputation_is_named_with_its_contract(tmp_path: Path) -> None:
+    table = f'[reputation]\ncontract = "{CHOICES.factory}"\nstart_block = 3\n\n[node]'
+    assert load(written(tmp_path)).reputation is None
+    assert load(written(tmp_path, "[node]", table)).reputation == ReputationPlace(Address(CHOICES.factory), 3)
+    with pytest.raises(ConfigError, match=r"reputation\.contract"):
+        load(written(tmp_path, "[node]", '[reputation]\ncontract = "0x12"\n\n[node]'))
 
 
 def test_the_engine_of_the_file_can_be_overruled(tmp_path: Path) -> None:

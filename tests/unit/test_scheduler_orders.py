@@ -341,6 +341,29 @@ async def test_an_order_that_no_paid_node_was_drawn_for_is_refused(tmp_path: Pat
     await scene.stop()
 
 
+async def test_nodes_below_the_committees_bar_get_no_order_until_they_climb(scene: TabScene) -> None:
+    bad = list(scene.nodes)[:9]
+    scene.reputations = dict.fromkeys(bad, 0.0)
+    served: set[Address] = set()
+    codes: set[str] = set()
+    for _ in range(12):
+        asked = scene.asked()
+        drawn = candidates(asked.order, proof_of(asked), view_of(scene, asked))[0]
+        if set(drawn) <= set(bad):
+            codes.add((await scene.refused(asked))[1]["code"])
+        else:
+            served |= set(read_part(Admitted, (await scene.send(asked)).of("admitted")).nodes)
+    assert codes == {"no_trusted_node"}
+    assert served
+    assert not served & set(bad)
+    scene.reputations = dict.fromkeys(bad, 0.4)
+    assert (await scene.send(scene.asked())).of("admitted")
+
+
+def proof_of(asked: Any) -> bytes:
+    return vrf.prove(VRF_SECRET, messages.infer_alpha(asked.order_id))
+
+
 async def test_a_forged_or_backward_voucher_is_refused(scene: TabScene) -> None:
     asked = scene.asked()
     forged = replace(asked.submission.voucher, signature=asked.submission.order.signature)

@@ -17,6 +17,7 @@ from troth.client.options import (
     CommitteeOption,
     DirectOption,
     HomeOption,
+    ModelOption,
     OverlayOption,
     SchedulerOption,
     carried_out,
@@ -151,6 +152,36 @@ def receipts(
 
     place = Home(home.expanduser())
     carried_out(terminal.print_receipts(place, read_configuration(place, rpc), order, as_json=as_json, prove=prove))
+
+
+@app.command("credit")
+def credit_answers(
+    *,
+    model: ModelOption = "",
+    minutes: Annotated[float, typer.Option(min=0, help="Answers of so many minutes count.")] = 60,
+    least: Annotated[int, typer.Option(min=1, help="Answers that a node needs to be scored.")] = 4,
+    rule: Annotated[
+        str, typer.Option(help="normalised, or paper: 1 / perplexity as PlanetServe has it.")
+    ] = "normalised",
+    output: Annotated[
+        Path | None, typer.Option(help="Write what `troth committee reputation propose --credits` reads.")
+    ] = None,
+    rpc: RpcOption = "",
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Score what each node answered lately with your own copy of the model: what members of a committee rate by."""
+    from troth.client.home import Home
+    from troth.client.orders.crediting import CreditWish, print_credits
+    from troth.protocol.credit import CreditRule
+
+    if rule not in set(CreditRule):
+        raise typer.BadParameter(f"Use one of {', '.join(CreditRule)}.", param_hint="--rule")
+    place = Home(home.expanduser())
+    configuration = read_configuration(place, rpc)
+    wish = CreditWish(60 * minutes, least, CreditRule(rule))
+    work = print_credits(place, configuration, model or configuration.market.model, wish, output, as_json=as_json)
+    carried_out(work)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from troth.committee import reputation_command
 from troth.transport.command_options import (
     BankOption,
     BroadcastOption,
@@ -26,6 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.add_typer(reputation_command.app, name="reputation")
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state.")

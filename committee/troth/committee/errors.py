@@ -9,7 +9,8 @@ CommitteeError
  ├─ RequestRefused          a request that is not believed, or too large
  ├─ ProposalRefused         a proposal that this member will not sign
  │   └─ SignedOther         it has signed another list for that time
- └─ NoAgreement             too few members agreed in this slot
+ ├─ NoAgreement             too few members agreed in this slot
+ └─ EpochRefused            an epoch of reputation that this member will not propose, sign or settle
 """
 
 from __future__ import annotations
@@ -80,3 +81,9 @@ class NoAgreement(CommitteeError):
     """Not more than 2/3 of the members agreed on a list."""
 
     code = "no_agreement"
+
+
+class EpochRefused(CommitteeError):
+    """A file of an epoch of reputation that is not what the chain and this member's journal say."""
+
+    code = "epoch_refused"

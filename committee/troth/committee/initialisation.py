@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from troth.chain.deployment import committee_creation, estimate_creation, submit
+from troth.chain.deployment import committee_creation, estimate, submit
 from troth.chain.keystore import address_in, create_account, load_account, read_password
 from troth.committee.configuration import FILE, Bonding, load, template
 from troth.committee.errors import MemberConfigurationInvalid
@@ -66,7 +66,7 @@ async def deploy(
     if sender is None:
         raise MemberConfigurationInvalid("The keystore names no address", keystore, "Name another file.")
     creation = committee_creation(first)
-    simulation = await estimate_creation(rpc, creation, sender)
+    simulation = await estimate(rpc, creation, sender)
     plan: dict[str, Any] = {
         "function": creation.function,
         "from": sender,

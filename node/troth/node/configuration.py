@@ -17,6 +17,7 @@ version = 1
 [overlay] optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds;
           of a node that hosts the whole model only: clients' requests may enter here (docs/explanation/direct.md)
 [tunnel]  optional: scheduler = "0x…", which lends this node the endpoint in [listen] (docs/how-to/nat.md)
+[reputation] optional: contract = "0x…", start_block: whom the committee rates below its bar gets nothing forwarded
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, e
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.parts import MarketPlace
 from troth.protocol.market.types import Ask
+from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address, Hash32, Segment
 from troth.transport.strict_toml import (
     ChainSection,
@@ -42,6 +44,7 @@ from troth.transport.strict_toml import (
     KeysSection,
     MarketSection,
     Port,
+    ReputationSection,
     Section,
     address_of,
     quoted,
@@ -118,6 +121,7 @@ class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     tunnel: _TunnelTable | None = None
     earning: _Earning = _Earning()
     court: _Court = _Court()
+    reputation: ReputationSection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,7 @@ class NodeConfiguration:
     earning: EarningPolicy = EarningPolicy()  # noqa: RUF009 -- frozen
     most_bond: int | None = None
     tunnel: Address | None = None
+    reputation: ReputationPlace | None = None
 
     @property
     def own_host(self) -> str:
@@ -230,6 +235,7 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
         most_bond=file.court.most_bond,
         tunnel=tunnel,
+        reputation=None if file.reputation is None else file.reputation.place(ConfigError),
     )
 
 

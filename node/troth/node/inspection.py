@@ -26,6 +26,7 @@ from troth.node.outside import (
 )
 from troth.node.process import operator_of, process_state
 from troth.node.reach import way_finding
+from troth.node.reputation import own_reputation
 from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
@@ -123,6 +124,7 @@ def status(home: Path) -> dict[str, Any]:
     """On chain: role, slice, stake, seats, credit, gas money. Process: ready or the reasons why not."""
     configuration = load(home)
     seen: OnMarket = run(ask(configuration))
+    rated = {} if configuration.reputation is None else run(own_reputation(configuration, seen.operator))
     return {
         "operator": seen.operator,
         "role": seen.role.name.lower(),
@@ -139,6 +141,7 @@ def status(home: Path) -> dict[str, Any]:
         "block": seen.block,
         "endpoint": configuration.endpoint,
         "tunnel": configuration.tunnel,
+        **({"reputation": rated} if rated else {}),
         "process": process_state(configuration),
     }
 

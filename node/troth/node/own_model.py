@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troth.cases.judging import Inputs, Recomputed
-from troth.node.court.recomputing import recompute
+from troth.node.court.recomputing import recompute, surprises
 from troth.node.engine.interface import Engine
 from troth.node.errors import ModelError
 from troth.node.loading import require_registered, torch_engine
 from troth.node.models.folder import find_model
+from troth.protocol.credit import Surprises
 from troth.protocol.market.types import ExecutionClass
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import ModelDescriptor, Segment
 
 CACHE_BYTES = 4 << 30
@@ -61,6 +63,14 @@ class FolderModel:
             if loaded is None:
                 raise ModelError("no model is loaded", self._name, "Name the class first.")
             return await recompute(loaded.engine, inputs, loaded.definition, loaded.descriptor)
+
+    async def surprises(self, inputs: Inputs) -> Surprises:
+        """How likely an answer's tokens are, over all layers; ``require`` comes first."""
+        async with self._line:
+            loaded = self._loaded
+            if loaded is None:
+                raise ModelError("no model is loaded", self._name, "Name the class first.")
+            return await surprises(loaded.engine, inputs, Dtype(loaded.definition.dtype), loaded.descriptor)
 
     async def close(self) -> None:
         """Free it."""

@@ -11,6 +11,7 @@ from troth.chain.records import Block
 from troth.chain.rpc import ATTEMPTS, Rpc
 from troth.chain.transactions import as_rejection, message
 from troth.protocol.calls import Call, View
+from troth.protocol.logs import Log
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
@@ -112,3 +113,21 @@ class Chain:
         if found is None:
             raise WrongChain("The node has no such transaction", decoding.hexadecimal(transaction), "Use another node.")
         return decoding.data(found.get("input"))
+
+    async def logs(self, first: int, last: int) -> list[Log]:
+        """The contract's logs of blocks ``first`` to ``last``; long ranges are halved where the node refuses them."""
+        if last < first:
+            return []
+        span = {"address": self.contract, "fromBlock": hex(first), "toBlock": hex(last)}
+        try:
+            return decoding.logs(await self._rpc.request("eth_getLogs", span))
+        except RpcRefused:
+            if first >= last:
+                raise
+            middle = (first + last) // 2
+            return [*await self.logs(first, middle), *await self.logs(middle + 1, last)]
+
+    async def logs_of_block(self, block_hash: Hash32) -> list[Log]:
+        """The same of exactly this block; RpcRefused if a reorganisation took it away."""
+        wanted = {"address": self.contract, "blockHash": decoding.hexadecimal(block_hash)}
+        return decoding.logs(await self._rpc.request("eth_getLogs", wanted))

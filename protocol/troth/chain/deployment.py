@@ -1,4 +1,4 @@
-"""Deploying from packaged bytecode: the market by its factory, and the directory's committee."""
+"""Deploying from packaged bytecode: the market by its factory, the directory's committee, and reputation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.chain.records import Simulation, TransactionReceipt
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, message
-from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, named, read_resource
+from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, REPUTATION, named, read_resource
 from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
@@ -23,6 +23,7 @@ from troth.protocol.market.calls import build_factory
 from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.reverts import decode_error
 from troth.protocol.market.types import Parameters
+from troth.protocol.reputation import ReputationRules
 from troth.protocol.types import Address
 
 FACTORY_STEP, BEGIN_STEP, COMMITTEE_STEP = "factory", "begin", "committee"
@@ -70,6 +71,13 @@ def committee_creation(members: Sequence[CommitteeMember]) -> Call:
     return Call("deployment of Committee", code + encode_parameters(inputs, [list(members)]))
 
 
+def reputation_creation(committee: Address, registry: Address, rules: ReputationRules) -> Call:
+    """What creates a Reputation of a market's nodes, by the members of a Committee."""
+    code = _unhex(read_resource("reputation.bytecode.json")["bytecode"])
+    inputs = named("constructor", REPUTATION)["constructor"].inputs
+    return Call("deployment of Reputation", code + encode_parameters(inputs, [committee, registry, rules]))
+
+
 async def submit(
     url: str, call: Call, key: Key, to: Address | None = None, *, receipt_timeout: float = RECEIPT_TIMEOUT
 ) -> TransactionReceipt:
@@ -86,15 +94,15 @@ async def submit(
         await rpc.close()
 
 
-async def estimate_creation(url: str, creation: Call, sender: Address) -> Simulation:
-    """What a creation would cost, without sending it."""
+async def estimate(url: str, call: Call, sender: Address, to: Address | None = None) -> Simulation:
+    """What a creation, or a call, would cost, without sending it; raises ChainRejected if it would revert."""
     rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
     try:
         transactions = Transactions(rpc, decoding.quantity(await rpc.request("eth_chainId")))
-        fees, gas = await transactions.fees(), await transactions.estimate(creation, sender, None)
+        fees, gas = await transactions.fees(), await transactions.estimate(call, sender, to)
     finally:
         await rpc.close()
-    return Simulation(creation.function, sender, 0, gas, gas * fees.maximum, None)
+    return Simulation(call.function, sender, call.value, gas, gas * fees.maximum, None)
 
 
 def _unhex(digits: str) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from troth.protocol.bindings import COMMITTEE, AbiEntry, errors_by_selector
+from troth.protocol.bindings import COMMITTEE, REPUTATION, AbiEntry, errors_by_selector
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.errors import InvalidField
 
@@ -43,8 +43,8 @@ def _shown(value: Any) -> str:
 
 
 def decode_error(data: bytes) -> ContractError:
-    """What revert ``data`` of the directory's committee says; never raises."""
-    return explained(data, errors_by_selector((COMMITTEE,)), REMEDIES)
+    """What revert ``data`` of the directory's committee or of Reputation says; never raises."""
+    return explained(data, errors_by_selector((COMMITTEE, REPUTATION)), REMEDIES)
 
 
 def explained(
@@ -98,5 +98,31 @@ REMEDIES: Mapping[str, Remedy] = {
     "InvalidCount": "A committee has 1 to 32 members.",
     "ZeroOperator": "Name the member's operator.",
     "ZeroTlsKeyHash": "Pass the hash of the member's TLS key, as `troth committee init` prints it.",
+    "InvalidRules": lambda error: f"They break rule {error['rule']} at the end of contracts/reputation/Reputation.sol.",
+    "NotAContract": lambda error: f"Nothing stands at {error['place']}; name the Committee and the market's Registry.",
+    "NotInCommittee": lambda error: f"The members of the Committee add {error['operator']} first.",
+    "AlreadyEnrolled": lambda error: f"{error['operator']} is enrolled, or was expelled; name another member.",
+    "OwnerEnrolled": lambda error: f"One owner has one member, here {error['operator']}; bond from another account.",
+    "WrongBond": lambda error: f"Send exactly {error['bond']} wei with the call, not {error['paid']}.",
+    "InvalidConsent": lambda error: f"Let {error['operator']} sign EnrollRater for this sender, key and contract.",
+    "NotEnrolled": lambda error: f"{error['operator']} has no bond here.",
+    "NotOwnerOrOperator": lambda error: f"Send this from {error['operator']} or its owner.",
+    "AlreadyLeaving": lambda error: f"It left already; withdraw after block {error['exitBlock']}.",
+    "StillBonded": lambda error: (
+        f"Withdraw after block {error['exitBlock']}; the chain is at {error['blockNumber']}."
+        if error["exitBlock"]
+        else "Leave first."
+    ),
+    "WrongEpoch": lambda error: f"It is epoch {error['current']}: an epoch is settled while it lasts.",
+    "AlreadySettled": lambda error: f"Wait for epoch {error['epoch'] + 1}.",
+    "WrongSeed": "The chain was reorganised below the epoch, or the epoch is too long for this chain: sign again.",
+    "ListNotFixed": "Settle the nodes and prompts that the epoch before fixed; none, if it was not settled.",
+    "WrongLeader": lambda error: f"{error['drawn']} leads this epoch.",
+    "LeaderDidNotSign": lambda error: f"Add the signature of {error['leader']}.",
+    "NotARater": lambda error: f"Leave out the signature of {error['signer']}, who does not count in this epoch.",
+    "JudgesItself": lambda error: (
+        f"Add signatures of members that do not belong to {error['owner']}: {error['others']} of {error['needed']}."
+    ),
+    "SilentAndScored": lambda error: f"{error['node']} answered: leave its credit or the reports out.",
 }
-"""What to do about the errors of the directory's committee."""
+"""What to do about the errors of the directory's committee, and of Reputation."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from eth_abi.exceptions import DecodingError
@@ -24,9 +24,11 @@ from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
+from troth.chain.reputation import word_of_the_committee
 from troth.chain.tokens import read_asset
 from troth.protocol import vrf
 from troth.protocol.market.types import PotKind, Role
+from troth.protocol.reputation import Reputation
 from troth.protocol.types import Address
 from troth.scheduler.checks.summons import stuck
 from troth.scheduler.configuration import SchedulerConfiguration
@@ -187,6 +189,7 @@ async def assembled_market(
             ensure_paid=opener.ensure,
             factory=named.factory,
             asset_decimals=await asset_decimals(market, ledger.parameters.asset),
+            reputation=await stack.enter_async_context(_word(configuration)),
         )
         seconds, most = configuration.log_seconds, configuration.log_orders
         book = LogBook(database, store, ledger, operator.address, seconds=seconds, orders=most)
@@ -217,6 +220,11 @@ async def _lending(
     lent = LentEndpoints(configuration.tunnels, lambda: follower.state, database, operator)
     await stack.enter_async_context(lent.server)
     return lent
+
+
+def _word(configuration: SchedulerConfiguration) -> AbstractAsyncContextManager[Reputation]:
+    place, folder = configuration.reputation, configuration.folder
+    return word_of_the_committee(configuration.rpc, place, folder, chain_id=configuration.chain_id)
 
 
 def _contact(follower: MarketFollower, operator: Address, lent: LentEndpoints | None) -> NodeContact | None:

@@ -15,6 +15,7 @@ version = 1
 [log]      optional seconds, orders: after how long, or how many orders, an entry is posted
 [overlay]  host, port, address, committee: to be reached through the overlay
 [tunnels]  first_port, ports; optional host: endpoints for nodes that nobody can connect to (docs/how-to/nat.md)
+[reputation] contract = "0x…"; optional start_block: whom the committee rates below its bar gets no order
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import msgspec
 from troth.chain.keystore import keystore_path
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of
 from troth.protocol.market.parts import MarketPlace
+from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.log.entries import ENTRY_ORDERS, ENTRY_SECONDS
@@ -52,6 +54,7 @@ from troth.transport.strict_toml import (
     ChainSection,
     Hex32,
     MarketSection,
+    ReputationSection,
     Seconds,
     Section,
     read_toml,
@@ -110,6 +113,7 @@ class _SchedulerFile(Section, frozen=True, forbid_unknown_fields=True):
     log: _Log = _Log()
     overlay: OverlaySection | None = None
     tunnels: TunnelsSection | None = None
+    reputation: ReputationSection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,7 @@ class SchedulerConfiguration:
     tunnels: TunnelPorts | None = None
     log_seconds: float = ENTRY_SECONDS
     log_orders: int = ENTRY_ORDERS
+    reputation: ReputationPlace | None = None
 
     @property
     def seal_key(self) -> Path:
@@ -176,6 +181,7 @@ def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
         tunnels=None if file.tunnels is None else lent_ports(file.tunnels, file.listen),
         log_seconds=file.log.seconds,
         log_orders=file.log.orders,
+        reputation=None if file.reputation is None else file.reputation.place(ConfigurationInvalid),
     )
 
 

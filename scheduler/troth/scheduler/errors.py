@@ -11,6 +11,7 @@ SchedulerError
  │   ├─ TabNotOpen          the tab is closing, or was never opened
  │   ├─ StakeExhausted      more would be open than this scheduler's stake covers
  │   ├─ NodeUnpaid          a drawn node has no tab yet that pays it
+ │   ├─ NodeUntrusted       all nodes that were drawn are below the committee's bar
  │   └─ UnknownOrder, NotYet, SecretRefused, TooLate
  ├─ TaskFailed              work that was taken came to nothing
  │   └─ OrderAborted, NodeFailed
@@ -190,6 +191,13 @@ class NodeUnpaid(OrderRefused):
     """No node that was drawn has a tab that covers this order."""
 
     code = "no_paid_node"
+    status = 503
+
+
+class NodeUntrusted(OrderRefused):
+    """The committee rates all nodes that were drawn for a segment below its bar."""
+
+    code = "no_trusted_node"
     status = 503
 
 

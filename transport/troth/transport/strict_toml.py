@@ -14,6 +14,7 @@ import msgspec
 
 from troth.protocol.errors import ProtocolError, TrothError
 from troth.protocol.market.parts import MarketPlace
+from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address, to_address
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
@@ -47,6 +48,17 @@ class MarketSection(Section, frozen=True, forbid_unknown_fields=True):
         """The deployment that the table names."""
         bank = address_of("market.bank", self.bank, refuse) if self.bank else None
         return MarketPlace(address_of("market.factory", self.factory, refuse), bank, self.start_block)
+
+
+class ReputationSection(Section, frozen=True, forbid_unknown_fields=True):
+    """[reputation]: whom the committee rates below its bar gets no work; see `ReputationPlace`."""
+
+    contract: str
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+    def place(self, refuse: Refuse) -> ReputationPlace:
+        """The contract that the table names."""
+        return ReputationPlace(address_of("reputation.contract", self.contract, refuse), self.start_block)
 
 
 class KeysSection(Section, frozen=True, forbid_unknown_fields=True):

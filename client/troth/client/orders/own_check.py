@@ -28,6 +28,7 @@ from troth.client.orders.session import FAILURES, PayerSession
 from troth.client.orders.terms import CheckedOffer
 from troth.node.errors import NodeError
 from troth.protocol import vrf
+from troth.protocol.credit import Surprises
 from troth.protocol.market import checks
 from troth.protocol.market.checks import Opened, OrderView
 from troth.protocol.market.errors import InvalidCheck
@@ -217,6 +218,13 @@ class _Named:
         except (NodeError, OSError, RuntimeError, ValueError) as error:
             raise self._unusable(error) from error
         return computed
+
+    async def surprises(self, inputs: Inputs) -> Surprises:
+        try:
+            found: Surprises = await self._engine.surprises(inputs)
+        except (NodeError, OSError, RuntimeError, ValueError) as error:
+            raise self._unusable(error) from error
+        return found
 
     async def close(self) -> None:
         if self._engine is not None:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from troth.cases.evidence import Evidence as CaseFile
 from troth.cases.judging import Inputs, Recomputed
+from troth.protocol.credit import Surprises
 from troth.protocol.market.types import CaseKind, ExecutionClass
 from troth.protocol.types import ModelDescriptor
 
@@ -39,3 +40,6 @@ class OwnModel(Protocol):
 
     async def recompute(self, inputs: Inputs) -> Recomputed:
         """One prefill of a segment over prompt and answer."""
+
+    async def surprises(self, inputs: Inputs) -> Surprises:
+        """How likely an answer's tokens are under all layers, for its node's credit."""

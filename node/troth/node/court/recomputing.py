@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from troth.cases.judging import Inputs, Recomputed
 from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
-from troth.node.judging import judge_doubted_text, judge_text, looks_twice, reference_rows, second_run
+from troth.node.judging import LOGIT_ROWS, judge_doubted_text, judge_text, looks_twice, reference_rows, second_run
 from troth.node.orders.bench import NodeContext
+from troth.protocol.credit import Surprises, surprises_of
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of
 from troth.protocol.request import Request
@@ -95,6 +96,18 @@ async def recompute(
     run = _run(inputs, definition, descriptor, entered, states)
     high = await reference_rows(engine, run)
     return Recomputed(states, high, None, await _text(engine, run, high))
+
+
+async def surprises(engine: Engine, inputs: Inputs, dtype: Dtype, descriptor: ModelDescriptor) -> Surprises:
+    """How likely a text's tokens are under the whole model: one prefill, and the head over the answer's positions."""
+    request, tokens = inputs.text.request, inputs.text.tokens
+    states = await _prefill(engine, inputs, _entered(inputs, descriptor, dtype))
+    first, parts = len(request.prompt_tokens) - 1, []
+    for start in range(0, len(tokens), LOGIT_ROWS):
+        block = tokens[start : start + LOGIT_ROWS]
+        logits = (await engine.logits(states[first + start : first + start + len(block)])).rows
+        parts.append(surprises_of(logits, block, request.temperature_millionths / 1e6))
+    return Surprises.joined(parts)
 
 
 def _run(

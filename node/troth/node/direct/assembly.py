@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from troth.chain.reputation import word_of_the_committee
 from troth.node.configuration import NodeConfiguration
 from troth.node.direct.counters import Counters
 from troth.node.direct.dealing import Dealing
@@ -125,15 +126,20 @@ class Direct:
         Raises:
             ConfigError: an entry is configured, and the slice is not the whole model.
             OverlayError: the entry's port cannot be used.
+            ChainError: a Reputation is configured, and cannot be read.
         """
         overlay, engine = self._configuration.overlay, bench.engine
         if overlay is not None and engine.slice != Segment(0, engine.layers):
             remedy = f"Host layers 0:{engine.layers}, or take [overlay] out of node.toml."
             raise ConfigError("an overlay entry needs the whole model", str(engine.slice), remedy)
-        group = group_of(bench, state=state, sessions=lambda: service.sessions)
-        if group is None:
-            return
         async with AsyncExitStack() as stack:
+            named = self._configuration
+            rated = await stack.enter_async_context(
+                word_of_the_committee(named.rpc, named.reputation, named.folder, chain_id=named.chain_id)
+            )
+            group = group_of(bench, state=state, sessions=lambda: service.sessions, reputation=rated)
+            if group is None:
+                return
             stack.push_async_callback(group.close)
             parts = direct_parts(group, bench, Counters(self._registry), self._why)
             stack.push_async_callback(parts.schedulers.close)

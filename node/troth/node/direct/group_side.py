@@ -11,10 +11,10 @@ from troth.node.group.cache import Cache
 from troth.node.group.group import Group
 from troth.node.group.loads import Loads
 from troth.node.group.membership import GroupMembership
-from troth.node.group.sharing import UNRATED, Reputation
 from troth.node.group.telling import PATH
 from troth.node.orders.bench import NodeContext
 from troth.protocol.market.state import State
+from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire import GroupRequest
 from troth.protocol.wire_fields import HEADER_LIMIT
@@ -71,7 +71,7 @@ def group_of(
     state: Callable[[], State],
     sessions: Callable[[], int],
     capacity: int | None = None,
-    reputation: Reputation = lambda _: UNRATED,
+    reputation: Reputation = everybody_trusted,
 ) -> Group | None:
     """The group of the node with this bench, to be run; None for a node that has none.
 

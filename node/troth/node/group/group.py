@@ -12,8 +12,9 @@ from collections.abc import Collection, Sequence
 from troth.node.errors import NodeBusy, NotAMember
 from troth.node.group.loads import Loads, load_of, load_part
 from troth.node.group.membership import GroupMembership
-from troth.node.group.sharing import UNRATED, Follow, Reputation, Sharing
+from troth.node.group.sharing import Follow, Sharing
 from troth.overlay.relay.limits import TokenBucket
+from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.types import Address
 from troth.protocol.wire_group import LoadPart, Tell, Told
 from troth.routing.forwarding.decision import Policy
@@ -65,7 +66,7 @@ class Group:
         loads: Loads,
         follow: Follow,
         *,
-        reputation: Reputation = lambda _: UNRATED,
+        reputation: Reputation = everybody_trusted,
         policy: Policy | None = None,
     ) -> None:
         self.own: Address = operator.address

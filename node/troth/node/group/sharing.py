@@ -18,6 +18,7 @@ from troth.node.group.cache import Cache
 from troth.node.group.loads import load_of
 from troth.node.group.membership import GroupMembership
 from troth.node.group.telling import GroupTelling
+from troth.protocol.reputation import Reputation
 from troth.protocol.types import Address
 from troth.protocol.wire_group import Tell, Told
 from troth.routing.forwarding.decision import Policy
@@ -90,12 +91,8 @@ class Saying:
 
 log = logging.getLogger(__name__)
 
-UNRATED = 1.0
-"""Reputation of a member that nobody rated: a newcomer is trusted until something is known."""
-
 Follow = Callable[[Naming, Callable[[Changes], None]], Cache]
 """Makes the follower of this node's cache, given the names and who gets its changes."""
-Reputation = Callable[[Address], float]
 
 
 class Sharing:
@@ -168,8 +165,7 @@ class Sharing:
         peers = self._membership.peers
         for name in [name for name, _ in self.view.members.rows() if name != self._own and name not in peers]:
             self.forwarder.dealings.forget(name)
-        rated: dict[str, float] = {self._own: UNRATED}
-        self.view.list_members(rated | {name: self._reputation(name) for name in peers}, now)
+        self.view.list_members({name: self._reputation(name) for name in (self._own, *peers)}, now)
         self._agreement.keep(peers)
 
     async def _agree(self, now: float) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from troth.protocol.reputation import LEAST_REPUTATION
 from troth.routing.forwarding.dealings import Dealings
 from troth.routing.forwarding.decision import Candidate, Policy, ServingChoice
 from troth.routing.prefixes.update import NodeLoad
 from troth.routing.prefixes.view import GroupView
 
-LEAST_REPUTATION = 0.4
-"""Below it a node is not trusted (PlanetServe, section 3.4) and gets nothing."""
 MOST_RANKED = 16
 """Nodes that the policy puts in order; those behind them go by their wait alone."""
 

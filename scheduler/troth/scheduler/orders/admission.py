@@ -27,6 +27,7 @@ from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise,
 from troth.protocol.market.types import Work as WorkKind
 from troth.protocol.market.views import scheduler_of
 from troth.protocol.masks import compiled
+from troth.protocol.reputation import LEAST_REPUTATION
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, pack_ends
 from troth.scheduler.errors import (
@@ -35,6 +36,7 @@ from troth.scheduler.errors import (
     BadSignature,
     GroupTooSmall,
     NodeUnpaid,
+    NodeUntrusted,
     OrderInvalid,
     OtherSplit,
     PriceTooLow,
@@ -262,7 +264,11 @@ def _choose(asked: _CheckedOrder, drawn: _DrawnNodes, preferred: Sequence[Addres
         if not covered:
             what = f"No node that was drawn for segment {segment} has a tab that pays it"
             raise NodeUnpaid(what, remedy="Try again in a minute: tabs with nodes are opened and topped up.")
-        paid.append(covered)
+        trusted = [node for node in covered if desk.reputation(node) >= LEAST_REPUTATION]
+        if not trusted:
+            what = f"The committee rates all nodes that were drawn for segment {segment} below its bar"
+            raise NodeUntrusted(what, covered, "Order again: each order draws anew.")
+        paid.append(trusted)
     nodes = choose(desk, asked.wanted, paid, preferred)
     desk.peers.note_draw({node for candidates in drawn.candidates for node in candidates}, nodes)
     return nodes

@@ -1,0 +1,268 @@
+"""`troth committee reputation …`: what members and everybody else do with the Reputation contract."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.transport.command_options import (
+    BankOption,
+    BroadcastOption,
+    FactoryOption,
+    JsonOption,
+    PasswordOption,
+    RpcOption,
+    StartBlockOption,
+    show,
+)
+
+app = typer.Typer(
+    help="Scores of nodes that the committee's members agree on (docs/reference/reputation.md).",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+ContractOption = Annotated[
+    str, typer.Option("--reputation", envvar="TROTH_REPUTATION", help="The Reputation contract, 0x….")
+]
+MemberHomeOption = Annotated[
+    Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state.")
+]
+PayingOption = Annotated[
+    Path, typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Keyfile of who sends and pays.")
+]
+OperatorArgument = Annotated[str, typer.Argument(help="The member's operator, 0x….")]
+FileArgument = Annotated[Path, typer.Argument(help="The file of the epoch, which goes from member to member.")]
+DEFAULT_HOME = Path("~/.troth/committee")
+
+
+@app.command("show")
+def show_standings(
+    *, rpc: RpcOption, reputation: ContractOption, start_block: StartBlockOption = 0, as_json: JsonOption = False
+) -> None:
+    """Members, and every node's score; all scores are computed again from the contract's events."""
+    from troth.committee.reputation import ContractPlace, standings
+
+    show(asyncio.run(standings(ContractPlace.read(rpc, reputation, start_block))), as_json)
+
+
+@app.command()
+def deploy(
+    *,
+    rpc: RpcOption,
+    committee: Annotated[str, typer.Option(envvar="TROTH_COMMITTEE", help="The Committee whose members rate, 0x….")],
+    factory: FactoryOption,
+    keystore: PayingOption,
+    bank: BankOption = "",
+    start_block: StartBlockOption = 0,
+    epoch_blocks: Annotated[int, typer.Option(min=8, max=8000, help="Blocks of an epoch.")] = 1800,
+    bond: Annotated[str, typer.Option(help="What each member stands to lose, such as 1ether.")] = "1ether",
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Deploy a Reputation for a market's nodes, with the paper's numbers."""
+    from troth.committee.configuration import Bonding
+    from troth.committee.reputation import Payer, rules_from
+    from troth.committee.reputation import deploy as deploy_contract
+
+    market, payer = Bonding(factory, bank, start_block), Payer(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(deploy_contract(rpc, committee, market, rules_from(epoch_blocks, bond), payer)), as_json)
+
+
+@app.command()
+def enroll(
+    *,
+    rpc: RpcOption,
+    reputation: ContractOption,
+    keystore: PayingOption,
+    home: MemberHomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bond this member from its owner's account (--keystore); it counts from the next epoch on."""
+    from troth.committee.reputation import ContractPlace, Payer
+    from troth.committee.reputation import enroll as enroll_member
+
+    payer = Payer(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(enroll_member(_folder(home), ContractPlace.read(rpc, reputation, 0), payer)), as_json)
+
+
+@app.command()
+def leave(
+    operator: OperatorArgument,
+    *,
+    rpc: RpcOption,
+    reputation: ContractOption,
+    keystore: PayingOption,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take a member out after this epoch: by itself, its owner, or anybody if it left the Committee."""
+    from troth.committee.reputation import ContractPlace, Payer
+    from troth.committee.reputation import leave as take_out
+
+    payer = Payer(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(take_out(operator, ContractPlace.read(rpc, reputation, 0), payer)), as_json)
+
+
+@app.command()
+def withdraw(
+    operator: OperatorArgument,
+    *,
+    rpc: RpcOption,
+    reputation: ContractOption,
+    keystore: PayingOption,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send the bond of a member that left to its owner."""
+    from troth.committee.reputation import ContractPlace, Payer
+    from troth.committee.reputation import withdraw as take_bond
+
+    payer = Payer(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(take_bond(operator, ContractPlace.read(rpc, reputation, 0), payer)), as_json)
+
+
+@app.command("list")
+def make_list(
+    file: Annotated[Path, typer.Argument(help="Where to write the list; what opens the prompts goes beside it.")],
+    *,
+    node: Annotated[list[str], typer.Option(help="Operator of a node that is examined, 0x…. Repeat it.")],
+    prompts: Annotated[Path | None, typer.Option(help="File with one prompt a line, each asked once.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the list that an epoch fixes for the next one: nodes, and a root that hides the prompts."""
+    from troth.committee.reputation import make_list as make
+
+    show(make(node, prompts, file.expanduser()), as_json)
+
+
+@app.command()
+def lead(
+    *,
+    rpc: RpcOption,
+    reputation: ContractOption,
+    start_block: StartBlockOption = 0,
+    home: MemberHomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Who leads this epoch; the member that led the last one prints its VRF proof for `propose --proof`."""
+    from troth.committee.reputation import ContractPlace
+    from troth.committee.reputation import lead as leading
+
+    show(asyncio.run(leading(_folder(home), ContractPlace.read(rpc, reputation, start_block), password_file)), as_json)
+
+
+@app.command()
+def propose(
+    file: FileArgument,
+    *,
+    rpc: RpcOption,
+    reputation: ContractOption,
+    examined: Annotated[Path | None, typer.Option("--list", help="The list that the epoch before fixed.")] = None,
+    credits: Annotated[
+        Path | None, typer.Option(help='JSON: {"0xNODE": 0.947, …}; who is missing is not scored.')
+    ] = None,
+    after: Annotated[Path | None, typer.Option("--next", help="The list for the next epoch.")] = None,
+    proof: Annotated[str, typer.Option(help="What `lead` printed at the last leader; without it the seed draws.")] = "",
+    start_block: StartBlockOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the file of this epoch, as its leader."""
+    from troth.committee.reputation import ContractPlace, EpochParts
+    from troth.committee.reputation import propose as write
+
+    place = ContractPlace.read(rpc, reputation, start_block)
+    show(asyncio.run(write(file.expanduser(), place, EpochParts(examined, credits, after), proof)), as_json)
+
+
+@app.command()
+def sign(
+    file: FileArgument,
+    *,
+    rpc: RpcOption,
+    reputation: ContractOption,
+    start_block: StartBlockOption = 0,
+    home: MemberHomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the file against the chain and add this member's signature, once for an epoch."""
+    from troth.committee.reputation import ContractPlace
+    from troth.committee.reputation import sign as add
+
+    place = ContractPlace.read(rpc, reputation, start_block)
+    show(asyncio.run(add(file.expanduser(), _folder(home), place, password_file)), as_json)
+
+
+@app.command()
+def report(
+    file: FileArgument,
+    *,
+    silent: Annotated[list[str], typer.Option(help="A node that did not answer this member, 0x…. Repeat it.")],
+    rpc: RpcOption,
+    reputation: ContractOption,
+    start_block: StartBlockOption = 0,
+    home: MemberHomeOption = DEFAULT_HOME,
+    password_file: PasswordOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add this member's word that nodes were silent: more than 1/3 of the members make it count."""
+    from troth.committee.reputation import ContractPlace
+    from troth.committee.reputation import report as add
+
+    place = ContractPlace.read(rpc, reputation, start_block)
+    show(asyncio.run(add(file.expanduser(), silent, _folder(home), place, password_file)), as_json)
+
+
+@app.command()
+def settle(
+    file: FileArgument,
+    *,
+    rpc: RpcOption,
+    reputation: ContractOption,
+    keystore: PayingOption,
+    start_block: StartBlockOption = 0,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the file to the chain, which computes the scores; anybody may."""
+    from troth.committee.reputation import ContractPlace, Payer
+    from troth.committee.reputation import settle as bring
+
+    payer = Payer(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(bring(file.expanduser(), ContractPlace.read(rpc, reputation, start_block), payer)), as_json)
+
+
+@app.command()
+def expel(
+    operator: OperatorArgument,
+    first: Annotated[Path, typer.Argument(help="A file of an epoch that the member signed.")],
+    second: Annotated[Path, typer.Argument(help="Another one of the same epoch.")],
+    *,
+    rpc: RpcOption,
+    reputation: ContractOption,
+    keystore: PayingOption,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show that a member signed two updates for one epoch: it loses its bond, and you get a tenth."""
+    from troth.committee.reputation import ContractPlace, Payer
+    from troth.committee.reputation import expel as prove
+
+    payer = Payer(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(prove(operator, first, second, ContractPlace.read(rpc, reputation, 0), payer)), as_json)
+
+
+def _folder(home: Path) -> Path:
+    return home.expanduser().resolve()

@@ -1,0 +1,129 @@
+"""What a node's answers of one epoch were worth: how likely its tokens are under the members' own copy of the model.
+
+PlanetServe, section 3.4, takes 1 / PPL, which bans honest nodes that sample and rewards those that answer greedily.
+Here each token's surprise is compared with what the same distribution, at the request's temperature, has on average:
+its entropy. A text is worth exp(-max(0, mean surprise - mean entropy)), a node the mean of its texts. Over all tokens
+of a node the sum of the differences is told in standard deviations, in both directions: a node that is too sure of
+itself does not sample as it was asked to. Then its texts are worth half: abnormal every time for who does so always,
+and no ban for the honest node that it befalls once in a thousand epochs. The paper's rule is there by name, for its
+figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.protocol.errors import InvalidTokens
+from troth.protocol.reputation import ONE
+
+Z_LIMIT = 3.3
+"""Standard deviations beyond which an honest node is found once in a thousand epochs."""
+
+
+class CreditRule(StrEnum):
+    """How a text is rated."""
+
+    NORMALISED = "normalised"
+    PAPER = "paper"
+
+
+@dataclass(frozen=True, slots=True)
+class Surprises:
+    """One text under the members' model, a number a token: float64, shape (tokens,).
+
+    Attributes:
+        surprise: minus the logarithm of the token's probability at the request's temperature, in nats.
+        entropy: of the distribution that the token is from.
+        variance: of the surprise of a token from that distribution.
+        plain: the surprise at temperature 1, which perplexity is made of.
+    """
+
+    surprise: NDArray[np.float64]
+    entropy: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    plain: NDArray[np.float64]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Surprises]) -> Surprises:
+        """Parts of one text, or all texts of a node."""
+        names = ("surprise", "entropy", "variance", "plain")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What a node's texts are worth, 0 to ``ONE``, and what it is made of; ``z`` over all tokens."""
+
+    value: int
+    mean: float
+    z: float
+    texts: int
+    tokens: int
+
+    @property
+    def doubted(self) -> bool:
+        """Whether the texts are not from the distribution that was asked for: worth half then."""
+        return abs(self.z) > Z_LIMIT
+
+
+def surprises_of(logits: NDArray[np.float32], tokens: Sequence[int], temperature: float) -> Surprises:
+    """The surprises of tokens under the logits before them, shape (tokens, vocabulary).
+
+    Raises InvalidTokens for a token outside of the vocabulary, and for temperature 0: a greedy text has no entropy.
+    """
+    if temperature <= 0:
+        raise InvalidTokens("A greedy text has no entropy", temperature, "Ask with a temperature above 0.")
+    chosen = np.asarray(tokens, dtype=np.int64)
+    if len(chosen) != len(logits) or (len(chosen) and not 0 <= chosen.min() <= chosen.max() < logits.shape[1]):
+        raise InvalidTokens("The tokens do not fit the logits", (len(chosen), logits.shape), "Compute them again.")
+    logs = _log_softmax(logits.astype(np.float64) / temperature)
+    chances = np.exp(logs)
+    entropy = -(chances * logs).sum(axis=1)
+    variance = (chances * logs**2).sum(axis=1) - entropy**2
+    rows = np.arange(len(chosen))
+    plain = logs if temperature == 1 else _log_softmax(logits.astype(np.float64))
+    return Surprises(-logs[rows, chosen], entropy, np.maximum(variance, 0), -plain[rows, chosen])
+
+
+def worth(text: Surprises, rule: CreditRule = CreditRule.NORMALISED) -> float:
+    """What one text is worth, 0 to 1; an empty one nothing."""
+    if not len(text.surprise):
+        return 0.0
+    if rule is CreditRule.PAPER:
+        return math.exp(-float(text.plain.mean()))
+    return math.exp(-max(0.0, float(text.surprise.mean() - text.entropy.mean())))
+
+
+def pooled_z(texts: Sequence[Surprises]) -> float:
+    """The sum of all surprises, in standard deviations from what it should be; 0 where nothing varies."""
+    together = Surprises.joined(texts)
+    spread = math.sqrt(float(together.variance.sum()))
+    return float((together.surprise - together.entropy).sum()) / spread if spread else 0.0
+
+
+def credit_of(texts: Sequence[Surprises], rule: CreditRule = CreditRule.NORMALISED) -> Credit:
+    """The credit of a node that wrote these texts; raises InvalidTokens for none."""
+    if not texts:
+        raise InvalidTokens("Without an answer there is no credit", 0, "Leave the node out.")
+    mean, z = float(np.mean([worth(text, rule) for text in texts])), pooled_z(texts)
+    tokens = sum(len(text.surprise) for text in texts)
+    doubted = rule is CreditRule.NORMALISED and abs(z) > Z_LIMIT
+    return Credit(round((mean / 2 if doubted else mean) * ONE), mean, z, len(texts), tokens)
+
+
+def exact_credit(right: Sequence[bool], tokens: int) -> Credit:
+    """The same in an exact class, where an answer is the model's to the bit or is not."""
+    mean = sum(right) / len(right)
+    return Credit(round(mean * ONE), mean, 0.0, len(right), tokens)
+
+
+def _log_softmax(scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+    shifted = scaled - scaled.max(axis=1, keepdims=True)
+    logs: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    return logs
