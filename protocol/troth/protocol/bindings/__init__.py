@@ -77,7 +77,7 @@ def read_resource(name: str) -> dict[str, Any]:
 COMMITTEE = "committee"
 MARKET_PARTS = (
     *("bank", "registry", "court", "summons", "evidence", "log"),
-    *("lens", "docket", "judgement", "classes", "leaves"),
+    *("lens", "docket", "judgement", "classes", "leaves", "proofs"),
 )
 """The parts of a deployment in the order in which its factory numbers them."""
 
