@@ -24,7 +24,6 @@ from troth.protocol.market.types import (
     Bytes,
     Contracts,
     ExecutionClass,
-    ModelDescriptor,
     Result,
     Row,
     SignedOrder,
@@ -35,7 +34,7 @@ from troth.protocol.request import OUTPUT_TAG, REQUEST_TAG, token_leaf
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import noise_seed
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Address, Hash32, Uint32
+from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint32
 from troth.protocol.weight_rows import model_hash, root_of_path, row_leaf, tensor_hash
 
 TERMS_BYTES = 45
