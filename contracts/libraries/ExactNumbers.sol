@@ -1,153 +1,218 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-/// @title Products of vectors of floating-point numbers as integers, and how far an honest machine's may be from them
-/// @notice A finite number is m · 2^(e - 150), m below 2^24. A product of two is (m · m') · 2^(e + e' - 300), taken in units
-///         of 2^-96: what is below a unit is cut off, of its size and not of its sign. Sums of such integers are exact, so
-///         that no order of summation matters.
-/// @dev The same integers are `troth.protocol.exact_numbers`; tests hold the two together.
+/// @title Two logits of one state as integers, and how far an honest machine's may be from them
+/// @notice A number is m · 2^(e - 150): e is its stored exponent as a float32, m its mantissa, with the leading bit unless e is
+///         zero (numbers below 2^-126 count half). A product of two is (m · m') · 2^(e + e' - 300), taken in units of 2^-56:
+///         what is below a unit is cut off, of its size and not of its sign. Sums of such integers are exact, so that no
+///         order of summation matters.
+/// @dev The same integers are `troth.protocol.exact_numbers`; tests hold the two together. Eight numbers are worked on at a
+///      time, one to 32 bits of a word.
 library ExactNumbers {
     enum Format {
         Float32,
-        BFloat16,
-        Float16
+        BFloat16
     }
 
-    /// @notice The numbers of a vector, one to a word: m in bits 0 to 23, e from bit 64 on, the sign in bit 255.
-    struct Numbers {
-        uint256[] words;
-        bool finite;
-    }
-
-    /// @notice A product in units of 2^-96: the sum of its terms, and the sum of their sizes.
-    struct Product {
-        int256 sum;
+    /// @notice In units of 2^-56.
+    /// @param own the logit of the claimed token; others: of its rival
+    /// @param size sum of the sizes of all terms of both
+    /// @param isState whether every number of the state is below 2^40; else the logits mean nothing
+    struct Logits {
+        int256 own;
+        int256 others;
         uint256 size;
+        bool isState;
     }
 
-    /// @notice A vector that ends in the middle of a number, or two of different lengths.
-    error WrongLength(uint256 given, uint256 expected);
-    /// @notice A term is above 2^142, where sums would not fit a word.
-    error TermTooLarge();
-    error TooManyTerms(uint256 terms);
+    /// @dev Where the next eight numbers of each row are, and how many bytes they take.
+    struct Cursor {
+        uint256 state;
+        uint256 claimed;
+        uint256 better;
+        uint256 end;
+        uint256 stateStep;
+        uint256 weightStep;
+        bool rounded;
+        uint256 large;
+        uint256 heavy;
+    }
 
-    /// @dev Terms of the longest sum: each is below 2^238 units.
-    uint256 private constant MOST_TERMS = 65_536;
+    error WrongLength(uint256 given, uint256 expected);
+    /// @notice Weights of 2^15 and more, infinities and NaN are not weighed.
+    error WeightTooLarge();
+    /// @notice Numbers come in eights, at most 65,536.
+    error WrongCount(uint256 columns);
+
+    uint256 private constant MOST_COLUMNS = 65_536;
+    /// @dev In each lane: a size of 2^40 (2^15) and more carries into the lane's highest bit.
+    uint256 private constant STATE_LIMIT = 0x2c8000002c8000002c8000002c8000002c8000002c8000002c8000002c800000;
+    uint256 private constant WEIGHT_LIMIT = 0x3900000039000000390000003900000039000000390000003900000039000000;
+    uint256 private constant TWOS = 0x0000000200000002000000020000000200000002000000020000000200000002;
+    uint256 private constant SIGNS = 0x8000000080000000800000008000000080000000800000008000000080000000;
 
     /// @notice Bytes of one number.
     function width(Format format) internal pure returns (uint256) {
         return format == Format.Float32 ? 4 : 2;
     }
 
-    /// @notice Little-endian numbers of the calldata.
-    /// @param rounded float32 numbers are first rounded to bfloat16, to nearest, ties to even
-    function read(bytes calldata data, Format format, bool rounded) internal pure returns (Numbers memory numbers) {
-        if (format == Format.Float32) return _read32(data, rounded);
-        return format == Format.BFloat16 ? _read16(data, 7, 0xff, 16) : _read16(data, 10, 0x1f, 125);
+    /// @notice Both logits of a state; rows have the lengths of `columns` numbers.
+    /// @param rounded float32 weights are rounded to bfloat16 first, to nearest, ties to even
+    function logits(
+        bytes calldata state,
+        Format stateFormat,
+        bytes calldata claimed,
+        bytes calldata better,
+        Format weightFormat,
+        uint256 columns,
+        bool rounded
+    ) internal pure returns (Logits memory) {
+        if (columns == 0 || columns & 7 != 0 || columns > MOST_COLUMNS) revert WrongCount(columns);
+        _requireLength(state.length, columns * width(stateFormat));
+        _requireLength(claimed.length, columns * width(weightFormat));
+        _requireLength(better.length, columns * width(weightFormat));
+        Cursor memory cursor;
+        uint256 end;
+        assembly ("memory-safe") {
+            mstore(cursor, state.offset)
+            mstore(add(cursor, 0x20), claimed.offset)
+            mstore(add(cursor, 0x40), better.offset)
+            end := add(state.offset, state.length)
+        }
+        cursor.end = end;
+        (cursor.stateStep, cursor.weightStep) = (8 * width(stateFormat), 8 * width(weightFormat));
+        cursor.rounded = rounded && weightFormat == Format.Float32;
+        return _sum(cursor);
     }
 
-    /// @dev A word holds eight numbers.
-    function _read32(bytes calldata data, bool rounded) private pure returns (Numbers memory numbers) {
-        if (data.length & 3 != 0) revert WrongLength(data.length, data.length & ~uint256(3));
-        uint256[] memory words = new uint256[](data.length >> 2);
-        uint256 infinite;
+    function _requireLength(uint256 given, uint256 expected) private pure {
+        if (given != expected) revert WrongLength(given, expected);
+    }
+
+    /// @dev Eight numbers after eight; within them from the last to the first.
+    function _sum(Cursor memory cursor) private pure returns (Logits memory made) {
+        uint256 own;
+        uint256 others;
         assembly ("memory-safe") {
-            let to := add(words, 0x20)
-            let end := add(to, shl(3, data.length))
-            for { let from := data.offset } lt(to, end) { from := add(from, 0x20) } {
-                let raw := calldataload(from)
+            // Eight float32 numbers, the first in the highest lane.
+            function load(from, step) -> lanes {
+                lanes := calldataload(from)
                 let low := 0x00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff
-                raw := or(and(shr(8, raw), low), shl(8, and(raw, low)))
-                low := 0x0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff
-                raw := or(and(shr(16, raw), low), shl(16, and(raw, low)))
-                for { let shift := 256 } and(iszero(iszero(shift)), lt(to, end)) {} {
-                    shift := sub(shift, 32)
-                    let bits := and(shr(shift, raw), 0xffffffff)
-                    if rounded {
-                        bits := and(add(bits, add(0x7fff, and(shr(16, bits), 1))), 0xffff0000)
-                    }
-                    let exponent := and(shr(23, bits), 0xff)
-                    infinite := or(infinite, eq(exponent, 0xff))
-                    let small := iszero(exponent)
-                    bits := or(or(and(bits, 0x7fffff), shl(23, iszero(small))), shl(224, and(bits, 0x80000000)))
-                    mstore(to, or(bits, shl(64, add(exponent, small))))
-                    to := add(to, 0x20)
+                lanes := or(and(shr(8, lanes), low), shl(8, and(lanes, low)))
+                switch step
+                case 32 {
+                    low := 0x0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff
+                    lanes := or(and(shr(16, lanes), low), shl(16, and(lanes, low)))
+                }
+                default {
+                    // Sixteen bytes: each bfloat16 goes to the upper half of a lane.
+                    lanes := shr(128, lanes)
+                    lanes := and(or(lanes, shl(64, lanes)), 0xffffffffffffffff0000000000000000ffffffffffffffff)
+                    lanes := and(
+                        or(lanes, shl(32, lanes)), 0x00000000ffffffff00000000ffffffff00000000ffffffff00000000ffffffff
+                    )
+                    lanes := and(
+                        or(lanes, shl(16, lanes)), 0x0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff
+                    )
+                    lanes := shl(16, lanes)
+                }
+            }
+            // To nearest, ties to even. Lanes hold weights below 2^15, which carry into no other lane.
+            function round(lanes) -> rounded {
+                let odd := and(shr(16, lanes), 0x0000000100000001000000010000000100000001000000010000000100000001)
+                rounded := add(lanes, 0x00007fff00007fff00007fff00007fff00007fff00007fff00007fff00007fff)
+                rounded := and(add(rounded, odd), 0xffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000)
+            }
+            // Exponent in the upper eight bits of a lane, mantissa with its leading bit in the others.
+            function split(lanes) -> parts {
+                let exponents := and(shl(1, lanes), 0xff000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000)
+                let leading := add(
+                    shr(8, exponents), 0x00ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff0000
+                )
+                // Carries from bit 23 to bit 24 exactly if the exponent is not zero.
+                leading := and(shr(1, leading), 0x0080000000800000008000000080000000800000008000000080000000800000)
+                parts := and(lanes, 0x007fffff007fffff007fffff007fffff007fffff007fffff007fffff007fffff)
+                parts := or(or(exponents, leading), parts)
+            }
+            for {} lt(mload(cursor), mload(add(cursor, 0x60))) {} {
+                let a := load(mload(cursor), mload(add(cursor, 0x80)))
+                let b := load(mload(add(cursor, 0x20)), mload(add(cursor, 0xa0)))
+                let c := load(mload(add(cursor, 0x40)), mload(add(cursor, 0xa0)))
+                mstore(cursor, add(mload(cursor), mload(add(cursor, 0x80))))
+                mstore(add(cursor, 0x20), add(mload(add(cursor, 0x20)), mload(add(cursor, 0xa0))))
+                mstore(add(cursor, 0x40), add(mload(add(cursor, 0x40)), mload(add(cursor, 0xa0))))
+                let flags := add(cursor, 0xe0)
+                mstore(flags, or(mload(flags), add(and(a, not(SIGNS)), STATE_LIMIT)))
+                flags := add(cursor, 0x100)
+                mstore(flags, or(mload(flags), add(and(b, not(SIGNS)), WEIGHT_LIMIT)))
+                mstore(flags, or(mload(flags), add(and(c, not(SIGNS)), WEIGHT_LIMIT)))
+                if mload(add(cursor, 0xc0)) {
+                    b := round(b)
+                    c := round(c)
+                }
+                // In each lane: bit 0 where the first product is positive, bit 1 where the second is.
+                let signs := not(or(and(shr(31, xor(a, b)), shr(1, TWOS)), and(shr(30, xor(a, c)), TWOS)))
+                a := split(a)
+                b := split(b)
+                c := split(c)
+                // Each sum holds the sizes of all terms in its lower half, and those of the positive ones in its upper.
+                for {} a {} {
+                    own := add(
+                        own,
+                        mul(
+                            shr(
+                                144,
+                                shl(
+                                    sub(add(and(shr(24, a), 0xff), and(shr(24, b), 0xff)), 100),
+                                    mul(and(a, 0xffffff), and(b, 0xffffff))
+                                )
+                            ),
+                            add(1, shl(128, and(signs, 1)))
+                        )
+                    )
+                    others := add(
+                        others,
+                        mul(
+                            shr(
+                                144,
+                                shl(
+                                    sub(add(and(shr(24, a), 0xff), and(shr(24, c), 0xff)), 100),
+                                    mul(and(a, 0xffffff), and(c, 0xffffff))
+                                )
+                            ),
+                            add(1, shl(127, and(signs, 2)))
+                        )
+                    )
+                    a := shr(32, a)
+                    b := shr(32, b)
+                    c := shr(32, c)
+                    signs := shr(32, signs)
                 }
             }
         }
-        numbers = Numbers({words: words, finite: infinite == 0});
+        if (cursor.heavy & SIGNS != 0) revert WeightTooLarge();
+        // Sums of 65,536 terms below 2^111 are below 2^127.
+        made.own = _signed(own);
+        made.others = _signed(others);
+        made.size = uint256(uint128(own)) + uint128(others);
+        made.isState = cursor.large & SIGNS == 0;
     }
 
-    /// @dev A word holds sixteen numbers with `mantissa` bits; e is their exponent and `offset`.
-    function _read16(bytes calldata data, uint256 mantissa, uint256 most, uint256 offset)
-        private
-        pure
-        returns (Numbers memory numbers)
-    {
-        if (data.length & 1 != 0) revert WrongLength(data.length, data.length & ~uint256(1));
-        uint256[] memory words = new uint256[](data.length >> 1);
-        uint256 infinite;
-        assembly ("memory-safe") {
-            let to := add(words, 0x20)
-            let end := add(to, shl(4, data.length))
-            let leading := shl(mantissa, 1)
-            for { let from := data.offset } lt(to, end) { from := add(from, 0x20) } {
-                let raw := calldataload(from)
-                let low := 0x00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff
-                raw := or(and(shr(8, raw), low), shl(8, and(raw, low)))
-                for { let shift := 256 } and(iszero(iszero(shift)), lt(to, end)) {} {
-                    shift := sub(shift, 16)
-                    let bits := and(shr(shift, raw), 0xffff)
-                    let exponent := and(shr(mantissa, bits), most)
-                    infinite := or(infinite, eq(exponent, most))
-                    let small := iszero(exponent)
-                    let value := or(and(bits, sub(leading, 1)), mul(leading, iszero(small)))
-                    value := or(value, shl(240, and(bits, 0x8000)))
-                    mstore(to, or(value, shl(64, add(add(exponent, small), offset))))
-                    to := add(to, 0x20)
-                }
-            }
-        }
-        numbers = Numbers({words: words, finite: infinite == 0});
+    /// @notice How far a machine's own difference of the two may be from the exact one, whatever order and fused steps its sums
+    ///         take: with n terms and u = 2^-24, each rounding of float32 loses a share of at most u, and n u / (1 - n u) of
+    ///         the sizes is not exceeded (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). In bfloat16
+    ///         each logit is rounded once more, by at most 2^-8.
+    function slack(Logits memory found, uint256 columns, bool rounded) internal pure returns (uint256 units) {
+        units = ((found.size >> 24) + 1) * (columns + 2 + columns / 128);
+        if (rounded) units += (_size(found.own) + _size(found.others) + units >> 8) + 1;
     }
 
-    /// @notice The product of two vectors of one length.
-    function multiply(uint256[] memory one, uint256[] memory other) internal pure returns (Product memory product) {
-        if (one.length != other.length) revert WrongLength(other.length, one.length);
-        if (one.length > MOST_TERMS) revert TooManyTerms(one.length);
-        uint256 size;
-        uint256 negative;
-        uint256 large;
-        assembly ("memory-safe") {
-            let a := add(one, 0x20)
-            let b := add(other, 0x20)
-            for { let end := add(a, shl(5, mload(one))) } lt(a, end) { a := add(a, 0x20) } {
-                let left := mload(a)
-                let right := mload(b)
-                let exponent := and(shr(64, add(left, right)), 0x1ff)
-                let term := mul(and(left, 0xffffff), and(right, 0xffffff))
-                // One of the two shifts is by more than a word, which leaves nothing.
-                term := or(shl(sub(exponent, 204), term), shr(sub(203, exponent), shr(1, term)))
-                large := or(large, gt(exponent, 394))
-                size := add(size, term)
-                negative := add(negative, mul(term, shr(255, xor(left, right))))
-                b := add(b, 0x20)
-            }
-        }
-        if (large != 0) revert TermTooLarge();
-        // Sums are below 2^254.
-        product = Product({sum: int256(size) - 2 * int256(negative), size: size});
+    /// @dev Twice what is positive, less all.
+    function _signed(uint256 sum) private pure returns (int256) {
+        return 2 * int256(sum >> 128) - int256(uint256(uint128(sum)));
     }
 
-    /// @notice How far a machine's own sum may be from the exact one, whatever order and whatever fused steps it takes: with
-    ///         n terms and u = 2^-24, each rounding of float32 loses a share of at most u, and n u / (1 - n u) of the sizes is
-    ///         not exceeded (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1). In bfloat16 the sum is
-    ///         rounded once more, by at most 2^-8.
-    function slack(Product memory product, uint256 terms, bool rounded) internal pure returns (uint256 units) {
-        units = ((product.size >> 24) + 1) * (terms + 2 + terms / 128);
-        if (rounded) {
-            uint256 size = product.sum < 0 ? uint256(-product.sum) : uint256(product.sum);
-            units += (size + units >> 8) + 1;
-        }
+    function _size(int256 value) private pure returns (uint256) {
+        return value < 0 ? uint256(-value) : uint256(value);
     }
 }

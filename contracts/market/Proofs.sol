@@ -30,9 +30,9 @@ contract Proofs is IProofs, IProver {
     /// @dev Version 1, class, most tokens, temperature, top_p.
     uint256 private constant TERMS = 45;
     uint256 private constant MILLION = 1e6;
-    /// @dev 2^-24 in units of 2^-96: above what float64 loses in the noise and in its sum, and float32 below its smallest
-    ///      normal number.
-    uint256 private constant LEAST_SLACK = 1 << 72;
+    /// @dev 2^-24 in units of 2^-56: above what float64 loses in the noise and in its sum, and float32 below its smallest
+    ///      normal number, and above what terms lose that are cut to units.
+    uint256 private constant LEAST_SLACK = 1 << 32;
 
     address private immutable BANK;
     IRegistry private immutable REGISTRY;
@@ -82,7 +82,7 @@ contract Proofs is IProofs, IProver {
         _requireToken(proof.result, proof.token);
         _requireState(proof, order, segments == 1);
         _requireHead(proof);
-        if (_isNumber(proof)) _requireBeaten(proof, choice, order);
+        _requireBeaten(proof, choice, order);
     }
 
     // ------------------------------------------------------------------------------------------- what the node signed
@@ -118,8 +118,6 @@ contract Proofs is IProofs, IProver {
     /// @dev The row is in the chain that the node signed, at the position whose logits choose this token.
     function _requireState(TokenProof calldata proof, bytes32 order, bool bindsToken) private pure {
         ShownRow calldata state = proof.state;
-        uint256 expected = proof.model.hiddenSize * ExactNumbers.width(_stateFormat(proof));
-        if (state.row.length != expected) revert ExactNumbers.WrongLength(state.row.length, expected);
         uint256 behind = proof.result.written - 1 - proof.token.index;
         if (state.later.length != behind) revert ExactNumbers.WrongLength(state.later.length, behind);
         bytes32 rowHash =
@@ -172,9 +170,6 @@ contract Proofs is IProofs, IProver {
     }
 
     function _requireHead(TokenProof calldata proof) private pure {
-        uint256 expected = proof.model.hiddenSize * ExactNumbers.width(_weightFormat(proof));
-        if (proof.claimed.row.length != expected) revert ExactNumbers.WrongLength(proof.claimed.row.length, expected);
-        if (proof.better.row.length != expected) revert ExactNumbers.WrongLength(proof.better.row.length, expected);
         // The matrix may be padded beyond the vocabulary, whose tokens alone are chosen.
         if (proof.rival >= proof.model.vocabulary) revert NoSuchToken(proof.rival, proof.model.vocabulary);
         bytes32 rows =
@@ -191,50 +186,46 @@ contract Proofs is IProofs, IProver {
         return proof.executionClass.dtype == 0 ? ExactNumbers.Format.Float32 : ExactNumbers.Format.BFloat16;
     }
 
-    /// @dev Which numbers the file holds, and that an engine of this class has them exactly or rounds them once.
+    /// @dev Which numbers the file holds: an engine of this class has them exactly, or rounds them once.
     function _weightFormat(TokenProof calldata proof) private pure returns (ExactNumbers.Format) {
         bytes32 dtype = keccak256(bytes(proof.head.dtype));
         if (dtype == keccak256("F32")) return ExactNumbers.Format.Float32;
         if (dtype == keccak256("BF16")) return ExactNumbers.Format.BFloat16;
-        if (dtype == keccak256("F16") && proof.executionClass.dtype == 0) return ExactNumbers.Format.Float16;
         revert UnknownNumbers(proof.head.dtype, proof.executionClass.dtype);
     }
 
     // ----------------------------------------------------------------------------------------------- the arithmetic
 
-    /// @dev A row that holds infinity or NaN chooses nothing; no honest node signs one.
-    function _isNumber(TokenProof calldata proof) private pure returns (bool) {
-        return ExactNumbers.read(proof.state.row, _stateFormat(proof), false).finite;
-    }
-
     function _requireBeaten(TokenProof calldata proof, Choice memory choice, bytes32 order) private view {
-        (int256 likelier, uint256 slack) = _compared(proof);
+        ExactNumbers.Logits memory found = _logits(proof);
+        // A row with a number of 2^40 and more, an infinity or NaN is no state; no honest node signs one.
+        if (!found.isState) return;
+        int256 likelier = found.others - found.own;
+        uint256 slack =
+            LEAST_SLACK + ExactNumbers.slack(found, proof.model.hiddenSize, proof.executionClass.dtype != 0);
         int256 ahead = likelier;
         if (choice.temperature != 0) {
             bytes32 seed = _seedOf(proof, order);
             uint256 position = uint256(proof.result.prompt) + proof.result.cached + proof.token.index - 1;
             int256 noise = PublicNoise.gumbel(seed, position, proof.rival)
                 - PublicNoise.gumbel(seed, position, proof.token.token);
-            ahead += noise * int256(choice.temperature) / int256(MILLION) >> 24;
+            ahead += noise * int256(choice.temperature) / int256(MILLION) >> 64;
         }
         // In a nucleus are the likeliest: what is likelier than a token is in it wherever the token is.
         bool holds = ahead > int256(slack) && (!choice.nucleus || likelier > int256(slack));
         if (!holds) revert TokenStands(likelier, ahead, slack);
     }
 
-    /// @dev By how much the rival's logit is larger, and what machines may differ by.
-    function _compared(TokenProof calldata proof) private pure returns (int256 likelier, uint256 slack) {
-        ExactNumbers.Format format = _weightFormat(proof);
-        bool rounded = proof.executionClass.dtype != 0;
-        uint256[] memory state = ExactNumbers.read(proof.state.row, _stateFormat(proof), false).words;
-        ExactNumbers.Numbers memory claimed = ExactNumbers.read(proof.claimed.row, format, rounded);
-        ExactNumbers.Numbers memory better = ExactNumbers.read(proof.better.row, format, rounded);
-        if (!claimed.finite || !better.finite) revert HeadNotFinite(proof.token.token, proof.rival);
-        ExactNumbers.Product memory own = ExactNumbers.multiply(state, claimed.words);
-        ExactNumbers.Product memory others = ExactNumbers.multiply(state, better.words);
-        likelier = others.sum - own.sum;
-        slack = LEAST_SLACK + ExactNumbers.slack(own, state.length, rounded)
-            + ExactNumbers.slack(others, state.length, rounded);
+    function _logits(TokenProof calldata proof) private pure returns (ExactNumbers.Logits memory) {
+        return ExactNumbers.logits(
+            proof.state.row,
+            _stateFormat(proof),
+            proof.claimed.row,
+            proof.better.row,
+            _weightFormat(proof),
+            proof.model.hiddenSize,
+            proof.executionClass.dtype != 0
+        );
     }
 
     /// @dev The seed of the noise: from the output of the scheduler's VRF over the order.

@@ -6,27 +6,27 @@ import {PublicNoise} from "../libraries/PublicNoise.sol";
 
 /// @notice Makes the arithmetic of proofs callable, for the tests that compare it with the Python rules.
 contract ProofLibraryHarness {
-    function read(bytes calldata data, uint8 format, bool rounded)
-        external
-        pure
-        returns (uint256[] memory words, bool finite)
-    {
-        ExactNumbers.Numbers memory numbers = ExactNumbers.read(data, ExactNumbers.Format(format), rounded);
-        return (numbers.words, numbers.finite);
-    }
-
-    /// @notice Sum, size and slack of the product of a state and a row of weights, and the gas it took.
-    function multiply(bytes calldata state, bytes calldata weights, uint8 stateFormat, uint8 format, bool rounded)
-        external
-        view
-        returns (int256 sum, uint256 size, uint256 slack, uint256 spent)
-    {
+    /// @notice Two logits of a state with what machines may differ by, and the gas it took.
+    function logits(
+        bytes calldata state,
+        uint8 stateFormat,
+        bytes calldata claimed,
+        bytes calldata better,
+        uint8 weightFormat,
+        bool rounded
+    ) external view returns (ExactNumbers.Logits memory found, uint256 slack, uint256 spent) {
         spent = gasleft();
-        uint256[] memory left = ExactNumbers.read(state, ExactNumbers.Format(stateFormat), false).words;
-        uint256[] memory right = ExactNumbers.read(weights, ExactNumbers.Format(format), rounded).words;
-        ExactNumbers.Product memory product = ExactNumbers.multiply(left, right);
-        slack = ExactNumbers.slack(product, left.length, rounded);
-        (sum, size) = (product.sum, product.size);
+        uint256 columns = state.length / ExactNumbers.width(ExactNumbers.Format(stateFormat));
+        found = ExactNumbers.logits(
+            state,
+            ExactNumbers.Format(stateFormat),
+            claimed,
+            better,
+            ExactNumbers.Format(weightFormat),
+            columns,
+            rounded
+        );
+        slack = ExactNumbers.slack(found, columns, rounded);
         spent -= gasleft();
     }
 

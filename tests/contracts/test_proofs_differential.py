@@ -11,81 +11,94 @@ from web3.exceptions import ContractCustomError
 
 from troth.protocol import public_noise
 from troth.protocol.errors import InvalidNumbers
-from troth.protocol.exact_numbers import NumberFormat, multiply, read_numbers
+from troth.protocol.exact_numbers import NumberFormat, exact_logits
 from troth.protocol.hashing import keccak256
 from troth.protocol.tokens import noise
 
-TERM_TOO_LARGE = "0x" + keccak256(b"TermTooLarge()")[:4].hex()
+WEIGHT_TOO_LARGE = "0x" + keccak256(b"WeightTooLarge()")[:4].hex()
 EDGES = {
     NumberFormat.FLOAT32: (
         *(0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x00800001, 0x3F7FFFFF, 0x3F800000),
-        *(0x3F807FFF, 0x3F808000, 0x3F808001, 0x3F818000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7F8000, 0x7F800000, 0x7FC00000),
+        *(0x3F807FFF, 0x3F808000, 0x3F808001, 0x3F818000, 0x46FFFFFF, 0x46FF7FFF, 0xC6FFFFFF, 0x537FFFFF, 0xD37FFFFF),
     ),
-    NumberFormat.BFLOAT16: (0x0000, 0x8000, 0x0001, 0x007F, 0x0080, 0x3F80, 0xBF80, 0x7F7F, 0x7F80, 0x7FC0, 0xFF80),
-    NumberFormat.FLOAT16: (0x0000, 0x8000, 0x0001, 0x03FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0x7C00, 0x7E00, 0xFC00),
+    NumberFormat.BFLOAT16: (0x0000, 0x8000, 0x0001, 0x007F, 0x0080, 0x3F80, 0xBF80, 0x46FF, 0xC6FF),
 }
+BEYOND = {
+    NumberFormat.FLOAT32: (0x53800000, 0xD3800000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF),
+    NumberFormat.BFLOAT16: (0x5380, 0x7F7F, 0x7F80, 0xFF80, 0x7FC0, 0xFFFF),
+}
+HEAVY = {NumberFormat.FLOAT32: (0x47000000, 0xC7000000), NumberFormat.BFLOAT16: (0x4700, 0xC700)}
 
 
-def _row(source: Random, number_format: NumberFormat, count: int, *, moderate: bool = False) -> bytes:
-    bits = 8 * number_format.width
+def _row(source: Random, number_format: NumberFormat, count: int, *, weights: bool) -> bytes:
+    """Edges, and numbers of every size that is weighed."""
     words = []
     for _ in range(count):
-        if moderate:
-            value = np.float32(source.gauss(0, 4))
-            word = int(value.view(np.uint32)) >> (32 - bits) if bits == 32 or number_format == 1 else 0
-            word = word if number_format != NumberFormat.FLOAT16 else int(np.float16(value).view(np.uint16))
+        if source.random() < 0.4:
+            word = source.choice(
+                [one for one in EDGES[number_format] if not weights or (one & 0x7FFF0000) < 0x47000000]
+            )
         else:
-            word = source.choice(EDGES[number_format]) if source.random() < 0.3 else source.getrandbits(bits)
+            sign, exponent = source.getrandbits(1), source.randrange(0, 142 if weights else 167)
+            word = sign << 31 | exponent << 23 | source.getrandbits(23)
+            word >>= 0 if number_format is NumberFormat.FLOAT32 else 16
         words.append(word)
     return np.array(words, f"<u{number_format.width}").tobytes()
 
 
-@pytest.mark.parametrize("number_format", list(NumberFormat))
+@pytest.mark.parametrize("state_format", list(NumberFormat))
+@pytest.mark.parametrize("weight_format", list(NumberFormat))
 @pytest.mark.parametrize("rounded", [False, True])
-def test_numbers_are_read_alike(proof_harness: Any, number_format: NumberFormat, rounded: bool) -> None:
-    source = Random(int(number_format) * 2 + rounded)
-    edges = np.array(EDGES[number_format], f"<u{number_format.width}").tobytes()
-    rows = [b"", edges, *(_row(source, number_format, source.randrange(1, 70)) for _ in range(40))]
-    for data in rows:
-        words, finite = proof_harness.functions.read(data, number_format, rounded).call()
-        found = read_numbers(data, number_format, rounded=rounded)
-        assert finite == found.finite
-        assert [word & 0xFFFFFF for word in words] == found.mantissa.tolist()
-        assert [word >> 64 & 0x1FF for word in words] == found.exponent.tolist()
-        assert [word >> 255 for word in words] == found.sign.tolist()
-
-
-@pytest.mark.parametrize("state", [NumberFormat.FLOAT32, NumberFormat.BFLOAT16])
-@pytest.mark.parametrize("weights", list(NumberFormat))
-@pytest.mark.parametrize("moderate", [False, True])
-def test_products_are_the_same_integers(
-    proof_harness: Any, state: NumberFormat, weights: NumberFormat, moderate: bool
+def test_logits_are_the_same_integers_over_all_edges(
+    proof_harness: Any, state_format: NumberFormat, weight_format: NumberFormat, rounded: bool
 ) -> None:
-    source, refused = Random(17 + 10 * int(state) + int(weights)), 0
-    for _ in range(60):
-        count = source.randrange(1, 80)
-        one = _row(source, state, count, moderate=moderate)
-        other = _row(source, weights, count, moderate=moderate)
-        rounded = state is NumberFormat.BFLOAT16
-        call = proof_harness.functions.multiply(one, other, state, weights, rounded)
-        try:
-            left, right = read_numbers(one, state), read_numbers(other, weights, rounded=rounded)
-            expected = multiply(left, right)
-        except InvalidNumbers:
-            refused += 1
-            with pytest.raises(ContractCustomError, match=TERM_TOO_LARGE):
-                call.call()
-            continue
-        found = call.call()
-        assert tuple(found[:3]) == (expected.sum, expected.size, expected.slack(rounded=rounded))
-        if moderate:
-            exact = float(np.dot(_wide(left), _wide(right)))
-            assert abs(expected.sum / 2**96 - exact) <= 1e-9 * (1 + expected.size / 2**96)
-    assert refused < 60
+    source = Random(17 + 10 * int(state_format) + int(weight_format))
+    for count in (8, 8, 16, 24, 64, 8 * source.randrange(1, 20)) * 6:
+        state = _row(source, state_format, count, weights=False)
+        weights = tuple(_row(source, weight_format, count, weights=True) for _ in range(2))
+        found, slack, _ = proof_harness.functions.logits(state, state_format, *weights, weight_format, rounded).call()
+        expected = exact_logits(state, state_format, (weights[0], weights[1]), weight_format, rounded=rounded)
+        assert tuple(found) == (expected.own, expected.others, expected.size, expected.is_state)
+        assert slack == expected.slack(rounded=rounded)
 
 
-def _wide(vector: Any) -> Any:
-    return np.where(vector.sign == 1, -1.0, 1.0) * np.ldexp(vector.mantissa.astype(float), vector.exponent - 150)
+@pytest.mark.parametrize("number_format", list(NumberFormat))
+def test_what_is_no_state_and_no_weight_is_told(proof_harness: Any, number_format: NumberFormat) -> None:
+    kind = f"<u{number_format.width}"
+    plain = np.full(16, 0x3F80 if number_format is NumberFormat.BFLOAT16 else 0x3F800000, kind)
+    for place in (0, 7, 15):
+        for word in BEYOND[number_format]:
+            state = plain.copy()
+            state[place] = word
+            rows = (state.tobytes(), number_format, plain.tobytes(), plain.tobytes(), number_format, False)
+            assert not proof_harness.functions.logits(*rows).call()[0][3]
+            weights = (plain.tobytes(), plain.tobytes())
+            assert not exact_logits(state.tobytes(), number_format, weights, number_format, rounded=False).is_state
+        for word in HEAVY[number_format]:
+            weight = plain.copy()
+            weight[place] = word
+            for pair in ((weight, plain), (plain, weight)):
+                data = tuple(one.tobytes() for one in pair)
+                with pytest.raises(InvalidNumbers, match="2"):
+                    exact_logits(plain.tobytes(), number_format, (data[0], data[1]), number_format, rounded=True)
+                with pytest.raises(ContractCustomError, match=WEIGHT_TOO_LARGE):
+                    proof_harness.functions.logits(plain.tobytes(), number_format, *data, number_format, True).call()
+
+
+def test_logits_are_those_of_the_numbers(proof_harness: Any) -> None:
+    source = np.random.default_rng(5)
+    state, own, others = (source.standard_normal(576).astype("<f4") for _ in range(3))
+    rows = (state.tobytes(), 0, own.tobytes(), others.tobytes(), 0, False)
+    found, slack, spent = proof_harness.functions.logits(*rows).call()
+    for value, weights in ((found[0], own), (found[1], others)):
+        assert abs(value / 2**56 - float(state.astype(float) @ weights.astype(float))) < 1e-12
+        # A machine's own sums, whatever their order.
+        for order in (np.arange(576), np.argsort(state), np.argsort(-np.abs(own))):
+            total = np.float32(0)
+            for one, other in zip(state[order], weights[order], strict=True):
+                total += one * other
+            assert abs(float(total) - value / 2**56) < slack / 2**56
+    assert spent < 300_000
 
 
 def test_noise_is_the_same_integer_and_that_of_the_nodes(proof_harness: Any) -> None:
@@ -94,7 +107,9 @@ def test_noise_is_the_same_integer_and_that_of_the_nodes(proof_harness: Any) -> 
         seed, position = source.randbytes(32), source.choice((0, 1, source.getrandbits(32)))
         told = noise(seed, position, vocabulary)  # type: ignore[arg-type]
         for token in (0, 1, 2, 3, 4, vocabulary - 1, source.randrange(vocabulary)):
-            assert proof_harness.functions.draw(seed, position, token).call() == public_noise.draw(seed, position, token)
+            assert proof_harness.functions.draw(seed, position, token).call() == public_noise.draw(
+                seed, position, token
+            )
             found = proof_harness.functions.gumbel(seed, position, token).call()
             assert found == public_noise.gumbel(seed, position, token)
             assert abs(found / 2**120 - told[token]) < 2**-40

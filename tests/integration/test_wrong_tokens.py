@@ -174,7 +174,12 @@ def _changes(proof: TokenProof) -> list[TokenProof]:
         if isinstance(value, bytes):
             return [bytes([value[0] ^ 1]) + value[1:], value[:-1] + bytes([value[-1] ^ 1])] if value else []
         if isinstance(value, tuple):
-            return [(*value[:at], one, *value[at + 1 :]) for at in (0, len(value) - 1) if value for one in changed(value[at])]
+            return [
+                (*value[:at], one, *value[at + 1 :])
+                for at in (0, len(value) - 1)
+                if value
+                for one in changed(value[at])
+            ]
         if isinstance(value, str) and not value.startswith("0x"):
             return [value + "x"]
         return []

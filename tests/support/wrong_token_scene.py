@@ -128,9 +128,7 @@ class WrongTokenScene:
             rows[len(PROMPT) - 1 :] = states
         return rows if dtype is Dtype.FLOAT32 else (rows.view(np.uint32) >> 16).astype(np.uint16)
 
-    def _tokens(
-        self, rows: np.ndarray, wording: Wording, request: Request, seed: Hash32
-    ) -> tuple[int, ...]:
+    def _tokens(self, rows: np.ndarray, wording: Wording, request: Request, seed: Hash32) -> tuple[int, ...]:
         """What an honest node of this dtype chooses; at the forged place the token of another rank."""
         dtype = Dtype(self.stage.execution_class.dtype)
         weights, chosen = self.weights, []

@@ -81,9 +81,7 @@ interface IProofs {
     error NoSuchToken(uint256 index, uint256 count);
     /// @notice Numbers of this kind are not read, or not in a class of this dtype.
     error UnknownNumbers(string dtype, uint8 classDtype);
-    /// @notice The head's own rows hold what is no number.
-    error HeadNotFinite(uint256 token, uint256 rival);
-    /// @notice The rival is not ahead by more than machines may differ by, all in units of 2^-96; with a nucleus it must also
+    /// @notice The rival is not ahead by more than machines may differ by, all in units of 2^-56; with a nucleus it must also
     ///         be the likelier one.
     /// @param likelier by how much the rival's logit is larger
     /// @param ahead by how much its score is, noise included

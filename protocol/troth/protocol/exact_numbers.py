@@ -1,8 +1,9 @@
-"""Products of vectors of floating-point numbers as integers, and how far an honest machine's may be from them.
+"""Two logits of one state as integers, and how far an honest machine's may be from them.
 
-A finite number is m x 2**(e - 150), m below 2**24. A product of two is m m' x 2**(e + e' - 300), taken in units of
-2**-96: what is below a unit is cut off, of its size and not of its sign. Sums of such integers are exact, so that no
-order of summation matters. The contracts' library ``ExactNumbers`` has the same integers.
+A number is m x 2**(e - 150): e is its stored exponent as a float32, m its mantissa, with the leading bit unless e is
+zero (numbers below 2**-126 count half). A product of two is m m' x 2**(e + e' - 300), taken in units of 2**-56: what is
+below a unit is cut off, of its size and not of its sign. Sums of such integers are exact, so that no order of summation
+matters. The contracts' library ``ExactNumbers`` has the same integers.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from numpy.typing import NDArray
 
 from troth.protocol.errors import InvalidNumbers
 
-UNIT_BITS = 96
-"""Sums are in units of 2**-96."""
-LARGEST_EXPONENT = 394
-"""Largest e + e' of a term: beyond, sums would not fit the contract's word."""
-MOST_TERMS = 1 << 16
+UNIT_BITS = 56
+"""Sums are in units of 2**-56."""
+MOST_COLUMNS = 1 << 16
+COLUMNS_AT_ONCE = 8
+STATE_LIMIT = 0x53800000
+"""2**40 as a float32: a row that holds a number of this size, an infinity or NaN is no state."""
+WEIGHT_LIMIT = 0x47000000
+"""2**15: larger weights are not weighed."""
+_SIZE = 0x7FFFFFFF
 
 
 class NumberFormat(IntEnum):
@@ -28,7 +33,6 @@ class NumberFormat(IntEnum):
 
     FLOAT32 = 0
     BFLOAT16 = 1
-    FLOAT16 = 2
 
     @property
     def width(self) -> int:
@@ -37,74 +41,88 @@ class NumberFormat(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ExactVector:
-    """Numbers as sign (0 or 1), m and e, each an int64 array; ``finite``: none is an infinity or NaN."""
+class ExactLogits:
+    """In units of 2**-56: the logit of the claimed token, that of its rival, and the sizes of all terms of both.
 
-    sign: NDArray[np.int64]
-    mantissa: NDArray[np.int64]
-    exponent: NDArray[np.int64]
-    finite: bool
+    ``is_state``: every number of the state is below 2**40; else the logits mean nothing.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class ExactProduct:
-    """In units of 2**-96: the sum of all terms, and the sum of their sizes."""
-
-    sum: int
+    own: int
+    others: int
     size: int
-    terms: int
+    columns: int
+    is_state: bool
 
     def slack(self, *, rounded: bool) -> int:
-        """How far a machine's own sum may be from the exact one, in whatever order and with whatever fused steps.
+        """How far a machine's own difference of the two may be from the exact one, whatever order its sums take.
 
         With n terms and u = 2**-24 it is at most n u / (1 - n u) of the sizes (Higham, Accuracy and Stability of
-        Numerical Algorithms, section 3.1). ``rounded``: in bfloat16 the sum is rounded once more, by at most 2**-8.
+        Numerical Algorithms, section 3.1). ``rounded``: in bfloat16 each logit is rounded once more, by at most 2**-8.
         """
-        units = ((self.size >> 24) + 1) * (self.terms + 2 + self.terms // 128)
-        return units + ((abs(self.sum) + units) >> 8) + 1 if rounded else units
+        units = ((self.size >> 24) + 1) * (self.columns + 2 + self.columns // 128)
+        return units + ((abs(self.own) + abs(self.others) + units) >> 8) + 1 if rounded else units
 
 
-def read_numbers(data: bytes, number_format: NumberFormat, *, rounded: bool = False) -> ExactVector:
-    """Numbers of a row of bytes.
+def exact_logits(
+    state: bytes,
+    state_format: NumberFormat,
+    weights: tuple[bytes, bytes],
+    weight_format: NumberFormat,
+    *,
+    rounded: bool,
+) -> ExactLogits:
+    """The logits of a state by two rows of the head, those of the claimed token and of its rival.
 
-    ``rounded``: float32 numbers are first rounded to bfloat16, to nearest, ties to even, as engines load such weights.
-    Raises InvalidNumbers where the bytes end in the middle of a number.
+    ``rounded``: float32 weights are first rounded to bfloat16, to nearest, ties to even, as engines load them. Raises
+    InvalidNumbers for rows of other lengths, columns that are no multiple of eight, and weights of 2**15 and more.
     """
-    if len(data) % number_format.width:
-        raise InvalidNumbers("A row holds whole numbers", len(data), "Pass all of its bytes.")
+    columns = len(state) // state_format.width
+    if not columns or columns % COLUMNS_AT_ONCE or columns > MOST_COLUMNS:
+        raise InvalidNumbers("Numbers come in eights, at most 65,536", columns, "Such a model is not weighed.")
+    for row, width in ((state, state_format.width), *((row, weight_format.width) for row in weights)):
+        if len(row) != columns * width:
+            raise InvalidNumbers(f"A row has {columns} numbers of {width} bytes", len(row), "Take rows of one model.")
+    entered = _bits(state, state_format)
+    sums = []
+    for row in weights:
+        bits = _bits(row, weight_format)
+        if bool(((bits & _SIZE) >= WEIGHT_LIMIT).any()):
+            raise InvalidNumbers("A weight is 2**15 or larger, or no number", columns, "Such a model is not weighed.")
+        sums.append(_multiply(entered, round_bits(bits) if rounded else bits))
+    is_state = not bool(((entered & _SIZE) >= STATE_LIMIT).any())
+    if not is_state:
+        return ExactLogits(0, 0, 0, columns, is_state)
+    (own, own_size), (others, others_size) = sums
+    return ExactLogits(own, others, own_size + others_size, columns, is_state)
+
+
+def round_bits(bits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Float32 bits as bfloat16 has them, in the upper half: to nearest, ties to even. Exact ones stay as they are."""
+    rounded: NDArray[np.int64] = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    return rounded
+
+
+def _bits(data: bytes, number_format: NumberFormat) -> NDArray[np.int64]:
+    """Numbers as the bits of a float32."""
     if number_format is NumberFormat.FLOAT32:
-        bits = np.frombuffer(data, "<u4").astype(np.int64)
-        if rounded:
-            bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-        return _split(bits, mantissa=23, most=0xFF, sign=31, offset=0)
-    bits = np.frombuffer(data, "<u2").astype(np.int64)
-    if number_format is NumberFormat.BFLOAT16:
-        return _split(bits, mantissa=7, most=0xFF, sign=15, offset=16)
-    return _split(bits, mantissa=10, most=0x1F, sign=15, offset=125)
+        return np.frombuffer(data, "<u4").astype(np.int64)
+    return np.frombuffer(data, "<u2").astype(np.int64) << 16
 
 
-def _split(bits: NDArray[np.int64], *, mantissa: int, most: int, sign: int, offset: int) -> ExactVector:
-    exponent = (bits >> mantissa) & most
-    leading = np.where(exponent > 0, 1 << mantissa, 0)
-    kept = (bits & ((1 << mantissa) - 1)) | leading
-    return ExactVector((bits >> sign) & 1, kept, np.maximum(exponent, 1) + offset, not bool((exponent == most).any()))
-
-
-def multiply(one: ExactVector, other: ExactVector) -> ExactProduct:
-    """The product of two vectors of one length; raises InvalidNumbers for others, and for terms that are too large."""
-    terms = len(one.mantissa)
-    if terms != len(other.mantissa) or terms > MOST_TERMS:
-        what = f"Two vectors of one length, at most {MOST_TERMS}"
-        raise InvalidNumbers(what, (terms, len(other.mantissa)), "Take rows of one model.")
-    exponents = one.exponent + other.exponent
-    if terms and int(exponents.max()) > LARGEST_EXPONENT:
-        raise InvalidNumbers("A term is above 2**142", int(exponents.max()), "Such a row cannot be weighed.")
-    products: list[Any] = (one.mantissa * other.mantissa).tolist()
-    negative: list[Any] = (one.sign ^ other.sign).tolist()
+def _multiply(one: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[int, int]:
+    """Sum and sizes of the terms."""
+    negative: list[Any] = (((one ^ other) >> 31) & 1).tolist()
+    exponents: list[Any] = (((one >> 23) & 0xFF) + ((other >> 23) & 0xFF)).tolist()
+    products: list[Any] = (_mantissa(one) * _mantissa(other)).tolist()
     total = size = 0
-    for product, exponent, minus in zip(products, exponents.tolist(), negative, strict=True):
+    for product, exponent, minus in zip(products, exponents, negative, strict=True):
         shift = exponent - 300 + UNIT_BITS
         term = product << shift if shift >= 0 else product >> -shift
         size += term
         total += -term if minus else term
-    return ExactProduct(total, size, terms)
+    return total, size
+
+
+def _mantissa(bits: NDArray[np.int64]) -> NDArray[np.int64]:
+    leading: NDArray[np.int64] = np.where((bits >> 23) & 0xFF, 1 << 23, 0)
+    return (bits & 0x7FFFFF) | leading

@@ -24,7 +24,7 @@ from troth.node.models.folder import ModelFolder
 from troth.node.models.tensor_files import RawTensor, pieces, raw_tensors, read_rows
 from troth.node.weights_root import row_leaves, settings_hash, tensor_roots
 from troth.protocol import typed_data, vrf
-from troth.protocol.exact_numbers import read_numbers
+from troth.protocol.exact_numbers import STATE_LIMIT, exact_logits
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages, token_proofs
 from troth.protocol.market.heads import head_of
@@ -37,7 +37,7 @@ from troth.protocol.market.token_proofs import (
     ShownToken,
     ShownWeights,
     TokenProof,
-    leads,
+    lead_of,
     noise_lead,
     state_format,
     weight_format,
@@ -155,7 +155,8 @@ def accuse(text: AccusedText, folder: ModelFolder) -> Proof:
 
 def _beaten(text: AccusedText, tensor: RawTensor) -> tuple[int, int] | None:
     """Place and rival of the last token that is beaten: the fewer rows behind it, the cheaper is the proof."""
-    broken = np.flatnonzero(~np.isfinite(text.states).all(axis=1))
+    sizes = np.ascontiguousarray(text.states).view(np.uint32) & 0x7FFFFFFF
+    broken = np.flatnonzero((sizes >= STATE_LIMIT).any(axis=1))
     if len(broken):
         index = int(broken[-1])
         return index, (text.tokens[index] + 1) % text.descriptor.vocabulary
@@ -201,14 +202,12 @@ def _ahead(text: AccusedText, likelier: NDArray[np.float64], index: int, token: 
 
 def _holds(text: AccusedText, tensor: RawTensor, beaten: Beaten) -> bool:
     """Whether the contract will say the same."""
-    definition, token = text.definition, text.tokens[beaten.index]
-    rounded, kind = definition.dtype != Dtype.FLOAT32, weight_format(definition, tensor.dtype)
+    token, rounded = text.tokens[beaten.index], text.dtype is not Dtype.FLOAT32
     position = len(text.request.prompt_tokens) - 1 + beaten.index
-    state = read_numbers(text.rows[position * text.width : (position + 1) * text.width], state_format(definition))
-    claimed, better = (
-        read_numbers(_row(tensor, one), kind, rounded=rounded) for one in (token, beaten.rival)
-    )
-    likelier, slack = leads(state, claimed, better, rounded=rounded)
+    state = text.rows[position * text.width : (position + 1) * text.width]
+    weights = (_row(tensor, token), _row(tensor, beaten.rival))
+    kinds = state_format(text.definition), weight_format(tensor.dtype)
+    likelier, slack = lead_of(exact_logits(state, kinds[0], weights, kinds[1], rounded=rounded), rounded=rounded)
     temperature = text.request.temperature_millionths
     if not temperature:
         return likelier > slack

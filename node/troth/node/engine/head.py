@@ -18,6 +18,7 @@ from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.tensor_files import RawTensor, pieces, raw_tensors, read_rows
+from troth.protocol.exact_numbers import COLUMNS_AT_ONCE, round_bits
 from troth.protocol.market.heads import head_of
 from troth.protocol.tensors import Dtype, widen
 
@@ -27,14 +28,14 @@ OTHER_HEADS = frozenset({
     "final_logit_softcapping", "logits_scaling", "logit_scale", "lm_head_multiplier", "output_multiplier_scale",
 })  # fmt: skip
 """What in a configuration says that logits are made otherwise."""
-READ = frozenset({"F32", "BF16", "F16"})
+READ = frozenset({"F32", "BF16"})
 TRIED_ROWS = 8
 TRIED_SCALE = 8.0
 """Standard deviation of the rows that are tried: logits reach what trained models reach, where a cap would show."""
 LEAST = 2.0**-24
 
 
-def head_tensor(folder: ModelFolder, dtype: int) -> str:
+def head_tensor(folder: ModelFolder) -> str:
     """The tensor whose rows make the logits; empty where the model's head is not one that proofs read."""
     config = folder.text_config
     if any(config.get(key) not in {None, 1, 1.0} for key in OTHER_HEADS):
@@ -45,8 +46,7 @@ def head_tensor(folder: ModelFolder, dtype: int) -> str:
     if any(tensor.name.endswith("lm_head.bias") for tensor in tensors):
         return ""
     found = [one for one in tensors if one.name.endswith(endings) and one.shape == shape and one.rows == shape[0]]
-    readable = len(found) == 1 and found[0].dtype in READ and (found[0].dtype != "F16" or dtype == Dtype.FLOAT32)
-    return found[0].name if readable else ""
+    return found[0].name if len(found) == 1 and found[0].dtype in READ and shape[1] % COLUMNS_AT_ONCE == 0 else ""
 
 
 def find_head(folder: ModelFolder, name: str) -> RawTensor:
@@ -67,12 +67,9 @@ def weight_numbers(data: bytes, tensor: RawTensor, dtype: int) -> NDArray[np.flo
     """Numbers of a file as an engine of this dtype has them, widened to float32."""
     if tensor.dtype == "BF16":
         return widen(np.frombuffer(data, "<u2"), Dtype.BFLOAT16)
-    if tensor.dtype == "F16":
-        return np.frombuffer(data, "<f2").astype(np.float32)
     if dtype == Dtype.FLOAT32:
         return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
-    bits = np.frombuffer(data, "<u4").astype(np.uint64)
-    return (((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32)).view(np.float32)
+    return round_bits(np.frombuffer(data, "<u4").astype(np.int64)).astype(np.uint32).view(np.float32)
 
 
 class HeadGap(NamedTuple):

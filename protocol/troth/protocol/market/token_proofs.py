@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidNumbers, InvalidOpening, InvalidProof
-from troth.protocol.exact_numbers import UNIT_BITS, ExactVector, NumberFormat, multiply, read_numbers
+from troth.protocol.exact_numbers import UNIT_BITS, ExactLogits, NumberFormat, exact_logits
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import checks, messages
 from troth.protocol.market.calls import argument, build, read_call
@@ -40,8 +40,8 @@ from troth.protocol.weight_rows import model_hash, root_of_path, row_leaf, tenso
 TERMS_BYTES = 45
 MILLION = 1_000_000
 LEAST_SLACK = 1 << (UNIT_BITS - 24)
-"""2**-24: above what float64 loses in the noise, and float32 below its smallest normal number."""
-FORMATS = {"F32": NumberFormat.FLOAT32, "BF16": NumberFormat.BFLOAT16, "F16": NumberFormat.FLOAT16}
+"""2**-24: above what float64 loses in the noise, float32 below its smallest normal number, and terms cut to units."""
+FORMATS = {"F32": NumberFormat.FLOAT32, "BF16": NumberFormat.BFLOAT16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,9 @@ def judge(proof: TokenProof, domain: Domain, vrf_key: tuple[int, int]) -> Proven
     )
     _require(messages.state_hash(proof.model) == proof.execution_class.model, "The class is of another model")
     named = head_of(proof.execution_class.name)
-    _require(bool(named) and proof.execution_class.name.endswith(MARK + proof.head.name), "The class names no such head")
+    _require(
+        bool(named) and proof.execution_class.name.endswith(MARK + proof.head.name), "The class names no such head"
+    )
     temperature, nucleus = _terms(proof)
     try:
         _require_token(proof)
@@ -155,14 +157,13 @@ def judge(proof: TokenProof, domain: Domain, vrf_key: tuple[int, int]) -> Proven
     return ProvenFault(party, proof.order.order.reference_block, typed_data.struct_hash(proof.result))
 
 
-def leads(state: ExactVector, claimed: ExactVector, better: ExactVector, *, rounded: bool) -> tuple[int, int]:
-    """By how much the rival's logit is the larger one, and what honest machines may differ by; in units of 2**-96."""
-    own, others = multiply(state, claimed), multiply(state, better)
-    return others.sum - own.sum, LEAST_SLACK + own.slack(rounded=rounded) + others.slack(rounded=rounded)
+def lead_of(found: ExactLogits, *, rounded: bool) -> tuple[int, int]:
+    """By how much the rival's logit is the larger one, and what honest machines may differ by; in units of 2**-56."""
+    return found.others - found.own, LEAST_SLACK + found.slack(rounded=rounded)
 
 
 def noise_lead(seed: Hash32, position: int, token: int, rival: int, temperature: int) -> int:
-    """By how much the rival's noise is the larger one, times the temperature in millionths; in units of 2**-96."""
+    """By how much the rival's noise is the larger one, times the temperature in millionths; in units of 2**-56."""
     lead = (gumbel(seed, position, rival) - gumbel(seed, position, token)) * temperature
     # Solidity's division rounds towards zero.
     whole = lead // MILLION if lead >= 0 else -(-lead // MILLION)
@@ -179,10 +180,10 @@ def state_format(definition: ExecutionClass) -> NumberFormat:
     return NumberFormat.FLOAT32 if definition.dtype == Dtype.FLOAT32 else NumberFormat.BFLOAT16
 
 
-def weight_format(definition: ExecutionClass, dtype: str) -> NumberFormat:
+def weight_format(dtype: str) -> NumberFormat:
     """How a head's file holds numbers; raises NotEvidence where no proof reads them."""
     found = FORMATS.get(dtype)
-    if found is None or (found is NumberFormat.FLOAT16 and definition.dtype != Dtype.FLOAT32):
+    if found is None:
         raise NotEvidence("The head holds numbers that no proof reads", dtype, "Bring the answer to the court.")
     return found
 
@@ -206,8 +207,6 @@ def _require_token(proof: TokenProof) -> None:
 
 def _require_state(proof: TokenProof, order: Hash32, *, binds_token: bool) -> None:
     state, result = proof.state, proof.result
-    width = state_format(proof.execution_class).width
-    _require(len(state.row) == proof.model.hidden_size * width, "The row has another width")
     _require(len(state.later) == result.written - 1 - proof.token.index, "The chain has another length")
     position = position_of(result, proof.token.index)
     _require(position >= 0, "No row chooses this token")
@@ -220,11 +219,9 @@ def _require_state(proof: TokenProof, order: Hash32, *, binds_token: bool) -> No
 
 def _require_head(proof: TokenProof) -> None:
     head, vocabulary = proof.head, proof.model.vocabulary
-    width = weight_format(proof.execution_class, head.dtype).width * proof.model.hidden_size
     _require(proof.rival < vocabulary, "The rival is outside of the vocabulary")
     roots = set()
     for place, shown in ((proof.token.token, proof.claimed), (proof.rival, proof.better)):
-        _require(len(shown.row) == width, "A row of the head has another width")
         roots.add(root_of_path(row_leaf(head.name, place, shown.row), place, head.rows, shown.siblings))
     _require(len(roots) == 1, "The rows are of two tensors")
     shape = (head.rows, proof.model.hidden_size)
@@ -237,16 +234,14 @@ def _require_beaten(
     proof: TokenProof, order: Hash32, temperature: int, vrf_key: tuple[int, int], *, nucleus: bool
 ) -> None:
     definition = proof.execution_class
-    state = read_numbers(proof.state.row, state_format(definition))
-    if not state.finite:
+    kind, weights = state_format(definition), (proof.claimed.row, proof.better.row)
+    rounded = definition.dtype != Dtype.FLOAT32
+    _require(len(proof.state.row) == proof.model.hidden_size * kind.width, "The row has another width")
+    found = exact_logits(proof.state.row, kind, weights, weight_format(proof.head.dtype), rounded=rounded)
+    if not found.is_state:
         # Such a row chooses nothing, and no honest node signs one.
         return
-    rounded = definition.dtype != Dtype.FLOAT32
-    weights = weight_format(definition, proof.head.dtype)
-    claimed = read_numbers(proof.claimed.row, weights, rounded=rounded)
-    better = read_numbers(proof.better.row, weights, rounded=rounded)
-    _require(claimed.finite and better.finite, "The head holds what is no number")
-    likelier, slack = leads(state, claimed, better, rounded=rounded)
+    likelier, slack = lead_of(found, rounded=rounded)
     ahead = likelier
     if temperature:
         beta = Hash32(vrf.verify(vrf_key, messages.infer_alpha(order), proof.draw.proof))
