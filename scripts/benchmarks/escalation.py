@@ -1,10 +1,11 @@
 """Proofs of a wrong token: their gas, and whom they convict, on SmolLM2's own states and weights.
 
-Gas is a transaction's on anvil, with what its calldata costs at least (EIP-7623): an answer of 16 tokens with the forged
-one at its end or beginning, float32 weights. A head of 3,584 columns is made up; so are its states.
+Gas is a transaction's on anvil, with what its calldata costs at least (EIP-7623): an answer of 16 tokens with the
+forged one at its end or beginning. SmolLM2's weights lie in float32 here. Heads of 3,584 columns are made up, and so are
+their states; the bfloat16 one lies in bfloat16, as such models do.
 
-Honest choices are those of the torch engine; each is compared with every other token of the vocabulary. The share of the
-slack that the best rival uses says how far honest machines are from a conviction.
+Honest choices are those of the torch engine; each is compared with every other token of the vocabulary. The share of
+the slack that the best rival uses says how far honest machines are from a conviction.
 """
 
 from __future__ import annotations
@@ -19,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
-from benchmarks.figures import Figure
-from benchmarks.weights import weights
 from conftest import anvil_process
+from numpy.typing import NDArray
 from support.tabs_stage import execution_class_of, following, tabs_stage
 from support.wrong_token_scene import HEAD, Wording, WrongTokenScene, describe, named, write_model
 
+from benchmarks.figures import Figure
+from benchmarks.weights import weights
 from troth.cases.courtroom import LiveCourtroom
 from troth.node.court.accusing import AccusedText, accuse
 from troth.node.engine.head import find_head, head_numbers, slack_of
@@ -34,6 +34,7 @@ from troth.node.engine.interface import SessionKey
 from troth.node.engine.torch_engine import TorchEngine
 from troth.node.models.folder import ModelFolder
 from troth.protocol import vrf
+from troth.protocol.market.parts import Part
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import noise
 from troth.protocol.types import Hash32, Segment
@@ -67,10 +68,12 @@ async def _gas() -> list[Figure]:
     figures = []
     with tempfile.TemporaryDirectory() as made:
         wide = write_model(Path(made) / "wide", *WIDE)
+        packed = write_model(Path(made) / "packed", *WIDE, bfloat16=True)
         for folder, dtype, reach in (
             (weights(), Dtype.FLOAT32, 400_000),
             (weights(), Dtype.BFLOAT16, 400_000),
             (wide, Dtype.FLOAT32, 2_400_000),
+            (packed, Dtype.BFLOAT16, 2_400_000),
         ):
             async with _trial(folder, dtype, Path(made)) as trial:
                 columns = folder.config["hidden_size"]
@@ -116,19 +119,13 @@ async def _trial(folder: ModelFolder, dtype: Dtype, home: Path) -> AsyncIterator
         ):
             # What three convictions take.
             await stage.send(
-                stage.owner_of(stage.nodes[0]), _part(), "topUp", stage.nodes[0].address, 4 * definition.penalty,
+                stage.owner_of(stage.nodes[0]), Part.REGISTRY, "topUp", stage.nodes[0].address, 4 * definition.penalty,
                 value=4 * definition.penalty,
             )  # fmt: skip
             yield _Trial(
                 WrongTokenScene(stage, folder, follower.block - 1),
                 LiveCourtroom(stage.market, follower, anvil.keys[6]),
             )
-
-
-def _part() -> Any:
-    from troth.protocol.market.parts import Part
-
-    return Part.REGISTRY
 
 
 # --------------------------------------------------------------------------------------------------------------- honest

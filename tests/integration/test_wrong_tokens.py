@@ -229,7 +229,8 @@ async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_name
     monkeypatch.setattr(token_proofs, "judge", lambda proof, *rest: kept.append(proof))
     async with trials() as trial:
         evidence = trial.scene.answer(Wording(temperature=800_000, top_p=900_000))
-        for rival in (0, 5, 17, 95):
+        for named_rival in (0, 5, 17, 95):
+            rival = named_rival
             trial.accuse(evidence)
         monkeypatch.undo()
         contracts = trial.scene.stage.market.contracts

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+import torch
+from safetensors.torch import save_file
 
 from troth.cases.evidence import VERSION, Evidence, SegmentRows
+from troth.node.engine.head import head_numbers
 from troth.node.models.folder import ModelFolder
 from troth.node.models.tensor_files import raw_tensors
 from troth.node.weights_root import weights_root
@@ -32,8 +34,10 @@ PROMPT = (3, 1, 4, 1, 5)
 SALT, HEAD_SALT = Hash32(keccak256(b"salt")), Hash32(keccak256(b"head salt"))
 
 
-def write_model(path: Path, rows: int = 96, columns: int = 128, seed: int = 5) -> ModelFolder:
-    """A folder with a head, and two other tensors around it."""
+def write_model(
+    path: Path, rows: int = 96, columns: int = 128, seed: int = 5, *, bfloat16: bool = False
+) -> ModelFolder:
+    """A folder with a head, and two other tensors around it; the head in float32, or in bfloat16."""
     source = np.random.default_rng(seed)
     path.mkdir()
     tensors = {
@@ -41,7 +45,10 @@ def write_model(path: Path, rows: int = 96, columns: int = 128, seed: int = 5) -
         HEAD: source.standard_normal((rows, columns)).astype(np.float32),
         "z.weight": source.standard_normal(columns).astype(np.float32),
     }
-    save_file(tensors, path / "model.safetensors")
+    kept: dict[str, Any] = {name: torch.from_numpy(value) for name, value in tensors.items()}
+    if bfloat16:
+        kept[HEAD] = kept[HEAD].to(torch.bfloat16)
+    save_file(kept, path / "model.safetensors")
     config = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": columns, "vocab_size": rows}
     (path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
     (path / "tokenizer.json").write_text("{}")
@@ -60,9 +67,7 @@ def describe(folder: ModelFolder, dtype: int = 0) -> ModelDescriptor:
 def head_matrix(folder: ModelFolder) -> np.ndarray:
     """The head's numbers."""
     tensor = next(one for one in raw_tensors(folder.path) if one.name == HEAD)
-    with tensor.path.open("rb") as file:
-        file.seek(tensor.start)
-        return np.frombuffer(file.read(tensor.length), np.float32).reshape(tensor.shape)
+    return np.concatenate([rows for _, rows in head_numbers(tensor, 0)])
 
 
 def named(execution_class: ExecutionClass) -> ExecutionClass:
@@ -179,4 +184,4 @@ class WrongTokenScene:
         return results, data
 
 
-__all__ = ["HEAD", "WrongTokenScene", "Wording", "describe", "head_matrix", "named", "state_hash", "write_model"]
+__all__ = ["HEAD", "Wording", "WrongTokenScene", "describe", "head_matrix", "named", "state_hash", "write_model"]

@@ -59,7 +59,7 @@ OTHERWISE = "Bring the answer to the court: `troth case open`."
 class Beaten(NamedTuple):
     """A token of an answer, by its place, and a rival that seems to beat it; ``lead`` beyond the slack, in logits."""
 
-    index: int
+    place: int
     rival: int
     lead: float
 
@@ -163,9 +163,9 @@ def _beaten(text: AccusedText, tensor: RawTensor) -> tuple[int, int] | None:
     ends = range(len(text.tokens), 0, -BATCH)
     for end in ends:
         first = max(end - BATCH, 0)
-        for beaten in sorted(_seeming(text, tensor, first, end), key=lambda one: (-one.index, -one.lead)):
+        for beaten in sorted(_seeming(text, tensor, first, end), key=lambda one: (-one.place, -one.lead)):
             if _holds(text, tensor, beaten):
-                return beaten.index, beaten.rival
+                return beaten.place, beaten.rival
     return None
 
 
@@ -202,8 +202,8 @@ def _ahead(text: AccusedText, likelier: NDArray[np.float64], index: int, token: 
 
 def _holds(text: AccusedText, tensor: RawTensor, beaten: Beaten) -> bool:
     """Whether the contract will say the same."""
-    token, rounded = text.tokens[beaten.index], text.dtype is not Dtype.FLOAT32
-    position = len(text.request.prompt_tokens) - 1 + beaten.index
+    token, rounded = text.tokens[beaten.place], text.dtype is not Dtype.FLOAT32
+    position = len(text.request.prompt_tokens) - 1 + beaten.place
     state = text.rows[position * text.width : (position + 1) * text.width]
     weights = (_row(tensor, token), _row(tensor, beaten.rival))
     kinds = state_format(text.definition), weight_format(tensor.dtype)

@@ -85,8 +85,8 @@ def make_court(
 ) -> NodeCourt:
     """The court of a node whose engine is up; ``desk`` answers for all of it from now on.
 
-    ``most_bond`` None: what the bond of the longest order costs that this node serves. ``model``: the folder whose weights
-    prove a wrong token.
+    ``most_bond`` None: what the bond of the longest order costs that this node serves. ``model``: the folder
+    whose weights prove a wrong token.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     courtroom = LiveCourtroom(chain.market, chain.follower, chain.key)

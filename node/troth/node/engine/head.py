@@ -38,7 +38,7 @@ LEAST = 2.0**-24
 def head_tensor(folder: ModelFolder) -> str:
     """The tensor whose rows make the logits; empty where the model's head is not one that proofs read."""
     config = folder.text_config
-    if any(config.get(key) not in {None, 1, 1.0} for key in OTHER_HEADS):
+    if any(config.get(key) not in {None, 1} for key in OTHER_HEADS):
         return ""
     shape = (int(config["vocab_size"]), int(config["hidden_size"]))
     endings = EMBEDDINGS if config.get("tie_word_embeddings", False) else HEADS

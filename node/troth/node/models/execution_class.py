@@ -45,9 +45,7 @@ def exact_class(tolerant: ExecutionClass, folder: ModelFolder, engine: str, devi
     found = asyncio.run(_probe(tolerant.dtype, folder, engine, device))
     dtype = ("float32", "bfloat16")[tolerant.dtype]
     release = version(DISTRIBUTIONS[engine][device])
-    name = with_head(
-        f"{folder.path.name}/{engine}-{release}/{dtype}/{device}/{MARK}{found}", head_of(tolerant.name)
-    )
+    name = with_head(f"{folder.path.name}/{engine}-{release}/{dtype}/{device}/{MARK}{found}", head_of(tolerant.name))
     return replace(tolerant, name=name, exact=True, tiles=0, state_cut=0)
 
 

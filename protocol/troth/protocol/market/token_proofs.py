@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidNumbers, InvalidOpening, InvalidProof
 from troth.protocol.exact_numbers import UNIT_BITS, ExactLogits, NumberFormat, exact_logits
-from troth.protocol.hashing import keccak256
+from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.market import checks, messages
 from troth.protocol.market.calls import argument, build, read_call
 from troth.protocol.market.errors import NotEvidence
@@ -24,6 +24,7 @@ from troth.protocol.market.types import (
     Bytes,
     Contracts,
     ExecutionClass,
+    Fault,
     Result,
     Row,
     SignedOrder,
@@ -130,6 +131,11 @@ def encode(proof: TokenProof, contracts: Contracts) -> bytes:
 def decode(data: bytes) -> TokenProof:
     """Inverse of ``encode``; raises InvalidField for other bytes."""
     return argument(read_call(Part.PROOFS, data), "proof", TokenProof)
+
+
+def subject_of(found: ProvenFault) -> Hash32:
+    """What Evidence convicts once: keccak256(abi.encode(Fault.ByProof, signature's struct hash))."""
+    return Hash32(abi_keccak(["uint8", "bytes32"], [int(Fault.BY_PROOF), found.subject]))
 
 
 def judge(proof: TokenProof, domain: Domain, vrf_key: tuple[int, int]) -> ProvenFault:
