@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import pytest
 from support.tabs_stage import execution_class_of, following, tabs_stage
 from support.wrong_token_scene import HEAD, Wording, WrongTokenScene, describe, named, write_model
 
+from troth.audit.checks.faults import _weighed
+from troth.audit.report import FindingKind
 from troth.cases.calls import convict_by_proof
 from troth.cases.convicting import Proof
 from troth.cases.courtroom import CallRefused, LiveCourtroom
@@ -23,13 +26,19 @@ from troth.cases.opening import Opener
 from troth.chain.market_follower import MarketFollower
 from troth.node.court import accusing
 from troth.node.court.accusing import AccusedText, accuse
+from troth.node.court.proving import Prover
+from troth.node.orders.session import JUDGED
+from troth.node.traces import StoredTrace, TraceStore
 from troth.protocol import vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import token_proofs
+from troth.protocol.market.calls import read_call
 from troth.protocol.market.errors import NotEvidence
+from troth.protocol.market.events import FaultProven
 from troth.protocol.market.parts import Part
 from troth.protocol.market.token_proofs import TokenProof
-from troth.protocol.market.types import PotKind
+from troth.protocol.market.types import Fault, PotKind
+from troth.protocol.types import Hash32
 
 pytestmark = [pytest.mark.chain]
 
@@ -243,3 +252,56 @@ async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_name
                 token_proofs.judge(proof, trial.scene.stage.market.domain, vrf.public_key(trial.scene.stage.vrf_secret))
         assert Part.PROOFS.of(contracts)
         assert HEAD in trial.scene.stage.execution_class.name
+
+
+async def test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept(trials: Trials, tmp_path: Path) -> None:
+    async with trials() as trial:
+        evidence = trial.scene.answer(Wording(forged=2, rank=9))
+        text = trial.text(evidence)
+        traces, order = TraceStore(tmp_path / "traces"), evidence.order_id
+        rows = np.frombuffer(text.rows, np.float32).reshape(-1, 128)
+        kept = StoredTrace(order, 0, JUDGED, len(rows), 128, 0, bytes(32), bytes(32), traces.now())
+
+        async def write(work: Callable[[], Any]) -> Any:
+            return work()
+
+        ground = SimpleNamespace(state=trial.follower.state)
+        bench: Any = SimpleNamespace(write=write, stores=SimpleNamespace(traces=traces), ground=ground)
+        prover = Prover(bench, trial.opener, lambda: trial.scene.folder)
+        rejection: Any = SimpleNamespace(order=order, segment=0)
+        assert not await prover.prove(rejection, evidence)
+        traces.keep(kept, rows)
+        assert await prover.prove(rejection, evidence)
+        # Another verifier was first.
+        assert not await prover.prove(rejection, evidence)
+        # An honest answer that it rejected for something else.
+        honest = trial.scene.answer(Wording())
+        traces.keep(replace(kept, order_id=honest.order_id), np.frombuffer(trial.text(honest).rows, np.float32))
+        assert not await prover.prove(SimpleNamespace(order=honest.order_id, segment=0), honest)  # type: ignore[arg-type]
+
+
+async def test_the_audit_weighs_a_proof_again(trials: Trials) -> None:
+    async with trials() as trial:
+        stage = trial.scene.stage
+        call = trial.accuse(trial.scene.answer(Wording(forged=2, rank=9))).build(stage.market.contracts, b"")
+        before = trial.follower.state
+        subject: Any = SimpleNamespace(
+            evidence=SimpleNamespace(parameters=before.deployed.parameters, domain=stage.market.domain)
+        )
+        read = read_call(Part.EVIDENCE, call.call.data)
+        proof = token_proofs.decode(read.value("evidence"))
+        found = token_proofs.judge(proof, stage.market.domain, vrf.public_key(stage.vrf_secret))
+        meta = before.deployed.meta
+        reporter = trial.opener.courtroom.account
+        event = FaultProven(token_proofs.subject_of(found), found.party, reporter, Fault.BY_PROOF, 1, meta)
+        assert list(_weighed(subject, event, read, before)) == []
+        for wrong in (replace(event, convict=reporter), replace(event, subject=order_hash(1))):
+            assert [one.kind for one in _weighed(subject, wrong, read, before)] == [FindingKind.MISMATCH]
+        stands = replace(proof, rival=proof.token.token, better=proof.claimed)
+        data = token_proofs.encode(stands, stage.market.contracts)
+        other = read_call(Part.EVIDENCE, convict_by_proof(stage.market.contracts, data).call.data)
+        assert [one.kind for one in _weighed(subject, event, other, before)] == [FindingKind.MISMATCH]
+
+
+def order_hash(number: int) -> Hash32:
+    return Hash32(number.to_bytes(32))
