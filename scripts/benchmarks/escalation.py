@@ -1,8 +1,8 @@
 """Proofs of a wrong token: their gas, and whom they convict, on SmolLM2's own states and weights.
 
 Gas is a transaction's on anvil, with what its calldata costs at least (EIP-7623): an answer of 16 tokens with the
-forged one at its end or beginning. SmolLM2's weights lie in float32 here. Heads of 3,584 columns are made up, and so are
-their states; the bfloat16 one lies in bfloat16, as such models do.
+forged one at its end or beginning. SmolLM2's weights lie in float32 here. Heads of 3,584 columns are made up, and so
+are their states; the bfloat16 one lies in bfloat16, as such models do.
 
 Honest choices are those of the torch engine; each is compared with every other token of the vocabulary. The share of
 the slack that the best rival uses says how far honest machines are from a conviction.
