@@ -38,7 +38,7 @@ library ExactNumbers {
         uint256 heavy;
     }
 
-    error WrongLength(uint256 given, uint256 expected);
+    error WrongLength(uint256 given, uint256 read);
     /// @notice Weights of 2^15 and more, infinities and NaN are not weighed.
     error WeightTooLarge();
     /// @notice Numbers come in eights, at most 65,536.
