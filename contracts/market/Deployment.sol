@@ -10,7 +10,7 @@ import {Windows} from "./libraries/Windows.sol";
 /// @title The factory of deployments
 /// @dev The parameters of the part under way are in transient storage, one word each.
 contract Deployment is IDeployment {
-    uint256 private constant PARTS = 11;
+    uint256 private constant PARTS = 12;
     uint256 private constant WORDS = 18;
     address private constant P256VERIFY = address(0x100);
     address private constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;

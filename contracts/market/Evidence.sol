@@ -45,6 +45,8 @@ contract Evidence is IEvidence {
 
     /// @dev Gas that is paid back, a little below what the cheapest conviction takes, so that nobody earns by calling.
     uint256 private constant CONVICT_GAS = 118_000;
+    /// @dev The same without what a prover takes and its evidence as calldata.
+    uint256 private constant PROOF_GAS = 95_000;
     uint256 private constant RESULT_FIELDS = 9;
     uint256 private constant VERDICT_FIELDS = 6;
     /// @dev What a scheduler pays on top of a shortfall: one in this many.
@@ -69,7 +71,7 @@ contract Evidence is IEvidence {
         BANK = IBank(contracts.bank);
         REGISTRY = IRegistry(contracts.registry);
         COURT = ICourt(contracts.court);
-        PROVER = IProver(parameters.prover);
+        PROVER = IProver(parameters.prover == address(0) ? contracts.proofs : parameters.prover);
         COIN = parameters.asset == address(0);
         REFERENCE_AGE = parameters.referenceAge;
         SCHEDULER_STAKE = parameters.schedulerStake;
@@ -150,7 +152,7 @@ contract Evidence is IEvidence {
 
     function _convictNode(Fault fault, address node, bytes32 place) private {
         uint256 penalty = _requireSlashable(node, Role.Node);
-        _convict(_subjectOf(fault, node, place), fault, node, penalty, _oldestReference());
+        _convict(_subjectOf(fault, node, place), fault, node, penalty, _oldestReference(), CONVICT_GAS);
     }
 
     function _subjectOf(Fault fault, address operator, bytes32 place) private pure returns (bytes32) {
@@ -347,7 +349,7 @@ contract Evidence is IEvidence {
         _requireSlashable(order.scheduler, Role.Scheduler);
         uint256 penalty = REGISTRY.rulesOf(order.order.executionClass).penalty;
         bytes32 subject = _subjectOf(fault, order.scheduler, digest);
-        _convict(subject, fault, order.scheduler, penalty, order.order.referenceBlock);
+        _convict(subject, fault, order.scheduler, penalty, order.order.referenceBlock, CONVICT_GAS);
     }
 
     // ------------------------------------------------------------------------------------------ payers and the prover
@@ -365,7 +367,7 @@ contract Evidence is IEvidence {
         if (paid > short) paid = short;
         uint256 fine = uint256(short) - paid + short / SHORT_SHARE;
         if (fine > stake - paid) fine = stake - paid;
-        uint256 reward = _gasCost() + fine / Fines.REWARD_SHARE;
+        uint256 reward = _gasCost(CONVICT_GAS) + fine / Fines.REWARD_SHARE;
         Fines.Payee[] memory payees = new Fines.Payee[](2);
         payees[0] = Fines.Payee(tab.payee, paid);
         payees[1] = Fines.Payee(msg.sender, reward);
@@ -375,14 +377,16 @@ contract Evidence is IEvidence {
 
     /// @inheritdoc IEvidence
     function convictByProof(bytes calldata evidence) external {
-        if (address(PROVER) == address(0)) revert NoProver();
+        uint256 left = gasleft();
         (address party, uint64 offenceBlock, bytes32 proven) = PROVER.proven(evidence);
         bytes32 subject = keccak256(abi.encode(Fault.ByProof, proven));
         bool isNode = REGISTRY.classOf(party) != 0;
         uint256 penalty = _requireSlashable(party, isNode ? Role.Node : Role.Scheduler);
         // A scheduler serves many classes: a proof takes the stake that each must have.
         if (!isNode) penalty = SCHEDULER_STAKE;
-        _convict(subject, Fault.ByProof, party, penalty, offenceBlock);
+        // Every byte of a proof costs its sender four gas at least.
+        uint256 spent = PROOF_GAS + left - gasleft() + 4 * evidence.length;
+        _convict(subject, Fault.ByProof, party, penalty, offenceBlock, spent);
     }
 
     // ------------------------------------------------------------------------------------------------------ conviction
@@ -393,12 +397,13 @@ contract Evidence is IEvidence {
         Fault fault,
         address operator,
         uint256 penalty,
-        uint256 offenceBlock
+        uint256 offenceBlock,
+        uint256 spent
     ) private {
         _begin(subject);
         (uint256 free, uint256 taken) = _available(operator, penalty);
         Fines.Payee[] memory payees = new Fines.Payee[](1);
-        payees[0] = Fines.Payee(msg.sender, _gasCost() + taken / Fines.REWARD_SHARE);
+        payees[0] = Fines.Payee(msg.sender, _gasCost(spent) + taken / Fines.REWARD_SHARE);
         _end(subject, fault, operator, free, taken, payees, offenceBlock);
     }
 
@@ -441,8 +446,8 @@ contract Evidence is IEvidence {
         emit FaultProven(subject, operator, msg.sender, fault, uint96(taken));
     }
 
-    function _gasCost() private view returns (uint256) {
-        return Fines.gasCost(CONVICT_GAS, COIN, GAS_PRICE, block.basefee);
+    function _gasCost(uint256 spent) private view returns (uint256) {
+        return Fines.gasCost(spent, COIN, GAS_PRICE, block.basefee);
     }
 
     // ----------------------------------------------------------------------------------------------------------- reads

@@ -79,7 +79,7 @@ contract MarketCourtHarness {
 
     function contracts() external view returns (Contracts memory all) {
         address own = address(this);
-        all = Contracts(own, own, own, own, own, own, own, own, own, own, own);
+        all = Contracts(own, own, own, own, own, own, own, own, own, own, own, own);
     }
 
     function move(bytes32, Movement[] calldata) external {

@@ -21,6 +21,7 @@ CHECKS, CLASSES, GAS = (f"{MARKET}/{name}.t.sol" for name in ("SummonsCheck", "C
 TABS = "tests/integration/test_scheduler_tabs.py"
 NODE = "tests/integration/test_node_on_tabs.py"
 OBJECTIONS = "tests/integration/test_client_objections.py"
+TOKENS = "tests/integration/test_wrong_tokens.py"
 CASES = "tests/integration/test_cases_court.py"
 PIPELINES = "tests/integration/test_cases_pipelines.py"
 CONVICTIONS = "tests/integration/test_cases_convictions.py"
@@ -48,6 +49,24 @@ def _by(name: str, caught_by: str, *tests: str) -> Referenced:
 
 
 REFERENCED = (
+    _by(
+        "a forged token, all others silent",
+        "a proof",
+        f"{TOKENS}::test_a_forged_token_convicts_alone_and_once",
+        f"{TOKENS}::test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept",
+    ),
+    _by("a state that is no number", "a proof", f"{TOKENS}::test_a_row_that_is_no_number_convicts"),
+    _by(
+        "a false accuser with any data",
+        "the contract",
+        f"{TOKENS}::test_no_other_data_makes_a_proof_and_the_python_rules_say_the_same",
+        f"{TOKENS}::test_an_honest_token_stands_before_the_contract_whatever_rival_is_named",
+    ),
+    _by(
+        "a near tie, shown as a forged token",
+        "the slack",
+        f"{TOKENS}::test_honest_answers_convict_nobody_even_on_near_ties",
+    ),
     _by("heads that do not meet", "two words", f"{RULES}::test_a_draw_over_results_that_do_not_meet_convicts"),
     _by("two rows for one place", "the contract", f"{EVIDENCE}::test_TwoRowsAndTwoVerdictsCostLToo"),
     _by("two admissions or draws", "the contract", f"{RULES}::test_two_words_of_a_scheduler_convict_it"),

@@ -41,6 +41,13 @@ def court_harness() -> Iterator[Any]:
         yield contract
 
 
+@pytest.fixture(scope="session")
+def proof_harness() -> Iterator[Any]:
+    """The arithmetic of proofs."""
+    with _deployed_harness("contracts/test/ProofLibraryHarness.sol") as contract:
+        yield contract
+
+
 @contextmanager
 def _deployed_harness(source: str) -> Iterator[Any]:
     compiled = _compile(source)

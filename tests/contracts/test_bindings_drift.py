@@ -17,7 +17,7 @@ from troth.protocol import committee, contract_errors, reputation, types
 from troth.protocol.bindings import COMMITTEE, MARKET, REPUTATION, Parameter, entries, named, read_resource
 from troth.protocol.contract_errors import explained
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import reverts
+from troth.protocol.market import reverts, token_proofs
 from troth.protocol.market import types as market_types
 from troth.protocol.runtime_code import runtime_of
 from troth.protocol.typed_data import camel_case
@@ -28,7 +28,7 @@ NOT_OURS = {("market/lens", ""), ("market/lens", "page"), ("market/registry", ""
 """What only explorers and the contracts themselves read."""
 STRUCTS = tuple(
     kind
-    for module in (types, market_types, committee, reputation)
+    for module in (types, market_types, committee, reputation, token_proofs)
     for kind in vars(module).values()
     if isinstance(kind, type) and is_dataclass(kind)
 )

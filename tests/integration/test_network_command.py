@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.chain, pytest.mark.slow]
 PASSWORD = "a throw-away chain"
 HISTORY_STAND_IN = "0x5f35405f5260205ff3"
 """BLOCKHASH of the word that is asked: what EIP-2935's contract says, for 256 blocks."""
-TRANSACTIONS = 13
+TRANSACTIONS = 14
 
 
 def troth(application: Any, *arguments: object, code: int = 0) -> Any:

@@ -22,6 +22,9 @@ from troth.node.court.bringing import Bringer
 from troth.node.court.holding import NodeHoldings
 from troth.node.court.recomputing import EngineRecompute
 from troth.node.errors import BadInput, NotAssigned, OutOfOrder
+from troth.node.orders.duties import drop_traces
+from troth.node.orders.session import JUDGED
+from troth.node.orders.words import BegunSegment
 from troth.protocol.market import canonical, messages
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.papers import CourtText, Spoken
@@ -136,7 +139,7 @@ async def test_most_bond_is_kept_and_zero_brings_nothing(tmp_path: Path) -> None
     assert poor.office.journal.cases() == ()
 
 
-async def test_a_minority_that_rejects_brings_nothing(tmp_path: Path) -> None:
+async def test_a_minority_that_rejects_brings_no_case_and_proves_what_it_can(tmp_path: Path) -> None:
     network, ordered, spoken = await rejected(tmp_path)
     drawn = verifiers(network, ordered)
     others = [
@@ -145,8 +148,21 @@ async def test_a_minority_that_rejects_brings_nothing(tmp_path: Path) -> None:
     ]
     await inform(network, ordered, drawn[0], replace(spoken, verdicts=tuple(others)))
     bringer = bringer_of(network, drawn[0], tmp_path, Asked())
+    shown: list[Any] = []
+
+    async def prove(rejection: Any, evidence: Any) -> bool:
+        shown.append((rejection.order, evidence.salt, len(evidence.verdicts)))
+        return True
+
+    bringer.prover = SimpleNamespace(prove=prove)  # type: ignore[assignment]
     assert await offered(bringer) == [True]
     assert bringer.office.journal.cases() == ()
+    assert [one[0] for one in shown] == [ordered.order_id]
+    # It kept the rows that it rejected, for as long as it keeps its own.
+    traces = bringer.bench.stores.traces
+    assert traces.find(ordered.order_id, 0, JUDGED) is not None
+    drop_traces(traces, BegunSegment(ordered.order_id, 0, "check", SCHEDULER, 0))
+    assert traces.find(ordered.order_id, 0, JUDGED) is None
 
 
 async def test_what_only_many_texts_together_show_is_rejected_and_never_brought(

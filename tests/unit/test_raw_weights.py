@@ -14,9 +14,10 @@ from troth.node.errors import ModelError
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, open_folder
 from troth.node.models.tensor_files import INDEX, RawTensor, raw_tensors, require_numbers, weight_files
-from troth.node.weights_root import ROW_TAG, TENSOR_TAG, WEIGHTS_TAG, weights_root
+from troth.node.weights_root import weights_root
 from troth.protocol.architecture import weights_version, with_version, without_version
 from troth.protocol.hashing import keccak256
+from troth.protocol.weight_rows import ROW_TAG, TENSOR_TAG, WEIGHTS_TAG
 
 CONFIG = {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 8, "vocab_size": 32}
 Told = dict[str, tuple[str, list[int], bytes]]

@@ -16,8 +16,13 @@ from troth.protocol.request import (
     from_canonical_bytes,
     output_hash,
     request_hash,
+    request_terms,
+    token_blind,
+    token_leaf,
+    token_path,
 )
 from troth.protocol.types import Hash32
+from troth.protocol.weight_rows import root_of_path
 
 CLASS, SALT = Hash32(b"\x11" * 32), Hash32(b"\x22" * 32)
 REQUEST = Request(CLASS, (1, 2, 2**32 - 1), 16, 700_000, 950_000, (0, 2))
@@ -33,10 +38,31 @@ def test_canonical_bytes_are_the_frozen_vector() -> None:
     assert from_canonical_bytes(bytes.fromhex(VECTOR)) == REQUEST
 
 
-def test_hashes_start_with_the_salt() -> None:
-    assert request_hash(REQUEST, SALT) == keccak256(SALT + bytes.fromhex(VECTOR))
-    assert output_hash(SALT, [5, 258]) == keccak256(SALT + bytes.fromhex("0000000500000102"))
-    assert output_hash(SALT, []) == keccak256(SALT)
+def test_a_request_s_hash_shows_its_terms_without_its_prompt() -> None:
+    data = bytes.fromhex(VECTOR)
+    terms, blind = request_terms(REQUEST, SALT)
+    assert (terms, blind) == (data[:45], keccak256(SALT + data))
+    assert request_hash(REQUEST, SALT) == keccak256(keccak256(b"troth/request/2") + terms + blind)
+
+
+def test_an_answer_s_hash_opens_one_token() -> None:
+    leaves = [
+        keccak256(b"\0" + keccak256(SALT + index.to_bytes(4, "big")) + token.to_bytes(4, "big"))
+        for index, token in enumerate((5, 258, 7))
+    ]
+    left, right = (keccak256(b"\1" + one + other) for one, other in (leaves[:2], (leaves[2], bytes(32))))
+    tag = keccak256(b"troth/output/2")
+    expected = keccak256(tag + (3).to_bytes(4, "big") + keccak256(b"\1" + left + right))
+    assert output_hash(SALT, [5, 258, 7]) == expected
+    assert token_path(SALT, (5, 258, 7), 2) == (bytes(32), left)
+    assert root_of_path(token_leaf(token_blind(SALT, 1), 258), 1, 3, (leaves[0], right)) == keccak256(
+        b"\1" + left + right
+    )
+    assert output_hash(SALT, []) == keccak256(tag + bytes(4) + keccak256(SALT))
+    assert len({output_hash(SALT, [0] * count) for count in range(5)}) == 5
+
+
+def test_hashes_need_a_whole_salt() -> None:
     for short in (b"", bytes(31)):
         with pytest.raises(InvalidRequest):
             request_hash(REQUEST, Hash32(short))

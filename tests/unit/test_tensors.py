@@ -17,8 +17,8 @@ from troth.protocol.tensors import (
     widen,
 )
 
-FLOATS = np.array([[1.0, -2.5, 0.0], [3e38, -0.0, 1e-40]], dtype=np.float32)
-PATTERNS = np.array([[0x3F80, 0xC020, 0x0000], [0x7F7F, 0x8000, 0x0001]], dtype=np.uint16)
+FLOATS = np.array([[1.0, -2.5, 0.0], [1e12, -0.0, 1e-40]], dtype=np.float32)
+PATTERNS = np.array([[0x3F80, 0xC020, 0x0000], [0x537F, 0x8000, 0x0001]], dtype=np.uint16)
 
 
 def test_bytes_are_little_endian_and_come_back() -> None:

@@ -277,6 +277,11 @@ def convict_payer(contracts: Contracts, tab: Tab) -> PartCall:
     return calls.build(contracts, Part.EVIDENCE, "convictPayer", tab)
 
 
+def convict_by_proof(contracts: Contracts, proof: bytes) -> PartCall:
+    """What a node computed, weighed again on chain."""
+    return calls.build(contracts, Part.EVIDENCE, "convictByProof", proof)
+
+
 def _twice(contracts: Contracts, function: str, one: Signed[Any], other: Signed[Any]) -> PartCall:
     arguments = (one.message, one.signature, other.message, other.signature)
     return calls.build(contracts, Part.EVIDENCE, function, *arguments)

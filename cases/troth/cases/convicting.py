@@ -15,12 +15,13 @@ from troth.cases.evidence import Evidence
 from troth.cases.standing import require_order, signer_of
 from troth.protocol import vrf
 from troth.protocol.errors import ProtocolError
-from troth.protocol.market import convictions, draws, messages
+from troth.protocol.market import convictions, draws, messages, token_proofs
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.convictions import Conviction
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.state import State
+from troth.protocol.market.token_proofs import TokenProof
 from troth.protocol.market.types import Contracts, Draw, DrawRequest, Fault, Role, Tab
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
@@ -36,6 +37,7 @@ WORDS = {
     Fault.WRONG_BETA: "drew with another output than its VRF's",
     Fault.HEADS_APART: "drew over results that do not meet",
     Fault.PROMISE_BROKEN: "left a settled claim unpaid",
+    Fault.BY_PROOF: "chose a token that another one beats, by its own state and the model's weights",
 }
 
 
@@ -70,6 +72,15 @@ def proofs_in(evidence: Evidence, state: State, view: OrderView | None) -> tuple
         found += [*_of_two_words(evidence, view), *_of_schedulers(evidence, view)]
     first = {(one.conviction.fault, one.conviction.convict, one.conviction.order): one for one in reversed(found)}
     return tuple(reversed(first.values()))
+
+
+def by_arithmetic(proof: TokenProof, convict: Address, order: Hash32) -> Proof:
+    """A conviction by what a node computed; who makes it has judged the proof."""
+
+    def build(contracts: Contracts, _: bytes) -> PartCall:
+        return calls.convict_by_proof(contracts, token_proofs.encode(proof, contracts))
+
+    return Proof(Conviction(Fault.BY_PROOF, convict, order), build, segment=proof.result.segment)
 
 
 def _dated(proof: Proof, evidence: Evidence) -> Proof:

@@ -16,6 +16,7 @@ struct Contracts {
     address judgement;
     address classes;
     address leaves;
+    address proofs;
 }
 
 /// @title The factory: it deploys all contracts of a deployment by CREATE2 and each reads its wiring from it

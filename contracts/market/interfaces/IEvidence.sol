@@ -39,7 +39,6 @@ interface IEvidence {
     error BetaIsRight(bytes32 beta);
     error HeadsMeet(bytes32 results);
     error NothingShort(bytes32 tab);
-    error NoProver();
 
     /// @notice Two results of a node for one segment of an order.
     function convictResults(
@@ -121,7 +120,7 @@ interface IEvidence {
     ///         holds beyond the least stake pays the payee; what stays unpaid, and a tenth of the shortfall, is burnt
     ///         from the rest, so that a debt to a friend is no way out for stake that others' losses stand on.
     function convictPayer(Tab calldata tab) external;
-    /// @notice By the deployment's prover.
+    /// @notice By a prover (IProofs), against any majority: what it takes of gas is paid back, too.
     function convictByProof(bytes calldata evidence) external;
 
     /// @notice Whether a subject has convicted already.

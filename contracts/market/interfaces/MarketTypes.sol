@@ -21,7 +21,7 @@ pragma solidity ^0.8.30;
 /// @param schedulerStake least stake of a scheduler
 /// @param gasPrice ceiling at which gas is paid back: asset units per 10^9 gas
 /// @param weights weight of each node's seats in draws (reputation), or zero: all count fully
-/// @param prover contract that convicts by proof (fraud proofs), or zero
+/// @param prover contract that convicts by proof in place of the deployment's own (IProofs), or zero
 struct Parameters {
     address asset;
     uint32 lag;

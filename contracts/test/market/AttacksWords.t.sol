@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
+import {IProofs} from "../../market/interfaces/IProofs.sol";
 import {IRegistry} from "../../market/interfaces/IRegistry.sol";
 import {ISummons} from "../../market/interfaces/ISummons.sol";
 import {
@@ -192,8 +193,8 @@ contract AttacksWordsTest is AttackStage {
         assertEq(stakeOf(scheduler), SCHEDULER_STAKE);
     }
 
-    function test_ADeploymentWithoutAProverConvictsByNoProof() public {
-        vm.expectRevert(IEvidence.NoProver.selector);
+    function test_WhatIsNoProofConvictsNobody() public {
+        vm.expectRevert(abi.encodeWithSelector(IProofs.NoSuchProof.selector, bytes4(0)));
         evidence.convictByProof(abi.encode(scheduler, uint64(1), bytes32("mine")));
     }
 

@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {IBank} from "../../market/interfaces/IBank.sol";
 import {IEvidence} from "../../market/interfaces/IEvidence.sol";
+import {IProofs} from "../../market/interfaces/IProofs.sol";
 import {IProver} from "../../market/interfaces/IProver.sol";
 import {Fault, Parameters, Role, Tab} from "../../market/interfaces/MarketTypes.sol";
 import {Messages} from "../../market/libraries/Messages.sol";
@@ -93,8 +94,8 @@ contract EvidencePayersTest is EvidenceTest {
         evidence.convictPayer(tab);
     }
 
-    function test_WithoutAProverNothingIsProven() public {
-        vm.expectRevert(IEvidence.NoProver.selector);
+    function test_WithoutAProverOfItsOwnADeploymentHasProofs() public {
+        vm.expectRevert(abi.encodeWithSelector(IProofs.NoSuchProof.selector, bytes4(0)));
         evidence.convictByProof("");
     }
 }

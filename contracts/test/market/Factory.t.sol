@@ -24,7 +24,7 @@ contract FactoryTest is MarketTest {
 
     function test_AddressesCanBeRecomputed() public view {
         Contracts memory parts = factory.addressesOf(parameters());
-        address[11] memory addresses = abi.decode(abi.encode(parts), (address[11]));
+        address[12] memory addresses = abi.decode(abi.encode(parts), (address[12]));
         bytes32 salt = keccak256(abi.encode(parameters()));
         for (uint256 i = 0; i < PARTS; ++i) {
             bytes32 codeHash = keccak256(partCode(i));

@@ -67,7 +67,9 @@ def explain(parameters: Parameters, block_seconds: float, paid: Asset) -> tuple[
     )
     plugged = (
         Explained("weights", _plugged(parameters.weights), "a contract that weighs seats in draws beside their stake"),
-        Explained("prover", _plugged(parameters.prover), "a contract that convicts by proofs of its own kind"),
+        Explained(
+            "prover", _plugged(parameters.prover), "a contract that convicts by proofs in place of the deployment's own"
+        ),
     )
     return (*money, *(window(name) for name in WINDOWS), *plugged)
 

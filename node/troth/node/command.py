@@ -300,6 +300,30 @@ def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
 
 
 @app.command()
+def accuse(
+    what: Annotated[str, typer.Argument(metavar="FILE|ORDER", help="Evidence with rows, or a rejected order's id.")],
+    *,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove that a token of an answer is wrong, and convict its node alone (dry run by default).
+
+    The proof holds against any majority and needs no bond. FILE is evidence with the answer's rows inside or beside it;
+    ORDER is one that this node rejected. Exit 4: no token is wrong by more than honest machines differ.
+    """
+    from troth.cases.errors import NothingToDo
+    from troth.node.accusing_command import accuse_by
+
+    try:
+        show(accuse_by(home, what, password_file, broadcast=broadcast), as_json)
+    except NothingToDo as nothing:
+        typer.echo(str(nothing), err=True)
+        raise typer.Exit(4) from nothing
+
+
+@app.command()
 def page(
     *,
     port: Annotated[

@@ -83,6 +83,14 @@ HonestShareOption = Annotated[
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="A class whose traces are compared bit by bit; runs this machine's engine.")
 ]
+HeadOption = Annotated[
+    bool,
+    typer.Option(
+        "--head/--no-head",
+        help="Name the tensor that makes logits, where it can be proven from: nodes show at their start that their "
+        "logits are nothing else, and a wrong token convicts without a court.",
+    ),
+]
 CalibrationOption = Annotated[
     Path | None,
     typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
@@ -109,6 +117,7 @@ def register(
     engine: Annotated[str, typer.Option("--engine", envvar="TROTH_ENGINE", help="Of an exact class.")] = "vllm",
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="Of an exact class.")] = "cpu",
     calibration: CalibrationOption = None,
+    head: HeadOption = True,
     rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -138,6 +147,7 @@ def register(
         verifiers=verifiers,
         reviewers=reviewers,
         honest_share=honest_share,
+        names_head=head,
     )
     measured = wanted.measured(
         report,

@@ -1,13 +1,7 @@
 """The weights root: one Merkle leaf per weight row, so that a single row can be opened on chain later.
 
 Version 2 is over what the files hold, whatever it means: their own bytes with dtype and shape. A quantised checkpoint's
-words, scales and settings count as they are.
-
-    leaf(tensor, row) = keccak256(ROW_TAG ‖ keccak256(name) ‖ uint32be(row) ‖ bytes of the row)
-    root(tensor)      = keccak256(TENSOR_TAG ‖ keccak256(name) ‖ keccak256(dtype) ‖ uint32be(dimensions)
-                                  ‖ uint64be(each dimension) ‖ uint32be(rows) ‖ tree)
-    weights root      = keccak256(WEIGHTS_TAG ‖ keccak256(quantisation) ‖ uint32be(tensors) ‖ tree over root(tensor))
-
+words, scales and settings count as they are. Its leaves and roots are those of `troth.protocol.weight_rows`, where
 `quantisation` is quantization_config as canonical JSON, empty without one; dtypes are named as safetensors does; what a
 row is, `tensor_files.RawTensor.rows` says. Tensors are sorted by name.
 
@@ -38,29 +32,14 @@ from troth.node.models.tensor_files import RawTensor, pieces, read_rows
 from troth.protocol.architecture import canonical_json
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
+from troth.protocol.weight_rows import ROW_TAG, model_hash, tensor_hash, tree_root
 
 ROW_TAG_1 = keccak256(b"troth/weight-row/1")
 TENSOR_TAG_1 = keccak256(b"troth/weight-tensor/1")
 WEIGHTS_TAG_1 = keccak256(b"troth/weights/1")
-ROW_TAG = keccak256(b"troth/weight-row/2")
-TENSOR_TAG = keccak256(b"troth/weight-tensor/2")
-WEIGHTS_TAG = keccak256(b"troth/weights/2")
 THREADS = 2
-EMPTY = bytes(32)
 
 Progress = Callable[[int], None]
-
-
-def tree_root(leaves: Sequence[bytes]) -> bytes:
-    """Root of a binary tree over 32-byte leaves (at least one), padded with zero leaves to a power of two."""
-    level = list(leaves)
-    level.extend([EMPTY] * ((1 << (len(level) - 1).bit_length()) - len(level)))
-    # Called for every row once more, so without the function between.
-    keccak = sha3.keccak_256
-    while len(level) > 1:
-        pairs = iter(level)
-        level = [keccak(b"\x01" + left + right).digest() for left, right in zip(pairs, pairs, strict=True)]
-    return level[0]
 
 
 def weights_root(
@@ -73,6 +52,15 @@ def weights_root(
 
     Memory is bounded: 32 bytes a row of one tensor, and some pieces of the files at a time.
     """
+    roots = tensor_roots(tensors, progress, threads)
+    tree = tree_root([roots[name] for name in sorted(roots)])
+    return model_hash(settings_hash(quantisation), len(roots), tree)
+
+
+def tensor_roots(
+    tensors: Sequence[RawTensor], progress: Progress = lambda size: None, threads: int = THREADS
+) -> dict[str, bytes]:
+    """Version 2's root of each tensor by its name."""
     roots: dict[str, bytes] = {}
     leaves: list[bytes] = []
     with ThreadPoolExecutor(threads, thread_name_prefix="weights-root") as pool:
@@ -82,9 +70,12 @@ def weights_root(
             if len(leaves) == tensor.rows:
                 # Meanwhile the threads are at the next tensor.
                 roots[tensor.name], leaves = tensor_root(tensor, leaves), []
-    tree = tree_root([roots[name] for name in sorted(roots)])
-    said = b"" if quantisation is None else canonical_json(quantisation)
-    return Hash32(keccak256(WEIGHTS_TAG + keccak256(said) + len(roots).to_bytes(4, "big") + tree))
+    return roots
+
+
+def settings_hash(quantisation: Mapping[str, Any] | None) -> bytes:
+    """What a weights root binds of a checkpoint's settings."""
+    return keccak256(b"" if quantisation is None else canonical_json(quantisation))
 
 
 def _in_turn(
@@ -117,9 +108,7 @@ def row_leaves(tensor: RawTensor, first: int, end: int) -> list[bytes]:
 
 def tensor_root(tensor: RawTensor, leaves: Sequence[bytes]) -> bytes:
     """Version 2's root of one tensor by the leaves of all its rows."""
-    shape = len(tensor.shape).to_bytes(4, "big") + b"".join(size.to_bytes(8, "big") for size in tensor.shape)
-    named = keccak256(tensor.name.encode()) + keccak256(tensor.dtype.encode())
-    return keccak256(TENSOR_TAG + named + shape + len(leaves).to_bytes(4, "big") + tree_root(leaves))
+    return tensor_hash(tensor.name, tensor.dtype, tensor.shape, len(leaves), tree_root(leaves))
 
 
 def number_root(name: str, rows: NDArray[Any], dtype: int) -> bytes:

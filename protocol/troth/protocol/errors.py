@@ -10,6 +10,7 @@ TrothError                what happened, the offending value, and what to do abo
     ├── InvalidRequest        a request outside its limits, or bytes that are not its canonical form
     │   └── InvalidGrammar    a grammar that is out of bounds, or that cannot be compiled
     ├── InvalidRows           rows that are not the rows that were signed
+    ├── InvalidNumbers        numbers that cannot be weighed exactly
     ├── InvalidStates         states that cannot be compared
     ├── InvalidTokens         logits or tokens that cannot be checked
     └── WireError             a frame that is no message of the channel
@@ -80,6 +81,10 @@ class InvalidGrammar(InvalidRequest):
 
 class InvalidRows(ProtocolError):
     """Rows that do not continue the chain, or are not those that were signed."""
+
+
+class InvalidNumbers(ProtocolError):
+    """Rows of numbers that cannot be weighed exactly, or a logarithm outside its range."""
 
 
 class InvalidStates(ProtocolError):

@@ -21,6 +21,7 @@ from troth.protocol.errors import InvalidRequest
 from troth.protocol.hashing import keccak256
 from troth.protocol.transforms import NO_TRANSFORMS, Transforms, transforms_from_bytes, transforms_to_bytes
 from troth.protocol.types import Hash32
+from troth.protocol.weight_rows import tree_path, tree_root
 
 VERSION, WITH_TRANSFORMS = 1, 2
 """First byte of canonical bytes; another value is another encoding, and old nodes refuse it instead of misreading."""
@@ -34,6 +35,9 @@ TEMPERATURE_LIMIT = 2_000_000
 """Millionths; above 2 text is noise and the margin test loses its power."""
 TOP_P_LIMIT = 1_000_000
 """Millionths; 1.0 switches the nucleus off."""
+
+REQUEST_TAG = keccak256(b"troth/request/2")
+OUTPUT_TAG = keccak256(b"troth/output/2")
 
 _HEAD = struct.Struct(">B32sIII")
 _COUNT = struct.Struct(">I")
@@ -151,13 +155,49 @@ def _read_tokens(data: bytes, offset: int, limit: int) -> tuple[tuple[int, ...],
 
 
 def request_hash(request: Request, salt: Hash32) -> Hash32:
-    """keccak256(salt ‖ canonical bytes); the salt keeps a short prompt from being guessed on chain."""
-    return Hash32(keccak256(_salt(salt) + canonical_bytes(request)))
+    """keccak256(tag ‖ terms ‖ blind); the salt in the blind keeps a short prompt from being guessed on chain."""
+    terms, blind = request_terms(request, salt)
+    return Hash32(keccak256(REQUEST_TAG + terms + blind))
+
+
+def request_terms(request: Request, salt: Hash32) -> tuple[bytes, Hash32]:
+    """What a proof shows of a request: its first 45 bytes, to top_p, and keccak256(salt ‖ canonical bytes).
+
+    How tokens are chosen can so be shown without the prompt.
+    """
+    data = canonical_bytes(request)
+    return data[: _HEAD.size], Hash32(keccak256(_salt(salt) + data))
 
 
 def output_hash(salt: Hash32, tokens: Sequence[int]) -> Hash32:
-    """keccak256(salt ‖ generated tokens as big-endian uint32), prompt excluded and end token included."""
-    return Hash32(keccak256(_salt(salt) + tokens_to_words(tokens)))
+    """keccak256(tag ‖ uint32be(count) ‖ tree) over the generated tokens, prompt excluded and end token included.
+
+    Leaves are keccak256(0x00 ‖ blind ‖ uint32be(token)), so that one token can be shown without the others.
+    """
+    leaves = _token_leaves(salt, tokens)
+    tree = tree_root(leaves) if leaves else keccak256(_salt(salt))
+    return Hash32(keccak256(OUTPUT_TAG + len(leaves).to_bytes(4, "big") + tree))
+
+
+def token_blind(salt: Hash32, index: int) -> Hash32:
+    """What hides one token of an answer: keccak256(salt ‖ uint32be(index))."""
+    return Hash32(keccak256(_salt(salt) + index.to_bytes(4, "big")))
+
+
+def token_path(salt: Hash32, tokens: Sequence[int], index: int) -> tuple[Hash32, ...]:
+    """The siblings that open one token under the output hash."""
+    return tree_path(_token_leaves(salt, tokens), index)
+
+
+def token_leaf(blind: Hash32, token: int) -> bytes:
+    """The leaf of a token in the tree of its answer."""
+    return keccak256(b"\x00" + blind + token.to_bytes(4, "big"))
+
+
+def _token_leaves(salt: Hash32, tokens: Sequence[int]) -> list[bytes]:
+    # Raises for a token outside uint32.
+    tokens_to_words(tokens)
+    return [token_leaf(token_blind(salt, index), token) for index, token in enumerate(tokens)]
 
 
 def _salt(salt: Hash32) -> bytes:

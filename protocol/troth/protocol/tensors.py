@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.protocol.errors import WireError
+from troth.protocol.exact_numbers import STATE_LIMIT
 
 
 class Dtype(IntEnum):
@@ -47,10 +48,12 @@ RowArray = NDArray[Any]
 TOKEN_BYTES = 4
 """Bytes of a token id."""
 
+NO_STATE = "Rows hold NaN or infinity, or a number of 2**40 and more"
 COLUMNS_LIMIT = 65_536
 """Widest state that is read; beyond it a size computed from network values could exceed memory."""
 
-_BFLOAT16_EXPONENT = np.uint16(0x7F80)
+_BFLOAT16_SIZE = np.uint16(0x7FFF)
+_LARGEST = np.float32(2.0**40)
 
 
 def row_size(columns: int, dtype: Dtype) -> int:
@@ -59,10 +62,10 @@ def row_size(columns: int, dtype: Dtype) -> int:
 
 
 def finite(rows: RowArray, dtype: Dtype) -> bool:
-    """Whether no element is NaN or infinite."""
+    """Whether every element is a number below 2**40: nobody signs a row that holds another, and one convicts."""
     if dtype is Dtype.BFLOAT16:
-        return not bool(((rows & _BFLOAT16_EXPONENT) == _BFLOAT16_EXPONENT).any())
-    return bool(np.isfinite(rows).all())
+        return not bool(((rows & _BFLOAT16_SIZE) >= STATE_LIMIT >> 16).any())
+    return bool((np.abs(rows) < _LARGEST).all())
 
 
 def widen(rows: RowArray, dtype: Dtype) -> NDArray[np.float32]:
@@ -79,7 +82,7 @@ def rows_to_bytes(rows: RowArray, dtype: Dtype) -> bytes:
             f"Rows are a two-dimensional {dtype.storage} array", (rows.shape, str(rows.dtype)), "Convert them first."
         )
     if not finite(rows, dtype):
-        raise WireError("Rows hold NaN or infinity", rows.shape, "Check the weights and the input of this segment.")
+        raise WireError(NO_STATE, rows.shape, "Check the weights and the input of this segment.")
     return rows.astype(np.dtype(dtype.storage).newbyteorder("<"), copy=False).tobytes()
 
 
@@ -91,7 +94,7 @@ def rows_from_bytes(data: bytes | memoryview, count: int, columns: int, dtype: D
     rows = np.frombuffer(data, dtype=np.dtype(dtype.storage).newbyteorder("<")).reshape(count, columns)
     rows = rows.astype(dtype.storage, copy=False)
     if not finite(rows, dtype):
-        raise WireError("Rows hold NaN or infinity", (count, columns), "The sender's states are broken; do not pay.")
+        raise WireError(NO_STATE, (count, columns), "The sender's states are broken; do not pay.")
     return rows
 
 

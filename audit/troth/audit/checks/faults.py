@@ -13,7 +13,7 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.calls import DecodedCall
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import convictions, messages
+from troth.protocol.market import convictions, messages, token_proofs
 from troth.protocol.market.convictions import Conviction
 from troth.protocol.market.events import (
     Convicted,
@@ -29,6 +29,7 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
 from troth.protocol.market.types import (
+    NO_ADDRESS,
     Admission,
     Draw,
     Fault,
@@ -76,11 +77,9 @@ def _proven(subject: AuditSubject, event: FaultProven, before: State) -> Iterato
     call = call_behind(subject.evidence, event.meta, Part.EVIDENCE, *_FUNCTIONS)
     if isinstance(call, Unavailable):
         yield unavailable("M10", call, event.meta, event.subject)
-    elif event.fault in {Fault.PROMISE_BROKEN, Fault.BY_PROOF}:
-        if event.fault is Fault.BY_PROOF:
-            what = "The deployment's prover convicted; its evidence is its own"
-            yield Finding("M10", FindingKind.INCONCLUSIVE, what, event.subject, party=event.convict, place=event.meta)
-    else:
+    elif event.fault is Fault.BY_PROOF:
+        yield from _weighed(subject, event, call, before)
+    elif event.fault is not Fault.PROMISE_BROKEN:
         try:
             found = _evidence(subject, call, before)
         except ProtocolError as error:
@@ -88,6 +87,23 @@ def _proven(subject: AuditSubject, event: FaultProven, before: State) -> Iterato
             return
         if found is not None and (found.fault, found.convict) != (event.fault, event.convict):
             yield _wrong(event, f"The call shows {found.fault.name} of {found.convict}")
+
+
+def _weighed(subject: AuditSubject, event: FaultProven, call: DecodedCall, before: State) -> Iterator[Finding]:
+    """The proof's arithmetic is done again, and convicts this party by this signature."""
+    if subject.evidence.parameters.prover != NO_ADDRESS:
+        what = "The deployment's own prover convicted; its evidence is of its own kind"
+        yield Finding("M10", FindingKind.INCONCLUSIVE, what, event.subject, party=event.convict, place=event.meta)
+        return
+    try:
+        proof = token_proofs.decode(call.value("evidence"))
+        scheduler = before.parties[proof.order.scheduler]
+        found = token_proofs.judge(proof, subject.evidence.domain, scheduler.vrf_key)
+    except (ProtocolError, KeyError) as error:
+        yield _wrong(event, f"The proof convicts nobody: {error}")
+        return
+    if (found.party, token_proofs.subject_of(found)) != (event.convict, event.subject):
+        yield _wrong(event, f"The proof is about another party or result, of {found.party}")
 
 
 def _party(event: FaultProven) -> Finding:

@@ -55,7 +55,7 @@ interface BlockHashes {
 ///         counts.
 abstract contract MarketTest is Test {
     uint256 internal constant START = 10_000;
-    uint256 internal constant PARTS = 11;
+    uint256 internal constant PARTS = 12;
     uint8 internal constant LAYERS = 4;
     uint8 internal constant HALF = 2;
     bytes32 internal constant WHOLE = bytes32(uint256(LAYERS) << 248);
@@ -208,7 +208,8 @@ abstract contract MarketTest is Test {
     /// @dev Parts in the order of Contracts.
     function partNames() internal pure returns (string[PARTS] memory) {
         return [
-            "Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Docket", "Judgement", "Classes", "Leaves"
+            "Bank", "Registry", "Court", "Summons", "Evidence", "Log", "Lens", "Docket", "Judgement", "Classes", "Leaves",
+            "Proofs"
         ];
     }
 

@@ -27,8 +27,10 @@ from troth.chain.market_follower import MarketFollower
 from troth.node.court.bringing import Bringer
 from troth.node.court.holding import NodeHoldings
 from troth.node.court.inquiring import ChannelInquirer
+from troth.node.court.proving import Prover
 from troth.node.court.recomputing import EngineRecompute
 from troth.node.earning.supervision import Supervised
+from troth.node.models.folder import ModelFolder
 from troth.node.orders.bench import NodeContext
 from troth.protocol.market.court_money import bond_of
 from troth.protocol.market.views import class_of, parameters_of, rules_in
@@ -73,11 +75,18 @@ class FollowedDeployment:
 
 
 def make_court(
-    bench: NodeContext, chain: FollowedDeployment, folder: Path, desk: CaseContext, *, most_bond: int | None
+    bench: NodeContext,
+    chain: FollowedDeployment,
+    folder: Path,
+    desk: CaseContext,
+    *,
+    most_bond: int | None,
+    model: Callable[[], ModelFolder],
 ) -> NodeCourt:
     """The court of a node whose engine is up; ``desk`` answers for all of it from now on.
 
-    ``most_bond`` None: what the bond of the longest order costs that this node serves.
+    ``most_bond`` None: what the bond of the longest order costs that this node serves. ``model``: the folder
+    whose weights prove a wrong token.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     courtroom = LiveCourtroom(chain.market, chain.follower, chain.key)
@@ -90,6 +99,7 @@ def make_court(
     limit = longest_bond(bench) if most_bond is None else most_bond
     office = _office(courtroom, folder / "cases.sqlite", parties, limit)
     bringer = Bringer(bench, office, ChannelInquirer(bench.operator, lambda: chain.follower.state), limit)
+    bringer.prover = Prover(bench, office.opener, model)
     desk.reviewer, desk.defender, desk.holdings, desk.courtroom = reviewer, defender, holdings, courtroom
     return NodeCourt(desk, office, reviewer, defender, bringer, parties, record)
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from troth.cases.assessing import Bring
+from troth.cases.courtroom import CallRefused
 from troth.cases.errors import CaseError
 from troth.cases.evidence import Evidence
 from troth.cases.office import Office
 from troth.node.court.holding import evidence_of
 from troth.node.court.inquiring import Inquirer
+from troth.node.court.proving import Prover
 from troth.node.errors import PeerRefusal
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.informed import keep, post_of, signer_in
@@ -36,13 +38,15 @@ PAUSE = 15.0
 
 @dataclass(slots=True)
 class Bringer:
-    """See ``orders.rejections.RejectionOpener``. ``most_bond`` is what the operator risks of its money for one case."""
+    """See ``orders.rejections.RejectionOpener``. ``most_bond`` is what the operator risks of its money for one case;
+    ``prover`` needs none."""
 
     bench: NodeContext
     office: Office
     inquirer: Inquirer
     most_bond: int
     pause: float = PAUSE
+    prover: Prover | None = None
     _looks: dict[tuple[Hash32, int], float] = field(default_factory=dict)
     _said: set[tuple[Hash32, int, str]] = field(default_factory=set)
 
@@ -58,7 +62,7 @@ class Bringer:
         self._looks[place] = now
         try:
             done = await self._look(rejection, asks=before is not None)
-        except (CaseError, ProtocolError, PeerRefusal) as error:
+        except (CaseError, ProtocolError, PeerRefusal, CallRefused) as error:
             self._say(rejection, f"a rejection cannot be brought now: {error}")
             return False
         if done:
@@ -78,9 +82,15 @@ class Bringer:
                 self._say(rejection, what)
             return False
         if standing is not Opinion.REJECT:
-            log.info("most seats do not reject the result: only its client can call it into question")
+            if not await self._prove(rejection, spoken):
+                log.info("most seats do not reject the result: only its client can call it into question")
             return True
         return await self._bring(rejection, evidence_of(rejection, spoken, self.bench.operator.domain))
+
+    async def _prove(self, rejection: Rejection, spoken: Spoken) -> bool:
+        """Whether arithmetic convicts where the majority did not."""
+        evidence = evidence_of(rejection, spoken, self.bench.operator.domain)
+        return self.prover is not None and await self.prover.prove(rejection, evidence)
 
     async def _spoken(self, rejection: Rejection) -> Spoken:
         told = partial(self.bench.stores.rejections.told, rejection.order, rejection.segment)
@@ -115,7 +125,8 @@ class Bringer:
             hindered = self._hindered(bring)
             if hindered:
                 self._say(rejection, f"a rejection is not brought: {hindered} {' '.join(found.against)}")
-                return standing is not None
+                proven = self.prover is not None and await self.prover.prove(rejection, evidence)
+                return proven or standing is not None
         await self.office.rejected(evidence, segment)
         log.warning("a rejected result is brought to the court, or carried on where it stands")
         return True

@@ -13,6 +13,7 @@ from typing import Any
 
 from troth.chain.keystore import Key
 from troth.chain.market import DeploymentPlace, Market, find_deployed
+from troth.node.engine.head import head_tensor
 from troth.node.engine.interface import Engine
 from troth.node.engine.probe import MARK, probe
 from troth.node.errors import ModelError
@@ -22,6 +23,7 @@ from troth.node.models.report import ModelReport, hexadecimal
 from troth.node.models.thresholds import read_calibration, rough_comparison, shipped_calibration
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import economy, shipped
+from troth.protocol.market.heads import head_of, with_head
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.prices import PER
 from troth.protocol.market.shipped import ClassMoney
@@ -43,7 +45,7 @@ def exact_class(tolerant: ExecutionClass, folder: ModelFolder, engine: str, devi
     found = asyncio.run(_probe(tolerant.dtype, folder, engine, device))
     dtype = ("float32", "bfloat16")[tolerant.dtype]
     release = version(DISTRIBUTIONS[engine][device])
-    name = f"{folder.path.name}/{engine}-{release}/{dtype}/{device}/{MARK}{found}"
+    name = with_head(f"{folder.path.name}/{engine}-{release}/{dtype}/{device}/{MARK}{found}", head_of(tolerant.name))
     return replace(tolerant, name=name, exact=True, tiles=0, state_cut=0)
 
 
@@ -88,6 +90,7 @@ class ClassOptions:
     verifiers: int = 0
     reviewers: int = 0
     honest_share: float = 0
+    names_head: bool = True
 
     def money(self, parameters: Parameters, tiles: int = shipped.TILES) -> ClassMoney:
         """The money of a class that opens so many tiles.
@@ -118,8 +121,12 @@ class ClassOptions:
     def measured(
         self, report: ModelReport, name: str, dtype: str, calibration: Path | None, exact: tuple[str, str] | None
     ) -> ExecutionClass:
-        """How the class is compared: by a calibration's thresholds, or bit by bit on (engine, device)."""
-        rough = rough_class(report.model_id, report.descriptor.dtype, name, candidates=self.candidates)
+        """How the class is compared: by a calibration's thresholds, or bit by bit on (engine, device).
+
+        Its name says which tensor makes logits, where proofs read it: then a wrong token convicts without a court.
+        """
+        named = with_head(name, head_tensor(report.folder)) if self.names_head else name
+        rough = rough_class(report.model_id, report.descriptor.dtype, named, candidates=self.candidates)
         if exact is not None:
             return exact_class(rough, report.folder, *exact)
         if calibration is not None:

@@ -25,7 +25,7 @@ from troth.node.judging import Judgement, judge_rows, report
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.concluding import committed_trace, keep_trace
 from troth.node.orders.rejections import Rejection
-from troth.node.orders.session import SegmentSession
+from troth.node.orders.session import JUDGED, SegmentSession
 from troth.node.orders.words import COMMITMENT, VERDICT
 from troth.protocol import typed_data
 from troth.protocol.findings import TaskFinding
@@ -186,7 +186,18 @@ async def _decide(bench: NodeContext, session: SegmentSession, claimed: NDArray[
     alone = judgement.refused
     if opinion is Opinion.REJECT and not alone:
         log.warning("rejected for the pool of many texts alone: no case is brought, since a court would judge only one")
+    if opinion is Opinion.REJECT and seat.is_last:
+        await _keep_judged(bench, session, claimed, Hash32(committed.root))
     return await bench.write(lambda: _sign(bench, session, opinion, shown, keeps=alone))
+
+
+async def _keep_judged(bench: NodeContext, session: SegmentSession, claimed: NDArray[Any], root: Hash32) -> None:
+    """The rejected rows: by them a wrong token is proven where most verifiers say otherwise."""
+    seat, trace = session.seat, session.trace
+    assert trace is not None
+    judged = replace(trace, attempt=JUDGED, root=root, created_at=bench.stores.traces.now())
+    if await bench.write(lambda: bench.stores.traces.find(seat.order_id, seat.index, JUDGED)) is None:
+        await bench.write(lambda: bench.stores.traces.keep(judged, claimed))
 
 
 async def _own_rows(bench: NodeContext, session: SegmentSession) -> CommittedTrace:

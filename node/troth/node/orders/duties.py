@@ -24,7 +24,7 @@ from troth.chain.keystore import Key
 from troth.node.earning.keeper import Wallet
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.rejections import Rejection, RejectionOpener
-from troth.node.orders.session import CHECKS, INFERS
+from troth.node.orders.session import CHECKS, INFERS, JUDGED
 from troth.node.orders.words import RESULT, VERDICT, BegunSegment, SignedWords
 from troth.node.traces import TraceStore
 from troth.protocol.market.calls import PartCall, build
@@ -64,7 +64,7 @@ def forgettable(
 
 def drop_traces(traces: TraceStore, begun: BegunSegment) -> None:
     """Free what was kept of an order's segment."""
-    for attempt in (INFERS, CHECKS):
+    for attempt in (INFERS, CHECKS, JUDGED):
         trace = traces.find(begun.order, begun.segment, attempt)
         if trace is not None:
             traces.drop(trace)

@@ -28,12 +28,14 @@ from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.database import NodeDatabase
 from troth.node.earning.keeper import EarningContext, EarningKeeper
 from troth.node.earning.supervision import Supervised
+from troth.node.engine.head import require_head
 from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
 from troth.node.loading import load_engine, watch_weights
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
+from troth.node.models.folder import ModelFolder, find_model
 from troth.node.orders.bench import LendingLimits, NodeContext, Stores
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
@@ -48,6 +50,7 @@ from troth.node.pool.resident import Resident
 from troth.node.traces import TraceStore
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.errors import InvalidOrder
+from troth.protocol.market.heads import head_of
 from troth.protocol.market.state import Party
 from troth.protocol.market.types import Contracts, ExecutionClass, PotKind, Role
 from troth.protocol.market.views import class_of, registered_scheduler
@@ -272,6 +275,8 @@ class RunningNode:
         self._bench = bench = self._bench_of(ground, Operator(self._key.secret, market.domain), engine, execution_class)
         await _warm_up(bench)
         await require_class(bench.engine, execution_class)
+        if head_of(execution_class.name):
+            await require_head(bench.engine, execution_class, self._model())
         service = self._parts.service(bench, self._metrics)
         await service.start()
         self._hosting = SliceHosting(bench, service)
@@ -283,6 +288,7 @@ class RunningNode:
             self._configuration.folder / "court",
             self._desk,
             most_bond=self._configuration.most_bond,
+            model=self._model,
         )
         self._tasks = self._supervised(market, follower, bench)
         self._service = service
@@ -351,6 +357,9 @@ class RunningNode:
             Supervised("freeing old traces", duties.free, interval=60.0, stale_after=3600.0),
             *self._court.tasks(),
         )
+
+    def _model(self) -> ModelFolder:
+        return find_model(self._configuration.folder, self._configuration.model)
 
     def _class_of(self, follower: MarketFollower) -> tuple[ExecutionClass, ModelDescriptor]:
         wanted = self._configuration.execution_class

@@ -23,8 +23,9 @@ from troth.protocol.tokens import Finish
 if TYPE_CHECKING:
     from troth.node.orders.decoding import Decoding
 
-INFERS, CHECKS = 0, 1
-"""The attempt under which an engine keeps the cache of who infers, and of who checks."""
+INFERS, CHECKS, JUDGED = 0, 1, 2
+"""The attempt under which an engine keeps the cache of who infers, and of who checks; and under which rows of another
+node are kept that were rejected."""
 
 
 @dataclass(slots=True)

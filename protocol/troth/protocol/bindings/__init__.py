@@ -78,7 +78,7 @@ COMMITTEE = "committee"
 REPUTATION = "reputation"
 MARKET_PARTS = (
     *("bank", "registry", "court", "summons", "evidence", "log"),
-    *("lens", "docket", "judgement", "classes", "leaves"),
+    *("lens", "docket", "judgement", "classes", "leaves", "proofs"),
 )
 """The parts of a deployment in the order in which its factory numbers them."""
 

@@ -33,6 +33,7 @@ class Part(StrEnum):
     JUDGEMENT = "judgement"
     CLASSES = "classes"
     LEAVES = "leaves"
+    PROOFS = "proofs"
 
     @property
     def binding(self) -> str:

@@ -79,6 +79,7 @@ class Contracts:
     judgement: Address
     classes: Address
     leaves: Address
+    proofs: Address
 
 
 # ------------------------------------------------------------------------------------------------------------ money

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {EcVrf} from "../libraries/EcVrf.sol";
+import {ExactNumbers} from "../libraries/ExactNumbers.sol";
+import {PublicNoise} from "../libraries/PublicNoise.sol";
+import {WeightsTree} from "../libraries/WeightsTree.sol";
+import {IDeployment} from "./interfaces/IDeployment.sol";
+import {IProofs, ShownRow, ShownToken, TokenProof} from "./interfaces/IProofs.sol";
+import {IProver} from "./interfaces/IProver.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
+import {Result} from "./interfaces/MarketTypes.sol";
+import {Messages} from "./libraries/Messages.sol";
+import {Orders} from "./libraries/Orders.sol";
+
+/// @title Checks proofs of arithmetic; it holds no money, keeps no state and convicts nobody by itself
+contract Proofs is IProofs, IProver {
+    /// @dev How a token is chosen.
+    struct Choice {
+        uint256 temperature;
+        bool nucleus;
+    }
+
+    bytes32 private constant REQUEST_TAG = keccak256("troth/request/2");
+    bytes32 private constant OUTPUT_TAG = keccak256("troth/output/2");
+    bytes32 private constant HEAD_TAG = keccak256("troth/market/head/1");
+    bytes32 private constant NOISE_TAG = keccak256("troth/noise/1");
+    bytes private constant NAMED_HEAD = "/head:";
+    /// @dev Version 1, class, most tokens, temperature, top_p.
+    uint256 private constant TERMS = 45;
+    uint256 private constant MILLION = 1e6;
+    /// @dev 2^-24 in units of 2^-56: above what float64 loses in the noise and in its sum, and float32 below its smallest
+    ///      normal number, and above what terms lose that are cut to units.
+    uint256 private constant LEAST_SLACK = 1 << 32;
+
+    address private immutable BANK;
+    IRegistry private immutable REGISTRY;
+    uint256 private immutable CHAIN;
+    bytes32 private immutable DOMAIN;
+
+    constructor() {
+        BANK = IDeployment(msg.sender).contracts().bank;
+        REGISTRY = IRegistry(IDeployment(msg.sender).contracts().registry);
+        CHAIN = block.chainid;
+        DOMAIN = Messages.separator(BANK);
+    }
+
+    /// @inheritdoc IProver
+    function proven(bytes calldata evidence)
+        external
+        view
+        returns (address party, uint64 offenceBlock, bytes32 subject)
+    {
+        bytes4 selector = bytes4(evidence);
+        if (selector != IProofs.wrongToken.selector) revert NoSuchProof(selector);
+        (bool holds, bytes memory answer) = address(this).staticcall(evidence);
+        if (!holds) {
+            assembly ("memory-safe") {
+                revert(add(answer, 0x20), mload(answer))
+            }
+        }
+        return abi.decode(answer, (address, uint64, bytes32));
+    }
+
+    /// @inheritdoc IProofs
+    function wrongToken(TokenProof calldata proof)
+        external
+        view
+        returns (address party, uint64 offenceBlock, bytes32 subject)
+    {
+        bytes32 domain = _domain();
+        bytes32 order = Orders.digestAt(domain, proof.order);
+        subject = Messages.hashOf(proof.result);
+        party = ECDSA.recover(Messages.digest(domain, subject), proof.signature);
+        offenceBlock = proof.order.order.referenceBlock;
+        uint256 segments = _requireLast(proof, order);
+        Orders.requireEqual(keccak256(abi.encode(proof.executionClass)), proof.order.order.executionClass);
+        Orders.requireEqual(keccak256(abi.encode(proof.model)), proof.executionClass.model);
+        _requireNamed(proof.executionClass.name, proof.head.name);
+        Choice memory choice = _choiceOf(proof);
+        _requireToken(proof.result, proof.token);
+        _requireState(proof, order, segments == 1);
+        _requireHead(proof);
+        _requireBeaten(proof, choice, order);
+    }
+
+    // ------------------------------------------------------------------------------------------- what the node signed
+
+    function _requireLast(TokenProof calldata proof, bytes32 order) private pure returns (uint256 segments) {
+        segments = Orders.segmentCount(proof.order.order.ends);
+        uint256 segment = proof.result.segment;
+        Orders.requirePlace(proof.result.order, segment, order, segment);
+        if (segment + 1 != segments) revert NotLastSegment(segment, segments);
+    }
+
+    /// @dev Temperature and nucleus, as the order's client asked for them.
+    function _choiceOf(TokenProof calldata proof) private pure returns (Choice memory choice) {
+        bytes calldata head = proof.request.head;
+        Orders.requireEqual(
+            keccak256(abi.encodePacked(REQUEST_TAG, head, proof.request.blind)), proof.order.order.requestHash
+        );
+        if (head.length != TERMS || bytes32(head[1:33]) != proof.order.order.executionClass) {
+            revert WrongTerms(head.length, proof.order.order.executionClass);
+        }
+        if (head[0] != 0x01) revert RequestNotPlain(uint8(head[0]));
+        choice.temperature = uint32(bytes4(head[37:41]));
+        choice.nucleus = choice.temperature != 0 && uint32(bytes4(head[41:45])) < MILLION;
+    }
+
+    function _requireToken(Result calldata result, ShownToken calldata shown) private pure {
+        if (shown.index >= result.written) revert NoSuchToken(shown.index, result.written);
+        bytes32 leaf = keccak256(abi.encodePacked(bytes1(0x00), shown.blind, shown.token));
+        bytes32 tree = WeightsTree.treeRoot(leaf, shown.index, result.written, shown.siblings);
+        Orders.requireEqual(keccak256(abi.encodePacked(OUTPUT_TAG, result.written, tree)), result.outputHash);
+    }
+
+    /// @dev The row is in the chain that the node signed, at the position whose logits choose this token.
+    function _requireState(TokenProof calldata proof, bytes32 order, bool bindsToken) private pure {
+        ShownRow calldata state = proof.state;
+        uint256 behind = proof.result.written - 1 - proof.token.index;
+        if (state.later.length != behind) revert ExactNumbers.WrongLength(state.later.length, behind);
+        bytes32 rowHash =
+            bindsToken ? keccak256(abi.encodePacked(state.read, state.row)) : keccak256(state.row);
+        uint256 position = uint256(proof.result.prompt) + proof.result.cached + proof.token.index;
+        // A prompt has a token: the first row that chooses is that of its last one.
+        if (position == 0) revert NoSuchToken(proof.token.index, 0);
+        bytes32 link = _link(proof.result, position - 1, rowHash, state);
+        Orders.requireEqual(
+            keccak256(abi.encodePacked(HEAD_TAG, order, state.headSalt, link)), proof.result.outputHead
+        );
+    }
+
+    /// @dev The chain's last link: struct hashes of rows, each with the one before.
+    function _link(Result calldata result, uint256 position, bytes32 rowHash, ShownRow calldata state)
+        private
+        pure
+        returns (bytes32 link)
+    {
+        bytes32 typeHash = Messages.ROW_TYPE;
+        (bytes32 order, uint256 segment, bytes32 previous) = (result.order, result.segment, state.previous);
+        bytes32[] calldata later = state.later;
+        assembly ("memory-safe") {
+            let row := mload(0x40)
+            mstore(row, typeHash)
+            mstore(add(row, 0x20), order)
+            mstore(add(row, 0x40), segment)
+            mstore(add(row, 0x60), position)
+            mstore(add(row, 0x80), rowHash)
+            mstore(add(row, 0xa0), previous)
+            link := keccak256(row, 0xc0)
+            for { let i := 0 } lt(i, later.length) { i := add(i, 1) } {
+                mstore(add(row, 0x60), add(position, add(i, 1)))
+                mstore(add(row, 0x80), calldataload(add(later.offset, shl(5, i))))
+                mstore(add(row, 0xa0), link)
+                link := keccak256(row, 0xc0)
+            }
+        }
+    }
+
+    // --------------------------------------------------------------------------------------------------- the head
+
+    /// @dev A class says of itself that logits are products with this tensor, and nothing else.
+    function _requireNamed(string calldata name, string calldata tensor) private pure {
+        bytes memory ending = bytes.concat(NAMED_HEAD, bytes(tensor));
+        bytes calldata whole = bytes(name);
+        if (
+            whole.length < ending.length || keccak256(whole[whole.length - ending.length:]) != keccak256(ending)
+        ) revert HeadNotNamed(name, tensor);
+    }
+
+    function _requireHead(TokenProof calldata proof) private pure {
+        // The matrix may be padded beyond the vocabulary, whose tokens alone are chosen.
+        if (proof.rival >= proof.model.vocabulary) revert NoSuchToken(proof.rival, proof.model.vocabulary);
+        bytes32 rows =
+            WeightsTree.rowsRoot(proof.head, proof.token.token, proof.claimed.row, proof.claimed.siblings);
+        Orders.requireEqual(
+            WeightsTree.rowsRoot(proof.head, proof.rival, proof.better.row, proof.better.siblings), rows
+        );
+        Orders.requireEqual(
+            WeightsTree.weightsRoot(proof.head, proof.model.hiddenSize, rows), proof.model.weightsRoot
+        );
+    }
+
+    function _stateFormat(TokenProof calldata proof) private pure returns (ExactNumbers.Format) {
+        return proof.executionClass.dtype == 0 ? ExactNumbers.Format.Float32 : ExactNumbers.Format.BFloat16;
+    }
+
+    /// @dev Which numbers the file holds: an engine of this class has them exactly, or rounds them once.
+    function _weightFormat(TokenProof calldata proof) private pure returns (ExactNumbers.Format) {
+        bytes32 dtype = keccak256(bytes(proof.head.dtype));
+        if (dtype == keccak256("F32")) return ExactNumbers.Format.Float32;
+        if (dtype == keccak256("BF16")) return ExactNumbers.Format.BFloat16;
+        revert UnknownNumbers(proof.head.dtype, proof.executionClass.dtype);
+    }
+
+    // ----------------------------------------------------------------------------------------------- the arithmetic
+
+    function _requireBeaten(TokenProof calldata proof, Choice memory choice, bytes32 order) private view {
+        ExactNumbers.Logits memory found = _logits(proof);
+        // A row with a number of 2^40 and more, an infinity or NaN is no state; no honest node signs one.
+        if (!found.isState) return;
+        int256 likelier = found.others - found.own;
+        uint256 slack =
+            LEAST_SLACK + ExactNumbers.slack(found, proof.model.hiddenSize, proof.executionClass.dtype != 0);
+        int256 ahead = likelier;
+        if (choice.temperature != 0) {
+            bytes32 seed = _seedOf(proof, order);
+            uint256 position = uint256(proof.result.prompt) + proof.result.cached + proof.token.index - 1;
+            int256 noise = PublicNoise.gumbel(seed, position, proof.rival)
+                - PublicNoise.gumbel(seed, position, proof.token.token);
+            ahead += noise * int256(choice.temperature) / int256(MILLION) >> 64;
+        }
+        // In a nucleus are the likeliest: what is likelier than a token is in it wherever the token is.
+        bool holds = ahead > int256(slack) && (!choice.nucleus || likelier > int256(slack));
+        if (!holds) revert TokenStands(likelier, ahead, slack);
+    }
+
+    function _logits(TokenProof calldata proof) private pure returns (ExactNumbers.Logits memory) {
+        return ExactNumbers.logits(
+            proof.state.row,
+            _stateFormat(proof),
+            proof.claimed.row,
+            proof.better.row,
+            _weightFormat(proof),
+            proof.model.hiddenSize,
+            proof.executionClass.dtype != 0
+        );
+    }
+
+    /// @dev The seed of the noise: from the output of the scheduler's VRF over the order.
+    function _seedOf(TokenProof calldata proof, bytes32 order) private view returns (bytes32) {
+        (uint256 x, uint256 y) = REGISTRY.vrfKeyOf(proof.order.scheduler);
+        bytes32 beta = EcVrf.verify(x, y, Messages.inferAlpha(order), proof.draw.proof, proof.draw.hints);
+        return keccak256(abi.encode(NOISE_TAG, order, beta));
+    }
+
+    function _domain() private view returns (bytes32) {
+        // A fork that changes the chain's number gets a domain of its own.
+        return block.chainid == CHAIN ? DOMAIN : Messages.separator(BANK);
+    }
+}

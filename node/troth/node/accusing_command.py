@@ -1,0 +1,86 @@
+"""`troth node accuse`: a proof of a wrong token, from a file of evidence or from what this node rejected."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from troth.cases.command import read_evidence
+from troth.cases.evidence import Evidence, rows_of
+from troth.cases.office import CaseSettings, Office, open_office
+from troth.chain.keystore import Key, load_account, read_password
+from troth.node.configuration import NodeConfiguration, load
+from troth.node.court.accusing import accuse
+from troth.node.court.holding import evidence_of
+from troth.node.court.proving import accused_text
+from troth.node.errors import ConfigError
+from troth.node.keyfiles import run
+from troth.node.models.folder import find_model
+from troth.node.orders.running import open_stores
+from troth.node.orders.session import JUDGED
+from troth.protocol.market.papers import Spoken
+from troth.protocol.tensors import Dtype, rows_to_bytes
+from troth.protocol.types import to_hash32
+
+FOLDER = "accusing"
+"""Of the followed chain that this command keeps, beside that of the running node."""
+
+
+def accuse_by(home: Path, what: str, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
+    """Who is convicted and how; sent with ``broadcast``, else simulated.
+
+    Raises:
+        NothingToDo: no token of the answer is wrong by more than honest machines differ, or evidence is missing.
+        ConfigError: neither a file nor an order that this node rejected.
+    """
+    configuration = load(home)
+    key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
+    result: dict[str, Any] = run(_accuse(configuration, key, what, broadcast=broadcast))
+    return result
+
+
+async def _accuse(configuration: NodeConfiguration, key: Key, what: str, *, broadcast: bool) -> dict[str, Any]:
+    place = configuration.market
+    if place is None:
+        raise ConfigError("this node serves no market", "no [market]", "Name its factory in node.toml.")
+    folder = configuration.folder / FOLDER
+    settings = CaseSettings(configuration.rpc, place.factory, folder, key, place.bank, place.start_block)
+    async with open_office(settings) as office:
+        seen = await office.courtroom.seen()
+        evidence, rows = _held(configuration, office, what)
+        text = accused_text(evidence, seen.state, rows)
+        model = find_model(configuration.folder, configuration.model)
+        proof = await asyncio.to_thread(accuse, text, model)
+        call = proof.build(office.courtroom.contracts, b"")
+        told = {"convicts": proof.conviction.convict, "order": "0x" + proof.conviction.order.hex(), "why": proof.words}
+        if broadcast:
+            mined = await office.opener.convict(proof)
+            return {**told, "sent": True, "block": mined.block}
+        simulation = await office.courtroom.simulate(call)
+        refused = None if simulation.rejection is None else str(simulation.rejection)
+        return {**told, "sent": False, "would_fail": refused, "most_wei_of_gas": str(simulation.maximum_cost)}
+
+
+def _held(configuration: NodeConfiguration, office: Office, what: str) -> tuple[Evidence, bytes]:
+    path = Path(what).expanduser()
+    if path.is_file():
+        evidence = read_evidence(path)
+        return evidence, rows_of(evidence, len(evidence.results) - 1, path.parent.resolve()) or b""
+    try:
+        order = to_hash32(bytes.fromhex(what.removeprefix("0x")))
+    except ValueError as error:
+        remedy = "Name a file of evidence, or the 32 bytes of an order."
+        raise ConfigError("there is no such file, and this is no order's id", what, remedy) from error
+    stores = open_stores(configuration.folder)
+    try:
+        for rejection in stores.rejections.of(order):
+            trace = stores.traces.find(order, rejection.segment, JUDGED)
+            if trace is not None:
+                told = stores.rejections.told(order, rejection.segment)
+                spoken = told or Spoken((rejection.commitment,), (rejection.verdict,))
+                evidence = evidence_of(rejection, spoken, office.courtroom.domain)
+                return evidence, rows_to_bytes(stores.traces.rows(trace), Dtype(trace.dtype))
+    finally:
+        stores.close()
+    raise ConfigError("this node did not reject that order's text", what, "Name a file of evidence with rows.")

@@ -1,0 +1,74 @@
+"""Proving: a rejection that most verifiers did not share is shown to the contract where a token of the answer is wrong.
+
+A verifier keeps the rows that it rejected. Where its verdict lost, or no case can be opened, its own arithmetic is
+enough: the proof needs no other verifier, no committee and no bond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from troth.cases.courtroom import CallRefused
+from troth.cases.errors import NothingToDo
+from troth.cases.evidence import Evidence
+from troth.cases.opening import Opener
+from troth.node.court.accusing import AccusedText, accuse
+from troth.node.models.folder import ModelFolder
+from troth.node.orders.bench import NodeContext
+from troth.node.orders.rejections import Rejection
+from troth.node.orders.session import JUDGED
+from troth.protocol.market.state import State
+from troth.protocol.market.views import class_of
+from troth.protocol.tensors import Dtype, rows_to_bytes
+
+log = logging.getLogger(__name__)
+
+SETTLED = frozenset({"AlreadyProven", "NothingAtStake", "PartyLeft", "WrongParty"})
+"""Errors of the contract after which nothing is left to prove."""
+
+
+def accused_text(evidence: Evidence, state: State, rows: bytes) -> AccusedText:
+    """An answer by what the chain says of its class and its scheduler; NothingToDo where the chain knows neither."""
+    order, tab = evidence.order, evidence.tab
+    if order is None or tab is None or tab.payee not in state.parties:
+        raise NothingToDo("The evidence holds no order on a tab of this deployment", None, "Ask its client for both.")
+    definition, descriptor = class_of(state, order.message.execution_class)
+    return AccusedText(evidence, definition, descriptor, state.parties[tab.payee].vrf_key, rows)
+
+
+@dataclass(slots=True)
+class Prover:
+    """Acts for one node; ``model`` is read when a proof is made."""
+
+    bench: NodeContext
+    opener: Opener
+    model: Callable[[], ModelFolder]
+
+    async def prove(self, rejection: Rejection, evidence: Evidence) -> bool:
+        """Convict by a wrong token of the rejected answer; False where there is none, or nothing is left to take.
+
+        Raises CallRefused where the contract cannot be called now.
+        """
+        bench = self.bench
+        trace = await bench.write(lambda: bench.stores.traces.find(rejection.order, rejection.segment, JUDGED))
+        if trace is None:
+            return False
+        rows = await bench.write(lambda: bench.stores.traces.rows(trace))
+        data = rows_to_bytes(rows, Dtype(trace.dtype))
+        try:
+            text = accused_text(evidence, bench.ground.state, data)
+            proof = await asyncio.to_thread(lambda: accuse(text, self.model()))
+            await self.opener.convict(proof)
+        except NothingToDo as nothing:
+            log.info("no wrong token is proven: %s", nothing)
+            return False
+        except CallRefused as refused:
+            if refused.name not in SETTLED:
+                raise
+            log.info("a wrong token convicts nobody any more: %s", refused)
+            return False
+        log.warning("%s: convicted by a proof, against what most verifiers said", proof.words)
+        return True

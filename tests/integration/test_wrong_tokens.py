@@ -1,0 +1,307 @@
+"""Proofs of a wrong token against the real contracts: who is convicted, what it costs, and what convicts nobody."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.tabs_stage import execution_class_of, following, tabs_stage
+from support.wrong_token_scene import HEAD, Wording, WrongTokenScene, describe, named, write_model
+
+from troth.audit.checks.faults import _weighed
+from troth.audit.report import FindingKind
+from troth.cases.calls import convict_by_proof
+from troth.cases.convicting import Proof
+from troth.cases.courtroom import CallRefused, LiveCourtroom
+from troth.cases.errors import NothingToDo
+from troth.cases.evidence import Evidence
+from troth.cases.journal import CaseJournal
+from troth.cases.opening import Opener
+from troth.chain.market_follower import MarketFollower
+from troth.node.court import accusing
+from troth.node.court.accusing import AccusedText, accuse
+from troth.node.court.proving import Prover
+from troth.node.orders.session import JUDGED
+from troth.node.traces import StoredTrace, TraceStore
+from troth.protocol import vrf
+from troth.protocol.errors import ProtocolError
+from troth.protocol.market import token_proofs
+from troth.protocol.market.calls import read_call
+from troth.protocol.market.errors import NotEvidence
+from troth.protocol.market.events import FaultProven
+from troth.protocol.market.parts import Part
+from troth.protocol.market.token_proofs import TokenProof
+from troth.protocol.market.types import Fault, PotKind
+from troth.protocol.types import Hash32
+
+pytestmark = [pytest.mark.chain]
+
+
+@dataclass
+class Trial:
+    """A deployment with nodes of a class that names its head, and somebody who accuses."""
+
+    scene: WrongTokenScene
+    follower: MarketFollower
+    opener: Opener
+
+    def text(self, evidence: Evidence) -> AccusedText:
+        stage = self.scene.stage
+        rows = evidence.rows[0].inside
+        assert rows is not None
+        return AccusedText(evidence, stage.execution_class, stage.model, vrf.public_key(stage.vrf_secret), rows)
+
+    def accuse(self, evidence: Evidence) -> Proof:
+        return accuse(self.text(evidence), self.scene.folder)
+
+    def pot(self, kind: PotKind, account: Any) -> int:
+        return self.follower.state.pot(kind, account)
+
+
+Trials = Callable[..., AbstractAsyncContextManager[Trial]]
+
+
+@pytest.fixture
+def trials(anvil: Any, tmp_path: Path) -> Trials:
+    @asynccontextmanager
+    async def made(dtype: int = 0) -> AsyncIterator[Trial]:
+        folder = write_model(tmp_path / "model")
+        model = describe(folder, dtype)
+        definition = named(execution_class_of(model, dtype=dtype, mantissa_bits=(10, 7)[dtype]))
+        async with (
+            tabs_stage(anvil, model=model, execution_class=definition, nodes=3, tabs=False) as stage,
+            following(stage) as follower,
+        ):
+            accuser = anvil.keys[6]
+            courtroom = LiveCourtroom(stage.market, follower, accuser)
+            opener = Opener(courtroom, CaseJournal(tmp_path / "journal.sqlite"))
+            yield Trial(WrongTokenScene(stage, folder, follower.block - 1), follower, opener)
+
+    return made
+
+
+@pytest.mark.parametrize("dtype", [0, 1])
+async def test_a_forged_token_convicts_alone_and_once(trials: Trials, dtype: int) -> None:
+    async with trials(dtype) as trial:
+        stage = trial.scene.stage
+        node, accuser = stage.nodes[0].address, trial.opener.courtroom.account
+        stake = trial.pot(PotKind.STAKE, node)
+        evidence = trial.scene.answer(Wording(forged=2, rank=9))
+        proof = trial.accuse(evidence)
+        assert proof.conviction.convict == node
+        await trial.opener.convict(proof)
+        await trial.follower.catch_up()
+        penalty = stage.execution_class.penalty
+        assert trial.pot(PotKind.STAKE, node) == stake - penalty
+        assert penalty // 10 <= trial.pot(PotKind.CREDIT, accuser) < penalty // 2
+        with pytest.raises(CallRefused, match="AlreadyProven"):
+            await trial.opener.convict(proof)
+
+
+@pytest.mark.parametrize(
+    "wording",
+    [
+        Wording(forged=5, rank=4),
+        Wording(temperature=800_000, forged=0, rank=4),
+        Wording(temperature=700_000, top_p=900_000, forged=3, rank=60, written=9),
+        Wording(forged=1, rank=4, segments=(1, 2)),
+        Wording(forged=0, rank=4, written=1),
+    ],
+    ids=["last", "noise", "nucleus", "pipeline", "one token"],
+)
+async def test_whatever_the_request_asked_for_the_last_segment_answers(trials: Trials, wording: Wording) -> None:
+    async with trials() as trial:
+        evidence = trial.scene.answer(wording)
+        proof = trial.accuse(evidence)
+        culprit = trial.scene.stage.nodes[len(wording.segments) - 1].address
+        assert proof.conviction.convict == culprit
+        stake = trial.pot(PotKind.STAKE, culprit)
+        await trial.opener.convict(proof)
+        await trial.follower.catch_up()
+        assert trial.pot(PotKind.STAKE, culprit) < stake
+
+
+@pytest.mark.parametrize("dtype", [0, 1])
+async def test_honest_answers_convict_nobody_even_on_near_ties(trials: Trials, dtype: int) -> None:
+    async with trials(dtype) as trial:
+        for seed in range(4):
+            for temperature, top_p in ((0, 1_000_000), (900_000, 1_000_000), (900_000, 950_000)):
+                wording = Wording(temperature, top_p, written=12, seed=seed, scale=8.0)
+                with pytest.raises(NothingToDo, match="No token"):
+                    trial.accuse(trial.scene.answer(wording))
+        # A state that draws two tokens level: machines may choose either of them.
+        difference = trial.scene.weights[7] - trial.scene.weights[9]
+        mean = trial.scene.weights[7] + trial.scene.weights[9]
+        level = mean - difference * (mean @ difference) / (difference @ difference)
+        for rank in (0, 1):
+            evidence = trial.scene.answer(Wording(written=1, forged=0, rank=rank), level[None].astype(np.float32))
+            with pytest.raises(NothingToDo, match="No token"):
+                trial.accuse(evidence)
+
+
+async def test_a_row_that_is_no_number_convicts(trials: Trials) -> None:
+    async with trials() as trial:
+        states = np.ones((6, 128), np.float32)
+        states[3, 17] = np.nan
+        proof = trial.accuse(trial.scene.answer(Wording(), states))
+        await trial.opener.convict(proof)
+        await trial.follower.catch_up()
+        assert trial.follower.state.proven
+
+
+async def test_a_class_that_names_no_head_and_requests_that_transform_are_left_to_the_court(trials: Trials) -> None:
+    async with trials() as trial:
+        text = trial.text(trial.scene.answer(Wording(forged=2, rank=9)))
+        with pytest.raises(NothingToDo, match="names no head"):
+            accuse(replace(text, definition=replace(text.definition, name="toy")), trial.scene.folder)
+        with pytest.raises(NothingToDo, match="lacks"):
+            accuse(replace(text, evidence=replace(text.evidence, salt=None)), trial.scene.folder)
+        with pytest.raises(NothingToDo, match="not the rows"):
+            accuse(replace(text, rows=text.rows[4:]), trial.scene.folder)
+
+
+def _changes(proof: TokenProof) -> list[TokenProof]:
+    """The proof with one thing changed: every number, hash and byte string in it, at every depth."""
+
+    def changed(value: Any) -> list[Any]:
+        if is_dataclass(value):
+            return [
+                replace(value, **{field.name: other})  # type: ignore[type-var]
+                for field in fields(value)
+                for other in changed(getattr(value, field.name))
+            ]
+        if isinstance(value, bool):
+            return [not value]
+        if isinstance(value, int):
+            return [value ^ 1]
+        if isinstance(value, bytes):
+            return [bytes([value[0] ^ 1]) + value[1:], value[:-1] + bytes([value[-1] ^ 1])] if value else []
+        if isinstance(value, tuple):
+            return [
+                (*value[:at], one, *value[at + 1 :])
+                for at in (0, len(value) - 1)
+                if value
+                for one in changed(value[at])
+            ]
+        if isinstance(value, str) and not value.startswith("0x"):
+            return [value + "x"]
+        return []
+
+    return changed(proof)
+
+
+async def test_no_other_data_makes_a_proof_and_the_python_rules_say_the_same(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[TokenProof] = []
+    made = accusing.by_arithmetic
+    monkeypatch.setattr(accusing, "by_arithmetic", lambda proof, *rest: kept.append(proof) or made(proof, *rest))
+    async with trials() as trial:
+        stage = trial.scene.stage
+        trial.accuse(trial.scene.answer(Wording(temperature=800_000, forged=2, rank=30)))
+        contracts, key = stage.market.contracts, vrf.public_key(stage.vrf_secret)
+
+        async def said(proof: TokenProof) -> Any:
+            call = convict_by_proof(contracts, token_proofs.encode(proof, contracts))
+            return (await trial.opener.courtroom.simulate(call)).rejection
+
+        (true,) = kept
+        assert await said(true) is None
+        judged, on_chain = [], []
+        for other in _changes(true):
+            try:
+                found = token_proofs.judge(other, stage.market.domain, key)
+                # Another signature is another party's, who is none of this deployment.
+                judged += [other] if found.party == stage.nodes[0].address else []
+            except ProtocolError:
+                pass
+            on_chain += [other] if await said(other) is None else []
+        # The tab key's signature is not looked at: the node's over the result names the order.
+        unsigned = replace(true.order, signature=b"")
+        assert [replace(one.order, signature=b"") for one in on_chain] == [unsigned] * len(on_chain)
+        assert [replace(one, order=true.order) for one in on_chain] == [true] * len(on_chain)
+        # Hints are the contract's alone.
+        assert [one for one in judged if replace(one, order=true.order, draw=true.draw) != true] == []
+
+
+async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_named(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[TokenProof] = []
+    monkeypatch.setattr(accusing, "_beaten", lambda text, tensor: (2, rival))
+    monkeypatch.setattr(token_proofs, "judge", lambda proof, *rest: kept.append(proof))
+    async with trials() as trial:
+        evidence = trial.scene.answer(Wording(temperature=800_000, top_p=900_000))
+        for named_rival in (0, 5, 17, 95):
+            rival = named_rival
+            trial.accuse(evidence)
+        monkeypatch.undo()
+        contracts = trial.scene.stage.market.contracts
+        for proof in kept:
+            call = convict_by_proof(contracts, token_proofs.encode(proof, contracts))
+            rejection = (await trial.opener.courtroom.simulate(call)).rejection
+            assert rejection is not None
+            assert rejection.name == "TokenStands"
+            with pytest.raises(NotEvidence, match="stands"):
+                token_proofs.judge(proof, trial.scene.stage.market.domain, vrf.public_key(trial.scene.stage.vrf_secret))
+        assert Part.PROOFS.of(contracts)
+        assert HEAD in trial.scene.stage.execution_class.name
+
+
+async def test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept(trials: Trials, tmp_path: Path) -> None:
+    async with trials() as trial:
+        evidence = trial.scene.answer(Wording(forged=2, rank=9))
+        text = trial.text(evidence)
+        traces, order = TraceStore(tmp_path / "traces"), evidence.order_id
+        rows = np.frombuffer(text.rows, np.float32).reshape(-1, 128)
+        kept = StoredTrace(order, 0, JUDGED, len(rows), 128, 0, bytes(32), bytes(32), traces.now())
+
+        async def write(work: Callable[[], Any]) -> Any:
+            return work()
+
+        ground = SimpleNamespace(state=trial.follower.state)
+        bench: Any = SimpleNamespace(write=write, stores=SimpleNamespace(traces=traces), ground=ground)
+        prover = Prover(bench, trial.opener, lambda: trial.scene.folder)
+        rejection: Any = SimpleNamespace(order=order, segment=0)
+        assert not await prover.prove(rejection, evidence)
+        traces.keep(kept, rows)
+        assert await prover.prove(rejection, evidence)
+        # Another verifier was first.
+        assert not await prover.prove(rejection, evidence)
+        # An honest answer that it rejected for something else.
+        honest = trial.scene.answer(Wording())
+        traces.keep(replace(kept, order_id=honest.order_id), np.frombuffer(trial.text(honest).rows, np.float32))
+        assert not await prover.prove(SimpleNamespace(order=honest.order_id, segment=0), honest)  # type: ignore[arg-type]
+
+
+async def test_the_audit_weighs_a_proof_again(trials: Trials) -> None:
+    async with trials() as trial:
+        stage = trial.scene.stage
+        call = trial.accuse(trial.scene.answer(Wording(forged=2, rank=9))).build(stage.market.contracts, b"")
+        before = trial.follower.state
+        subject: Any = SimpleNamespace(
+            evidence=SimpleNamespace(parameters=before.deployed.parameters, domain=stage.market.domain)
+        )
+        read = read_call(Part.EVIDENCE, call.call.data)
+        proof = token_proofs.decode(read.value("evidence"))
+        found = token_proofs.judge(proof, stage.market.domain, vrf.public_key(stage.vrf_secret))
+        meta = before.deployed.meta
+        reporter = trial.opener.courtroom.account
+        event = FaultProven(token_proofs.subject_of(found), found.party, reporter, Fault.BY_PROOF, 1, meta)
+        assert list(_weighed(subject, event, read, before)) == []
+        for wrong in (replace(event, convict=reporter), replace(event, subject=order_hash(1))):
+            assert [one.kind for one in _weighed(subject, wrong, read, before)] == [FindingKind.MISMATCH]
+        stands = replace(proof, rival=proof.token.token, better=proof.claimed)
+        data = token_proofs.encode(stands, stage.market.contracts)
+        other = read_call(Part.EVIDENCE, convict_by_proof(stage.market.contracts, data).call.data)
+        assert [one.kind for one in _weighed(subject, event, other, before)] == [FindingKind.MISMATCH]
+
+
+def order_hash(number: int) -> Hash32:
+    return Hash32(number.to_bytes(32))
