@@ -20,7 +20,7 @@ from troth.node.orders.session import SegmentSession
 from troth.protocol.errors import ProtocolError, TrothError
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Row
-from troth.protocol.tensors import Dtype, rows_to_bytes
+from troth.protocol.tensors import Dtype, rows_as_bytes
 from troth.protocol.wire_fields import RowSignature
 from troth.transport.event_loop import beside
 from troth.transport.identity import Operator
@@ -49,10 +49,10 @@ class RowsAhead:
         """Bytes to hash."""
         return sum(one.nbytes for one in self.outputs)
 
-    def extended(self) -> tuple[RowHashes, Row, bytes]:
+    def extended(self) -> tuple[RowHashes, Row, memoryview]:
         """The chain after them, the last of them, and their bytes; raises WireError for rows that are no numbers."""
         rows = self.outputs[0] if len(self.outputs) == 1 else np.concatenate(self.outputs)
-        data = rows_to_bytes(rows, self.dtype)
+        data = rows_as_bytes(rows, self.dtype)
         return *self.chain.extend(data, self.row_size, self.tokens), data
 
 
@@ -142,4 +142,4 @@ def _signed(operator: Operator, work: _Range) -> _Outcome:
         chain, last, data = work.ahead.extended()
     except ProtocolError as error:
         return error
-    return chain, SignedRows(memoryview(data)[work.skip * work.ahead.row_size :], signed_row(operator, last))
+    return chain, SignedRows(data[work.skip * work.ahead.row_size :], signed_row(operator, last))
