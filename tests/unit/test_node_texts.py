@@ -147,6 +147,23 @@ async def test_a_text_that_begins_is_asked_for_while_others_wait() -> None:
     await texts.close()
 
 
+async def test_a_node_that_is_overloaded_is_asked_again() -> None:
+    busy = [2]
+
+    def answer(wanted: tuple[WantedText, ...]) -> list[DecodedPart]:
+        if busy[0]:
+            busy[0] -= 1
+            raise RemoteFailure("https://node", "overloaded", "128 requests are in flight", "Try again in a second.")
+        return [part(one) for one in wanted]
+
+    texts = texts_of(ScriptedNode(answer=answer))
+    assert await follow(texts, A, 2) == 2
+    busy[0] = 10**6
+    with pytest.raises(ChannelTimeout):
+        await texts.next(WantedText(A, 2), 0.1)
+    await texts.close()
+
+
 async def test_a_node_with_empty_answers_does_not_set_the_pace() -> None:
     node = ScriptedNode(answer=lambda _wanted: [])
     texts = texts_of(node)

@@ -77,13 +77,19 @@ def widen(rows: RowArray, dtype: Dtype) -> NDArray[np.float32]:
 
 def rows_to_bytes(rows: RowArray, dtype: Dtype) -> bytes:
     """Payload of a rows x columns array; raises WireError on another shape or number type, or non-finite rows."""
+    return bytes(rows_as_bytes(rows, dtype))
+
+
+def rows_as_bytes(rows: RowArray, dtype: Dtype) -> memoryview:
+    """The same without a copy, where the array lies in memory as it travels; raises WireError alike."""
     if rows.ndim != 2 or rows.dtype != np.dtype(dtype.storage):
         raise WireError(
             f"Rows are a two-dimensional {dtype.storage} array", (rows.shape, str(rows.dtype)), "Convert them first."
         )
     if not finite(rows, dtype):
         raise WireError(NO_STATE, rows.shape, "Check the weights and the input of this segment.")
-    return rows.astype(np.dtype(dtype.storage).newbyteorder("<"), copy=False).tobytes()
+    travels = np.ascontiguousarray(rows, np.dtype(dtype.storage).newbyteorder("<"))
+    return travels.reshape(-1).view(np.uint8).data
 
 
 def rows_from_bytes(data: bytes | memoryview, count: int, columns: int, dtype: Dtype) -> RowArray:

@@ -2,9 +2,9 @@
 
 A text is asked for again as soon as its last part was taken, so that nothing piles up here, and the node runs ahead of
 nobody by more than it lends. A text that begins takes its place in a new question, which ends the wait of the one
-before. Each text has its own patience, and its own refusal: one that is silent or breaks off holds up no other. Where
-the connection breaks and stands again at once, texts go on where they were; a node that was started anew has lost
-them, and says so of each.
+before. Each text has its own patience, and its own refusal: one that is silent or breaks off holds up no other. A node
+that is overloaded is asked again. Where the connection breaks and stands again at once, texts go on where they were; a
+node that was started anew has lost them, and says so of each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from troth.protocol.wire_decoding import DecodedPart, HaltedPart, WantedText, Wr
 from troth.protocol.wire_fields import DECODE_LIMIT, SEQUENCES_LIMIT
 from troth.protocol.wire_market import Proceed
 from troth.transport.channel import Channel
-from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError, remote_failure
+from troth.transport.errors import (
+    ChannelTimeout,
+    ChannelUnavailable,
+    OverlayError,
+    Overloaded,
+    RemoteFailure,
+    remote_failure,
+)
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +117,9 @@ class NodeTexts:
             parts = _answering(decode_parts(frame.payload, frame.header.texts), wanted)
         except ChannelTimeout:
             log.info("a node has left a question about %d texts unanswered", len(wanted))
+        except RemoteFailure as error:
+            if error.remote_code != Overloaded.code:
+                self._fail(wanted, error)
         except ChannelUnavailable as error:
             await self._reconnect(wanted, error)
         except (OverlayError, ProtocolError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -177,11 +177,11 @@ class ChannelServer:
             if not isinstance(frame.header, self._requests):
                 raise MalformedEnvelope("A peer sends requests only", type(frame.header).__name__)
             header, payload = await self._handler(sender, frame.header, frame.payload)
-            content = await beside(len(payload), encode_frame, header, payload)
-            if len(content) > self.limits.frame:
-                raise FrameTooLarge(f"The answer is {len(content)} bytes, {self.limits.frame} are allowed")
+            content = encode_frame(header), payload
+            if (size := sum(map(len, content))) > self.limits.frame:
+                raise FrameTooLarge(f"The answer is {size} bytes, {self.limits.frame} are allowed")
         except Exception as error:  # noqa: BLE001 - the sender must get an answer whatever broke
-            content = self._failed(sender, error)
+            content = self._failed(sender, error), b""
         finally:
             self.in_flight -= 1
             self.in_flight_bytes -= len(sealed.content)
@@ -196,9 +196,10 @@ class ChannelServer:
             log.log(level, "a request of %s was refused: %s", sender, failure.code)
         return encode_frame(failure)
 
-    async def _reply(self, sender: Address, sealed: Sealed, content: bytes) -> bytes:
+    async def _reply(self, sender: Address, sealed: Sealed, content: Sequence[bytes]) -> bytes:
         replying = partial(seal, now=self._receiver.now())
-        return await beside(len(content), replying, self._operator, sender, EnvelopeKind.REPLY, sealed.nonce, content)
+        size = sum(map(len, content))
+        return await beside(size, replying, self._operator, sender, EnvelopeKind.REPLY, sealed.nonce, *content)
 
     async def receive(self, frame: bytes, sender: Address) -> Sealed:
         """The checked request in a frame; raises EnvelopeRefused."""
@@ -212,7 +213,7 @@ class ChannelServer:
 
     async def refuse(self, sender: Address, sealed: Sealed, error: OverlayError) -> bytes:
         """A sealed Failure for a request that was not started."""
-        return await self._reply(sender, sealed, encode_frame(failure_of(error)))
+        return await self._reply(sender, sealed, (encode_frame(failure_of(error)),))
 
 
 class _PeerConnection:

@@ -21,7 +21,7 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -150,12 +150,12 @@ class Sealed:
 
 
 def seal(
-    operator: Operator, recipient: Address, kind: EnvelopeKind, nonce: bytes, content: bytes, *, now: int
+    operator: Operator, recipient: Address, kind: EnvelopeKind, nonce: bytes, *content: bytes | memoryview, now: int
 ) -> bytes:
-    """The bytes of a signed envelope."""
+    """The bytes of a signed envelope over content that may come in pieces."""
     message = _message(kind, content, operator.address, recipient, nonce=nonce, timestamp=now)
     signature = operator.sign(message)
-    return b"".join((bytes((kind,)), nonce, now.to_bytes(8, "big"), signature, content))
+    return b"".join((bytes((kind,)), nonce, now.to_bytes(8, "big"), signature, *content))
 
 
 def take_apart(frame: bytes) -> Sealed:
@@ -177,7 +177,7 @@ def check(sealed: Sealed, sender: Address, recipient: Operator, now: int) -> Non
     if abs(difference) > ALLOWED_SKEW:
         raise ClockSkew(difference, ALLOWED_SKEW)
     message = _message(
-        sealed.kind, sealed.content, sender, recipient.address, nonce=sealed.nonce, timestamp=sealed.timestamp
+        sealed.kind, (sealed.content,), sender, recipient.address, nonce=sealed.nonce, timestamp=sealed.timestamp
     )
     try:
         signer = typed_data.recover(message, recipient.domain, sealed.signature)
@@ -222,7 +222,7 @@ class Receiver:
 
 def _message(
     kind: EnvelopeKind,
-    content: bytes | memoryview,
+    content: Sequence[bytes | memoryview],
     sender: Address,
     recipient: Address,
     *,
@@ -230,7 +230,8 @@ def _message(
     timestamp: int,
 ) -> Envelope:
     hashing = hashlib.sha256(bytes((kind,)))
-    hashing.update(content)
+    for piece in content:
+        hashing.update(piece)
     return Envelope(
         content_hash=Hash32(hashing.digest()),
         sender=sender,

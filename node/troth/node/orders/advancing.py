@@ -60,7 +60,7 @@ async def advance(bench: NodeContext, session: SegmentSession, header: Advance, 
         session.emit(last.position, chosen.token, chosen.logprobs)
     if not session.seat.infers:
         return Received(session.positions), b""
-    return _reply(session, header, signed_row(bench.operator, last), chosen, seconds), data
+    return _reply(session, header, signed_row(bench.operator, last), chosen, seconds), bytes(data)
 
 
 def _keep(
@@ -145,7 +145,7 @@ async def _repeat(bench: NodeContext, session: SegmentSession, header: Advance, 
     if token is not None:
         chosen = await told_again(bench, token, session.all_outputs()[end - 1 : end], header.logprobs)
     reply = _reply(session, header, signed_row(bench.operator, last), chosen, 0.0)
-    return reply, data[header.start * session.row_size :]
+    return reply, bytes(data[header.start * session.row_size :])
 
 
 def _reply(

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from troth.node.errors import OutOfOrder
 from troth.node.orders.session import SegmentSession
-from troth.protocol.errors import ProtocolError
+from troth.protocol.errors import ProtocolError, TrothError
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Row
-from troth.protocol.tensors import Dtype, rows_to_bytes
+from troth.protocol.tensors import Dtype, rows_as_bytes
 from troth.protocol.wire_fields import RowSignature
 from troth.transport.event_loop import beside
 from troth.transport.identity import Operator
@@ -48,10 +49,10 @@ class RowsAhead:
         """Bytes to hash."""
         return sum(one.nbytes for one in self.outputs)
 
-    def extended(self) -> tuple[RowHashes, Row, bytes]:
+    def extended(self) -> tuple[RowHashes, Row, memoryview]:
         """The chain after them, the last of them, and their bytes; raises WireError for rows that are no numbers."""
         rows = self.outputs[0] if len(self.outputs) == 1 else np.concatenate(self.outputs)
-        data = rows_to_bytes(rows, self.dtype)
+        data = rows_as_bytes(rows, self.dtype)
         return *self.chain.extend(data, self.row_size, self.tokens), data
 
 
@@ -81,24 +82,24 @@ async def chain_up(session: SegmentSession) -> None:
 
 async def signed_ranges(
     operator: Operator, ranges: Sequence[tuple[SegmentSession, int, int]]
-) -> list[SignedRows | ProtocolError]:
+) -> list[SignedRows | TrothError]:
     """Rows ``start`` to ``end - 1`` of several sessions that decode alone, each signed; in one thread for all of them.
 
-    Whoever's rows are no numbers has the error in its place.
+    In the place of a session whose rows are no numbers, or were freed meanwhile, is the error.
     """
     async with AsyncExitStack() as held:
         # In one order everywhere, so that two answers never wait for each other.
         for session in sorted((one[0] for one in ranges), key=lambda one: one.seat.order_id):
             await held.enter_async_context(session.chaining)
-        works = [_Range.of(*one) for one in ranges]
+        works = [_Range.of(*one) if one[0].outputs else _over(one[0]) for one in ranges]
         outcomes = await asyncio.to_thread(_all_signed, operator, works)
-        found: list[SignedRows | ProtocolError] = []
+        found: list[SignedRows | TrothError] = []
         for (session, _, end), work, outcome in zip(ranges, works, outcomes, strict=True):
-            if isinstance(outcome, ProtocolError):
+            if isinstance(outcome, TrothError):
                 found.append(outcome)
                 continue
             chain, signed = outcome
-            if end > session.own.position:
+            if end > session.own.position and isinstance(work, _Range):
                 session.own, session.chained = chain, work.end
             found.append(signed)
         return found
@@ -125,11 +126,15 @@ class _Range:
         return cls(RowsAhead.of(session, begin, 0, last), start, last)
 
 
-_Outcome = tuple[RowHashes, SignedRows] | ProtocolError
+_Outcome = tuple[RowHashes, SignedRows] | TrothError
 
 
-def _all_signed(operator: Operator, works: Sequence[_Range]) -> list[_Outcome]:
-    return [_signed(operator, work) for work in works]
+def _over(session: SegmentSession) -> TrothError:
+    return OutOfOrder("the segment is concluded and its rows are freed", session.positions, "Send Conclude.")
+
+
+def _all_signed(operator: Operator, works: Sequence[_Range | TrothError]) -> list[_Outcome]:
+    return [work if isinstance(work, TrothError) else _signed(operator, work) for work in works]
 
 
 def _signed(operator: Operator, work: _Range) -> _Outcome:
@@ -137,4 +142,4 @@ def _signed(operator: Operator, work: _Range) -> _Outcome:
         chain, last, data = work.ahead.extended()
     except ProtocolError as error:
         return error
-    return chain, SignedRows(memoryview(data)[work.skip * work.ahead.row_size :], signed_row(operator, last))
+    return chain, SignedRows(data[work.skip * work.ahead.row_size :], signed_row(operator, last))

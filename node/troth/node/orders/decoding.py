@@ -17,7 +17,7 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from troth.node.engine.interface import WholeEngine
+from troth.node.engine.interface import writes_alone
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.choosing import Asked, ChosenToken, Packed, next_token
@@ -87,7 +87,7 @@ class Decoding:
         self.bell = Bell()
         self.failure: Exception | None = None
         self.told = 0.0
-        self._writes = isinstance(bench.engine, WholeEngine) and asked is msgspec.UNSET
+        self._writes = writes_alone(bench.engine) and asked is msgspec.UNSET
         self._seconds: list[float] = []
         self._logprobs: list[Packed] = []
         self._wanted = self.first
@@ -198,7 +198,7 @@ class Decoding:
     async def _written(self) -> AsyncGenerator[float, None]:
         """What the engine writes by itself after the text so far; the seconds of each position."""
         session, engine = self._session, self._bench.engine
-        assert isinstance(engine, WholeEngine)
+        assert writes_alone(engine)
         text = [*session.all_inputs().tolist(), session.emitted[session.positions - 1]]
         ordered = session.seat.request
         transforms = ordered.transforms

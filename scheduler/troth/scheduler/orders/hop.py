@@ -118,7 +118,8 @@ class Hop:
             self.chain = await beside(len(data), self._verified, data, tokens, row)
         except ProtocolError as error:
             raise self.failed(error) from error
-        await beside(len(data), self._kept.append, self.segment, data, row)
+        # On the loop: a thread that is still writing when the order ends would find another file under its descriptor.
+        self._kept.append(self.segment, data, row)
 
     def _verified(self, data: bytes | memoryview, tokens: Sequence[int], row: RowSignature) -> RowHashes:
         offer = self._work.offer
