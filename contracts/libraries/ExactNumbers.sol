@@ -90,6 +90,8 @@ library ExactNumbers {
     }
 
     /// @dev Eight numbers after eight; within them from the last to the first.
+    // The names of one assembly block end with it: in pieces it would pay for memory at each element.
+    // solhint-disable-next-line function-max-lines
     function _sum(Cursor memory cursor) private pure returns (Logits memory made) {
         uint256 own;
         uint256 others;

@@ -9,7 +9,7 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {IBank} from "./interfaces/IBank.sol";
 import {Contracts, IDeployment} from "./interfaces/IDeployment.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
-import {Movement, Parameters, PotKind, Tab} from "./interfaces/MarketTypes.sol";
+import {Movement, Parameters, PotKind} from "./interfaces/MarketTypes.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Purse, Purses} from "./libraries/Purses.sol";
 

@@ -39,6 +39,8 @@ contract Reputation is IReputation, EIP712 {
     ICommittee private immutable COMMITTEE;
     IRegistry private immutable REGISTRY;
     /// @inheritdoc IReputation
+    // Readers call it by this name, as they do with the other contracts.
+    // solhint-disable-next-line immutable-vars-naming
     uint256 public immutable startBlock;
 
     ReputationRules private _rules;
