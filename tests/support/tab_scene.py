@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import secrets as randomness
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -184,6 +185,9 @@ class TabScene:
     client_tab = CLIENT_TAB
     model = descriptor()
 
+    reputations: Mapping[Address, float] = MappingProxyType({})
+    """What a committee says of nodes; nothing of those that are not in it."""
+
     def __init__(
         self,
         folder: Path,
@@ -209,7 +213,6 @@ class TabScene:
         self.ledger.block = 20
         self.peers = ToyPeers(self.nodes)
         self.payer = tabs.PayerBook(messages.tab_id(CLIENT_TAB))
-        self.reputations: dict[Address, float] = {}
         self.database: SchedulerDatabase | None = None
 
     def chain(self) -> tuple[State, int, int]:
