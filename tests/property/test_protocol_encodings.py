@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from troth.protocol.errors import InvalidRequest, InvalidSignature
+from troth.protocol.exact_numbers import STATE_LIMIT
 from troth.protocol.market.rows import RowHashes, verify_rows
 from troth.protocol.market.types import Order, Row
 from troth.protocol.request import (
@@ -123,7 +124,8 @@ def test_signature_holds_for_one_row_only(
 
 @given(some.integers(1, 5), some.integers(1, 7), some.data())
 def test_rows_round_trip_bit_for_bit(count: int, columns: int, data: some.DataObject) -> None:
-    patterns = data.draw(some.lists(some.integers(0, 0x7F7F), min_size=count * columns, max_size=count * columns))
+    numbers = some.integers(0, (STATE_LIMIT >> 16) - 1)
+    patterns = data.draw(some.lists(numbers, min_size=count * columns, max_size=count * columns))
     low = np.array(patterns, dtype=np.uint16).reshape(count, columns)
     assert np.array_equal(rows_from_bytes(rows_to_bytes(low, Dtype.BFLOAT16), count, columns, Dtype.BFLOAT16), low)
     high = (low.astype(np.uint32) << 16 | 0xFFFF).view(np.float32)

@@ -51,8 +51,10 @@ AWAY_SECONDS = 30.0
 """How long a scheduler that failed is asked last."""
 SEEN_SECONDS = 10.0
 """How far the client's chain node may lag behind the scheduler's."""
-REBUILT_SECONDS = (0.5, 1.5, 4.0)
+REBUILT_SECONDS = (0.5, 2.0)
 """Pauses before prices are asked for again over the overlay."""
+REBUILT_WITHIN = 5.0
+"""Seconds after the first attempt in which another one is begun."""
 FAILURES = (ClientError, ChainError, OverlayError, ProtocolError, TimeoutError)
 
 
@@ -231,12 +233,16 @@ class PayerSession:
     async def ready(self) -> CheckedOffer:
         """The first offer that can be had, with the model's language; raises what the last desk was refused for.
 
-        Reading prices orders nothing, so that a broken circuit is no reason to give up: the pool builds others.
+        Reading prices orders nothing, so that a broken circuit is no reason to give up: the pool builds others. Where
+        it takes long to find out that there is no way, it is not tried again.
         """
+        begun = time.monotonic()
         for pause in REBUILT_SECONDS:
             try:
                 return await self._first_offer()
             except (OverlayFailed, CircuitFailed) as error:
+                if time.monotonic() - begun > REBUILT_WITHIN:
+                    raise
                 log.info("no way to a scheduler yet, tried again in %.1f s: %s", pause, error)
             await asyncio.sleep(pause)
         return await self._first_offer()
