@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.chain.keystore import Key
-from troth.node.reputation import explained
+from troth.node.inspection import reputation_told
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.logs import LogMeta
@@ -202,12 +202,12 @@ def test_a_group_trusts_whom_the_committee_trusts() -> None:
 
 def test_a_node_is_told_why_it_takes_no_work() -> None:
     state = deployed()
-    assert explained(state, NODES[0])["takes_work"] is True
+    assert reputation_told(state, NODES[0])["takes_work"] is True
     state = state.after(rating(NODES[0], 0, 1, state))
-    told = explained(state, NODES[0])
+    told = reputation_told(state, NODES[0])
     assert told["takes_work"] is False
     assert "it was silent" in told["why"]
     assert "1 of the last 5 were below 0.9" in told["why"]
     state = state.after(rating(NODES[1], ONE, 1, state))
-    shared = explained(state, NODES[1])
+    shared = reputation_told(state, NODES[1])
     assert "its owner's other nodes pull it from 0.76 to 0.46" in shared["why"]

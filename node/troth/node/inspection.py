@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.reputation import followed_reputation
 from troth.chain.tokens import asset_of, described
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
@@ -26,7 +27,6 @@ from troth.node.outside import (
 )
 from troth.node.process import operator_of, process_state
 from troth.node.reach import way_finding
-from troth.node.reputation import own_reputation
 from troth.protocol.amounts import Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
@@ -34,6 +34,8 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State, account_id
 from troth.protocol.market.types import Entry, PotKind, Role, Rules
 from troth.protocol.market.views import class_of
+from troth.protocol.reputation import ONE, shared_scores
+from troth.protocol.reputation_events import ReputationState
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
 from troth.transport.health import HealthFinding
 
@@ -222,3 +224,36 @@ def _on_chain(seen: OnMarket) -> list[HealthFinding]:
             "Run `troth node top-up AMOUNT --broadcast`." if registered else fix,
         ),
     ]
+
+
+def reputation_told(state: ReputationState, node: Address) -> dict[str, Any]:
+    """How a node stands, and what that means for its work, for `troth node status`."""
+    assert state.deployed is not None
+    rules, standing = state.deployed.rules, state.standings.get(node)
+    if standing is None:
+        able = rules.initial >= rules.bar
+        why = f"nobody rated it yet: it begins with {rules.initial / ONE:g}, the bar is {rules.bar / ONE:g}"
+        return {"score": rules.initial / ONE, "takes_work": able, "why": why}
+    shared, rating = shared_scores(state.standings)[node], state.ratings[node]
+    credit = "it was silent" if rating.silent else f"its credit was {rating.credit / ONE:g}"
+    bad = f"{standing.abnormal.bit_count()} of the last {rules.window} were below {rules.abnormal / ONE:g}"
+    why = f"in epoch {standing.last_epoch} {credit}; {bad}; the bar is {rules.bar / ONE:g}"
+    if shared < standing.score:
+        why += f"; its owner's other nodes pull it from {standing.score / ONE:g} to {shared / ONE:g}"
+    return {
+        "score": standing.score / ONE,
+        "shared": shared / ONE,
+        "takes_work": shared >= rules.bar,
+        "why": why,
+    }
+
+
+async def own_reputation(configuration: NodeConfiguration, node: Address) -> dict[str, Any]:
+    """The same, read from the chain now; raises ChainError."""
+    place = configuration.reputation
+    assert place is not None
+    # Without a file: that belongs to the running process.
+    async with followed_reputation(
+        configuration.rpc, place.contract, start_block=place.start_block, chain_id=configuration.chain_id
+    ) as follower:
+        return reputation_told(follower.state, node)

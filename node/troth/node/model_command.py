@@ -149,13 +149,8 @@ def register(
         honest_share=honest_share,
         names_head=head,
     )
-    measured = wanted.measured(
-        report,
-        class_name or f"{folder.path.name}/torch/{dtype}",
-        dtype,
-        calibration,
-        (engine, device) if exact else None,
-    )
+    name = class_name or f"{folder.path.name}/torch/{dtype}"
+    measured = wanted.measured(report, name, dtype, calibration, (engine, device) if exact else None)
     key = open_keystore(keystore, password_file, "the account that pays", "--keystore")
     added = add_to_market(report, measured, wanted, key, rpc=rpc, factory=factory, bank=bank, broadcast=broadcast)
     show(asyncio.run(added), as_json)

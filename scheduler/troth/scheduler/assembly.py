@@ -149,16 +149,7 @@ async def assembled_market(
 ) -> AsyncIterator[MarketScheduler]:
     """A scheduler that follows the chain and has taken up what a crash cut off."""
     async with AsyncExitStack() as stack:
-        named = configuration.market
-        place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
-        market = await stack.enter_async_context(
-            await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id)
-        )
-        follower = MarketFollower(
-            market, configuration.folder / "market-events.sqlite", poll_interval=configuration.poll_seconds
-        )
-        await stack.enter_async_context(follower)
-        await follower.catch_up()
+        market, follower = await _followed(stack, configuration)
         operator = Operator(keys.operator.secret, market.domain)
         ledger = MarketLedger(market, follower, keys.operator)
         database = SchedulerDatabase(configuration.folder / "market.sqlite")
@@ -187,7 +178,7 @@ async def assembled_market(
             waits=configuration.waits,
             routes=PoolRoutes(pools),
             ensure_paid=opener.ensure,
-            factory=named.factory,
+            factory=configuration.market.factory,
             asset_decimals=await asset_decimals(market, ledger.parameters.asset),
             reputation=await stack.enter_async_context(_word(configuration)),
         )
@@ -205,6 +196,19 @@ async def assembled_market(
         if lent is not None:
             metrics.show_tunnels(lent)
         yield MarketScheduler(orders, duties, ledger, metrics, pools, lent)
+
+
+async def _followed(stack: AsyncExitStack, configuration: SchedulerConfiguration) -> tuple[Market, MarketFollower]:
+    """The deployment, and all of its events so far."""
+    named = configuration.market
+    place = await find_place(configuration.rpc, named.factory, named.bank, named.start_block)
+    connecting = await Market.connect(configuration.rpc, place, chain_id=configuration.chain_id)
+    market = await stack.enter_async_context(connecting)
+    events = configuration.folder / "market-events.sqlite"
+    follower = MarketFollower(market, events, poll_interval=configuration.poll_seconds)
+    await stack.enter_async_context(follower)
+    await follower.catch_up()
+    return market, follower
 
 
 async def _lending(
