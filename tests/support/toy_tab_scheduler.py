@@ -283,6 +283,7 @@ class ToyScheduler:
         self.books: dict[Hash32, tabs.PayeeBook] = {}
         self.vouchers: dict[Hash32, Signed[Any]] = {}
         self.orders: dict[Hash32, ToyOrder] = {}
+        self.forgotten: dict[Hash32, list[Any]] = {}
         self.served: list[Hash32] = []
         self.noise = 1e-7
         self.node_noise = 0.0
@@ -554,7 +555,12 @@ class ToyScheduler:
         @app.get("/v1/orders/{name}")
         async def again(name: str, request: Request) -> Any:
             self.calls_of.append("again")
-            placed = self.orders.get(Hash32(bytes.fromhex(name[2:])))
+            identifier = Hash32(bytes.fromhex(name[2:]))
+            if identifier in self.forgotten:
+                left = self.forgotten[identifier]
+                gone = {"error": {"code": "too_late", "message": "kept no longer"}}
+                return stream(left) if left else JSONResponse(gone, 409)
+            placed = self.orders.get(identifier)
             if placed is None or request.headers.get("troth-salt") != "0x" + placed.submission.salt.hex():
                 return JSONResponse({"error": {"code": "unknown_order", "message": "no such order"}}, 404)
             return stream([*placed.lines, *placed.check])

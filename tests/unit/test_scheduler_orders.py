@@ -40,9 +40,10 @@ from troth.protocol.market.state import with_pot
 from troth.protocol.market.types import PotKind, Voucher
 from troth.protocol.request import output_hash
 from troth.protocol.transforms import Transforms
-from troth.protocol.types import Address, address_to_bytes
+from troth.protocol.types import Address, Hash32, address_to_bytes
 from troth.protocol.wire_market import Advance, Conclude
 from troth.scheduler.orders import admission
+from troth.scheduler.orders.service import FINALITY_BLOCKS
 from troth.transport.sealing import unseal
 
 
@@ -503,6 +504,13 @@ async def test_a_node_that_fails_ends_the_order_and_nothing_is_owed(
     assert fees[-1] == 0
     if len(ends) == 2 and story.admitted.nodes[0] not in last:
         assert (fees[0] or 0) > 0 if paid_earlier else fees[0] is not None
+    # A client that was away until its prompt is forgotten still hears that it owes nothing, without the salt.
+    scene.ledger.block += PARAMETERS.lag + FINALITY_BLOCKS + 1
+    await scene.orders.forget_old()
+    assert story.salt is None
+    left = await scene.orders.again(probe.order_id, Hash32(bytes(32)))
+    ((line,),) = [fresh async for fresh in left.follow()]
+    assert (line["type"], line["code"]) == ("failed", "node_failed")
     await scene.stop()
 
 

@@ -47,6 +47,7 @@ from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Judge, Recommit
 from troth.scheduler.checks.summons import SummonsDuty, stuck
 from troth.scheduler.duties import acknowledge_nodes
+from troth.scheduler.errors import TooLate
 from troth.scheduler.tabs.claiming import attend_claims, attend_nodes_claims, claim_due
 from troth.scheduler.tabs.opening import Deposits, TabOpener
 from troth.scheduler.tabs.redeeming import redeem
@@ -443,6 +444,8 @@ async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(
     assert story_of(scene, checked).request is None
     # What a claim needs is still there, and nothing of prompt or answer is left in the file.
     assert story_of(scene, undrawn).answered is not None
+    with pytest.raises(TooLate, match="kept no longer"):
+        await scene.orders.again(undrawn.order_id, undrawn.submission.salt)
     raw = b"".join(path.read_bytes() for path in scene.folder.glob("market.sqlite*"))
     assert undrawn.submission.request not in raw
     assert undrawn.submission.salt not in raw

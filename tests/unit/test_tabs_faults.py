@@ -21,7 +21,7 @@ from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
 from troth.client.choices import SamplingChoices
 from troth.client.orders.asking import ask
 from troth.client.orders.course import ADMISSION_SECONDS, OLD_DRAWS
-from troth.client.orders.failing import OrderStalled
+from troth.client.orders.failing import OrderStalled, unknown_until
 from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.session import PayerSession
@@ -31,8 +31,10 @@ from troth.client.tabs import managing
 from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.client.tabs.recovery import recover
 from troth.protocol.market import tabs
+from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.tabs import ROOM, WINDOW
+from troth.protocol.types import Hash32
 
 
 class Killed(BaseException):
@@ -130,6 +132,53 @@ async def test_down_until_after_the_windows_an_old_draw_is_no_lie_and_not_acknow
         assert (entry.phase, entry.paid) == (Phase.REFUSED_CHECK, None)
         assert not session.books.record(stage.tab).doubt
         assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
+
+
+@pytest.mark.parametrize("phase", [Phase.ORDERED, Phase.ADMITTED, Phase.ANSWERED])
+async def test_down_until_its_scheduler_keeps_an_order_no_longer_it_ends_unpaid(phase: Phase, tmp_path: Path) -> None:
+    """Not before its results can be summoned no more: a scheduler that denies it until then is asked again."""
+    async with toy_stage(tmp_path) as stage:
+        identifier, last = await cut_off(stage, phase)
+        stage.scheduler.forgotten[identifier] = []
+        stage.world.block = last
+        session = await restarted(stage, rounds=2)
+        assert session.journal.entry(identifier).phase is phase
+        stage.world.block += 1
+        session = await restarted(stage)
+        entry = session.journal.entry(identifier)
+        assert (entry.phase, entry.paid) == (Phase.REFUSED_CHECK, None)
+        assert entry.failure == "asked for after its scheduler had to keep it: nothing is acknowledged for it"
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
+
+
+@pytest.mark.parametrize("phase", [Phase.ORDERED, Phase.ADMITTED])
+async def test_of_a_forgotten_order_is_still_said_that_it_failed(phase: Phase, tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        identifier, last = await cut_off(stage, phase)
+        failed = {"type": "failed", "code": "node_failed", "message": "it broke", "remedy": "", "retry_free": True}
+        stage.scheduler.forgotten[identifier] = [failed]
+        stage.world.block = last + 1
+        session = await restarted(stage)
+        entry = session.journal.entry(identifier)
+        assert (entry.phase, entry.paid) == (Phase.FAILED, 0)
+
+
+async def cut_off(stage: Stage, phase: Phase) -> tuple[Hash32, int]:
+    """An order of a client that died in this phase, and the last block at which its scheduler must know it."""
+    if phase is Phase.ORDERED:
+        asking = ask(stage.session, PROMPT, ALWAYS)
+        assert isinstance(await anext(asking), SentUpdate)
+        await asking.aclose()
+    else:
+        killing(stage.session.journal, phase, before=False)
+        with pytest.raises(Killed):
+            await asked(stage)
+    (entry,) = stage.session.journal.all()
+    admitted = entry.read("admitted", Admitted)
+    if admitted is not None:
+        return entry.identifier, admitted.admission.message.block_number + PARAMETERS.lag
+    assert entry.submission is not None
+    return entry.identifier, unknown_until(entry.submission.order.message, PARAMETERS) + PARAMETERS.lag
 
 
 async def with_an_old_draw(stage: Stage) -> OrderRecord:

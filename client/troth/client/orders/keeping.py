@@ -32,7 +32,7 @@ from troth.client.orders.updates import CourseStep
 from troth.client.tabs.books import OwnTab
 from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
-from troth.protocol.market.bodies import Acknowledgement, OpenOrder, Submission
+from troth.protocol.market.bodies import Acknowledgement, Admitted, OpenOrder, Submission
 from troth.protocol.market.messages import case_id
 from troth.protocol.market.types import Opinion
 
@@ -40,6 +40,8 @@ INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0
 UNKNOWN_SECONDS = 5.0
 """After which an order whose sending broke off is looked after again."""
+TOO_LATE = "too_late"
+"""A scheduler's word for an order whose prompt and answer nobody may ask for any more."""
 _log = logging.getLogger(__name__)
 
 Report = Callable[[OrderRecord | None, str], None]
@@ -217,6 +219,8 @@ class OrderKeeper:
         except SchedulerRefusal as error:
             if error.status == 404 and entry.phase is Phase.ORDERED and self._never_arrived(entry, submission):
                 return
+            if self._kept_no_longer(entry, submission, error):
+                return
             raise
 
     def _is_certain(self, entry: OrderRecord) -> bool:
@@ -239,6 +243,23 @@ class OrderKeeper:
         failure = f"its scheduler does not know it: whether it is admitted is unknown until block {last}"
         self.session.journal.step(entry.identifier, failure=failure)
         return False
+
+    def _kept_no_longer(self, entry: OrderRecord, submission: Submission, error: SchedulerRefusal) -> bool:
+        """End an order whose results cannot be summoned any more, and of which its scheduler has nothing left.
+
+        Nothing is paid for it: were it owed, a claim on chain would show the results.
+        """
+        admitted = entry.read("admitted", Admitted)
+        if admitted is not None:
+            since = admitted.admission.message.block_number
+        else:
+            since = unknown_until(submission.order.message, self.session.parameters)
+        gone = error.code == TOO_LATE or (error.status == 404 and admitted is not None)
+        if not gone or self.session.block <= since + self.session.parameters.lag:
+            return False
+        failure = "asked for after its scheduler had to keep it: nothing is acknowledged for it"
+        self.session.journal.step(entry.identifier, Phase.REFUSED_CHECK, failure=failure)
+        return True
 
     # ---- claims
 

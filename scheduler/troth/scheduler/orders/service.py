@@ -38,7 +38,7 @@ from troth.scheduler.orders.concluding import signed_before
 from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.drawing import draw, draw_again
 from troth.scheduler.orders.running import OrderRun, fail
-from troth.scheduler.orders.shown import replay
+from troth.scheduler.orders.shown import replay, replay_forgotten
 from troth.scheduler.orders.store import ANSWERED, FAILED, OrderStore
 from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
@@ -150,10 +150,18 @@ class Orders:
         return story is None or story.answered is None
 
     async def again(self, order_id: Hash32, salt: Hash32) -> Lines:
-        """All lines of an order, for who has its salt; raises UnknownOrder."""
+        """All lines of an order, for who has its salt; raises UnknownOrder, or TooLate.
+
+        Once prompt, answer and salt are gone, whoever knows the order's id hears whether it failed, and nothing else.
+        """
         story = self.desk.store.get(order_id)
-        if story is None or story.salt is None or not hmac.compare_digest(story.salt, salt):
-            raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
+        unknown = UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
+        if story is None:
+            raise unknown
+        if story.salt is None:
+            return replay_forgotten(story)
+        if not hmac.compare_digest(story.salt, salt):
+            raise unknown
         running = self._runs.get(order_id)
         if running is not None:
             return running.lines

@@ -6,6 +6,7 @@ from typing import Any
 
 from troth.protocol.logprobs import Logprobs
 from troth.protocol.market.canonical import to_json
+from troth.scheduler.errors import TooLate
 from troth.scheduler.orders.steps import FailedStep
 from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
@@ -73,5 +74,15 @@ def replay(story: OrderHistory) -> Lines:
         lines.send("draw", **shown_draw(story))
     if story.failed is not None:
         lines.send("failed", **shown_failed(story.failed))
+    lines.end()
+    return lines
+
+
+def replay_forgotten(story: OrderHistory) -> Lines:
+    """What is still said of an order whose prompt and answer are gone; raises TooLate where nothing is."""
+    if story.failed is None:
+        raise TooLate("Prompt and answer are kept no longer", None, "What is owed for it can only be claimed on chain.")
+    lines = Lines()
+    lines.send("failed", **shown_failed(story.failed))
     lines.end()
     return lines
