@@ -56,8 +56,9 @@ def site(home: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def web(home: Path) -> TestClient:
-    return TestClient(application(lambda: Site.open(home / INDEX_FILE)))
+def web(home: Path) -> Iterator[TestClient]:
+    with TestClient(application(lambda: Site.open(home / INDEX_FILE))) as client:
+        yield client
 
 
 # -------------------------------------------------------------------------------------------------------- what is shown

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
@@ -75,9 +76,15 @@ def media_of(path: str) -> str:
 
 def application(open_site: Callable[[], Site]) -> FastAPI:
     """The application; ``open_site`` opens the index, again if it could not be opened yet."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5)
     served = _Served(open_site)
+
+    @asynccontextmanager
+    async def life(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        served.close()
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=life)
+    app.add_middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5)
     parts = static_parts()
 
     @app.middleware("http")
@@ -152,6 +159,10 @@ class _Served:
         except sqlite3.Error as error:
             _log.warning("the index cannot be read: %s", error)
             return Response("The index cannot be read now.\n", 503, media_type="text/plain")
+
+    def close(self) -> None:
+        if self._site is not None:
+            self._site.close()
 
     def _told(self, error: ExplorerError, status: int, path: str) -> Response:
         if self._site is None:
