@@ -25,7 +25,7 @@ def forgive_fallen(desk: SchedulerContext, tab_id: Hash32) -> list[Statement]:
     standing = desk.standing.of(state, tab_id)
     # What is acknowledged stands no more. An order asks this of its whole tab, so only new numbers are looked at one
     # by one.
-    standing &= held.book.worth.keys()
+    standing.intersection_update(held.book.worth)
     for number in held.book.worth.keys() - standing:
         leaf = held.leaves.get(number)
         story = desk.store.get(leaf.order) if leaf is not None and held.book.worth[number] else None
