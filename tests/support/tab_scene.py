@@ -235,7 +235,7 @@ class TabScene:
             store=store,
             client_tabs=ClientTabs(self.database),
             node_tabs=NodeTabs(self.database, operator),
-            rows=KeptRows(self.folder / "rows"),
+            rows=KeptRows(self.folder / "rows", self.database),
             peers=self.peers,  # type: ignore[arg-type]
             offers=Offers([self.served()], {self.class_id: LISTED}),
             waits=Waits(GenerationPatience(token=0.5, prefill=1.0), check=1.0),

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from troth.node import traces
 from troth.node.errors import NodeStorageError
 from troth.node.traces import StoredTrace, TraceStore
 
@@ -28,6 +29,15 @@ def trace(task: int, created_at: float = 1000.0, dtype: int = 0) -> StoredTrace:
 ROWS = np.arange(40, dtype=np.float32).reshape(5, 8)
 
 
+@pytest.fixture(params=["short", "long"])
+def length(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Short traces are in the index, long ones in files."""
+    if request.param == "long":
+        monkeypatch.setattr(traces, "SHORT_BYTES", 0)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("length")
 def test_a_trace_survives_a_restart_bit_for_bit(tmp_path: Path) -> None:
     store = TraceStore(tmp_path)
     store.keep(trace(1), ROWS)
@@ -47,18 +57,22 @@ def test_states_are_private(tmp_path: Path) -> None:
     assert (tmp_path / "traces").stat().st_mode & 0o077 == 0
 
 
-def test_traces_are_listed_from_the_oldest_on(tmp_path: Path) -> None:
+def test_traces_are_listed_from_the_oldest_on(tmp_path: Path, length: str) -> None:
     clock = Clock()
     store = TraceStore(tmp_path, clock)
     for order in (3, 1, 2):
         store.keep(trace(order, store.now()), ROWS)
         clock.now += 10
     assert [kept.order_id[0] for kept in store.all()] == [3, 1, 2]
-    store.drop(next(store.all()))
+    dropped = next(store.all())
+    store.drop(dropped)
     assert [kept.order_id[0] for kept in store.all()] == [1, 2]
-    assert len(list(tmp_path.glob("*.trace"))) == 2
+    assert len(list(tmp_path.glob("*.trace"))) == (2 if length == "long" else 0)
+    with pytest.raises(NodeStorageError, match="gone"):
+        store.rows(dropped)
 
 
+@pytest.mark.usefixtures("length")
 def test_bytes_on_disk_are_counted_without_reading_them_all(tmp_path: Path) -> None:
     store = TraceStore(tmp_path)
     for task in (1, 2, 2, 3):
@@ -68,7 +82,8 @@ def test_bytes_on_disk_are_counted_without_reading_them_all(tmp_path: Path) -> N
     assert store.kept == 2 * ROWS.nbytes == TraceStore(tmp_path).kept
 
 
-def test_damage_is_named(tmp_path: Path) -> None:
+def test_damage_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "SHORT_BYTES", 0)
     store = TraceStore(tmp_path)
     store.keep(trace(1), ROWS)
     (file,) = tmp_path.glob("*.trace")

@@ -101,4 +101,5 @@ async def test_reviewers_are_given_evidence_and_rows_that_lead_to_the_results(sc
     assert await holdings.rows_of(asked.order_id, 2) is None
     assert await holdings.evidence_of(Hash32(bytes(32))) is None
     scene.desk.rows.forget(asked.order_id)
+    await scene.desk.store.forget(story)
     assert await holdings.rows_of(asked.order_id, 0) is None

@@ -23,6 +23,7 @@ from troth.protocol.market.state import ConvictionRecord
 from troth.protocol.market.types import Fault, SummonsKind
 from troth.protocol.types import Hash32
 from troth.protocol.wire_market import Conclude
+from troth.scheduler.tabs.fallen import forgive_fallen
 
 
 async def acknowledge(scene: TabScene, paid: int) -> int:
@@ -61,6 +62,18 @@ async def test_an_order_on_a_tab_with_a_fallen_answer_is_taken(tmp_path: Path) -
     scene.payer = tabs.acknowledge(scene.payer, 1, 0)
     again = await scene.send(scene.asked())
     assert again.lines[0]["type"] == "admitted"
+    await scene.stop()
+
+
+async def test_what_stands_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, looked = TabScene(tmp_path), list[Hash32]()
+    scene.start()
+    asked = await scene.send(scene.asked())
+    assert forgive_fallen(scene.desk, asked.order.tab) == []
+    monkeypatch.setattr(scene.desk.store, "get", looked.append)
+    assert forgive_fallen(scene.desk, asked.order.tab) == []
+    assert looked == []
+    monkeypatch.undo()
     await scene.stop()
 
 

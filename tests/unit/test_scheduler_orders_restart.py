@@ -25,7 +25,7 @@ from troth.protocol.wire_market import Advance, Conclude, Judge, Recommit
 from troth.scheduler.checks import running
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.orders.admission import admit
-from troth.scheduler.orders.rows_kept import KeptRows
+from troth.scheduler.orders.rows_kept import HELD_BYTES, KeptRows
 from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement, StorageFailed
 from troth.transport.errors import ChannelUnavailable
@@ -115,9 +115,9 @@ async def after_restart(scene: TabScene, asked: Any) -> str:
         assert scene.desk.client_tabs.book(tab).worth == {1: 0}
         for segment, node in enumerate(story.admitted.nodes):
             # What it had signed it is owed, since it could claim it: a word that paid nothing for it would be refused.
-            (owed,) = scene.desk.node_tabs.held(node).owed.values()
             signed = scene.nodes[node].result_of(asked.order_id, segment)
             promise = story.admitted.promises[segment].message
+            owed = scene.desk.node_tabs.held(node).owed[promise.sequence]
             assert owed.due is not None
             assert owed.fee == (0 if signed is None else prices.promise_worth(promise, signed.message))
         fee = 0
@@ -203,7 +203,7 @@ async def interrupted(scene: TabScene, full: Any, real: Any) -> None:
     asked = scene.asked()
     lines = await scene.orders.submit(asked.submission)
     scene.database._write = full  # type: ignore[method-assign]
-    kinds = [line["type"] async for fresh in lines.follow() for line in fresh]
+    kinds = [line["type"] async for fresh, _ in lines.follow() for line in fresh]
     assert kinds[-1] == "token"
     await scene.orders.drain()
     scene.orders.draining = False
@@ -364,7 +364,8 @@ async def test_only_what_runs_or_was_asked_for_lately_is_held_in_memory(
 
 
 async def test_rows_that_a_full_disk_took_in_part_are_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = KeptRows(tmp_path).open(b"order", 4)
+    kept = KeptRows(tmp_path, SchedulerDatabase(tmp_path / "market.sqlite")).open(b"order", 4)
+    monkeypatch.setattr("troth.scheduler.orders.rows_kept.HELD_BYTES", 0)
     whole, sizes = os.write, iter([2])
 
     def short(descriptor: int, data: bytes) -> int:
@@ -379,6 +380,27 @@ async def test_rows_that_a_full_disk_took_in_part_are_no_rows(tmp_path: Path, mo
     monkeypatch.undo()
     with pytest.raises((EOFError, OSError)):
         kept.rows(0, 0, 1)
+
+
+async def test_rows_of_short_and_of_long_answers_are_read_alike(tmp_path: Path) -> None:
+    database = SchedulerDatabase(tmp_path / "market.sqlite")
+    for count in (1, 3):
+        order, size = bytes([count]) * 32, HELD_BYTES // 2
+        opened = KeptRows(tmp_path / "rows", database).open(order, size // 4)
+        for number in range(count):
+            link = RowSignature(4 * number + 3, Hash32(bytes([number]) * 32), Hash32(bytes(32)), bytes(65))
+            opened.append(1, bytes([number]) * size, link)
+        assert opened.in_files == (count == 3) == bool((tmp_path / "rows").exists())
+        opened.sync()
+        await database.commit(*opened.statements())
+        opened.close()
+        again = KeptRows(tmp_path / "rows", database)
+        assert list(again.open(order, size // 4).links(1)) == [4 * number + 3 for number in range(count)]
+        last = again.open(order, size // 4).rows(1, 4 * count - 3, 3)
+        assert last == bytes([count - 1]) * (size // 4 * 3)
+        with pytest.raises(EOFError):
+            again.open(order, size // 4).rows(1, 4 * count - 3, 4)
+    await database.close()
 
 
 async def test_a_result_whose_answer_was_lost_is_asked_for_again(

@@ -1,7 +1,8 @@
 """Traces this node committed to, on disk, so that a node that was killed after it signed can still open.
 
-A trace is one file of raw little-endian rows, fsynced before the index line that names it; the index is SQLite in WAL
-mode. None is dropped before its order has ended: who keeps too much takes no more orders.
+A trace is raw little-endian rows. A short one is written with the index line that names it, in one transaction; a
+longer one is a file, fsynced before that line. The index is SQLite in WAL mode. None is dropped before its order has
+ended: who keeps too much takes no more orders.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from troth.node.errors import NodeStorageError
 from troth.protocol.tensors import Dtype
 
 FORMAT = 1
+_PLACE = "order_id=? AND segment=? AND attempt=?"
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS kept (
     order_id BLOB NOT NULL, segment INTEGER NOT NULL, attempt INTEGER NOT NULL,
@@ -29,7 +32,13 @@ CREATE TABLE IF NOT EXISTS kept (
     root BLOB NOT NULL, salt BLOB NOT NULL, created_at REAL NOT NULL,
     PRIMARY KEY (order_id, segment, attempt)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS short (
+    order_id BLOB NOT NULL, segment INTEGER NOT NULL, attempt INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (order_id, segment, attempt)
+);
 """
+SHORT_BYTES = 64 * 1024
+"""Up to which a trace is in the index: a file of its own would be flushed to the disk twice, and its folder once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +61,13 @@ class StoredTrace:
     created_at: float
 
     @property
+    def place(self) -> tuple[object, int, int]:
+        """What names it: order, segment and attempt."""
+        return self.order_id, self.segment, self.attempt
+
+    @property
     def bytes(self) -> int:
-        """Size of the trace file."""
+        """Size of the trace's rows."""
         return self.positions * self.columns * Dtype(self.dtype).element_bytes
 
 
@@ -85,24 +99,23 @@ class TraceStore:
         return self._clock()
 
     def keep(self, trace: StoredTrace, rows: NDArray[Any]) -> None:
-        """Write the rows, then the index line; both are on stable storage when this returns."""
-        path, known = self._path(trace), self.find(trace.order_id, trace.segment, trace.attempt)
-        staging = path.with_suffix(".part")
+        """Write the rows and the index line; both are on stable storage when this returns."""
+        known = self.find(trace.order_id, trace.segment, trace.attempt)
+        data = np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
         try:
-            with staging.open("wb") as file:
-                file.write(np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("<"), copy=False).tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-            staging.replace(path)
-            self._sync_folder()
-            self._write(trace)
+            if len(data) > SHORT_BYTES:
+                self._write_file(self._path(trace), data)
+            with self._transaction():
+                if len(data) <= SHORT_BYTES:
+                    self._index.execute("INSERT OR REPLACE INTO short VALUES (?, ?, ?, ?)", (*trace.place, data))
+                self._write(trace)
         except (OSError, sqlite3.Error) as error:
             raise NodeStorageError("the trace cannot be kept", str(error), "Free the disk, then restart.") from error
         self._kept += trace.bytes - (known.bytes if known is not None else 0)
 
     def find(self, order_id: bytes, segment: int, attempt: int) -> StoredTrace | None:
         """The trace of an order's segment."""
-        found = list(self._select("order_id=? AND segment=? AND attempt=?", (order_id, segment, attempt)))
+        found = list(self._select(_PLACE, (order_id, segment, attempt)))
         return found[0] if found else None
 
     def all(self) -> Iterator[StoredTrace]:
@@ -113,26 +126,26 @@ class TraceStore:
         """The trace itself: (positions, columns) in the storage type of its dtype.
 
         Raises:
-            NodeStorageError: the file is gone or has another size than the index says.
+            NodeStorageError: the rows are gone or have another size than the index says.
         """
         storage = np.dtype(Dtype(trace.dtype).storage)
+        found = self._index.execute(f"SELECT data FROM short WHERE {_PLACE}", trace.place).fetchone()  # noqa: S608
         try:
-            data = self._path(trace).read_bytes()
+            data = self._path(trace).read_bytes() if found is None else found[0]
         except OSError as error:
             raise NodeStorageError(
                 "a trace file is gone", str(self._path(trace)), "Restore it from a backup."
             ) from error
         if len(data) != trace.bytes:
-            raise NodeStorageError("a trace file is damaged", str(self._path(trace)), "Restore it from a backup.")
+            raise NodeStorageError("a trace is damaged", str(self._path(trace)), "Restore it from a backup.")
         flat = np.frombuffer(data, dtype=storage.newbyteorder("<")).astype(storage, copy=False)
         return flat.reshape(trace.positions, trace.columns)
 
     def drop(self, trace: StoredTrace) -> None:
         """Forget a trace whose order has ended."""
-        gone = self._index.execute(
-            "DELETE FROM kept WHERE order_id=? AND segment=? AND attempt=?",
-            (trace.order_id, trace.segment, trace.attempt),
-        )
+        with self._transaction():
+            gone = self._index.execute(f"DELETE FROM kept WHERE {_PLACE}", trace.place)  # noqa: S608
+            self._index.execute(f"DELETE FROM short WHERE {_PLACE}", trace.place)  # noqa: S608
         self._kept -= trace.bytes * gone.rowcount
         self._path(trace).unlink(missing_ok=True)
 
@@ -151,6 +164,26 @@ class TraceStore:
 
     def _path(self, trace: StoredTrace) -> Path:
         return self._folder / f"{trace.order_id.hex()}-{trace.segment}-{trace.attempt}.trace"
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that is written inside, or nothing; on stable storage when it is left."""
+        self._index.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._index.execute("COMMIT")
+        finally:
+            if self._index.in_transaction:
+                self._index.execute("ROLLBACK")
+
+    def _write_file(self, path: Path, data: bytes) -> None:
+        staging = path.with_suffix(".part")
+        with staging.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        staging.replace(path)
+        self._sync_folder()
 
     def _sync_folder(self) -> None:
         descriptor = os.open(self._folder, os.O_RDONLY)

@@ -90,16 +90,17 @@ def verify(key: tuple[int, int], alpha: bytes, proof: bytes) -> bytes:
     A proof made on purpose with the nonce 0, which the RFC does not mention, is refused as in the contract.
     """
     open_proof(key, alpha, proof)
-    return _output(proof)
+    return output_of_sound(proof)
 
 
 def proof_to_hash(proof: bytes) -> bytes:
     """The output that belongs to a proof (RFC 9381, section 5.2), 32 bytes; says nothing about whether it holds."""
     _split(proof)
-    return _output(proof)
+    return output_of_sound(proof)
 
 
-def _output(proof: bytes) -> bytes:
+def output_of_sound(proof: bytes) -> bytes:
+    """The same for a proof that was made or verified here; whether it is one at all is not looked at."""
     return hashlib.sha256(SUITE + PROOF_TO_HASH + proof[:POINT_BYTES] + BACK).digest()
 
 

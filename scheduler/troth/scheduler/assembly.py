@@ -172,7 +172,7 @@ async def assembled_market(
             store=store,
             client_tabs=ClientTabs(database),
             node_tabs=node_tabs,
-            rows=KeptRows(configuration.folder / "rows"),
+            rows=KeptRows(configuration.folder / "rows", database),
             peers=peers,
             offers=Offers(configuration.served, configuration.prices, pools.ends),
             waits=configuration.waits,

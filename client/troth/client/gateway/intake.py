@@ -71,6 +71,13 @@ def with_grammar(language: Language, vocabulary: int, wanted: GatewayRequest) ->
     return replace(wanted.choices, transforms=transforms)
 
 
+async def _choices(language: Language, vocabulary: int, wanted: GatewayRequest) -> SamplingChoices:
+    """``with_grammar``; in a thread where there may be one: a plain question waits for no thread to wake."""
+    if wanted.choices.transforms.grammar is None and not wanted.tools.forced:
+        return with_grammar(language, vocabulary, wanted)
+    return await asyncio.to_thread(with_grammar, language, vocabulary, wanted)
+
+
 def _require_size(size: int) -> None:
     if size > LARGEST_PROMPT:
         raise InvalidParameter(
@@ -118,7 +125,7 @@ class MarketIntake:
                 model = require_model(offer, wanted.model)
                 language = running.session.language
                 assert language is not None
-                choices = await asyncio.to_thread(with_grammar, language, offer.model.vocabulary, wanted)
+                choices = await _choices(language, offer.model.vocabulary, wanted)
                 wish = self._wish(replace(wanted, choices=choices))
                 prompts = self._prompts(running, offer, wanted, wish)
                 completion = self._completion(running, offer, wanted, prompts, wish, model)

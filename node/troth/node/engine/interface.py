@@ -138,7 +138,6 @@ class Engine(Protocol):
         """Stop the worker; queued jobs are dropped."""
 
 
-@runtime_checkable
 class ChoosingEngine(Engine, Protocol):
     """An engine that chooses tokens where the logits are, for many sessions at once."""
 
@@ -193,6 +192,11 @@ class Cleared(NamedTuple):
 
 
 CacheEvent = Stored | Removed | Cleared
+
+
+def chooses(engine: Engine) -> TypeGuard[ChoosingEngine]:
+    """Whether an engine chooses tokens itself; asked for each token, so by its type as ``writes_alone`` is."""
+    return hasattr(type(engine), "choose")
 
 
 def writes_alone(engine: Engine) -> TypeGuard[WholeEngine]:

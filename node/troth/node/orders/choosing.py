@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import ChoosingEngine, Engine, SessionKey, TokenDraw
+from troth.node.engine.interface import Engine, SessionKey, TokenDraw, chooses
 from troth.node.errors import BadInput
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.masks import RowRule, TextRules
@@ -61,7 +61,7 @@ async def next_token(
 ) -> tuple[ChosenToken, float]:
     """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
     engine, plain = bench.engine, asked is msgspec.UNSET and work.rules is None
-    if plain and isinstance(engine, ChoosingEngine):
+    if plain and chooses(engine):
         draw = TokenDraw(Sampling.of(work.seat.request), work.seat.noise_seed, position)
         token, seconds = await engine.choose(work.key, rows, draw)
         return ChosenToken(token), seconds

@@ -116,12 +116,7 @@ async def keep_trace(
 ) -> StoredTrace:
     """The trace on disk; the one that was kept before, if there is one, since it may have been committed to."""
     seat, traces = session.seat, bench.stores.traces
-    known = await bench.write(lambda: traces.find(seat.order_id, seat.index, session.key.attempt))
-    if known is not None:
-        if seat.infers and (known.root, known.positions) != (root, len(rows)):
-            raise AlreadySigned("another trace was kept of this segment", len(rows), "Ask for what was signed.")
-        return known
-    trace = StoredTrace(
+    made = StoredTrace(
         order_id=seat.order_id,
         segment=seat.index,
         attempt=session.key.attempt,
@@ -132,8 +127,17 @@ async def keep_trace(
         salt=salt,
         created_at=traces.now(),
     )
-    await bench.write(lambda: traces.keep(trace, rows))
-    return trace
+
+    def keep() -> StoredTrace:
+        known = traces.find(seat.order_id, seat.index, session.key.attempt)
+        if known is None:
+            traces.keep(made, rows)
+            return made
+        if seat.infers and (known.root, known.positions) != (root, len(rows)):
+            raise AlreadySigned("another trace was kept of this segment", len(rows), "Ask for what was signed.")
+        return known
+
+    return await bench.write(keep)
 
 
 def _root(committed: CommittedTrace) -> Hash32:

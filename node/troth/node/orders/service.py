@@ -182,18 +182,20 @@ class OrderService:
             self.answered(self._bench.clock() - session.began)
 
     async def _conclude(self, sender: Address, header: Conclude, payload: memoryview) -> Answer:
-        known = await self._known(sender, (header.order, header.segment, "infer"), RESULT)
-        if known is not None:
-            return Concluded(), known
-        session = self._find(sender, (header.order, header.segment, "infer"))
+        name = (header.order, header.segment, "infer")
+        if name not in self._sessions:
+            known = await self._known(sender, name, RESULT)
+            if known is not None:
+                return Concluded(), known
+        session = self._find(sender, name)
         await session.end()
         async with session.lock:
-            known = await self._known(sender, (header.order, header.segment, "infer"), RESULT)
+            known = await self._known(sender, name, RESULT)
             if known is not None:
                 return Concluded(), known
             session.require_alive()
             answer = await conclude(self._bench, session, header, payload)
-        await self._drop((header.order, header.segment, "infer"))
+        await self._drop(name)
         return answer
 
     # --------------------------------------------------------------------------------------------------------- checks
@@ -229,12 +231,14 @@ class OrderService:
         """What was signed before, for the scheduler that it was signed for."""
         order, segment, role = name
         words = self._bench.stores.words
-        begun = await self._bench.write(lambda: words.begun(order, segment, role))
+        begun, found = await self._bench.write(
+            lambda: (words.begun(order, segment, role), words.find(order, segment, kind))
+        )
         if begun is None:
             return None
         if begun.scheduler != sender:
             raise NotAssigned("this is another scheduler's order", sender, "Send your own orders.")
-        return await self._bench.write(lambda: words.find(order, segment, kind))
+        return found
 
     # ----------------------------------------------------------------------------------------------------- beginnings
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
 from json.encoder import encode_basestring_ascii
+from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -101,10 +102,12 @@ def _writer(kind: Any) -> Writer:
 
 
 def _object_writer(names: list[str]) -> Writer:
-    begun = [(f'"{name}":', name) for name in names]
+    keys = [f'"{name}":' for name in names]
+    # A single name would give its value, not a tuple of it: it is asked for twice.
+    values: Callable[[Any], tuple[Any, ...]] = attrgetter(*names, *names[:1])
 
     def write(value: Any) -> str:
-        return f"{{{','.join([key + _written(getattr(value, name)) for key, name in begun])}}}"
+        return f"{{{','.join([key + _written(one) for key, one in zip(keys, values(value), strict=False)])}}}"
 
     return write
 

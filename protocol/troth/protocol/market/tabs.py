@@ -103,11 +103,18 @@ def order_next(book: PayerBook, most: int, state: TabState) -> tuple[PayerBook, 
     if not state.known or state.closes_at:
         raise InvalidVoucher("The tab is not open", state.closes_at, "Open the tab, or use another one.")
     number = book.sequence + 1
-    after = replace(book, sequence=number, bounds={**book.bounds, number: most})
-    if after.authorised > min(state.balance + state.redeemed, AMOUNT_LIMIT - 1):
+    after = PayerBook(book.tab, book.spent, number, book.acknowledged, {**book.bounds, number: most})
+    if not covers_next(book, most, state):
         what = f"The tab covers {state.balance + state.redeemed}, less than would be authorised"
         raise InvalidVoucher(what, after.authorised, "Top the tab up, or wait for acknowledgements.")
     return after, number
+
+
+def covers_next(book: PayerBook, most: int, state: TabState) -> bool:
+    """Whether ``order_next`` would take one more order of at most ``most``."""
+    if not state.known or state.closes_at:
+        return False
+    return book.authorised + most <= min(state.balance + state.redeemed, AMOUNT_LIMIT - 1)
 
 
 def blocking(book: PayerBook) -> int | None:

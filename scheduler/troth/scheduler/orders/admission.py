@@ -249,7 +249,7 @@ def _draw(asked: _CheckedOrder) -> _DrawnNodes:
     if vrf.public_key(secret) != asked.view.vrf_key:
         raise GroupTooSmall("This scheduler's VRF key is not the registered one", None, "Order elsewhere.")
     proof = vrf.prove(secret, messages.infer_alpha(asked.order_id))
-    beta = Hash32(vrf.proof_to_hash(proof))
+    beta = Hash32(vrf.output_of_sound(proof))
     try:
         return _DrawnNodes(proof, checks.drawn_candidates(asked.order, beta, asked.view))
     except InvalidDrawRequest as error:

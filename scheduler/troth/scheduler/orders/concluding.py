@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from troth.chain.retries import attempts_of
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, checks
-from troth.protocol.market.checks import Answer
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Result
 from troth.protocol.request import output_hash
@@ -46,7 +45,10 @@ class OrderEnding:
     shown: dict[int, Signed[Result]] = field(default_factory=dict)
 
     async def results(self, timeout: float) -> tuple[Signed[Result], ...]:
-        """All results, which meet and stand for these tokens; raises NodeFailed for who signs something else."""
+        """All results, which meet and stand for these tokens; raises NodeFailed for who signs something else.
+
+        They are then as ``checks.require_results`` and ``checks.require_answer`` want them.
+        """
         asked = [self.result(segment, len(self.tokens), timeout) for segment in range(len(self.hops))]
         # Whoever has signed is owed its work, also where another one has not: all are heard before one fails the order.
         heard = await asyncio.gather(*asked, return_exceptions=True)
@@ -54,11 +56,8 @@ class OrderEnding:
             if isinstance(one, BaseException):
                 raise one
         results = tuple(self.shown[segment] for segment in range(len(self.hops)))
-        work, written = self.work, len(self.tokens)
-        view = self.desk.view(work.story.order, work.story.admitted.tab)
-        given = checks.require_results(work.story.order, results, work.nodes, view)
-        answer = Answer(len(work.request.prompt_tokens), written, output_hash(work.salt, self.tokens))
-        checks.require_answer(given, answer)
+        # Each was checked when it came: signature, heads, positions, and the answer where it is the last one.
+        checks.require_meeting([one.message for one in results])
         return results
 
     async def result(self, segment: int, written: int, timeout: float) -> Signed[Result]:
@@ -80,6 +79,12 @@ class OrderEnding:
 
         To give the order up then would leave it with a result that this scheduler's vouchers do not pay.
         """
+        try:
+            return await hop.conclude(hop.chain.position, written, shown, timeout)
+        except NodeFailed as error:
+            if not _was_lost(error):
+                raise
+        await asyncio.sleep(AGAIN_SECONDS)
         async for attempt in attempts_of(_was_lost, seconds=AWAY_SECONDS, pause=AGAIN_SECONDS):
             with attempt:
                 return await hop.conclude(hop.chain.position, written, shown, timeout)

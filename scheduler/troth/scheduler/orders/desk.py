@@ -112,20 +112,20 @@ async def _nothing(_node: Address, _price: int) -> None:
 
 @dataclass(slots=True)
 class StandingOrders:
-    """Open orders, by tab, of which nothing fell, for as long as what the chain voids is what it was.
+    """Numbers of open orders, by tab, of which nothing fell, for as long as what the chain voids is what it was.
 
     Without it each order would read all others of its tab from disk.
     """
 
     voids: tuple[object, ...] = ()
-    orders: dict[Hash32, set[Hash32]] = field(default_factory=dict)
+    numbers: dict[Hash32, set[int]] = field(default_factory=dict)
 
-    def of(self, state: State, tab: Hash32) -> set[Hash32]:
-        """Those of a tab; none after the chain voided anything, or took it back."""
+    def of(self, state: State, tab: Hash32) -> set[int]:
+        """Those of a tab, to be added to; none after the chain voided anything, or took it back."""
         voids = (state.voided, state.summons, state.convictions)
         if len(self.voids) != len(voids) or any(one is not other for one, other in zip(self.voids, voids, strict=True)):
-            self.voids, self.orders = voids, {}
-        return self.orders.get(tab, set())
+            self.voids, self.numbers = voids, {}
+        return self.numbers.setdefault(tab, set())
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ async def draw_again(desk: SchedulerContext, story: OrderHistory) -> DrawnStep:
 
 def fresh_draw(desk: SchedulerContext, story: OrderHistory, proof: bytes) -> Signed[Draw]:
     """The draw's words with the newest block: a newer block says nothing new, so it may be signed as often as asked."""
-    beta, results = Hash32(vrf.proof_to_hash(proof)), messages.results_hash(story.results)
+    beta, results = Hash32(vrf.output_of_sound(proof)), messages.results_hash(story.results)
     signed: Signed[Draw] = desk.signed(Draw(story.order_id, results, beta, desk.ledger.block))
     return signed
 

@@ -9,12 +9,12 @@ it sees a node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import TypeVar
 
 import msgspec
 from fastapi import APIRouter, FastAPI, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, messages, tabs
@@ -179,20 +179,22 @@ def _offer_routes(router: APIRouter, orders: Orders) -> None:
 def _order_routes(router: APIRouter, orders: Orders) -> None:
     """An order from its submission to the tiles of its check."""
 
-    @router.post("/v1/orders")
-    async def order(request: Request) -> StreamingResponse:
+    async def order(request: Request) -> LineResponse:
         preferred = read_preferred(request.headers.get(PREFERRED_HEADER, ""))
-        return _stream(await orders.submit(await _read(request, Submission, SUBMISSION_LIMIT), preferred))
+        return LineResponse(await orders.submit(await _read(request, Submission, SUBMISSION_LIMIT), preferred))
+
+    # Plain: what FastAPI would look for in its parameters, there is none of, and nothing is asked more often.
+    router.add_route("/v1/orders", order, ["POST"])
 
     @router.get("/v1/orders/{order_id}")
-    async def again(order_id: str, request: Request) -> StreamingResponse:
+    async def again(order_id: str, request: Request) -> LineResponse:
         salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
-        return _stream(await orders.again(read_hash(order_id, "order id"), salt))
+        return LineResponse(await orders.again(read_hash(order_id, "order id"), salt))
 
     @router.post("/v1/orders/{order_id}/secret")
-    async def secret(order_id: str, request: Request) -> StreamingResponse:
+    async def secret(order_id: str, request: Request) -> LineResponse:
         shown = await _read(request, ShownSecret, BODY_LIMIT)
-        return _stream(await orders.show_secret(read_hash(order_id, "order id"), shown.secret))
+        return LineResponse(await orders.show_secret(read_hash(order_id, "order id"), shown.secret))
 
     @router.post("/v1/orders/{order_id}/tiles")
     async def tiles(order_id: str, request: Request) -> JSONResponse:
@@ -289,10 +291,19 @@ def _said(value: object) -> str:
     return value[:200] if isinstance(value, str) else str(value)[:40]
 
 
-def _stream(lines: Lines) -> StreamingResponse:
-    return StreamingResponse(_encoded(lines), media_type="application/x-ndjson")
+class LineResponse(Response):
+    """The lines of an order as they come, the last ones in one piece with the end of the body.
 
+    Nothing listens for a client that goes away: what is sent to it is dropped, until the order ends.
+    """
 
-async def _encoded(lines: Lines) -> AsyncIterator[bytes]:
-    async for fresh in lines.follow():
-        yield b"".join(msgspec.json.encode(line) + b"\n" for line in fresh)
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self.background, self.status_code = None, 200
+        self.raw_headers = [(b"content-type", b"application/x-ndjson")]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async for fresh, last in self._lines.follow():
+            body = b"".join(msgspec.json.encode(line) + b"\n" for line in fresh)
+            await send({"type": "http.response.body", "body": body, "more_body": not last})

@@ -1,7 +1,8 @@
-"""Rows of running and answered orders on disk, with the nodes' signatures: a check and the court may ask for them.
+"""Rows of running and answered orders, with the nodes' signatures: a check and the court may ask for them.
 
-One append-only file of raw rows and one of links per segment. A write reaches the operating system before the next
-token; ``sync`` puts all on stable storage once, when the answer is complete. What was cut off before is failed anyway.
+Only those of answered orders are read: what was cut off before is failed anyway. A short answer's rows wait in memory,
+and are journalled with the answer, in its transaction. Longer ones are in files, an append-only one of raw rows and one
+of links per segment, which ``sync`` puts on stable storage once, before the answer is journalled.
 """
 
 from __future__ import annotations
@@ -12,86 +13,120 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from troth.protocol.types import Hash32
 from troth.protocol.wire_fields import RowSignature
+from troth.scheduler.tabs.database import SchedulerDatabase, Statement
 
 _LINK = struct.Struct(">I32s32s65s")
+HELD_BYTES = 64 * 1024
+"""Rows of one order that wait in memory for its answer. So many are cheaper in the journal's own transaction than in
+files that are made, flushed and closed one by one; more would hold up what shares the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """All rows under one folder."""
+    """All rows: those of short answers in the database, beside what else is private, the others under one folder."""
 
     folder: Path
+    database: SchedulerDatabase
 
     def open(self, order: bytes, row_bytes: int) -> OrderRows:
         """The rows of one order, each of ``row_bytes`` bytes."""
-        return OrderRows(self.folder / order.hex(), row_bytes)
-
-    def orders(self) -> list[Hash32]:
-        """Orders of which rows are kept."""
-        if not self.folder.exists():
-            return []
-        return [Hash32(bytes.fromhex(entry.name)) for entry in self.folder.iterdir()]
+        return OrderRows(self, order, row_bytes)
 
     def forget(self, order: bytes) -> None:
-        """Remove an order's rows; nothing happens if there are none."""
+        """Remove an order's files; nothing happens if there are none. The store forgets what is in the database."""
         shutil.rmtree(self.folder / order.hex(), ignore_errors=True)
 
 
 class OrderRows:
     """The rows of one order."""
 
-    def __init__(self, folder: Path, row_bytes: int) -> None:
-        self._folder = folder
+    def __init__(self, kept: KeptRows, order: bytes, row_bytes: int) -> None:
+        self._database = kept.database
+        self._folder = kept.folder / order.hex()
+        self._order = order
         self.row_bytes = row_bytes
+        self._held: dict[str, bytearray] = {}
+        self._size = 0
         self._files: dict[str, int] = {}
 
     def append(self, segment: int, rows: bytes | memoryview, row: RowSignature) -> None:
         """Add the rows of one message, then their link: a link without all its rows is never on disk."""
-        _write(self._file("rows", segment), rows)
-        _write(self._file("links", segment), _LINK.pack(row.position, row.row_hash, row.previous, row.signature))
+        self._add(_name("rows", segment), rows)
+        self._add(_name("links", segment), _LINK.pack(row.position, row.row_hash, row.previous, row.signature))
 
     def rows(self, segment: int, start: int, count: int) -> bytes:
         """Rows ``start`` to ``start + count - 1``; EOFError where they are not there."""
-        wanted = count * self.row_bytes
-        with self._path("rows", segment).open("rb") as file:
-            file.seek(start * self.row_bytes)
-            found = file.read(wanted)
+        name, first, wanted = _name("rows", segment), start * self.row_bytes, count * self.row_bytes
+        journalled = self._journalled(name)
+        if journalled is None:
+            with (self._folder / name).open("rb") as file:
+                file.seek(first)
+                found = file.read(wanted)
+        else:
+            found = journalled[first : first + wanted]
         if len(found) != wanted:
             raise EOFError(f"segment {segment}: rows {start}+{count} are not on disk")
         return found
 
     def links(self, segment: int) -> dict[int, RowSignature]:
         """The signatures by the position of their rows, in order."""
-        content = self._path("links", segment).read_bytes()
+        name = _name("links", segment)
+        journalled = self._journalled(name)
+        content = (self._folder / name).read_bytes() if journalled is None else journalled
         return {parts[0]: RowSignature(*parts) for parts in _LINK.iter_unpack(content)}
 
+    def statements(self) -> list[Statement]:
+        """What stores the rows that are held, to be committed with the answer."""
+        query = "INSERT OR REPLACE INTO private VALUES (?, ?, ?)"
+        return [(query, (self._order, name, bytes(data))) for name, data in self._held.items()]
+
+    @property
+    def in_files(self) -> bool:
+        """Whether there is anything to ``sync``."""
+        return bool(self._files)
+
     def sync(self) -> None:
-        """Put everything on stable storage."""
+        """Put the files on stable storage."""
         for descriptor in self._files.values():
             os.fsync(descriptor)
 
     def close(self) -> None:
-        """Close the files; reading still works."""
+        """Close the files, hold nothing; what is on disk can still be read."""
         for descriptor in self._files.values():
             os.close(descriptor)
         self._files.clear()
+        self._held.clear()
 
-    def _file(self, kind: str, segment: int) -> int:
-        name = f"{kind}-{segment}"
+    def _journalled(self, name: str) -> bytes | None:
+        query = "SELECT data FROM private WHERE order_id = ? AND name = ?"
+        found = self._database.read(query, self._order, name)
+        return bytes(found[0][0]) if found else None
+
+    def _add(self, name: str, data: bytes | memoryview) -> None:
+        self._size += memoryview(data).nbytes
+        if self._size <= HELD_BYTES:
+            self._held.setdefault(name, bytearray()).extend(data)
+            return
+        for earlier, held in self._held.items():
+            _write(self._file(earlier), held)
+        self._held.clear()
+        _write(self._file(name), data)
+
+    def _file(self, name: str) -> int:
         descriptor = self._files.get(name)
         if descriptor is None:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(self._path(kind, segment), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            descriptor = os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             self._files[name] = descriptor
         return descriptor
 
-    def _path(self, kind: str, segment: int) -> Path:
-        return self._folder / f"{kind}-{segment}"
+
+def _name(kind: str, segment: int) -> str:
+    return f"{kind}-{segment}"
 
 
-def _write(descriptor: int, data: bytes | memoryview) -> None:
+def _write(descriptor: int, data: bytes | bytearray | memoryview) -> None:
     """All of it, or OSError: the last bytes that a full disk has room for are no rows."""
     left = memoryview(data).cast("B")
     while left:

@@ -77,10 +77,11 @@ class OrderRun:
         except OSError as error:
             raise OrderAborted("The scheduler's disk takes no rows", error.strerror, FAILED_REMEDY) from error
         fee = prices.fee(story.order, work.offer.rules, story.segments, results[-1].message)
-        await asyncio.to_thread(self._kept.sync)
+        if self._kept.in_files:
+            await asyncio.to_thread(self._kept.sync)
         served = desk.client_tabs.serve(story.order.tab, story.order.sequence, fee, desk.ledger.block)
         answered = AnsweredStep("end" if reason == "stop" else reason, results, self._hops[-1].chain.position, fee)
-        await desk.store.note_answer(story, answered, tuple(pipeline.tokens), *served)
+        await desk.store.note_answer(story, answered, tuple(pipeline.tokens), *served, *self._kept.statements())
         self.lines.send("results", **shown_results(story))
         await draw(desk, self._book, story)
         self.lines.send("draw", **shown_draw(story))

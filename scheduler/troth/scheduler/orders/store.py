@@ -128,7 +128,8 @@ class OrderStore:
             elif story is not None:
                 story.note(step)
         if story is not None:
-            private = dict(self._database.read("SELECT name, data FROM private WHERE order_id = ?", order_id))
+            text = "SELECT name, data FROM private WHERE order_id = ? AND name IN ('request', 'salt', 'tokens')"
+            private = dict(self._database.read(text, order_id))
             story.request = private.get("request")
             story.salt = Hash32(private["salt"]) if "salt" in private else None
             found = private.get("tokens")

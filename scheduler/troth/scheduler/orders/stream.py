@@ -27,17 +27,18 @@ class Lines:
         self._ended = True
         self._wake()
 
-    async def follow(self) -> AsyncIterator[list[Line]]:
-        """Every line until the end, those together that are there together."""
+    async def follow(self) -> AsyncIterator[tuple[list[Line], bool]]:
+        """Every line until the end, those together that are there together, and whether they are the last ones."""
         place = 0
         while True:
-            while place < len(self._lines):
-                fresh = self._lines[place:]
-                place += len(fresh)
-                yield fresh
-            if self._ended:
+            fresh, ended = self._lines[place:], self._ended
+            place += len(fresh)
+            if fresh or ended:
+                yield fresh, ended
+            if ended:
                 return
-            await self._changed.wait()
+            if place == len(self._lines) and not self._ended:
+                await self._changed.wait()
 
     def _wake(self) -> None:
         self._changed.set()

@@ -84,6 +84,7 @@ class ClassPool:
         self.live = LiveMap(EXPIRY_SECONDS, link_expiry_seconds=LINK_EXPIRY_SECONDS)
         self.measurements = NodeMeasurements()
         self.router = Router(self.live.graph(shape.layers, 0.0, through_scheduler=True))
+        self._routed: dict[str, Host] = {}
         self.decision = PlacementDecision((), "")
         self.offered: Ends = ()
         self.target: Ends = ()
@@ -235,7 +236,12 @@ class ClassPool:
 
     def choose(self, request: str, tokens: int, draws: Sequence[SegmentDraw]) -> Route:
         """The fastest chain with room among the candidates drawn; it holds its room until `router.release`."""
-        self.router.refresh(self.live.graph(self._shape.layers, self._clock(), through_scheduler=True))
+        now = self._clock()
+        hosts = self.live.hosts(now)
+        if hosts != self._routed:
+            # Orders are many, reports few; where the scheduler carries the states, the graph is of hosts alone.
+            self.router.refresh(self.live.graph(self._shape.layers, now, through_scheduler=True))
+            self._routed = hosts
         return self.router.choose(request, tokens, draws)
 
     def note_answer(self, name: str, layers: int, seconds: float) -> None:

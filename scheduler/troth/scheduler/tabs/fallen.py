@@ -22,20 +22,19 @@ def forgive_fallen(desk: SchedulerContext, tab_id: Hash32) -> list[Statement]:
     if held is None:
         return statements
     state = desk.ledger.state
-    known, standing = desk.standing.of(state, tab_id), set[Hash32]()
-    for number, worth in list(held.book.worth.items()):
+    standing = desk.standing.of(state, tab_id)
+    # What is acknowledged stands no more. An order asks this of its whole tab, so only new numbers are looked at one
+    # by one.
+    standing.intersection_update(held.book.worth)
+    for number in held.book.worth.keys() - standing:
         leaf = held.leaves.get(number)
-        if not worth or leaf is None:
+        story = desk.store.get(leaf.order) if leaf is not None and held.book.worth[number] else None
+        if leaf is None or story is None:
             continue
-        if leaf.order not in known:
-            story = desk.store.get(leaf.order)
-            if story is None:
-                continue
-            if fell(state, story):
-                statements += desk.client_tabs.serve(tab_id, number, 0, leaf.block)
-                continue
-        standing.add(leaf.order)
-    desk.standing.orders[tab_id] = standing
+        if fell(state, story):
+            statements += desk.client_tabs.serve(tab_id, number, 0, leaf.block)
+        else:
+            standing.add(number)
     return statements
 
 

@@ -92,11 +92,7 @@ class NodeTabs:
 
     def covers(self, node: Address, price: int, state: TabState) -> bool:
         """Whether a promise could be made now."""
-        try:
-            tabs.order_next(self.held(node).book, price, state)
-        except InvalidVoucher:
-            return False
-        return True
+        return tabs.covers_next(self.held(node).book, price, state)
 
     def promise(
         self, node: Address, wanted: Callable[[Hash32, int], Promise], state: TabState
