@@ -314,13 +314,16 @@ class ClientSide:
     async def run(self, *arguments: object, stdin: bytes = b"") -> Spoken:
         """Run a command to its end."""
         if not stdin:
-            command = cli.command(*self.command(*arguments)[1:])
-            done = await asyncio.to_thread(forked.run, command, self._environment, 180)
-            return Spoken(done.returncode, done.stdout, done.stderr)
+            return await self.ended(cli.command(*self.command(*arguments)[1:]))
         process = await self.start(*arguments)
         out, err = await asyncio.wait_for(process.communicate(stdin), 180)
         assert process.returncode is not None
         return Spoken(process.returncode, out.decode(), err.decode())
+
+    async def ended(self, command: list[str]) -> Spoken:
+        """What a Python program of this client said, given as for a shell."""
+        done = await asyncio.to_thread(forked.run, command, self._environment, 180)
+        return Spoken(done.returncode, done.stdout, done.stderr)
 
 
 async def client_side(scene: Network, folder: Path, *, deposit: int = DEPOSIT, wallet: bool = True) -> ClientSide:

@@ -42,7 +42,7 @@ from troth.protocol.request import output_hash
 from troth.protocol.transforms import Transforms
 from troth.protocol.types import Address, address_to_bytes
 from troth.protocol.wire_market import Advance, Conclude
-from troth.scheduler.orders import admission
+from troth.scheduler.orders import admission, concluding
 from troth.transport.sealing import unseal
 
 
@@ -478,8 +478,9 @@ async def test_a_secret_that_is_late_or_wrong_is_refused(scene: TabScene) -> Non
 )
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
 async def test_a_node_that_fails_ends_the_order_and_nothing_is_owed(
-    tmp_path: Path, ends: tuple[int, ...], fault: str, value: Any
+    tmp_path: Path, ends: tuple[int, ...], fault: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(concluding, "AWAY_SECONDS", 1.0)
     scene = TabScene(tmp_path, ends=ends)
     scene.start()
     probe = scene.asked()
