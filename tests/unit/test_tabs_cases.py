@@ -19,8 +19,9 @@ from support.market_case import CaseScene
 from support.market_scene import TAB
 from support.scripted_court import ScriptedCourt, ScriptedParties
 from support.toy_court import USDC, ToyCourtroom, court_of, court_over
+from support.toy_market import CONTRACTS, DOMAIN, FACTORY, PAYER, World
 from support.toy_tab_gateway import tab_gateway
-from support.toy_tab_scheduler import CONTRACTS, DOMAIN, FACTORY, PAYER, Stage, World, toy_stage
+from support.toy_tab_stage import Stage, toy_stage
 from typer.testing import CliRunner
 from unit.test_tabs_asking import SELDOM, asked, ended
 from unit.test_tabs_lies import draw_with, other_nodes

@@ -14,7 +14,9 @@ from typing import Any
 
 import httpx
 import pytest
-from support.toy_tab_scheduler import PARAMETERS, Stage, ToyOrder, honest, toy_stage
+from support.toy_market import PARAMETERS
+from support.toy_tab_scheduler import ToyOrder, honest
+from support.toy_tab_stage import Stage, toy_stage
 from support.waiting import eventually
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
 
