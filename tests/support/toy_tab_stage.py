@@ -18,6 +18,7 @@ from troth.client.home import Home
 from troth.client.https_calls import Calls
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.journal import OrderJournal
+from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.session import PayerSession
 from troth.client.tabs.books import TabBooks
 from troth.client.tabs.keys import Keyring
@@ -110,3 +111,15 @@ async def toy_stage(
             session.books.add(tab, chain_id=CHAIN_ID, bank=CONTRACTS.bank, factory=FACTORY)
             opened.append(world.open_tab(tab, deposit))
         yield Stage(world, toys, session, store, home, opened, clients)
+
+
+async def restarted(stage: Stage, rounds: int = 1) -> PayerSession:
+    """Another process finds the files as they are, and does what is due."""
+    session, store = stage.another()
+    stage.store.close()
+    stage.store, stage.session = store, session
+    # The dead process's lease is over.
+    store.execute("UPDATE orders SET held_until = 0")
+    for _ in range(rounds):
+        await OrderKeeper(session).once()
+    return session
