@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from support.chain_scene import ChainScene
+from support.forked_program import ForkedProgram, start_forked
 from support.tab_scene import CONTEXT
 from support.tabs_stage import DEPOSIT, TabsStage, _key, execution_class_of, following, tabs_stage
 from support.toy_model import _EMBEDDING, COLUMNS, LAYERS, VOCABULARY, choose, layer
@@ -310,6 +312,11 @@ class ClientSide:
             # As in a terminal: what a shell runs in its background ignores SIGINT, and so do its children.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
+
+    async def forked(self, *arguments: object) -> ForkedProgram:
+        """Start a command that reads nothing, in a process that is forked."""
+        folder = Path(tempfile.mkdtemp(prefix="printed", dir=self.home.parent))
+        return await start_forked(cli.command(*self.command(*arguments)[1:]), self._environment, folder)
 
     async def run(self, *arguments: object, stdin: bytes = b"") -> Spoken:
         """Run a command to its end."""
