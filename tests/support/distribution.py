@@ -16,15 +16,15 @@ FILLING = ("tests/property/", "tests/unit/")
 """Folders whose tests start no networks."""
 LONGEST = (
     "tests/integration/test_adversaries.py",
-    "tests/integration/test_market_overlay.py",
     "tests/integration/test_faults_on_tabs.py",
-    "tests/integration/test_gateway_money.py",
+    "tests/integration/test_market_overlay.py",
     "tests/integration/test_directory_processes.py",
-    "tests/unit/test_gemma3_stack.py",
     "tests/unit/test_forwarding_real.py",
+    "tests/unit/test_calibration_runs.py",
+    "tests/unit/test_gemma3_stack.py",
 )
 """Files of more than half a minute, the longest first: begun last, one of them would keep the run waiting."""
-NICENESS = 10
+NICENESS = 5
 
 
 def is_filler(worker: str, workers: int, fillers: int) -> bool:
