@@ -21,6 +21,7 @@ import eth_account  # noqa: F401 - it raises the bound on recursion for the whol
 import httpx
 import pytest
 from hypothesis import settings
+from support.distribution import NICENESS, FillingScheduling, is_filler
 
 from troth.chain.deployment import deploy_market
 from troth.chain.keystore import Key
@@ -175,3 +176,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not SLOW.intersection(marker.name for marker in item.iter_markers()):
             item.add_marker(pytest.mark.quick)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How many of several workers are fillers; see support/distribution.py."""
+    parser.addoption("--fillers", type=int, default=0, help="workers that run quick folders alone, at low priority")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A filler lets the others go first."""
+    worker = getattr(config, "workerinput", None)
+    if worker and is_filler(worker["workerid"], worker["workercount"], config.option.fillers):
+        os.nice(NICENESS)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FillingScheduling | None:
+    """Who runs what where there are fillers; else what --dist says."""
+    return FillingScheduling(config, log, config.option.fillers) if config.option.fillers else None

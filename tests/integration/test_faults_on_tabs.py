@@ -17,6 +17,7 @@ import pytest_asyncio
 pytest.importorskip("torch")
 
 from support.fault_network import LAG, FaultNetwork, fault_network
+from support.waiting import leases_end
 
 from troth.client.orders.journal import Phase
 from troth.protocol.market.messages import tab_id
@@ -89,6 +90,7 @@ async def test_killed_at_a_step_the_order_ends_and_nothing_is_lost(
     if part == "client":
         await network.until(lambda: not client.alive, "the client dies")
         assert client.killed
+        leases_end(network.client.home)
         client = network.asking()
     else:
         await network.until(lambda: any(not one.alive for one in network.processes.values()), f"the {part} dies")
@@ -131,6 +133,7 @@ async def test_windows_that_end_while_everybody_is_down_cost_nobody_its_stake(ne
     client.kill()
     for process in network.processes.values():
         process.kill()
+    leases_end(network.client.home)
     await network.mined(600)
     await network.start(*network.processes)
     await network.asked()

@@ -13,7 +13,7 @@ import pytest_asyncio
 from support.client_network import ClientSide, Network, client_side, network, toy_answer
 from support.gateway_stage import MESSAGES, MODEL, QUESTION, events, serving_gateway
 from support.tabs_stage import PARAMETERS
-from support.waiting import eventually
+from support.waiting import eventually, leases_end
 
 from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.types import Opinion
@@ -41,6 +41,7 @@ async def test_receipts_stay_over_a_kill_and_a_restart(scene: Network, tmp_path:
             gateway.process.kill()
             await gateway.process.wait()
             key = gateway.key
+        leases_end(side.home)
         async with serving_gateway(side) as gateway:
             assert gateway.key == key
             receipt = await gateway.receipt(answer["id"])
@@ -66,6 +67,7 @@ async def test_killed_before_the_draw_it_is_drawn_afresh_or_not_acknowledged(
         identifier = await _killed_under_way(scene, side)
         (story,) = side.orders
         await eventually(lambda: story.drawn is not None)
+        leases_end(side.home)
         await scene.pass_by(blocks)
         async with serving_gateway(side) as gateway:
             receipt = await gateway.receipt(identifier)

@@ -39,6 +39,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, Opinion
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Segment
+from troth.testnet import cli
 from troth.testnet.overlay import PERIOD
 from troth.testnet.parties import PartyProcess
 from troth.testnet.ports import free_port
@@ -52,6 +53,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="relays need loopback addresses of their own: Linux"),
 ]
 ALWAYS = ("--check", "always")
+IMPATIENT = "from troth.overlay.sessions import session; session.CIRCUIT_SECONDS = 4.0"
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -214,7 +216,9 @@ async def test_without_relays_nothing_is_sent_openly(whole: Whole, tmp_path: Pat
         kill(relay)
     whole.seen.clear()
     before = whole.network.scheduler.orders.desk.client_tabs.book(side.tab)
-    refused = await side.run("chat", QUESTION, "--max-tokens", 4, "--json")
+    # The shipped command, with less patience than the half minute that it has for circuits.
+    asked = cli.command(*side.command("chat", QUESTION, "--max-tokens", 4, "--json")[1:])
+    refused = await side.ended([asked[0], asked[1], f"{IMPATIENT}; {asked[2]}", *asked[3:]])
     assert refused.code == 1
     assert "circuits" in refused.error["what"], refused.error
     assert refused.error["remedy"]

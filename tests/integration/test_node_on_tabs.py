@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from support.order_network import FakeGround, Node
+from support.order_market import FakeGround
+from support.order_node import Node
 from support.tabs_stage import TabsStage, following, tabs_stage
 
 from troth.chain.keystore import Key

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.order_network import Node
+from support.order_node import Node
 from support.tabs_stage import ASK, PARAMETERS, TabsStage, following, tabs_stage
 from support.waiting import eventually
 

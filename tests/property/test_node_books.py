@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.order_network import CLIENT_KEY, DEPOSIT, DOMAIN, SCHEDULER, SCHEDULER_KEY, with_tab
+from support.order_market import CLIENT_KEY, DEPOSIT, DOMAIN, SCHEDULER, SCHEDULER_KEY, with_tab
 
 from troth.node.earning.books import NodeBooks, NodeLedger, NotPaid
 from troth.node.earning.claiming import together

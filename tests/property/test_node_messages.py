@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.order_network import Network, Node, Ordered, build
+from support.order_network import Network, Ordered, build
+from support.order_node import Node
 from support.toy_engine import ToyEngine
 
 from troth.node.errors import PeerRefusal

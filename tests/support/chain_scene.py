@@ -8,7 +8,8 @@ from typing import Any
 
 from support.tab_scene import TabScene
 from support.tabs_stage import TabsStage
-from support.toy_tab_node import ToyPeers, ToyTabNode
+from support.toy_peers import ToyPeers
+from support.toy_tab_node import ToyTabNode
 
 from troth.protocol.market import messages, tabs
 from troth.scheduler.ledger import MarketLedger

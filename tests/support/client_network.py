@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from support.chain_scene import ChainScene
+from support.forked_program import ForkedProgram, start_forked
 from support.tab_scene import CONTEXT
 from support.tabs_stage import DEPOSIT, TabsStage, _key, execution_class_of, following, tabs_stage
 from support.toy_model import _EMBEDDING, COLUMNS, LAYERS, VOCABULARY, choose, layer
@@ -311,16 +313,24 @@ class ClientSide:
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
 
+    async def forked(self, *arguments: object) -> ForkedProgram:
+        """Start a command that reads nothing, in a process that is forked."""
+        folder = Path(tempfile.mkdtemp(prefix="printed", dir=self.home.parent))
+        return await start_forked(cli.command(*self.command(*arguments)[1:]), self._environment, folder)
+
     async def run(self, *arguments: object, stdin: bytes = b"") -> Spoken:
         """Run a command to its end."""
         if not stdin:
-            command = cli.command(*self.command(*arguments)[1:])
-            done = await asyncio.to_thread(forked.run, command, self._environment, 180)
-            return Spoken(done.returncode, done.stdout, done.stderr)
+            return await self.ended(cli.command(*self.command(*arguments)[1:]))
         process = await self.start(*arguments)
         out, err = await asyncio.wait_for(process.communicate(stdin), 180)
         assert process.returncode is not None
         return Spoken(process.returncode, out.decode(), err.decode())
+
+    async def ended(self, command: list[str]) -> Spoken:
+        """What a Python program of this client said, given as for a shell."""
+        done = await asyncio.to_thread(forked.run, command, self._environment, 180)
+        return Spoken(done.returncode, done.stdout, done.stderr)
 
 
 async def client_side(scene: Network, folder: Path, *, deposit: int = DEPOSIT, wallet: bool = True) -> ClientSide:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import sqlite3
 import ssl
@@ -15,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save_file
 from support.court_network import COURT, node_configuration, scheduler_configuration
 from support.crash_points import Plan
 from support.fault_processes import (
@@ -30,8 +27,8 @@ from support.fault_processes import (
     scheduler_main,
 )
 from support.tabs_stage import TabsStage, _key, execution_class_of, following, tabs_stage
+from support.tiny_llama import model_folder, tiny_llama
 from tokenizers import Tokenizer, models
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from troth.chain.keystore import DEMO_SCRYPT_N
 from troth.client.home import Home
@@ -40,7 +37,7 @@ from troth.client.tabs.books import TabBooks
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import TabStore, opened
 from troth.node.models.descriptor import describe
-from troth.node.models.folder import ModelFolder, open_folder
+from troth.node.models.folder import ModelFolder
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed, tab_id
 from troth.protocol.market.prices import PER
@@ -65,19 +62,9 @@ GAS_PRICE = 1_000
 
 def small_model(path: Path) -> ModelFolder:
     """A small Llama with random weights, and a tokenizer whose words are w0 to w47."""
-    torch.manual_seed(7)
-    config = LlamaConfig(
-        vocab_size=WORDS, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=256,
-        initializer_range=0.3,
-    )  # fmt: skip
-    state = {name: value.contiguous() for name, value in LlamaForCausalLM(config).state_dict().items()}
-    path.mkdir(parents=True)
-    save_file({name: value for name, value in state.items() if "lm_head" not in name}, path / "model.safetensors")
-    (path / "config.json").write_text(json.dumps(config.to_dict()))
     words = {f"w{number}": number for number in range(WORDS)}
-    (path / "tokenizer.json").write_text(Tokenizer(models.WordLevel(words, unk_token="w0")).to_str())
-    return open_folder(path)
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w0")).to_str()
+    return model_folder(tiny_llama(vocab_size=WORDS), path, tokenizer)
 
 
 @dataclass

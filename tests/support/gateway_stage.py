@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from support.client_network import ClientSide
+from support.forked_program import ForkedProgram
 from support.waiting import SECONDS, eventually
 
 MODEL = "toy"
@@ -29,7 +30,7 @@ class Gateway:
     """The process, and what it printed for a shell."""
 
     side: ClientSide
-    process: asyncio.subprocess.Process
+    process: ForkedProgram
     base_url: str
     key: str
     errors: asyncio.Task[bytes]
@@ -82,9 +83,7 @@ class Gateway:
 @asynccontextmanager
 async def serving_gateway(side: ClientSide, *options: object, port: int = 0) -> AsyncIterator[Gateway]:
     """`troth client serve`, ready."""
-    process = await side.start("serve", "--port", port, "--keep-alive", 0.3, *options)
-    assert process.stdout is not None
-    assert process.stderr is not None
+    process = await side.forked("serve", "--port", port, "--keep-alive", 0.3, *options)
     errors = asyncio.create_task(process.stderr.read())
     lines = [(await asyncio.wait_for(process.stdout.readline(), SECONDS)).decode() for _ in range(2)]
     assert lines[0].startswith("export OPENAI_BASE_URL="), (lines, await errors)

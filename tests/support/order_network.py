@@ -5,49 +5,48 @@ Only the chain is a fake: the state that a follower would have folded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.market_logs import CONTRACTS, META
-from support.tabs_stage import ASK, MODEL, PARAMETERS, execution_class_of
-from support.toy_engine import ToyEngine
+from support.order_market import (
+    BLOCK,
+    CHAIN_ID,
+    CLIENT_TAB,
+    DOMAIN,
+    NOW,
+    PROMPT,
+    REPLY_SECRET,
+    SCHEDULER,
+    SCHEDULER_KEY,
+    TAB_KEY,
+    VRF_SECRET,
+    FakeGround,
+    node_secret,
+    state_of,
+)
+from support.order_node import Node
+from support.tabs_stage import ASK, MODEL, execution_class_of
 
-from troth.node.earning.books import NodeBooks
-from troth.node.earning.database import NodeDatabase
-from troth.node.margin_pool import MarginPool
-from troth.node.metrics import NodeMetrics
-from troth.node.orders.bench import LendingLimits, NodeContext, Stores
-from troth.node.orders.notes import Notes
-from troth.node.orders.rejections import Rejections
-from troth.node.orders.service import OrderService
-from troth.node.orders.words import SignedWords
-from troth.node.traces import TraceStore
+from troth.node.orders.bench import LendingLimits
 from troth.protocol import typed_data, vrf
 from troth.protocol.hashing import keccak256
-from troth.protocol.identifiers import group_id
 from troth.protocol.market import canonical, checks, lottery, messages, prices, tabs
-from troth.protocol.market import events as on
 from troth.protocol.market.checks import Answer, Opened
 from troth.protocol.market.life import Check, Journey
-from troth.protocol.market.messages import KeyCheck, Signed, market_domain, sign, signed_by_account, tab_id
+from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.papers import CheckPapers, Commitments, InferencePapers, Pay
 from troth.protocol.market.rows import RowHashes, verify_rows
-from troth.protocol.market.state import Party, State, TabRecord, account_id
 from troth.protocol.market.types import (
-    NO_ADDRESS,
     Admission,
     Ask,
     Draw,
-    Entry,
     ExecutionClass,
     Order,
-    PotKind,
     Promise,
     Result,
-    Role,
     Tab,
     TraceCommitment,
     Verdict,
@@ -58,174 +57,10 @@ from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.transforms import NO_TRANSFORMS, Transforms
-from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment, address_from_bytes, pack_ends
-from troth.protocol.wire_decoding import HaltedPart, WantedText, WrittenPart, decode_parts, encode_wanted
+from troth.protocol.types import Address, Hash32, ModelDescriptor, pack_ends
 from troth.protocol.wire_fields import RowSignature
-from troth.protocol.wire_market import Advance, Conclude, Judge, Proceed, Recommit, Redeemable, Unveil
+from troth.protocol.wire_market import Advance, Conclude, Judge, Recommit, Redeemable, Unveil
 from troth.transport import sealing
-from troth.transport.errors import remote_failure
-from troth.transport.identity import Operator
-
-CHAIN_ID, BLOCK, NOW, DEPOSIT = 31337, 1_000, 1_800_000_000, 10**15
-CLIENT_KEY, TAB_KEY, SCHEDULER_KEY, VRF_SECRET = (bytes([number]) * 32 for number in (1, 2, 3, 4))
-SCHEDULER = typed_data.address_of(SCHEDULER_KEY)
-DOMAIN = market_domain(CHAIN_ID, CONTRACTS.bank)
-CLIENT_TAB = Tab(typed_data.address_of(CLIENT_KEY), SCHEDULER, typed_data.address_of(TAB_KEY))
-REPLY_SECRET = b"\x25" * 32
-PROMPT = tuple(range(10, 22))
-
-
-def node_secret(number: int) -> bytes:
-    return keccak256(b"order network node %d" % number)
-
-
-@dataclass
-class FakeGround:
-    """A chain that stands still until a test changes it."""
-
-    state: State
-    block: int = BLOCK
-    chain_id: int = CHAIN_ID
-    key_check: KeyCheck = signed_by_account
-
-    async def until(self, condition: Callable[[], bool], timeout: float) -> bool:
-        return condition()
-
-
-def state_of(
-    nodes: Iterable[Address],
-    execution_class: ExecutionClass,
-    ends: tuple[int, ...],
-    ask: Ask = ASK,
-    model: ModelDescriptor = MODEL,
-) -> State:
-    """A registered class with its model, a bonded scheduler, nodes in all groups of the split, and everybody's tabs."""
-    nodes, state = list(nodes), State(deployed=on.Deployed(ZERO_HASH, CONTRACTS, PARAMETERS, META))
-    class_id = messages.state_hash(execution_class)
-    state = replace(
-        state,
-        models=state.models.with_item(execution_class.model, model),
-        classes=state.classes.with_item(class_id, execution_class),
-    )
-    key = vrf.public_key(VRF_SECRET)
-    bonded = Party(SCHEDULER, SCHEDULER, Role.SCHEDULER, NO_ADDRESS, "", ZERO_HASH, META, vrf_key=key)
-    state = replace(state, parties=state.parties.with_item(SCHEDULER, bonded))
-    for number, node in enumerate(nodes):
-        owner = address_from_bytes(bytes([200 - number]) * 20)
-        party = Party(node, owner, Role.NODE, NO_ADDRESS, "", ZERO_HASH, META, class_id, Segment(0, model.layers))
-        stake = 2 * execution_class.seat
-        state = replace(
-            state,
-            parties=state.parties.with_item(node, party),
-            pots=state.pots.with_item((PotKind.STAKE, account_id(node)), stake),
-        )
-    for first, end in zip((0, *ends), ends, strict=False):
-        state = with_group(state, group_id(class_id, Segment(first, end)), nodes, ask)
-    for tab in (CLIENT_TAB, *(Tab(SCHEDULER, node, SCHEDULER) for node in nodes)):
-        state = with_tab(state, tab)
-    return state
-
-
-def with_group(state: State, group: Hash32, nodes: list[Address], ask: Ask) -> State:
-    entries, asks = state.entries, state.asks
-    for place, node in enumerate(nodes):
-        entries = entries.with_item((group, place), (Entry(node, 1, 1, 2, 0),))
-        asks = asks.with_item((group, node), ((1, ask),))
-    return replace(state, entries=entries, asks=asks, sizes=state.sizes.with_item(group, ((1, len(nodes)),)))
-
-
-def with_tab(state: State, tab: Tab, balance: int = DEPOSIT, **changes: Any) -> State:
-    number = tab_id(tab)
-    return replace(
-        state,
-        tabs=state.tabs.with_item(number, replace(TabRecord(tab), **changes)),
-        pots=state.pots.with_item((PotKind.TAB, number), balance),
-    )
-
-
-@dataclass
-class Node:
-    """One node; ``restart`` is a kill and a start over the same folder."""
-
-    secret: bytes
-    folder: Path
-    ground: FakeGround
-    class_id: Hash32
-    limits: LendingLimits = field(default_factory=LendingLimits)
-    locks: bool = False
-    scale: float = 1.0
-    now: float = float(NOW)
-    domain: typed_data.Domain = DOMAIN
-    started: tuple[ToyEngine, NodeContext, OrderService] | None = None
-
-    @property
-    def operator(self) -> Operator:
-        return Operator(self.secret, self.domain)
-
-    @property
-    def address(self) -> Address:
-        return typed_data.address_of(self.secret)
-
-    @property
-    def engine(self) -> ToyEngine:
-        return self.running[0]
-
-    @property
-    def bench(self) -> NodeContext:
-        return self.running[1]
-
-    @property
-    def service(self) -> OrderService:
-        return self.running[2]
-
-    @property
-    def running(self) -> tuple[ToyEngine, NodeContext, OrderService]:
-        """Started when it is first needed: most nodes of a network are never asked."""
-        if self.started is None:
-            self.started = self.start()
-        return self.started
-
-    def start(self) -> tuple[ToyEngine, NodeContext, OrderService]:
-        database = NodeDatabase(self.folder / "market.sqlite")
-        stores = Stores(
-            database,
-            SignedWords(database),
-            NodeBooks(database),
-            Rejections(database),
-            TraceStore(self.folder / "traces"),
-            MarginPool(self.folder / "margins.sqlite"),
-            Notes(database),
-        )
-        engine = ToyEngine(scale=self.scale)
-        bench = NodeContext(
-            engine,
-            self.ground,
-            self.operator,
-            self.class_id,
-            stores,
-            limits=self.limits,
-            locks=self.locks,
-            clock=lambda: self.now,
-        )
-        return engine, bench, OrderService(bench, NodeMetrics())
-
-    async def restart(self) -> None:
-        """As after kill -9: memory is gone, what was written stays."""
-        self.bench.stores.close()
-        self.bench.scribe.shutdown()
-        self.started = self.start()
-        await self.service.start()
-
-    async def ask(self, header: Any, payload: bytes = b"", sender: Address = SCHEDULER) -> Any:
-        return await self.service.handle(sender, header, memoryview(payload))
-
-    async def write_on(self, order: bytes, start: int, most: int = 64, sender: Address = SCHEDULER) -> WrittenPart:
-        """What it writes alone; raises RemoteFailure where it says why not."""
-        reply, data = await self.ask(Proceed(1, most), encode_wanted([WantedText(Hash32(order), start)]), sender)
-        (part,) = decode_parts(data, reply.texts)
-        if isinstance(part, HaltedPart):
-            raise remote_failure("the node", part.failure)
-        return part
 
 
 @dataclass

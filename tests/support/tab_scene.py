@@ -14,16 +14,20 @@ import httpx
 from fastapi import FastAPI
 from support.market_logs import CONTRACTS, FACTORY, META
 from support.tabs_stage import ASK, MODEL, PARAMETERS, execution_class_of
-from support.toy_tab_node import ToyPeers, ToyTabNode
+from support.toy_peers import ToyPeers
+from support.toy_tab_node import ToyTabNode
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.architecture import architecture_name
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
-from troth.protocol.market import canonical, fold, lottery, messages, prices, tabs
+from troth.protocol.market import canonical, checks, fold, lottery, messages, prices, tabs, views
 from troth.protocol.market import events as on
 from troth.protocol.market.bodies import ShownSecret, Submission
+from troth.protocol.market.calls import read_call
+from troth.protocol.market.checks import OrderView
 from troth.protocol.market.messages import market_domain, sign
+from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Entry, ExecutionClass, Order, PotKind, Tab
 from troth.protocol.reputation import UNRATED
@@ -332,3 +336,33 @@ class TabScene:
         assert answer.status_code == 200, answer.text
         found: list[dict[str, Any]] = answer.json()["segments"]
         return found
+
+
+def story_of(scene: TabScene, asked: Asked) -> Any:
+    """An order as far as the scheduler has come."""
+    story = scene.desk.store.get(asked.order_id)
+    assert story is not None
+    return story
+
+
+def view_of(scene: TabScene, asked: Asked) -> OrderView:
+    """What an order's client sees of the chain."""
+    return views.view_of(
+        scene.ledger.state, asked.order, CLIENT_TAB, chain_id=31337, block=scene.ledger.block, time=scene.now
+    )
+
+
+def verifiers_of(scene: TabScene, asked: Asked) -> tuple[Address, ...]:
+    """Who is drawn to check an order's first segment."""
+    story, view = story_of(scene, asked), view_of(scene, asked)
+    beta, nodes = story.drawn.draw.message.beta, story.admitted.nodes
+    return checks.verifiers(story.order, story.results, asked.secrets.draw, beta, nodes=nodes, view=view)[0].operators
+
+
+def called(scene: TabScene, part: Part, name: str) -> Any:
+    """The newest call that the scheduler sent, which must be of this function."""
+    call = scene.ledger.sent[-1]
+    assert call.to == part.of(scene.ledger.contracts)
+    read = read_call(part, call.call.data)
+    assert read.entry.name == name
+    return read

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from support.toy_tab_scheduler import CONTRACTS, DOMAIN, META, PARAMETERS, PAYER, Stage, World
+from support.toy_market import CONTRACTS, DOMAIN, META, PARAMETERS, PAYER, World
+from support.toy_tab_stage import Stage
 
 from troth.cases.carrying import Carrier
 from troth.cases.courtroom import CallRefused, ChainView, Mined

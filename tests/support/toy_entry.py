@@ -14,7 +14,9 @@ from typing import Any
 import httpx
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from support.toy_tab_scheduler import DOMAIN, NODE_KEYS, Stage, ToyOrder, ToyScheduler, stream
+from support.toy_market import DOMAIN, NODE_KEYS
+from support.toy_tab_scheduler import ToyOrder, ToyScheduler, stream
+from support.toy_tab_stage import Stage
 
 from troth.client.direct.entrance import Entrance
 from troth.client.direct.nodes import NodeChoice

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from support.toy_tab_scheduler import Stage, toy_stage
+from support.toy_tab_stage import Stage, toy_stage
 
 from troth.client.gateway.serving import GatewaySettings, assembled
 from troth.client.gateway.serving import RunningGateway as Gateway

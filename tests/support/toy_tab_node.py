@@ -8,7 +8,7 @@ go through the real encoding.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,7 +39,7 @@ from troth.protocol.request import Request, from_canonical_bytes, output_hash, r
 from troth.protocol.tensors import Dtype, rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes
-from troth.protocol.wire import Decoded, Frame, Received, Released, Rows, decode_frame, encode_frame
+from troth.protocol.wire import Decoded, Received, Released, Rows
 from troth.protocol.wire_decoding import WantedText, WrittenPart, decode_wanted, encode_parts
 from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import (
@@ -58,8 +58,6 @@ from troth.protocol.wire_market import (
     Unveil,
     Unveiled,
 )
-from troth.scheduler.node_texts import NodeTexts
-from troth.scheduler.peers import NodeSeen
 from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
 from troth.transport.sealing import seal
@@ -446,67 +444,3 @@ class ToyTabNode:
         self.books[tab] = tabs.accept(self.books[tab], signed.message)
         self.vouchers[tab] = signed
         return Noted(), b""
-
-
-class ToyWay:
-    """The channel to a toy node, without a network."""
-
-    connected = True
-    endpoint = "https://toy"
-
-    def __init__(self, node: ToyTabNode) -> None:
-        self._node = node
-
-    async def open(self, wait: float = 0.0) -> None:
-        """It stands."""
-
-    async def request(self, header: Any, payload: bytes | memoryview = b"", timeout: float | None = None) -> Frame:
-        asked = decode_frame(encode_frame(header, payload))
-        try:
-            async with asyncio.timeout(timeout):
-                reply, data = await self._node.handle(asked.header, asked.payload)
-        except TimeoutError as error:
-            raise ChannelTimeout("The node did not answer") from error
-        except (AssertionError, KeyError) as error:
-            raise OverlayError("The node refuses", repr(error)[:200], "See the toy node.") from error
-        return decode_frame(encode_frame(reply, data))
-
-
-class ToyPeers:
-    """Stands for ``peers.Peers``."""
-
-    def __init__(self, nodes: dict[Address, ToyTabNode]) -> None:
-        self._nodes = nodes
-        self._texts: dict[Address, NodeTexts] = {}
-        self.failed: set[Address] = set()
-        self.draws: list[tuple[frozenset[Address], tuple[Address, ...]]] = []
-        self.preferred: list[Address] = []
-
-    def channel(self, node: Address) -> ToyWay:
-        if node not in self._nodes:
-            raise ChannelUnavailable(f"{node} has no registered endpoint")
-        return ToyWay(self._nodes[node])
-
-    def texts(self, node: Address) -> NodeTexts:
-        way: Any = lambda: self.channel(node)  # noqa: E731
-        return self._texts.setdefault(node, NodeTexts(way))
-
-    def failed_lately(self, node: Address) -> bool:
-        return node in self.failed
-
-    def preference(self, node: Address) -> tuple[bool, int]:
-        return (node not in self.preferred, 0)
-
-    def note_failure(self, node: Address) -> None:
-        self.failed.add(node)
-
-    def note_latency(self, node: Address, seconds: float) -> None:
-        pass
-
-    def note_draw(self, drawn: Iterable[Address], chosen: Iterable[Address]) -> None:
-        self.draws.append((frozenset(drawn), tuple(chosen)))
-
-    def seen(self, node: Address) -> NodeSeen:
-        drawn = sum(node in found for found, _ in self.draws)
-        chosen = sum(node in found for _, found in self.draws)
-        return NodeSeen(node in self._nodes, "" if node in self._nodes else "connection refused", drawn, chosen)

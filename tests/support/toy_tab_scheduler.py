@@ -1,8 +1,8 @@
-"""A market in memory with schedulers that really sign: keys, VRF, drawn nodes and verifiers, a toy model, real HTTP.
+"""Schedulers in a market in memory that really sign: keys, VRF, drawn nodes and verifiers, a toy model, real HTTP.
 
-The chain is a state that a test moves on by hand. A scheduler serves over a socket of its own and does everything
-right until a test changes what it says: ``tamper`` gets the lines of an order or of its check, and gives back others.
-Among lines, an event is awaited, None stalls for ever, bytes are sent as they are, and an exception ends the stream.
+A scheduler serves over a socket of its own and does everything right until a test changes what it says: ``tamper``
+gets the lines of an order or of its check, and gives back others. Among lines, an event is awaited, None stalls for
+ever, bytes are sent as they are, and an exception ends the stream.
 """
 
 from __future__ import annotations
@@ -11,35 +11,20 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
 import numpy as np
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from support.byte_language import LANGUAGE, VOCABULARY, architecture, language_files, tokens_of
+from support.byte_language import language_files, tokens_of
+from support.toy_market import CHAIN_ID, CLASS, CLASS_ID, COLUMNS, DOMAIN, NODE_KEYS, RULES, World
 
-from troth.chain.errors import FollowTimeout
-from troth.chain.keystore import DEMO_SCRYPT_N, Key
-from troth.client.home import Home
-from troth.client.https_calls import Calls
-from troth.client.market_table import MarketTable
-from troth.client.orders.calls import MarketCalls
-from troth.client.orders.journal import OrderJournal
-from troth.client.orders.session import PayerSession
-from troth.client.tabs.books import TabBooks
-from troth.client.tabs.keys import Keyring
-from troth.client.tabs.store import TabStore
+from troth.chain.keystore import Key
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
-from troth.protocol.identifiers import group_id
-from troth.protocol.logs import LogMeta
-from troth.protocol.market import bodies, canonical, checks, life, lottery, messages, prices, shipped, tabs
-from troth.protocol.market.addresses import contracts_of
+from troth.protocol.market import bodies, canonical, checks, life, lottery, messages, prices, tabs
 from troth.protocol.market.bodies import (
     Acknowledgement,
     Admitted,
@@ -58,23 +43,12 @@ from troth.protocol.market.bodies import (
 from troth.protocol.market.checks import Opened, OrderView
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidVoucher
-from troth.protocol.market.events import Deployed
-from troth.protocol.market.messages import Signed, market_domain, sign, tab_id
-from troth.protocol.market.prices import rules_of
-from troth.protocol.market.state import Party, State, TabRecord, account_id
+from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.types import (
-    NO_HASH,
     Admission,
-    Ask,
     Draw,
-    Entry,
-    ExecutionClass,
     Opinion,
-    PotKind,
     Result,
-    Role,
-    Tab,
-    TabState,
     TraceCommitment,
     Verdict,
 )
@@ -87,138 +61,9 @@ from troth.protocol.types import (
     ZERO_HASH,
     Address,
     Hash32,
-    ModelDescriptor,
-    Segment,
-    address_from_bytes,
     address_to_bytes,
 )
 from troth.transport.sealing import seal
-from troth.transport.server import TlsServer, serving
-
-CHAIN_ID, BLOCK, COLUMNS = 31337, 1_000, 16
-PARAMETERS = replace(shipped.DEMO, lag=50, seasoning=100, reference_age=200, summons_window=6)
-FACTORY = address_from_bytes(b"\xfa" * 20)
-CONTRACTS = contracts_of(FACTORY, PARAMETERS)
-DOMAIN = market_domain(CHAIN_ID, CONTRACTS.bank)
-META = LogMeta(1, 0, ZERO_HASH, ZERO_HASH)
-MODEL = ModelDescriptor(architecture(language_files()), 2, COLUMNS, VOCABULARY, 0, Hash32(b"\x51" * 32))
-ASK = Ask(300_000_000, 30_000_000, 600_000_000)
-PAYER = Key.from_secret(b"\x01" * 32)
-DEPOSIT = 1_000_000
-TABLE = MarketTable(FACTORY, stall=5, reviewers=5, seats=10, outside=5_000)
-
-
-def execution_class(**changes: Any) -> ExecutionClass:
-    plain = ExecutionClass(
-        model=messages.state_hash(MODEL),
-        name="toy float32",
-        dtype=0,
-        exact=False,
-        mantissa_bits=10,
-        steps=8,
-        theta=9_000,
-        tiles=2,
-        candidates=2,
-        verifiers=3,
-        reviewers=15,
-        check_price=600_000_000,
-        fee_cap=100_000,
-        least_check_rate=50_000,
-        honest_share=8_000,
-        penalty=4_000_000,
-        seat=20_000_000,
-        seat_cap=10,
-        state_cut=1_000,
-        margin_cut=20_000,
-        second_cut=4_000_000,
-        pool_limit=3,
-        pool_window=50_000,
-        calibration=ZERO_HASH,
-    )
-    return replace(plain, **changes)
-
-
-CLASS = execution_class()
-CLASS_ID = messages.state_hash(CLASS)
-RULES = rules_of(CLASS, hidden_size=COLUMNS, layers=MODEL.layers)
-NODE_KEYS = {typed_data.address_of(bytes([60 + n]) * 32): bytes([60 + n]) * 32 for n in range(24)}
-
-
-def owner_of(number: int) -> Address:
-    return address_from_bytes(bytes([number + 1]) * 20)
-
-
-def party_of(operator: Address, role: Role, owner: Address, **more: Any) -> Party:
-    return Party(operator, owner, role, owner, "https://127.0.0.1:1", ZERO_HASH, META, **more)
-
-
-class World:
-    """The chain: a state and a block. It is the follower of its sessions, too."""
-
-    def __init__(self, ends: tuple[int, ...] = (2,)) -> None:
-        self.ends = ends
-        self.block = BLOCK
-        self.failure: Exception | None = None
-        self.trouble = ""
-        self.unseen = 0
-        self.state = self._with_nodes(
-            State(
-                deployed=Deployed(ZERO_HASH, CONTRACTS, PARAMETERS, META),
-                models=State().models.with_item(CLASS.model, MODEL),
-                classes=State().classes.with_item(CLASS_ID, CLASS),
-            )
-        )
-
-    def _with_nodes(self, state: State) -> State:
-        first = 0
-        for end in self.ends:
-            group = group_id(CLASS_ID, Segment(first, end))
-            entries, asks, parties = state.entries, state.asks, state.parties
-            for number, node in enumerate(NODE_KEYS):
-                entries = entries.with_item((group, number), (Entry(node, 1, 1, 10, 0),))
-                asks = asks.with_item((group, node), ((1, ASK),))
-                parties = parties.with_item(node, party_of(node, Role.NODE, owner_of(number), execution_class=CLASS_ID))
-            sizes = state.sizes.with_item(group, ((1, len(NODE_KEYS)),))
-            state = replace(state, entries=entries, asks=asks, parties=parties, sizes=sizes)
-            first = end
-        return state
-
-    def register(self, scheduler: ToyScheduler) -> None:
-        party = party_of(scheduler.key.address, Role.SCHEDULER, owner_of(200), vrf_key=vrf.public_key(scheduler.vrf))
-        self.state = replace(self.state, parties=self.state.parties.with_item(scheduler.key.address, party))
-
-    def open_tab(self, tab: Tab, deposit: int = DEPOSIT) -> Hash32:
-        identifier = tab_id(tab)
-        record = self.state.tabs.get(identifier) or TabRecord(tab)
-        pots = self.state.pots.with_item((PotKind.TAB, identifier), deposit)
-        self.state = replace(self.state, tabs=self.state.tabs.with_item(identifier, record), pots=pots)
-        return identifier
-
-    def redeem(self, identifier: Hash32, spent: int) -> int:
-        """What a voucher brings now."""
-        state = self.state.tab_state(identifier)
-        after, paid = tabs.redeem(state, spent)
-        record = replace(self.state.tabs[identifier], redeemed=after.redeemed)
-        pots = self.state.pots.with_item((PotKind.TAB, identifier), after.balance)
-        self.state = replace(self.state, tabs=self.state.tabs.with_item(identifier, record), pots=pots)
-        return paid
-
-    def stake(self, operator: Address, amount: int) -> None:
-        pots = self.state.pots.with_item((PotKind.STAKE, account_id(operator)), amount)
-        self.state = replace(self.state, pots=pots)
-
-    # ---- as a follower
-
-    async def catch_up(self) -> State:
-        return self.state
-
-    recent = catch_up
-
-    async def reach(self, block: int, timeout: float) -> State:
-        await asyncio.sleep(0)
-        if block > self.block:
-            raise FollowTimeout(f"Block {block} was not reached", f"at block {self.block}", "")
-        return self.state
 
 
 @dataclass
@@ -298,7 +143,7 @@ class ToyScheduler:
         self.admitting.set()
         self.prices: dict[str, Any] = {}
         self.calls_of: list[str] = []
-        world.register(self)
+        world.register(self.key.address, self.vrf)
 
     # ---- what it computes
 
@@ -648,86 +493,3 @@ def stream(lines: Sequence[Any]) -> StreamingResponse:
                 yield json.dumps(line).encode() + b"\n"
 
     return StreamingResponse(pieces(), media_type="application/x-ndjson")
-
-
-# ---------------------------------------------------------------------------------------------------------- a session
-
-
-@dataclass
-class Stage:
-    """A client's session before one or more schedulers."""
-
-    world: World
-    schedulers: list[ToyScheduler]
-    session: PayerSession
-    store: TabStore
-    home: Home
-    tabs: list[Hash32]
-    clients: dict[Address, httpx.AsyncClient]
-
-    @property
-    def scheduler(self) -> ToyScheduler:
-        return self.schedulers[0]
-
-    @property
-    def tab(self) -> Hash32:
-        return self.tabs[0]
-
-    def book(self, number: int = 0) -> tabs.PayerBook:
-        return self.session.books.record(self.tabs[number]).book
-
-    def state(self, number: int = 0) -> TabState:
-        return self.world.state.tab_state(self.tabs[number])
-
-    def another(self) -> tuple[PayerSession, TabStore]:
-        """A second process on the same home; close its store."""
-        return session_on(self.world, self.home, self.clients)
-
-
-def session_on(world: World, home: Home, clients: dict[Address, httpx.AsyncClient]) -> tuple[PayerSession, TabStore]:
-    store = TabStore(home.tabs)
-
-    async def connect(party: Party) -> MarketCalls:
-        return MarketCalls(Calls(clients[party.operator], "http://toy"))
-
-    session = PayerSession(
-        domain=DOMAIN,
-        follower=world,  # type: ignore[arg-type]
-        books=TabBooks(store),
-        journal=OrderJournal(store),
-        keyring=Keyring(home, "password"),
-        connect=connect,
-        table=TABLE,
-        language=LANGUAGE,
-        class_id=CLASS_ID,
-    )
-    return session, store
-
-
-@asynccontextmanager
-async def toy_stage(
-    folder: Path, *, schedulers: int = 1, ends: tuple[int, ...] = (2,), deposit: int = DEPOSIT, **options: Any
-) -> AsyncIterator[Stage]:
-    """Schedulers on sockets, a tab with each, and a session."""
-    world = World(ends)
-    home = Home(folder)
-    home.create()
-    toys = [ToyScheduler(world, 10 * number, **options) for number in range(schedulers)]
-    async with AsyncExitStack() as stack:
-        clients = {}
-        for toy in toys:
-            server = await stack.enter_async_context(serving(TlsServer(toy.app(), None, "127.0.0.1", 0)))
-            client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, verify=False)
-            clients[toy.key.address] = await stack.enter_async_context(client)
-        session, store = session_on(world, home, clients)
-        stack.callback(store.close)
-        opened = []
-        for toy in toys:
-            key = session.keyring.create(DEMO_SCRYPT_N)
-            tab = Tab(PAYER.address, toy.key.address, key.address)
-            session.books.add(tab, chain_id=CHAIN_ID, bank=CONTRACTS.bank, factory=FACTORY)
-            opened.append(world.open_tab(tab, deposit))
-        yield Stage(world, toys, session, store, home, opened, clients)
-
-
-__all__ = ["NO_HASH", "Stage", "ToyScheduler", "World", "toy_stage"]

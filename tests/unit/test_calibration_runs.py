@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from safetensors.torch import save_file  # noqa: E402
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM  # noqa: E402
+from support.tiny_llama import model_folder, tiny_llama  # noqa: E402
+from transformers import DynamicCache, LlamaForCausalLM  # noqa: E402
 
 from troth.node.calibration import calibrating  # noqa: E402
 from troth.node.calibration.conditions import all_conditions  # noqa: E402
@@ -24,7 +23,7 @@ from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.calibration.thresholds import LENGTHS  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
 from troth.node.models.execution_class import rough_class  # noqa: E402
-from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.thresholds import read_calibration  # noqa: E402
 from troth.protocol.doubts import under_rules  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
@@ -35,23 +34,13 @@ LAYERS = 5
 
 @pytest.fixture(scope="module")
 def model() -> LlamaForCausalLM:
-    torch.set_num_threads(1)
-    torch.manual_seed(11)
-    config = LlamaConfig(
-        vocab_size=200, hidden_size=64, intermediate_size=128, num_hidden_layers=LAYERS, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=256, initializer_range=0.2,
-    )  # fmt: skip
-    return LlamaForCausalLM(config).eval()
+    shape = {"vocab_size": 200, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": LAYERS}
+    return tiny_llama(seed=11, initializer_range=0.2, **shape)
 
 
 @pytest.fixture(scope="module")
 def folder(model: LlamaForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
-    path = tmp_path_factory.mktemp("tiny")
-    state = {name: value.contiguous() for name, value in model.state_dict().items() if "lm_head" not in name}
-    save_file(state, path / "model.safetensors", {"format": "pt"})
-    (path / "config.json").write_text(json.dumps(model.config.to_dict()))
-    (path / "tokenizer.json").write_text("{}")
-    return open_folder(path)
+    return model_folder(model, tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(autouse=True)

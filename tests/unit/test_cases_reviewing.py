@@ -10,133 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cases_scene import of_journey
-from support.market_case import CaseScene
 from support.market_logs import address
-from support.market_scene import COLUMNS, DOMAIN, KEYS, PROMPT, TAB, WRITTEN, Scene, execution_class, hash_of
-from support.scripted_court import WINDOWS, ScriptedCourt, ScriptedParties
+from support.market_scene import DOMAIN, TAB, hash_of
+from support.reviewer_seat import NODE_SALT, REVIEWER, SCENE, Seat, true_states, whole
+from support.scripted_court import WINDOWS
 
-from troth.cases import calls, gathering, hearing
+from troth.cases import calls, hearing
 from troth.cases import evidence as files
 from troth.cases.courtroom import ChainView
 from troth.cases.defending import Defender
 from troth.cases.desk import CaseContext
 from troth.cases.errors import AlreadyPledged, EvidenceRefused, NotYours
 from troth.cases.evidence import Evidence
-from troth.cases.gathering import Gathered, Gatherer
+from troth.cases.gathering import Gathered
 from troth.cases.inbox import CASES, SENDERS, CaseInbox
-from troth.cases.judging import MOST, JudgingContext, Recomputed, ReviewFinding, committed, fitted, judge
-from troth.cases.materials import OrderText, Papers
 from troth.cases.record import PledgeRecord, Record
-from troth.cases.reviewing import Reviewer, Timing
-from troth.protocol.doubts import under_rules
-from troth.protocol.market import messages
 from troth.protocol.market.types import Opinion, Reveal
-from troth.protocol.request import Request
-from troth.protocol.tokens import TokenReport
-from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.types import Hash32
 from troth.protocol.wire_cases import Fetch, Furnish, Pledge, Show
-from troth.transport.identity import Operator
-
-SCENE = CaseScene()
-REVIEWER = SCENE.drawn.reviewers[0]
-NODE_SALT = hash_of("node salt")
-
-
-class Engine:
-    """Recompute that gives the scene's true trace, or breaks."""
-
-    def __init__(self) -> None:
-        self.runs, self.broken = 0, False
-
-    async def recompute(self, inputs: Any) -> Recomputed:
-        self.runs += 1
-        if self.broken:
-            raise RuntimeError("the model does not fit")
-        return Recomputed(true_states())
-
-
-def true_states() -> np.ndarray:
-    return np.random.default_rng(8).normal(size=(PROMPT + WRITTEN - 1, COLUMNS)).astype(np.float32)
-
-
-def text() -> OrderText:
-    request = Request(hash_of("class"), tuple(range(PROMPT)), WRITTEN, 0, 1, ())
-    return OrderText(request, tuple(range(WRITTEN)), hash_of("seed"))
-
-
-class FixedGatherer(Gatherer):
-    """Hands over ``found``; everything is there unless a test says so."""
-
-    def __init__(self, folder: Path) -> None:
-        inbox = CaseInbox(folder, REVIEWER, 1 << 20)
-        super().__init__(REVIEWER, inbox, None)  # type: ignore[arg-type]
-        object.__setattr__(self, "found", whole())
-        object.__setattr__(self, "asked", 0)
-
-    async def gather(self, state: Any, rules: Any, vrf_key: Any) -> Gathered:
-        object.__setattr__(self, "asked", self.asked + 1)
-        return self.found  # type: ignore[attr-defined,no-any-return]
-
-
-def whole() -> Gathered:
-    held = of_journey(SCENE.scene, SCENE.journey)
-    papers = Papers(held, SCENE.scene.order, (SCENE.result,), 0)
-    return Gathered(papers, text(), None, None, (SCENE.node_reveal.root, NODE_SALT))
-
-
-class Seat:
-    """One reviewer with its folders, restartable."""
-
-    def __init__(self, folder: Path, **timing: Any) -> None:
-        self.folder, self.timing = folder, Timing(again=0.001, **timing)
-        self.court = ScriptedCourt(SCENE, TAB.payer)
-        self.parties = ScriptedParties(SCENE, self.court)
-        self.engine = Engine()
-        self.start()
-
-    def start(self) -> None:
-        self.gatherer = FixedGatherer(self.folder / "inbox")
-        self.record = Record(self.folder / "record")
-        own = self.court.as_account(REVIEWER)
-        operator = Operator(KEYS[REVIEWER], DOMAIN)
-        self.reviewer = Reviewer(
-            own, operator, self.engine, self.gatherer, self.record, self.timing, report=lambda _: None
-        )
-
-    async def drawn(self) -> None:
-        """Until the reviewers are drawn."""
-        self.court.mine(WINDOWS.lookahead + 1)
-        await self.court.send(calls.draw_case(self.court.contracts, self.court.case, b"", b""))
-
-    async def commit(self) -> None:
-        """Everybody's commitments, this reviewer's own among them."""
-        state = self.court.case
-        pledges = {one: await self.parties.pledge(one, self.court.case_id, 0) for one in state.reviewers}
-        own = await self.pledge()
-        assert own is not None
-        pledges[REVIEWER] = own
-        await self.court.send(calls.commit(self.court.contracts, state, pledges, set()))  # type: ignore[arg-type]
-
-    async def pledge(self) -> Any:
-        return await self.reviewer.pledge(self.seen(), self.court.case_id, self.court.case.round)
-
-    def seen(self) -> ChainView:
-        return ChainView(self.court.state, self.court.block)
-
-    async def show(self) -> Any:
-        return await self.reviewer.show(ChainView(self.court.state, self.court.block), self.court.case_id, 0)
-
-    async def look(self) -> None:
-        """One tick, and what it begins to compute is done."""
-        await self.reviewer.tick(await self.court.seen())
-        await asyncio.sleep(0)
-        tasks = list(self.reviewer._preparing.values())
-        await asyncio.wait_for(asyncio.gather(*tasks), 5)
-
-    def opinion(self) -> Opinion:
-        kept = self.record.find(hearing.hearing_of(self.court.case))
-        assert kept
-        return Opinion(kept.reveal.opinion)
 
 
 @pytest.fixture
@@ -338,9 +229,6 @@ async def test_prompts_are_dropped_with_the_case(bench: Seat) -> None:
     assert bench.record.hearings() == ()
 
 
-# --------------------------------------------------------------------------------------------------------------- desk
-
-
 async def test_only_reviewers_are_given_prompts(bench: Seat) -> None:
     held = of_journey(SCENE.scene, SCENE.journey)
 
@@ -436,79 +324,3 @@ def test_an_inbox_keeps_senders_apart_and_is_bounded(tmp_path: Path) -> None:
         inbox.put(hash_of(str(number)), address(2), "opening", 0, 0, 1, b"x")
     with pytest.raises(EvidenceRefused):
         inbox.put(hash_of("one too many"), address(2), "opening", 0, 0, 1, b"x")
-
-
-# ------------------------------------------------------------------------------------------------------------- opinions
-
-
-def tolerant(noise: float, **own: Any) -> ReviewFinding:
-    scene = CaseScene(Scene())
-    node = scene.scene.trace(noise, 9)
-    result = replace(scene.result, trace_commitment=messages.trace_commitment(Hash32(node.root), NODE_SALT))
-    papers = Papers(of_journey(scene.scene, scene.journey), scene.scene.order, (result,), 0)
-    rules = scene.scene.view.rules
-    state = replace(scene.opening, rows=PROMPT + WRITTEN - 1)
-    rows = (true_states() * (1 + noise * np.random.default_rng(9).normal(size=true_states().shape))).astype(np.float32)
-    definition = replace(execution_class(), calibration=own.pop("calibration", ZERO_HASH))
-    root = Hash32(committed(state, definition, rules, rows).root)
-    bench = JudgingContext(state, definition, rules, papers, own.pop("text", text()))
-    given = own.pop("rows", rows.tobytes())
-    recomputed = Recomputed(**{"states": true_states(), "text": own.pop("report", None), **own})
-    return judge(bench, recomputed, given, (root, NODE_SALT))
-
-
-def test_score_and_spread_are_in_millionths_of_the_cut() -> None:
-    honest, cheat = tolerant(1e-7), tolerant(0.5)
-    assert (honest.opinion, cheat.opinion) == (Opinion.ACCEPT, Opinion.REJECT)
-    assert honest.score <= 1_000_000 < 4_000_000 < cheat.score
-    assert honest.spread == 0
-    again = (true_states() * np.float32(1.01)).astype(np.float32)
-    assert tolerant(0.5, again=again).spread > 1_000_000
-
-
-def test_a_second_look_excuses_what_the_reviewers_own_noise_explains() -> None:
-    again = (true_states() * np.float32(1.01)).astype(np.float32)
-    calibration = under_rules(ZERO_HASH)
-    assert tolerant(0.02, again=again).opinion is Opinion.REJECT
-    excused = tolerant(0.02, again=again, calibration=calibration)
-    assert (excused.opinion, excused.score <= 1_000_000) == (Opinion.ACCEPT, True)
-    assert tolerant(0.5, again=again, calibration=calibration).opinion is Opinion.REJECT
-    assert tolerant(0.02, calibration=calibration).opinion is Opinion.REJECT
-
-
-def test_a_text_that_cannot_be_judged_costs_nobody_anything() -> None:
-    noisy = TokenReport(0.5, 0.02, 0.5, 0, True, False, 2.0, told=False)
-    assert tolerant(1e-7, report=noisy) == ReviewFinding(Opinion.CANNOT_TELL)
-    assert tolerant(1e-7, report=replace(noisy, told=True)).opinion is Opinion.REJECT
-    assert tolerant(0.5, report=noisy).opinion is Opinion.REJECT
-
-
-def test_a_forbidden_token_convicts_however_small_its_share_of_a_window_is() -> None:
-    """The court compares scores with the second cut: two logits among 32 tokens may be below it."""
-    forbidden = TokenReport(0.0625, 0.05, 0.06, 30, True, False, 2.0, allowed=False)
-    found = tolerant(1e-7, report=forbidden)
-    assert (found.opinion, found.score) == (Opinion.REJECT, MOST)
-
-
-def test_rows_that_are_not_the_traces_and_false_counts_are_rejected_beyond_every_cut() -> None:
-    other = true_states().tobytes()
-    assert tolerant(0.5, rows=other).score == MOST
-    assert tolerant(1e-7, rows=other[: -4 * COLUMNS]).score == MOST
-    assert tolerant(1e-7, rows=np.full_like(true_states(), np.nan).tobytes()).score == MOST
-    short = replace(text(), tokens=text().tokens[:-1])
-    counted = tolerant(1e-7, text=short)
-    assert (counted.opinion, counted.score) == (Opinion.REJECT, MOST)
-
-
-def test_a_trace_of_another_length_is_repeated_to_the_cases() -> None:
-    states = np.arange(6, dtype=np.float32).reshape(3, 2)
-    assert np.array_equal(fitted(states, 4), [[0, 1], [2, 3], [4, 5], [0, 1]])
-    assert np.array_equal(fitted(states, 2), states[:2])
-
-
-def test_holders_are_asked_once_each_and_never_oneself() -> None:
-    asked = gathering.holders_of(SCENE.drawn, REVIEWER)
-    assert asked[0] == SCENE.drawn.scheduler
-    assert len(set(asked)) == len(asked)
-    assert REVIEWER not in asked
-    assert set(SCENE.drawn.reviewers) - {REVIEWER} < set(asked)

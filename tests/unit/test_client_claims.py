@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.toy_tab_scheduler import META, PARAMETERS, Stage, ToyOrder, toy_stage
+from support.toy_market import META, PARAMETERS
+from support.toy_tab_scheduler import ToyOrder
+from support.toy_tab_stage import Stage, toy_stage
 from unit.test_tabs_asking import SELDOM, asked
 
 from troth.client.orders.claimed import Overclaim, overclaim

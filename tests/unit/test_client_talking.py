@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.toy_tab_scheduler import Stage, toy_stage
+from support.toy_tab_stage import Stage, toy_stage
 from unit.test_tabs_asking import ALWAYS
 
 from troth.client.errors import ModelUnavailable, PromptError

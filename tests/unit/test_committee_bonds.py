@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.order_network import SCHEDULER, state_of
+from support.order_market import SCHEDULER, state_of
 from support.tabs_stage import PARAMETERS, execution_class_of
 
 from troth.committee.market_bonds import is_bonded

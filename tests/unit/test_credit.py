@@ -11,7 +11,7 @@ import pytest
 from support.byte_language import LANGUAGE
 from support.tabs_stage import execution_class_of
 from support.tiny_llama import LAYERS, tiny_model
-from support.toy_tab_scheduler import toy_stage
+from support.toy_tab_stage import toy_stage
 
 from troth.cases.judging import Inputs, Recomputed
 from troth.cases.materials import OrderText

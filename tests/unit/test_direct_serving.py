@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 from support.toy_entry import ENTRY
-from support.toy_tab_scheduler import NODE_KEYS
+from support.toy_market import NODE_KEYS
 
 from troth.node.direct import serving
 from troth.node.direct.checking import ServingCheck

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from support.toy_entry import ENTRY, ToyEntry, said, toy_entry
-from support.toy_tab_scheduler import NODE_KEYS, Stage, ToyOrder, toy_stage
+from support.toy_market import NODE_KEYS
+from support.toy_tab_scheduler import ToyOrder
+from support.toy_tab_stage import Stage, toy_stage
 
 from troth.client.choices import SamplingChoices
 from troth.client.direct.entrance import Entrance

@@ -4,7 +4,6 @@ fails or goes leaves the others alone."""
 from __future__ import annotations
 
 import asyncio
-import json
 import mmap
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -19,8 +18,7 @@ torch = pytest.importorskip("torch")
 
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+from support.tiny_llama import tiny_model  # noqa: E402
 
 from troth.node.engine import attention_cache  # noqa: E402
 from troth.node.engine.attention_cache import BLOCK  # noqa: E402
@@ -31,7 +29,7 @@ from troth.node.engine.packing import Continuation  # noqa: E402
 from troth.node.engine.steps import Returns, StepShare  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine, from_words, to_words  # noqa: E402
 from troth.node.errors import NodeBusy, OutOfOrder  # noqa: E402
-from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol import tokens  # noqa: E402
 from troth.protocol.errors import InvalidTokens  # noqa: E402
 from troth.protocol.tokens import Sampling  # noqa: E402
@@ -47,18 +45,14 @@ CHUNK = 32
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
-    torch.set_num_threads(1)
-    torch.manual_seed(7)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=96, intermediate_size=160, num_hidden_layers=LAYERS, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=4096, initializer_range=0.3,
-    )  # fmt: skip
-    model, path = LlamaForCausalLM(config).eval(), tmp_path_factory.mktemp("llama")
-    state = {name: value.contiguous() for name, value in model.state_dict().items() if "lm_head" not in name}
-    save_file(state, path / "model.safetensors", {"format": "pt"})
-    (path / "config.json").write_text(json.dumps(config.to_dict()))
-    (path / "tokenizer.json").write_text("{}")
-    return open_folder(path)
+    return tiny_model(
+        tmp_path_factory.mktemp("llama"),
+        vocab_size=VOCABULARY,
+        hidden_size=96,
+        intermediate_size=160,
+        num_hidden_layers=LAYERS,
+        max_position_embeddings=4096,
+    )
 
 
 @pytest.fixture(params=[0, 1], ids=["float32", "bfloat16"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,15 +14,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from safetensors.torch import save_file  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+from support.tiny_llama import tiny_model  # noqa: E402
 
 from troth.node.engine import layers as layers_module  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.layers import LayerSlice  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.errors import BadInput, ModelError  # noqa: E402
-from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
 TOKENS = np.array([3, 14, 15, 9, 26, 5, 35, 8])
@@ -39,17 +37,7 @@ def key(task: int) -> SessionKey:
 
 
 def made(path: Path, *, tied: bool) -> ModelFolder:
-    torch.manual_seed(7)
-    config = LlamaConfig(
-        vocab_size=48, hidden_size=32, intermediate_size=64, num_hidden_layers=LAYERS, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=tied, max_position_embeddings=256, initializer_range=0.3,
-    )  # fmt: skip
-    state = LlamaForCausalLM(config).state_dict()
-    save_file({name: value.contiguous() for name, value in state.items() if not tied or name != HEAD},
-              path / "model.safetensors", {"format": "pt"})  # fmt: skip
-    (path / "config.json").write_text(json.dumps(config.to_dict()))
-    (path / "tokenizer.json").write_text("{}")
-    return open_folder(path)
+    return tiny_model(path, num_hidden_layers=LAYERS, tie_word_embeddings=tied)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])

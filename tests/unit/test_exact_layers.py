@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,8 @@ from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch")
 
-from safetensors.torch import save_file  # noqa: E402
 from support.tiny_gemma3 import write_tiny_gemma3  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+from support.tiny_llama import tiny_model  # noqa: E402
 
 from troth.node.engine.exact_layers import (  # noqa: E402
     ROWS,
@@ -29,7 +27,7 @@ from troth.node.engine.probe import MARK, probe, probe_of, probe_text, require_c
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
 from troth.node.models.execution_class import rough_class  # noqa: E402
-from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
 WHOLE = Segment(0, 3)
@@ -37,18 +35,14 @@ WHOLE = Segment(0, 3)
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
-    torch.set_num_threads(1)
-    torch.manual_seed(7)
-    config = LlamaConfig(
-        vocab_size=400, hidden_size=96, intermediate_size=160, num_hidden_layers=3, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=512, initializer_range=0.3,
-    )  # fmt: skip
-    model, path = LlamaForCausalLM(config).eval(), tmp_path_factory.mktemp("llama")
-    state = {name: value.contiguous() for name, value in model.state_dict().items() if "lm_head" not in name}
-    save_file(state, path / "model.safetensors", {"format": "pt"})
-    (path / "config.json").write_text(json.dumps(config.to_dict()))
-    (path / "tokenizer.json").write_text("{}")
-    return open_folder(path)
+    return tiny_model(
+        tmp_path_factory.mktemp("llama"),
+        vocab_size=400,
+        hidden_size=96,
+        intermediate_size=160,
+        num_hidden_layers=3,
+        max_position_embeddings=512,
+    )
 
 
 @pytest.fixture(params=[0, 1], ids=["float32", "bfloat16"])

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.order_network import DOMAIN, MODEL, SCHEDULER, Network, Ordered, build
+from support.order_market import DOMAIN, SCHEDULER
+from support.order_network import MODEL, Network, Ordered, build
 
 from troth.cases.courtroom import ChainView
 from troth.cases.journal import CaseJournal

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from support.market_logs import META
-from support.order_network import BLOCK, SCHEDULER, Network, Ordered, build, with_tab
+from support.order_market import BLOCK, SCHEDULER, with_tab
+from support.order_network import Network, Ordered, build
 from support.tabs_stage import PARAMETERS
 
 from troth.cases.keeping import last_block

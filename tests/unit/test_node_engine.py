@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,8 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from safetensors.torch import save_file  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+from support.tiny_llama import model_folder, tiny_llama  # noqa: E402
+from transformers import LlamaForCausalLM  # noqa: E402
 
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine, from_words  # noqa: E402
@@ -33,23 +32,12 @@ def key(task: int, segment: int = 0) -> SessionKey:
 
 @pytest.fixture(scope="module")
 def reference_model() -> LlamaForCausalLM:
-    torch.set_num_threads(1)
-    torch.manual_seed(7)
-    config = LlamaConfig(
-        vocab_size=48, hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, tie_word_embeddings=True, max_position_embeddings=256, initializer_range=0.3,
-    )  # fmt: skip
-    return LlamaForCausalLM(config).eval()
+    return tiny_llama(num_hidden_layers=4)
 
 
 @pytest.fixture(scope="module")
 def folder(reference_model: LlamaForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
-    path = tmp_path_factory.mktemp("tiny")
-    state = {name: value.contiguous() for name, value in reference_model.state_dict().items() if "lm_head" not in name}
-    save_file(state, path / "model.safetensors", {"format": "pt"})
-    (path / "config.json").write_text(json.dumps(reference_model.config.to_dict()))
-    (path / "tokenizer.json").write_text("{}")
-    return open_folder(path)
+    return model_folder(reference_model, tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from support.market_logs import META
-from support.order_network import BLOCK, PROMPT, FakeGround, Network, Ordered, build
+from support.order_market import BLOCK, PROMPT, FakeGround
+from support.order_network import Network, Ordered, build
 from support.tabs_stage import PARAMETERS
 from support.toy_engine import ToyEngine
 

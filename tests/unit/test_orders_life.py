@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from support.market_logs import META
-from support.order_network import BLOCK, DOMAIN, SCHEDULER, build, verified
+from support.order_market import BLOCK, DOMAIN, SCHEDULER
+from support.order_network import build, verified
 
 from troth.protocol import typed_data
 from troth.protocol.doubts import under_rules

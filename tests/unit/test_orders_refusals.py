@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.order_network import (
+from support.order_market import (
     BLOCK,
     CLIENT_KEY,
     CLIENT_TAB,
@@ -19,11 +19,9 @@ from support.order_network import (
     SCHEDULER,
     SCHEDULER_KEY,
     TAB_KEY,
-    Network,
-    Ordered,
-    build,
     with_tab,
 )
+from support.order_network import Network, Ordered, build
 
 from troth.node.errors import NodeBusy, PeerRefusal
 from troth.node.orders.bench import LendingLimits

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.order_network import PROMPT, SCHEDULER, Network, Ordered, build
+from support.order_market import PROMPT, SCHEDULER
+from support.order_network import Network, Ordered, build
 
 from troth.node.earning.leaf import Stage
 from troth.node.errors import AlreadySigned, NodeStorageError, PeerRefusal

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.order_network import PROMPT, Network, Node, Ordered, build
+from support.order_market import PROMPT
+from support.order_network import Network, Ordered, build
+from support.order_node import Node
 
 from troth.node.engine.interface import Computed
 from troth.node.orders import gathering

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tab_scene import TabScene
+from support.tab_scene import TabScene, story_of
 
 from troth.cases import evidence as files
 from troth.protocol.errors import WireError
@@ -28,10 +28,6 @@ async def scene(tmp_path: Path) -> AsyncIterator[TabScene]:
     made.start()
     yield made
     await made.stop()
-
-
-def story_of(scene: TabScene, asked: Any) -> Any:
-    return scene.desk.store.get(asked.order_id)
 
 
 async def checked(scene: TabScene, opinion: Opinion) -> Any:

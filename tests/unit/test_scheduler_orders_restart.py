@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, Asked, TabScene
-from support.toy_tab_node import ToyWay
+from support.toy_peers import ToyWay
 from support.waiting import eventually
 
 from troth.protocol.market import canonical, messages, prices, tabs

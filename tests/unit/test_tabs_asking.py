@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from support.byte_language import LANGUAGE
-from support.toy_tab_scheduler import PARAMETERS, Stage, toy_stage
+from support.toy_market import PARAMETERS
+from support.toy_tab_stage import Stage, toy_stage
 from support.waiting import eventually
 
 from troth.client.choices import SamplingChoices

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from msgspec import structs
 from support.market_case import CaseScene
 from support.market_scene import TAB
 from support.scripted_court import ScriptedCourt, ScriptedParties
-from support.toy_court import USDC, ToyCourtroom, court_of, court_over
+from support.toy_court import USDC, ToyCourtroom, court_of
+from support.toy_market import CONTRACTS, DOMAIN
 from support.toy_tab_gateway import tab_gateway
-from support.toy_tab_scheduler import CONTRACTS, DOMAIN, FACTORY, PAYER, Stage, World, toy_stage
-from typer.testing import CliRunner
+from support.toy_tab_stage import Stage, toy_stage
 from unit.test_tabs_asking import SELDOM, asked, ended
 from unit.test_tabs_lies import draw_with, other_nodes
 
@@ -32,16 +27,12 @@ from troth.cases.command import read_evidence
 from troth.cases.journal import CaseJournal
 from troth.cases.office import Office
 from troth.cases.opening import Opener
-from troth.chain.keystore import DEMO_SCRYPT_N, Key, create_account
-from troth.chain.records import Simulation
-from troth.client.command import app
-from troth.client.errors import AnswerUnavailable, ConfigurationError, ReceiptNotFound
+from troth.chain.keystore import Key
+from troth.client.errors import AnswerUnavailable, ReceiptNotFound
 from troth.client.home import Home
-from troth.client.market_table import MarketTable
-from troth.client.orders import case_terminal
 from troth.client.orders.case_files import case_file
-from troth.client.orders.case_terminal import How, brought, chosen, ways
-from troth.client.orders.court import ClientDeployment, Court
+from troth.client.orders.case_terminal import How, brought, ways
+from troth.client.orders.court import Court
 from troth.client.orders.failing import OrderContradicted, OrderStalled
 from troth.client.orders.journal import OrderRecord
 from troth.client.orders.keeping import OrderKeeper
@@ -49,7 +40,6 @@ from troth.client.orders.receipts import shown
 from troth.client.orders.running import wallet_of
 from troth.client.orders.updates import OrderOutcome
 from troth.client.orders.wishes import CheckWish
-from troth.command.plugins import load, plugins
 from troth.protocol.market import messages
 from troth.protocol.market.types import CaseKind, Fault, Opinion
 from troth.protocol.market.types import Outcome as Decision
@@ -96,9 +86,6 @@ async def client(tmp_path: Path) -> AsyncIterator[Case]:
         made = Case(stage, room, tmp_path, court, heard)
         yield made
         made.court.office.journal.close()
-
-
-# ------------------------------------------------------------------------------------------------------- automatically
 
 
 async def test_a_rejected_check_opens_a_case_within_the_bond_and_nothing_is_paid(client: Case) -> None:
@@ -241,9 +228,6 @@ async def test_a_court_carries_a_case_from_opening_to_outcome_across_restarts(tm
     assert room.sent == ["draw", "commit", "decide"]
 
 
-# ---------------------------------------------------------------------------------------------------------- by command
-
-
 async def test_the_file_is_what_the_cases_command_reads_and_reviewers_lack_nothing(client: Case) -> None:
     await asked(client.stage)
     entry = client.entry
@@ -308,136 +292,6 @@ async def test_an_unknown_order_and_one_that_nobody_admitted_are_named(client: C
         case_file(client.entry, DOMAIN)
 
 
-def test_several_segments_are_not_chosen_among() -> None:
-    one = type("One", (), {"segment": 0, "kind": CaseKind.DOUBT})
-    other = type("Other", (), {"segment": 1, "kind": CaseKind.DOUBT})
-    rejected = type("Rejected", (), {"segment": 1, "kind": CaseKind.REJECTION})
-    found: Any = type("Found", (), {"cases": (one, other)})
-    with pytest.raises(ConfigurationError, match="one segment"):
-        chosen(found)
-    found.cases = (one, rejected)
-    assert chosen(found) == (1,)
-
-
-class ToyMarket:
-    """A deployment for a command that only looks: every call would succeed."""
-
-    domain, contracts = DOMAIN, CONTRACTS
-
-    async def simulate(self, call: Any, sender: Any) -> Simulation:
-        return Simulation(call.call.function, sender, call.call.value, 1, 7, None)
-
-    async def drawn(self, _request: Any) -> tuple[None, bytes]:
-        return None, b""
-
-
-@dataclass
-class Shell:
-    """`troth client` on a home whose only answer was rejected; the chain is the toy's."""
-
-    folder: Path
-    room: ToyCourtroom
-    name: str
-    bond: int
-
-    def __call__(self, *arguments: str, password: bool = False) -> Any:
-        options = ["--factory", FACTORY, "--home", str(self.folder), "--json"]
-        options += ["--password-file", str(self.folder / "password")] if password else []
-        return CliRunner().invoke(app, ["case", *arguments, *options])
-
-
-async def rejected(folder: Path) -> tuple[World, str, int]:
-    """A home with a rejected answer, after its client has ended."""
-    async with toy_stage(folder) as stage:
-        stage.scheduler.node_noise, stage.scheduler.opinion = 1.0, Opinion.REJECT
-        await asked(stage)
-        entry = stage.session.journal.all()[0]
-        (bring,) = assess(case_file(entry, DOMAIN), stage.world.state, stage.world.block).cases
-        return stage.world, entry.name, bring.bond
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    world, name, bond = asyncio.run(rejected(tmp_path))
-    room = ToyCourtroom(world)
-
-    @asynccontextmanager
-    async def following(*_named: Any) -> AsyncIterator[Any]:
-        yield ToyMarket(), world
-
-    @asynccontextmanager
-    async def open_court(
-        place: ClientDeployment, wallet: Key, _asset: Any, most: int, report: Any
-    ) -> AsyncIterator[Court]:
-        assert wallet.address == PAYER.address
-        court = court_over(place.orders, room, place.home.cases, most, report)
-        yield court
-        court.office.journal.close()
-
-    async def read_asset(*_named: Any) -> Any:
-        return USDC
-
-    monkeypatch.setattr(case_terminal, "following", following)
-    monkeypatch.setattr(case_terminal, "open_court", open_court)
-    monkeypatch.setattr(case_terminal, "read_asset", read_asset)
-    monkeypatch.delenv("TROTH_PASSWORD_FILE", raising=False)
-    password = tmp_path / "password"
-    password.write_text("password\n")
-    password.chmod(0o600)
-    create_account(Home(tmp_path).keystore, "password", scrypt_n=DEMO_SCRYPT_N, key=PAYER)
-    return Shell(tmp_path, room, name, bond)
-
-
-def test_the_command_says_what_can_be_done_and_sends_nothing(shell: Shell) -> None:
-    path = shell.folder / "my.evidence"
-    done = shell(shell.name[:14], "--write", str(path))
-    assert done.stdout, done.exception
-    told = json.loads(done.stdout)
-    text = "\n".join(told["said"])
-    assert "Bring segment 0" in text
-    assert f"From {PAYER.address} it would succeed" in text
-    assert f"`troth client case {shell.name[:12]} --open --most-bond {shell.bond}units`" in text
-    assert case_terminal.WITHOUT_OPENINGS in told["said"]
-    assert (told["order"], told["written"], shell.room.sent) == (shell.name, str(path), [])
-    assert read_evidence(path).shown == ()
-    told = json.loads(shell(shell.name[:14], "--write", str(path), password=True).stdout)
-    assert case_terminal.WITHOUT_OPENINGS not in told["said"]
-    assert read_evidence(path).shown
-    assert path.stat().st_mode & 0o077 == 0
-
-
-def test_the_command_opens_within_the_bond_that_it_is_given(shell: Shell) -> None:
-    short = shell(shell.name, "--open", "--most-bond", "7units", password=True)
-    assert (short.exit_code, shell.room.sent) == (4, [])
-    assert f"--most-bond {shell.bond}units" in short.stdout
-    unsaid = shell(shell.name, "--open", password=True)
-    assert isinstance(unsaid.exception, ConfigurationError)
-    done = shell(shell.name, "--open", "--most-bond", f"{shell.bond}units", "--no-carry", password=True)
-    assert (done.exit_code, shell.room.sent) == (0, ["open"])
-    (case,) = json.loads(done.stdout.splitlines()[-1])["cases"]
-    assert case["steps"][0]["step"] == "opened"
-
-
-def test_the_command_carries_a_case_that_stands_to_its_end(shell: Shell) -> None:
-    shell(shell.name, "--open", "--most-bond", f"{shell.bond}units", "--no-carry", password=True)
-    (case_id,) = shell.room.world.state.cases
-    shell.room.until = lambda: shell.room.decide(case_id, Decision.CONVICTED)
-    done = shell(shell.name, "--open", "--most-bond", "1units", password=True)
-    assert (done.exit_code, shell.room.sent) == (0, ["open"])
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert "stands already" in told["said"][0]
-    assert told["cases"][0]["outcome"] == "convicted"
-
-
-def test_an_unknown_id_is_named(shell: Shell) -> None:
-    found = shell("0x00")
-    assert isinstance(found.exception, ReceiptNotFound)
-    assert "troth client receipts" in found.exception.remedy
-
-
-# ------------------------------------------------------------------------------------------------------------ receipts
-
-
 async def test_receipts_follow_a_case_to_the_refund(client: Case) -> None:
     await asked(client.stage)
     client.stage.world.block += 30
@@ -470,58 +324,12 @@ async def test_an_upheld_answer_is_paid_and_no_refund_is_shown(client: Case) -> 
     assert (one["paid_units"], one["refund_units"], one["case"]) == (str(told.fee), None, "upheld")
 
 
-# ------------------------------------------------------------------------------------------------------------- wallet
-
-
 async def test_without_a_wallet_that_opens_one_line_says_so(client: Case) -> None:
     lines: list[str] = []
     assert wallet_of(client.stage.home, "password", lambda _entry, line: lines.append(line)) is None
     (line,) = lines
     assert "by itself" in line
     assert "\n" not in line
-
-
-# ------------------------------------------------------------------------------------------------------------ messages
-
-CLIENT = Path(__file__).parents[2] / "client" / "troth" / "client"
-NAMED = re.compile(r"troth client ([a-z][a-z-]*)")
-
-
-def test_asking_is_chatting_with_one_question(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    heard: list[Any] = []
-
-    async def chat(*named: Any, as_json: bool, resume: str) -> None:
-        heard.append((*named[2:], as_json, resume))
-
-    monkeypatch.setattr("troth.client.orders.terminal.chat", chat)
-    table = ["--home", str(tmp_path)]
-    (tmp_path / "client").mkdir()
-    (tmp_path / "client" / "client.toml").write_text(
-        f'version = 1\nrpc = "http://127.0.0.1:1"\n[market]\nfactory = "{FACTORY}"\n'
-    )
-    for name in ("chat", "ask"):
-        assert CliRunner().invoke(app, [name, "why?", "--max-tokens", "9", *table]).exit_code == 0
-    assert heard[0] == heard[1]
-    assert "why?" in heard[0]
-    assert CliRunner().invoke(app, ["ask", *table]).exit_code == 2
-    assert len(heard) == 2
-
-
-def test_every_command_that_the_client_names_exists() -> None:
-    known = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    named = {name for path in CLIENT.rglob("*.py") for name in NAMED.findall(path.read_text())}
-    assert {"case", "ask", "summon", "top-up"} <= known
-    assert named <= known, named - known
-
-
-def test_every_command_of_the_guide_exists_with_its_options() -> None:
-    commands = load(plugins()["client"]).commands  # with the root's --network
-    guide = (Path(__file__).parents[2] / "docs" / "how-to" / "clients.md").read_text()
-    for line in re.findall(r"troth client [a-z][^\n`#|]*", guide):
-        name, *rest = line.split()[2:]
-        assert name in commands, line
-        options = {one for each in commands[name].params for one in (*each.opts, *each.secondary_opts)}
-        assert {one for one in rest if one.startswith("--")} <= options, line
 
 
 async def test_the_gateways_receipt_follows_the_case(tmp_path: Path) -> None:
@@ -546,13 +354,3 @@ def stage_receipts(folder: Path) -> str:
     ((identifier,),) = ledger.execute("SELECT id FROM completions").fetchall()
     ledger.close()
     return str(identifier)
-
-
-def test_the_guide_explains_every_key_of_the_table_and_its_default() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "how-to" / "clients.md").read_text()
-    table = guide[guide.index("### The table `[market]`") :]
-    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", table, re.MULTILINE))
-    for one in structs.fields(MarketTable):
-        assert one.name in rows, one.name
-        if isinstance(one.default, int):
-            assert rows[one.name] == str(one.default), one.name

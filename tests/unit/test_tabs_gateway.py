@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
+from support.toy_market import CLASS_ID, PARAMETERS
 from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
-from support.toy_tab_scheduler import CLASS_ID, PARAMETERS
 
 from troth.client.gateway.guard import SpendingLimits
 from troth.client.orders.wishes import PriceLimit

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.byte_language import LANGUAGE
-from support.toy_tab_scheduler import COLUMNS, Stage, toy_stage
+from support.toy_market import COLUMNS
+from support.toy_tab_stage import Stage, toy_stage
 
 from troth.cases.judging import Inputs, Recomputed
 from troth.client.choices import SamplingChoices

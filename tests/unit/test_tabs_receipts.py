@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from support.byte_language import LANGUAGE
-from support.toy_tab_scheduler import DOMAIN, Stage, toy_stage
+from support.toy_market import DOMAIN
+from support.toy_tab_stage import Stage, toy_stage
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended
 
 from troth.audit import receipts as auditor

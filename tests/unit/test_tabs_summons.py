@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.toy_tab_scheduler import toy_stage
+from support.toy_tab_stage import toy_stage
 from unit.test_tabs_asking import asked, ended
 
 from troth.client.orders.journal import OrderRecord, Phase

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from support.toy_tab_scheduler import ASK, CLASS_ID, FACTORY, TABLE, ToyScheduler, World, toy_stage
+from support.toy_market import ASK, CLASS_ID, FACTORY, TABLE, World
+from support.toy_tab_scheduler import ToyScheduler
+from support.toy_tab_stage import toy_stage
 from unit.test_tabs_asking import ALWAYS, asked
 
 from troth.client.choices import SamplingChoices

@@ -1,0 +1,94 @@
+"""What a reviewer finds in a trace, and what it says of it: scores, second looks, false counts, tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from support.cases_scene import of_journey
+from support.market_case import CaseScene
+from support.market_scene import COLUMNS, PROMPT, WRITTEN, Scene, execution_class
+from support.reviewer_seat import NODE_SALT, REVIEWER, SCENE, text, true_states
+
+from troth.cases import gathering
+from troth.cases.judging import MOST, JudgingContext, Recomputed, ReviewFinding, committed, fitted, judge
+from troth.cases.materials import Papers
+from troth.protocol.doubts import under_rules
+from troth.protocol.market import messages
+from troth.protocol.market.types import Opinion
+from troth.protocol.tokens import TokenReport
+from troth.protocol.types import ZERO_HASH, Hash32
+
+
+def tolerant(noise: float, **own: Any) -> ReviewFinding:
+    scene = CaseScene(Scene())
+    node = scene.scene.trace(noise, 9)
+    result = replace(scene.result, trace_commitment=messages.trace_commitment(Hash32(node.root), NODE_SALT))
+    papers = Papers(of_journey(scene.scene, scene.journey), scene.scene.order, (result,), 0)
+    rules = scene.scene.view.rules
+    state = replace(scene.opening, rows=PROMPT + WRITTEN - 1)
+    rows = (true_states() * (1 + noise * np.random.default_rng(9).normal(size=true_states().shape))).astype(np.float32)
+    definition = replace(execution_class(), calibration=own.pop("calibration", ZERO_HASH))
+    root = Hash32(committed(state, definition, rules, rows).root)
+    bench = JudgingContext(state, definition, rules, papers, own.pop("text", text()))
+    given = own.pop("rows", rows.tobytes())
+    recomputed = Recomputed(**{"states": true_states(), "text": own.pop("report", None), **own})
+    return judge(bench, recomputed, given, (root, NODE_SALT))
+
+
+def test_score_and_spread_are_in_millionths_of_the_cut() -> None:
+    honest, cheat = tolerant(1e-7), tolerant(0.5)
+    assert (honest.opinion, cheat.opinion) == (Opinion.ACCEPT, Opinion.REJECT)
+    assert honest.score <= 1_000_000 < 4_000_000 < cheat.score
+    assert honest.spread == 0
+    again = (true_states() * np.float32(1.01)).astype(np.float32)
+    assert tolerant(0.5, again=again).spread > 1_000_000
+
+
+def test_a_second_look_excuses_what_the_reviewers_own_noise_explains() -> None:
+    again = (true_states() * np.float32(1.01)).astype(np.float32)
+    calibration = under_rules(ZERO_HASH)
+    assert tolerant(0.02, again=again).opinion is Opinion.REJECT
+    excused = tolerant(0.02, again=again, calibration=calibration)
+    assert (excused.opinion, excused.score <= 1_000_000) == (Opinion.ACCEPT, True)
+    assert tolerant(0.5, again=again, calibration=calibration).opinion is Opinion.REJECT
+    assert tolerant(0.02, calibration=calibration).opinion is Opinion.REJECT
+
+
+def test_a_text_that_cannot_be_judged_costs_nobody_anything() -> None:
+    noisy = TokenReport(0.5, 0.02, 0.5, 0, True, False, 2.0, told=False)
+    assert tolerant(1e-7, report=noisy) == ReviewFinding(Opinion.CANNOT_TELL)
+    assert tolerant(1e-7, report=replace(noisy, told=True)).opinion is Opinion.REJECT
+    assert tolerant(0.5, report=noisy).opinion is Opinion.REJECT
+
+
+def test_a_forbidden_token_convicts_however_small_its_share_of_a_window_is() -> None:
+    """The court compares scores with the second cut: two logits among 32 tokens may be below it."""
+    forbidden = TokenReport(0.0625, 0.05, 0.06, 30, True, False, 2.0, allowed=False)
+    found = tolerant(1e-7, report=forbidden)
+    assert (found.opinion, found.score) == (Opinion.REJECT, MOST)
+
+
+def test_rows_that_are_not_the_traces_and_false_counts_are_rejected_beyond_every_cut() -> None:
+    other = true_states().tobytes()
+    assert tolerant(0.5, rows=other).score == MOST
+    assert tolerant(1e-7, rows=other[: -4 * COLUMNS]).score == MOST
+    assert tolerant(1e-7, rows=np.full_like(true_states(), np.nan).tobytes()).score == MOST
+    short = replace(text(), tokens=text().tokens[:-1])
+    counted = tolerant(1e-7, text=short)
+    assert (counted.opinion, counted.score) == (Opinion.REJECT, MOST)
+
+
+def test_a_trace_of_another_length_is_repeated_to_the_cases() -> None:
+    states = np.arange(6, dtype=np.float32).reshape(3, 2)
+    assert np.array_equal(fitted(states, 4), [[0, 1], [2, 3], [4, 5], [0, 1]])
+    assert np.array_equal(fitted(states, 2), states[:2])
+
+
+def test_holders_are_asked_once_each_and_never_oneself() -> None:
+    asked = gathering.holders_of(SCENE.drawn, REVIEWER)
+    assert asked[0] == SCENE.drawn.scheduler
+    assert len(set(asked)) == len(asked)
+    assert REVIEWER not in asked
+    assert set(SCENE.drawn.reviewers) - {REVIEWER} < set(asked)

@@ -1,0 +1,189 @@
+"""One tab with many requests of two processes at once, and another tab where a scheduler fails."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.toy_tab_scheduler import ToyOrder
+from support.toy_tab_stage import restarted, toy_stage
+from unit.test_tabs_asking import ALWAYS, PROMPT, asked, ended, text_of
+
+from troth.client.choices import SamplingChoices
+from troth.client.orders.asking import ask
+from troth.client.orders.course import ADMISSION_SECONDS
+from troth.client.orders.failing import OrderStalled
+from troth.client.orders.journal import Phase
+from troth.client.orders.keeping import OrderKeeper
+from troth.client.orders.updates import OrderOutcome, SentUpdate
+from troth.client.orders.wishes import CheckWish, Wish
+from troth.client.tabs.errors import TabShort
+from troth.protocol.market import tabs
+
+
+async def test_one_tab_serves_many_requests_of_two_processes_at_once(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        other, store = stage.another()
+        sessions = [stage.session, other]
+
+        async def one(number: int) -> list[Any]:
+            return [update async for update in ask(sessions[number % 2], PROMPT, ALWAYS)]
+
+        answers = await asyncio.gather(*(one(number) for number in range(12)))
+        assert all(text_of(answer) == "hello world" for answer in answers)
+        numbers = sorted(entry.sequence for entry in other.journal.all())
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert len({entry.sequence for entry in other.journal.all()}) == len(numbers) >= 12
+        await OrderKeeper(other).once()
+        assert stage.book().spent == sum(ended(answer).fee for answer in answers)
+        assert stage.scheduler.books[stage.tab].payable == stage.book().spent
+        store.close()
+
+
+GIVING = """
+import sys
+from pathlib import Path
+from troth.chain.keystore import Key
+from troth.client.tabs.books import TabBooks
+from troth.client.tabs.store import TabStore
+from troth.protocol.market.types import TabState
+
+store = TabStore(Path(sys.argv[1]))
+(record,) = TabBooks(store).all()
+state = TabState(balance=10**9, known=True)
+key = Key.from_secret(bytes.fromhex(sys.argv[2]))
+for _ in range(40):
+    number = TabBooks(store).order(record.identifier, 5, state, key, lambda number, _voucher: number)
+    print(number)
+    if number % 3 == 0:
+        TabBooks(store).acknowledge(record.identifier, number, 2, key)
+"""
+
+
+async def test_two_processes_give_no_number_out_twice(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        record = stage.session.books.record(stage.tab)
+        key = stage.session.keyring.key(record.tab.key)
+        command = [sys.executable, "-c", GIVING, str(stage.home.tabs), key.secret.hex()]
+        running = [await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE) for _ in range(2)]
+        said = [(await one.communicate())[0].split() for one in running]
+        assert sorted(int(number) for numbers in said for number in numbers) == list(range(1, 81))
+        book = stage.book()
+        assert (book.sequence, book.spent, len(book.bounds)) == (80, 2 * 26, 80 - 26)
+        payee = tabs.PayeeBook(tabs.first_voucher(stage.tab))
+        for word in stage.session.books.vouchers(stage.tab):
+            payee = tabs.accept(payee, word.message)
+
+
+async def test_the_tab_covers_no_more_than_it_holds(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, deposit=250) as stage:
+        await asked(stage, replace(ALWAYS, choices=SamplingChoices(16)))
+        with pytest.raises(TabShort) as caught:
+            await asked(stage, replace(ALWAYS, choices=SamplingChoices(200)))
+        assert caught.value.shortfall > 0
+        assert f"top-up 0x{stage.tab.hex()[:10]}" in caught.value.remedy
+        record = stage.session.books.record(stage.tab)
+        assert record.book.authorised <= 250
+
+
+async def test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, second = stage.schedulers
+        await asked(stage)
+        assert len(first.served) == 1
+        dead = httpx.AsyncClient(base_url="http://127.0.0.1:9", trust_env=False)
+        stage.clients[first.key.address] = dead
+        for desk in stage.session.desks.values():
+            desk.calls = None
+        begun = time.monotonic()
+        assert text_of(await asked(stage)) == "hello world"
+        assert time.monotonic() - begun < 5
+        assert len(second.served) == 1
+        await dead.aclose()
+
+
+async def test_a_scheduler_that_stalls_before_the_first_word_is_left_within_five_seconds(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, second = stage.schedulers
+        first.tamper = lambda _one, _lines: [None]
+        begun = time.monotonic()
+        updates = await asked(stage)
+        assert time.monotonic() - begun < ADMISSION_SECONDS + 1
+        assert [update.again for update in updates if isinstance(update, SentUpdate)] == [False, True]
+        assert len(second.served) == 1
+        first.tamper = lambda _one, lines: lines
+        begun = time.monotonic()
+        await asked(stage)
+        assert len(second.served) == 2
+
+
+async def test_an_answer_that_breaks_off_is_continued_at_the_second_tab(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, second = stage.schedulers
+        first.tamper = lambda _one, lines: lines[:6]
+        updates = await asked(stage)
+        assert text_of(updates) == "hello world"
+        (one,) = second.orders.values()
+        assert one.request.prompt_tokens == (*PROMPT, *first.answer[:5])
+        assert one.request.max_tokens == 64 - 5
+        assert ended(updates).outcome is OrderOutcome.CHECKED
+        assert ended(updates).fee == stage.book(1).spent
+        assert stage.book(0).spent == 0
+
+
+async def test_what_broke_off_is_not_paid_and_what_it_may_cost_counts(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, _ = stage.schedulers
+        first.tamper = lambda _one, lines: lines[:6]
+        offer = await stage.session.ready()
+        assert offer
+        updates = await asked(stage)
+        most = next(update.most for update in updates if isinstance(update, SentUpdate))
+        limited = Wish(SamplingChoices(64, max_cost=most + 1), CheckWish("lot", 1_000_000))
+        for desk in stage.session.desks.values():
+            desk.away_until = 0.0
+        with pytest.raises(Exception, match="--max-cost"):
+            await asked(stage, limited)
+
+
+async def test_a_single_tab_is_asked_again_after_a_broken_stream(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        broken: list[int] = []
+
+        def once(_one: ToyOrder, lines: list[Any]) -> list[Any]:
+            if broken:
+                return lines
+            broken.append(1)
+            return lines[:6]
+
+        stage.scheduler.tamper = once
+        assert text_of(await asked(stage)) == "hello world"
+        assert [entry.phase for entry in stage.session.journal.all()].count(Phase.CHECKED) == 1
+
+
+async def test_a_scheduler_that_is_away_when_it_is_asked_again_may_have_the_order_all_the_same(tmp_path: Path) -> None:
+    """Its number must not be acknowledged with nothing: that word, and every later one, would be refused."""
+    async with toy_stage(tmp_path) as stage:
+        stage.scheduler.tamper = lambda _one, _lines: []
+        with pytest.raises(OrderStalled):
+            await asked(stage)
+        stage.scheduler.tamper = lambda _one, lines: lines
+        alive = stage.clients[stage.scheduler.key.address]
+        dead = httpx.AsyncClient(base_url="http://127.0.0.1:9", trust_env=False)
+        stage.clients[stage.scheduler.key.address] = dead
+        session = await restarted(stage)
+        assert {entry.phase for entry in session.journal.all()} == {Phase.ORDERED}
+        stage.clients[stage.scheduler.key.address] = alive
+        for one in stage.scheduler.orders.values():
+            one.lines = stage.scheduler.honest_lines(one)
+        session = await restarted(stage)
+        assert {entry.phase for entry in session.journal.all()} == {Phase.CHECKED}
+        await OrderKeeper(session).once()
+        assert stage.scheduler.books[stage.tab].payable == stage.book().spent > 0
+        await dead.aclose()
