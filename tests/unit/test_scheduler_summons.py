@@ -184,16 +184,17 @@ async def test_a_summons_is_answered_after_a_restart(scene: TabScene) -> None:
 async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(scene: TabScene) -> None:
     undrawn, checked = await scene.send(scene.asked()), await scene.send(scene.asked())
     await scene.show(checked)
-    rows = scene.folder / "rows" / undrawn.order_id.hex()
+    rows = scene.desk.rows.open(undrawn.order_id, 4)
     scene.ledger.block = last_block(undrawn.order.reference_block, PARAMETERS)
     await scene.orders.forget_old()
-    assert rows.exists()
+    assert rows.links(0)
     assert story_of(scene, undrawn).request is not None
     fresh = replace(META, block=scene.ledger.block)
     scene.ledger.fold(replace(summoned(scene, checked, SummonsKind.CHECK), meta=fresh))
     scene.ledger.block += 1
     await scene.orders.forget_old()
-    assert not rows.exists()
+    with pytest.raises(FileNotFoundError):
+        rows.links(0)
     assert story_of(scene, undrawn).request is None
     assert story_of(scene, checked).request is not None
     summons_id = messages.summons_id(checked.order_id, SummonsKind.CHECK, 0)
