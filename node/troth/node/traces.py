@@ -1,7 +1,8 @@
 """Traces this node committed to, on disk, so that a node that was killed after it signed can still open.
 
 A trace is one file of raw little-endian rows, fsynced before the index line that names it; the index is SQLite in WAL
-mode. None is dropped before its order has ended: who keeps too much takes no more orders.
+mode. Of a trace whose rows anybody with the class computes again, the line is all there is: root and salt open it. None
+is dropped before its order has ended: who keeps too much takes no more orders.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class StoredTrace:
 
     Args:
         attempt: whether this node inferred or checks.
+        columns: of the rows that are kept, 0 where none are.
         salt: of this node's commitment to the root.
     """
 
@@ -50,6 +52,11 @@ class StoredTrace:
     root: bytes
     salt: bytes
     created_at: float
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether there is a trace file."""
+        return self.columns > 0
 
     @property
     def bytes(self) -> int:
@@ -85,16 +92,11 @@ class TraceStore:
         return self._clock()
 
     def keep(self, trace: StoredTrace, rows: NDArray[Any]) -> None:
-        """Write the rows, then the index line; both are on stable storage when this returns."""
-        path, known = self._path(trace), self.find(trace.order_id, trace.segment, trace.attempt)
-        staging = path.with_suffix(".part")
+        """Write the rows, if they are kept, then the index line; both are on stable storage when this returns."""
+        known = self.find(trace.order_id, trace.segment, trace.attempt)
         try:
-            with staging.open("wb") as file:
-                file.write(np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("<"), copy=False).tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-            staging.replace(path)
-            self._sync_folder()
+            if trace.keeps_rows:
+                self._write_rows(self._path(trace), rows)
             self._write(trace)
         except (OSError, sqlite3.Error) as error:
             raise NodeStorageError("the trace cannot be kept", str(error), "Free the disk, then restart.") from error
@@ -113,8 +115,11 @@ class TraceStore:
         """The trace itself: (positions, columns) in the storage type of its dtype.
 
         Raises:
-            NodeStorageError: the file is gone or has another size than the index says.
+            NodeStorageError: the file is gone or has another size than the index says, or there never was one.
         """
+        if not trace.keeps_rows:
+            what = "of this trace only the root is kept"
+            raise NodeStorageError(what, trace.order_id.hex(), "Compute its rows again from the order's text.")
         storage = np.dtype(Dtype(trace.dtype).storage)
         try:
             data = self._path(trace).read_bytes()
@@ -144,6 +149,15 @@ class TraceStore:
         columns = ", ".join(field.name for field in fields(StoredTrace))
         found = self._index.execute(f"SELECT {columns} FROM kept WHERE {condition} ORDER BY created_at", values)  # noqa: S608
         return (StoredTrace(*line) for line in found.fetchall())
+
+    def _write_rows(self, path: Path, rows: NDArray[Any]) -> None:
+        staging = path.with_suffix(".part")
+        with staging.open("wb") as file:
+            file.write(np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("<"), copy=False).tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        staging.replace(path)
+        self._sync_folder()
 
     def _write(self, trace: StoredTrace) -> None:
         places = ",".join("?" * len(fields(StoredTrace)))

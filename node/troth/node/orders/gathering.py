@@ -65,7 +65,7 @@ class _Followed:
 
     @property
     def waiting_bytes(self) -> int:
-        return (self.decoding.end - self.wanted.start) * self.session.row_size
+        return (self.decoding.end - self.wanted.start) * self.session.sent_size
 
     def end(self, most: int) -> int:
         return min(self.decoding.end, self.wanted.start + most)
@@ -134,7 +134,7 @@ class TextsAnswer:
         room = ANSWER_BYTES
         # Who was left out for want of room comes first.
         for one in sorted(self._followed, key=lambda one: one.decoding.told):
-            needed = (one.end(self._most) - one.wanted.start) * one.session.row_size
+            needed = (one.end(self._most) - one.wanted.start) * one.session.sent_size
             if not needed or (chosen and needed > room):
                 continue
             room -= needed
@@ -156,7 +156,7 @@ class TextsAnswer:
                     tokens,
                     outcome.row,
                     outcome.data,
-                    session.row_size,
+                    session.sent_size,
                     session.finish(end - 1, tokens[-1]),
                     one.decoding.microseconds(start, end),
                     one.decoding.logprobs(start, end),

@@ -1,7 +1,8 @@
 """Rows of running and answered orders on disk, with the nodes' signatures: a check and the court may ask for them.
 
-One append-only file of raw rows and one of links per segment. A write reaches the operating system before the next
-token; ``sync`` puts all on stable storage once, when the answer is complete. What was cut off before is failed anyway.
+One append-only file of raw rows, or of their hashes where those travel, and one of links per segment. A write reaches
+the operating system before the next token; ``sync`` puts all on stable storage once, when the answer is complete. What
+was cut off before is failed anyway.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class KeptRows:
     folder: Path
 
     def open(self, order: bytes, row_bytes: int) -> OrderRows:
-        """The rows of one order, each of ``row_bytes`` bytes."""
+        """The rows of one order, each of ``row_bytes`` bytes; those of a hash where hashes are kept."""
         return OrderRows(self.folder / order.hex(), row_bytes)
 
     def orders(self) -> list[Hash32]:
