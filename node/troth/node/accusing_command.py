@@ -69,7 +69,7 @@ async def _accuse(configuration: NodeConfiguration, key: Key, what: str, *, broa
 async def _computed_again(configuration: NodeConfiguration, evidence: Evidence, state: State) -> bytes:
     """Rows of which only hashes travelled, by an engine of this command's own."""
     require_again(evidence, state)
-    definition, descriptor = class_of(state, evidence.signed_order.message.execution_class)
+    definition, descriptor = class_of(state, evidence.signed_order.order.execution_class)
     engine = await asyncio.to_thread(load_engine, configuration, definition, descriptor, verify=True)
     try:
         return await rows_again(engine, evidence, state)

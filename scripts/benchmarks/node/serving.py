@@ -137,7 +137,8 @@ async def serve(plan: Plan) -> None:
     for owner, name, what in (
         (vllm_core, "frame_from_bytes", "row board"),
         (row_board.RowBoard, "add", "row board"),
-        (RowHashes, "extend", "hashing and links"),
+        (RowHashes, "hashes", "hashing and links"),
+        (RowHashes, "extend_hashed", "hashing and links"),
         (Operator, "sign", "signing"),
         (channel_server, "encode_frame", "frames and envelopes"),
         (channel_server, "decode_frame", "frames and envelopes"),

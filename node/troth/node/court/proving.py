@@ -1,7 +1,8 @@
 """Proving: a rejection that most verifiers did not share is shown to the contract where a token of the answer is wrong.
 
-A verifier keeps the rows that it rejected, or computes them again where only their hashes travelled. Where its verdict lost, or no case can be opened, its own arithmetic is
-enough: the proof needs no other verifier, no committee and no bond.
+A verifier keeps the rows that it rejected, or computes them again where only their hashes travelled. Where its verdict
+lost, or no case can be opened, its own arithmetic is enough: the proof needs no other verifier, no committee and no
+bond.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def accused_text(evidence: Evidence, state: State, rows: bytes) -> AccusedText:
 
 def require_again(evidence: Evidence, state: State) -> None:
     """Raise NothingToDo unless the rows of an answer did not travel, and all is told that they are computed from."""
-    definition, _ = class_of(state, evidence.signed_order.message.execution_class)
+    definition, _ = class_of(state, evidence.signed_order.order.execution_class)
     if not travel_as_hashes(exact=definition.exact, segments=len(evidence.results)):
         raise NothingToDo("The rows of this answer are not at hand", None, "Ask its scheduler or a verifier for them.")
     if evidence.request is None or not evidence.answer or evidence.head_salt is None:
@@ -63,7 +64,7 @@ async def rows_again(engine: Engine, evidence: Evidence, state: State) -> bytes:
     unless it only signed a false chain, its commitment is another one, too, and the court convicts it.
     """
     require_again(evidence, state)
-    definition, descriptor = class_of(state, evidence.signed_order.message.execution_class)
+    definition, descriptor = class_of(state, evidence.signed_order.order.execution_class)
     assert evidence.request is not None
     assert evidence.answer is not None
     assert evidence.head_salt is not None
