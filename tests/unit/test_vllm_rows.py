@@ -54,9 +54,11 @@ async def test_the_board_sorts_rows_of_several_requests() -> None:
     board.expect("a")
     board.expect("b")
     board.add(
-        RowFrame([("b", 32, 2), ("gone", 0, 1), ("a", 0, 3)], np.concatenate([rows(32, 2), rows(9, 1), rows(0, 3)]))
+        RowFrame(
+            [("b", 32, 2), ("gone", 0, 1), ("a", 0, 3)], np.concatenate([rows(32, 2), rows(9, 1), rows(0, 3)])
+        ).pieces()
     )
-    board.add(RowFrame([("a", 3, 1)], rows(3, 1)))
+    board.add(RowFrame([("a", 3, 1)], rows(3, 1)).pieces())
     assert (await board.first("a"), await board.first("b")) == (0, 32)
     assert np.array_equal(await board.rows("a", 1, 4), rows(1, 3))
     assert np.array_equal(await board.rows("b", 32, 34), rows(32, 2))
@@ -67,29 +69,29 @@ async def test_who_waits_for_rows_gets_them_when_they_come() -> None:
     board.expect("a")
     waiting = asyncio.create_task(board.rows("a", 0, 2))
     await asyncio.sleep(0)
-    board.add(RowFrame([("a", 0, 1)], rows(0, 1)))
+    board.add(RowFrame([("a", 0, 1)], rows(0, 1)).pieces())
     await asyncio.sleep(0)
     assert not waiting.done()
-    board.add(RowFrame([("a", 1, 1)], rows(1, 1)))
+    board.add(RowFrame([("a", 1, 1)], rows(1, 1)).pieces())
     assert np.array_equal(await waiting, rows(0, 2))
 
 
 async def test_a_request_that_was_put_aside_begins_again() -> None:
     board = RowBoard()
     board.expect("a")
-    board.add(RowFrame([("a", 32, 4)], rows(32, 4)))
-    board.add(RowFrame([("a", 0, 40)], rows(0, 40)))
+    board.add(RowFrame([("a", 32, 4)], rows(32, 4)).pieces())
+    board.add(RowFrame([("a", 0, 40)], rows(0, 40)).pieces())
     assert np.array_equal(await board.rows("a", 0, 40), rows(0, 40))
-    board.add(RowFrame([("a", 8, 40)], rows(8, 40)))
+    board.add(RowFrame([("a", 8, 40)], rows(8, 40)).pieces())
     assert np.array_equal(await board.rows("a", 0, 48), rows(0, 48))
 
 
 async def test_a_gap_in_a_request_is_no_rows() -> None:
     board = RowBoard()
     board.expect("a")
-    board.add(RowFrame([("a", 0, 2)], rows(0, 2)))
+    board.add(RowFrame([("a", 0, 2)], rows(0, 2)).pieces())
     with pytest.raises(EngineError, match="missing"):
-        board.add(RowFrame([("a", 3, 1)], rows(3, 1)))
+        board.add(RowFrame([("a", 3, 1)], rows(3, 1)).pieces())
 
 
 async def test_everybody_who_waits_is_told_of_the_end() -> None:

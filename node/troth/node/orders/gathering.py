@@ -86,7 +86,11 @@ class TextsAnswer:
     async def answer(self, texts: Sequence[tuple[WantedText, Found]]) -> list[DecodedPart]:
         """What there is of these texts, sessions of the scheduler or why there are none; waits until there is some."""
         for wanted, found in texts:
-            self._follow(wanted, found)
+            if self._bell.superseded:
+                return []
+            if self._follow(wanted, found):
+                # Its first step is taken now: those of many texts at once would hold up everybody else.
+                await asyncio.sleep(0)
         if not self._halted:
             await self._news()
         if self._bell.superseded:
@@ -94,15 +98,19 @@ class TextsAnswer:
         self._caller.answered = time.monotonic()
         return [*self._halted, *await self._parts()]
 
-    def _follow(self, wanted: WantedText, found: Found) -> None:
+    def _follow(self, wanted: WantedText, found: Found) -> bool:
+        """Whether it begins now."""
         try:
             if isinstance(found, TrothError):
                 raise found
+            begins = found.decoding is None
             decoding = decoding_of(self._bench, found, wanted)
             decoding.ask(wanted.start, self._bell)
             self._followed.append(_Followed(wanted, found, decoding))
         except TrothError as error:
             self._halt(wanted, error)
+            return False
+        return begins
 
     def _halt(self, wanted: WantedText, error: Exception) -> None:
         failure = failure_of(error)
