@@ -48,8 +48,12 @@ class Rounds:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began = 0.0
 
-    def is_long(self) -> bool:
-        """Whether who is one of many should yield, since the loop has looked for no messages for a while."""
+    async def give_way(self) -> None:
+        """For who is one of many: go on in the next round, if the loop has looked for no messages for a while."""
+        if self._is_long():
+            await asyncio.sleep(0)
+
+    def _is_long(self) -> bool:
         now, loop = time.monotonic(), asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._began = loop, now

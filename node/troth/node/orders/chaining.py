@@ -23,7 +23,7 @@ from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Row
 from troth.protocol.tensors import Dtype, rows_as_bytes
 from troth.protocol.wire_fields import RowSignature
-from troth.transport.event_loop import beside
+from troth.transport.event_loop import beside, rounds
 from troth.transport.identity import Operator
 
 
@@ -102,7 +102,10 @@ async def signed_ranges(
         # In one order everywhere, so that two answers never wait for each other.
         for session in sorted((one[0] for one in ranges), key=lambda one: one.seat.order_id):
             await held.enter_async_context(session.chaining)
-        works = [_Range.of(*one) if one[0].outputs else _over(one[0]) for one in ranges]
+        works: list[_Range | TrothError] = []
+        for one in ranges:
+            await rounds.give_way()
+            works.append(_Range.of(*one) if one[0].outputs else _over(one[0]))
         outcomes = await asyncio.to_thread(_all_signed, operator, works)
         found: list[SignedRows | TrothError] = []
         for (session, _, end), work, outcome in zip(ranges, works, outcomes, strict=True):

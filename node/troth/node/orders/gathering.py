@@ -22,6 +22,7 @@ from troth.node.orders.session import SegmentSession
 from troth.protocol.errors import TrothError
 from troth.protocol.wire_decoding import DecodedPart, HaltedPart, WantedText, WrittenPart
 from troth.transport.errors import INTERNAL, failure_of
+from troth.transport.event_loop import rounds
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,7 @@ class TextsAnswer:
             if self._follow(wanted, found):
                 # Its first step is taken now: those of many texts at once would hold up everybody else.
                 await asyncio.sleep(0)
+            await rounds.give_way()
         if not self._halted:
             await self._news()
         if self._bell.superseded:
@@ -152,6 +154,7 @@ class TextsAnswer:
         outcomes = await signed_ranges(self._bench.operator, ranges) if ranges else []
         parts: list[DecodedPart] = []
         for (one, end), outcome in zip(chosen, outcomes, strict=True):
+            await rounds.give_way()
             if isinstance(outcome, TrothError):
                 parts.append(HaltedPart(one.wanted.order, one.wanted.start, failure_of(outcome)))
                 continue

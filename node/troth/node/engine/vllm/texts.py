@@ -35,9 +35,7 @@ class EngineTexts:
             async with aclosing(core.run(name, prompt, words)) as outputs:
                 async for output in outputs:
                     for token in output.outputs[0].token_ids:
-                        if rounds.is_long():
-                            # A step of the engine moves all texts at once.
-                            await asyncio.sleep(0)
+                        await rounds.give_way()  # a step of the engine moves all texts at once
                         rows = core.board.here(name, done, len(tokens))
                         if rows is None:
                             rows = await self.rows(core, name, tokens, done, len(tokens))
