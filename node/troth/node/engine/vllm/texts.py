@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import TokenStep
 from troth.node.engine.vllm.core import Core
 from troth.node.engine.vllm.row_store import RowStore
+from troth.node.errors import EngineError
 from troth.transport.event_loop import rounds
 
 PAST_THE_CACHE = {"max_tokens": 1, "skip_reading_prefix_cache": True}
@@ -77,7 +78,7 @@ class EngineTexts:
         if start >= first:
             return await core.board.rows(name, start, end), 0
         if self._keeping is not None:
-            await self._keeping
+            await asyncio.shield(self._keeping)
         cached, found = self._store.first(tokens, first), min(first, end) - start
         if cached is None:
             cached, found = await self.prefill(core, list(tokens[:first]), fresh=True), 0
@@ -98,10 +99,9 @@ class EngineTexts:
             while self._left:
                 await asyncio.sleep(0)
                 core, name, tokens = self._left.popleft()
-                try:
+                with suppress(EngineError):  # of a text that is over; who needs its rows computes them again
                     await self._keep_all(core, name, tokens)
-                finally:
-                    core.board.drop(name)
+                core.board.drop(name)
         finally:
             self._keeping = None
 
