@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from support.order_network import Network, build
+from support.order_network import Network, Node, build
 from support.tiny_llama import LAYERS, tiny_model
 
 from troth.node.engine.exact_layers import ExactSlice
@@ -19,9 +19,14 @@ from troth.node.engine.interface import Computed, SessionKey
 from troth.node.engine.torch_engine import TorchEngine
 from troth.node.models.folder import ModelFolder
 from troth.node.orders.session import INFERS
+from troth.protocol.market import checks, messages
 from troth.protocol.market.life import Acknowledged, Rejected, live
+from troth.protocol.market.papers import trace_salt
+from troth.protocol.market.rows import HASH_BYTES, RowHashes
 from troth.protocol.market.types import Opinion
-from troth.protocol.types import Segment
+from troth.protocol.tensors import Dtype, rows_to_bytes
+from troth.protocol.trace import TileLayout
+from troth.protocol.types import Hash32, Segment
 
 pytestmark = [pytest.mark.slow]
 
@@ -46,11 +51,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
 def network_of(folder: ModelFolder, path: Path, ends: tuple[int, ...]) -> Network:
     network = build(path, ends=ends, exact=True, tiles=0)
     for node in network.nodes.values():
-        _, bench, service = node.running
-        engine: Any = Swaying(folder, Segment(0, LAYERS), 0, threads=1, layers=ExactSlice)
-        service._bench = replace(bench, engine=engine)
-        node.started = (engine, service._bench, service)
+        with_model(node, folder)
     return network
+
+
+def with_model(node: Node, folder: ModelFolder) -> None:
+    _, bench, service = node.running
+    engine: Any = Swaying(folder, Segment(0, LAYERS), 0, threads=1, layers=ExactSlice)
+    service._bench = replace(bench, engine=engine)
+    node.started = (engine, service._bench, service)
 
 
 @pytest.mark.parametrize("ends", [(LAYERS,), (1, LAYERS)], ids=["alone", "relayed"])
@@ -58,10 +67,10 @@ async def test_honest_roots_are_equal(folder: ModelFolder, tmp_path: Path, ends:
     network = network_of(folder, tmp_path, ends)
     for tokens in (1, 17, 70):
         ordered = await network.serve(max_tokens=tokens)
-        checks = tuple([await network.check(ordered, segment) for segment in range(len(ends))])
-        said = {one.message.opinion for check in checks for one in check.verdicts.values()}
+        found = tuple([await network.check(ordered, segment) for segment in range(len(ends))])
+        said = {one.message.opinion for check in found for one in check.verdicts.values()}
         assert said == {Opinion.ACCEPT}
-        ending = live(network.journey(ordered, checks), network.view(ordered.order.message))
+        ending = live(network.journey(ordered, found), network.view(ordered.order.message))
         assert isinstance(ending, Acknowledged)
 
 
@@ -75,3 +84,35 @@ async def test_a_last_bit_in_every_state_is_rejected(folder: ModelFolder, tmp_pa
     check = await network.check(ordered, 0)
     assert {one.message.opinion for one in check.verdicts.values()} == {Opinion.REJECT}
     assert live(network.journey(ordered, (check,)), network.view(ordered.order.message)) == Rejected((0,))
+
+
+async def test_commitments_are_those_of_one_prefill_and_outlive_a_kill(folder: ModelFolder, tmp_path: Path) -> None:
+    """Rows did not travel and are on nobody's disk: whoever computes them again gets the bits that were signed."""
+    network = network_of(folder, tmp_path, (LAYERS,))
+    ordered = await network.serve(max_tokens=33, temperature=700_000)
+    order, positions = ordered.order_id, ordered.positions
+    assert len(ordered.rows[0]) == positions * HASH_BYTES
+    engine = TorchEngine(folder, Segment(0, LAYERS), 0, threads=1, layers=ExactSlice)
+    inputs = np.array(ordered.sequence, np.int64)
+    rows = (await engine.forward(SessionKey(b"again", 0, 0), Segment(0, LAYERS), 0, inputs)).rows
+    await engine.close()
+    size, result = rows.shape[1] * 4, ordered.results[0].message
+    chain, _ = RowHashes(order, 0).extend(rows_to_bytes(rows, Dtype.FLOAT32), size, ordered.sequence)
+    assert result.output_head == checks.head(order, ordered.head_salt, chain.link)
+    layout = TileLayout(order, network.execution_class.model, positions, rows.shape[1], Dtype.FLOAT32)
+    salt = trace_salt(order, 0, ordered.nodes[0], ordered.head_salt)
+    assert result.trace_commitment == messages.trace_commitment(Hash32(layout.commit(rows).root), salt)
+
+    killed = network.nodes[next(iter(network.drawn(ordered)[0].seats))]
+    asked = network.check_message(ordered, 0, killed.address), network.recommit_message(ordered, 0)
+    said = [(await killed.ask(*message))[1] for message in asked]
+    for node in (killed, network.nodes[ordered.nodes[0]]):
+        await node.restart()
+        with_model(node, folder)
+    assert [(await killed.ask(*message))[1] for message in asked] == said
+    check = await network.check(ordered, 0)
+    assert {one.message.opinion for one in check.verdicts.values()} == {Opinion.ACCEPT}
+    ending = live(network.journey(ordered, (check,)), network.view(ordered.order.message))
+    assert isinstance(ending, Acknowledged)
+    assert ending.checked
+    assert {node.bench.stores.traces.kept for node in network.nodes.values() if node.started} == {0}

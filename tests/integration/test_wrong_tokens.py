@@ -27,6 +27,7 @@ from troth.chain.market_follower import MarketFollower
 from troth.node.court import accusing
 from troth.node.court.accusing import AccusedText, accuse
 from troth.node.court.proving import Prover
+from troth.node.engine.interface import Computed
 from troth.node.orders.session import JUDGED
 from troth.node.traces import StoredTrace, TraceStore
 from troth.protocol import vrf
@@ -70,10 +71,10 @@ Trials = Callable[..., AbstractAsyncContextManager[Trial]]
 @pytest.fixture
 def trials(anvil: Any, tmp_path: Path) -> Trials:
     @asynccontextmanager
-    async def made(dtype: int = 0) -> AsyncIterator[Trial]:
+    async def made(dtype: int = 0, **changes: Any) -> AsyncIterator[Trial]:
         folder = write_model(tmp_path / "model")
         model = describe(folder, dtype)
-        definition = named(execution_class_of(model, dtype=dtype, mantissa_bits=(10, 7)[dtype]))
+        definition = named(execution_class_of(model, dtype=dtype, mantissa_bits=(10, 7)[dtype], **changes))
         async with (
             tabs_stage(anvil, model=model, execution_class=definition, nodes=3, tabs=False) as stage,
             following(stage) as follower,
@@ -266,7 +267,7 @@ async def test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept(trials: T
             return work()
 
         ground = SimpleNamespace(state=trial.follower.state)
-        bench: Any = SimpleNamespace(write=write, stores=SimpleNamespace(traces=traces), ground=ground)
+        bench: Any = SimpleNamespace(write=write, stores=SimpleNamespace(traces=traces), ground=ground, engine=None)
         prover = Prover(bench, trial.opener, lambda: trial.scene.folder)
         rejection: Any = SimpleNamespace(order=order, segment=0)
         assert not await prover.prove(rejection, evidence)
@@ -278,6 +279,42 @@ async def test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept(trials: T
         honest = trial.scene.answer(Wording())
         traces.keep(replace(kept, order_id=honest.order_id), np.frombuffer(trial.text(honest).rows, np.float32))
         assert not await prover.prove(SimpleNamespace(order=honest.order_id, segment=0), honest)  # type: ignore[arg-type]
+
+
+async def test_where_only_hashes_travelled_a_verifier_proves_it_by_rows_of_its_own(
+    trials: Trials, tmp_path: Path
+) -> None:
+    async with trials(exact=True, tiles=0) as trial:
+        evidence = trial.scene.answer(Wording(forged=2, rank=9))
+        true = np.frombuffer(trial.text(evidence).rows, np.float32).reshape(-1, 128)
+
+        class Engine:
+            rows = true
+
+            async def forward(self, key: Any, span: Any, start: int, inputs: Any) -> Computed:
+                return Computed(self.rows[start : start + len(inputs)], 0.0)
+
+            async def forget(self, key: Any) -> None:
+                pass
+
+        async def write(work: Callable[[], Any]) -> Any:
+            return work()
+
+        stores = SimpleNamespace(traces=TraceStore(tmp_path / "traces"))
+        engine, ground = Engine(), SimpleNamespace(state=trial.follower.state)
+        bench: Any = SimpleNamespace(write=write, stores=stores, ground=ground, engine=engine)
+        prover = Prover(bench, trial.opener, lambda: trial.scene.folder)
+        rejection: Any = SimpleNamespace(order=evidence.order_id, segment=0)
+        told = replace(evidence, rows=())
+        engine.rows = true + np.float32(1)
+        assert not await prover.prove(rejection, told)
+        engine.rows = true
+        assert not await prover.prove(rejection, replace(told, answer=None))
+        node = trial.scene.stage.nodes[0].address
+        stake = trial.pot(PotKind.STAKE, node)
+        assert await prover.prove(rejection, told)
+        await trial.follower.catch_up()
+        assert trial.pot(PotKind.STAKE, node) == stake - trial.scene.stage.execution_class.penalty
 
 
 async def test_the_audit_weighs_a_proof_again(trials: Trials) -> None:

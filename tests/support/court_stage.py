@@ -127,6 +127,9 @@ class Store:
     async def rows_of(self, order: Hash32, segment: int) -> bytes | None:
         return HEAD_SALT + self.rows[segment] if segment in self.rows else None
 
+    async def root_of(self, order: Hash32, segment: int) -> tuple[Hash32, Hash32] | None:
+        return (Hash32(self.traces[segment].root), NODE_SALT) if segment in self.traces else None
+
     async def trace_of(self, order: Hash32, segment: int) -> tuple[CommittedTrace, Hash32] | None:
         return (self.traces[segment], NODE_SALT) if segment in self.traces else None
 

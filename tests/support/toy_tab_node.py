@@ -32,7 +32,7 @@ from troth.protocol.market.papers import (
     Spoken,
     trace_salt,
 )
-from troth.protocol.market.rows import RowHashes, verify_rows
+from troth.protocol.market.rows import RowHashes, travel_as_hashes, verify_hashes, verify_rows
 from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict, Voucher, Work
 from troth.protocol.masks import TextRules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
@@ -76,6 +76,8 @@ class Faults:
     wrong_result: dict[str, Any] = field(default_factory=dict)
     opinion: Opinion = Opinion.ACCEPT
     noise: float = 0.0
+    sends_rows: bool = False
+    """Also where only hashes of them travel."""
 
 
 @dataclass
@@ -178,12 +180,19 @@ class ToyTabNode:
         states = (states * np.float32(1 + self.faults.noise)).astype(np.float32)
         session.outputs.append(states)
         data = states.tobytes()
-        session.chain, last = session.chain.extend(data, 4 * COLUMNS, bound)
+        hashes = session.chain.hashes(data, 4 * COLUMNS, bound)
+        session.chain, last = session.chain.extend_hashed(hashes)
+        if self._sends_hashes(session):
+            data = b"".join(hashes)
         secret = self.operator.secret
         if self.faults.wrong_signature_at is not None and last.position >= self.faults.wrong_signature_at:
             secret = keccak256(secret)
         signature = typed_data.sign(last, self.operator.domain, secret)
         return data, RowSignature(last.position, last.row_hash, last.previous, signature)
+
+    def _sends_hashes(self, session: _Session) -> bool:
+        exact, segments = session.view.rules.exact, len(session.papers.nodes)
+        return travel_as_hashes(exact=exact, segments=segments) and not self.faults.sends_rows
 
     def _last(self, session: _Session, depth: int) -> np.ndarray:
         kept = getattr(self, "_kept", {})
@@ -314,7 +323,8 @@ class ToyTabNode:
             data += rows
             packed = self._told(session, chosen, wanted.alternatives)
             told += [] if isinstance(packed, UnsetType) else [packed]
-        return WrittenPart(wanted.order, wanted.start, tuple(tokens), row, data, 4 * COLUMNS, finished, 40, tuple(told))
+        size = len(data) // len(tokens)
+        return WrittenPart(wanted.order, wanted.start, tuple(tokens), row, data, size, finished, 40, tuple(told))
 
     def _conclude(self, header: Conclude, payload: memoryview) -> tuple[Any, bytes]:
         key = (header.order, header.segment, "infer")
@@ -391,16 +401,13 @@ class ToyTabNode:
         assert header.row is not None
         result = papers.results[header.segment].message
         chain = RowHashes(Hash32(header.order), header.segment)
-        tokens = session.bound if header.segment == 0 else None
-        chain = verify_rows(
-            chain,
-            payload,
-            4 * COLUMNS,
-            header.row,
-            signer=papers.nodes[header.segment],
-            domain=self.operator.domain,
-            tokens=tokens,
-        )
+        signer, domain = papers.nodes[header.segment], self.operator.domain
+        if self._sends_hashes(session):
+            chain = verify_hashes(chain, payload, header.row, signer=signer, domain=domain)
+        else:
+            tokens = session.bound if header.segment == 0 else None
+            size = 4 * COLUMNS
+            chain = verify_rows(chain, payload, size, header.row, signer=signer, domain=domain, tokens=tokens)
         assert checks.head(Hash32(header.order), papers.head_salt, chain.link) == result.output_head
         hidden = canonical.decode(Signed[TraceCommitment], self._words[header.order, header.segment, "hidden"], 4096)
         verdict = Verdict(
@@ -427,9 +434,11 @@ class ToyTabNode:
         )
         shown = [one.message.commitment for one in given.commitments]
         result = papers.results[header.segment].message
-        tiles = checks.check_tiles(given.second_secret, shown, result, view.rules)
         trace, salt = self._traces[key]
-        opened = Opened(Hash32(trace.root), salt, trace.open(tiles))
+        opened = Opened(Hash32(trace.root), salt)
+        if not view.rules.exact:
+            tiles = checks.check_tiles(given.second_secret, shown, result, view.rules)
+            opened = replace(opened, tiles=trace.open(tiles))
         context = opening_context(Hash32(header.order), header.segment, address_to_bytes(self.address))
         return Unveiled(), seal(canonical.encode(opened), order.reply_key, context)
 

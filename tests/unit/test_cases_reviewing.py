@@ -197,6 +197,9 @@ async def test_a_node_shows_its_trace_when_asked_and_by_itself(bench: Seat) -> N
     trace = SCENE.scene.trace(0.5, 9)
 
     class Traces:
+        async def root_of(self, order: Hash32, segment: int) -> Any:
+            return (Hash32(trace.root), NODE_SALT) if (order, segment) == (SCENE.scene.order_id, 0) else None
+
         async def trace_of(self, order: Hash32, segment: int) -> Any:
             return (trace, NODE_SALT) if (order, segment) == (SCENE.scene.order_id, 0) else None
 

@@ -32,10 +32,12 @@ from troth.protocol.market.bodies import (
 from troth.protocol.market.checks import Answer, Opened, candidates
 from troth.protocol.market.life import Acknowledged, Check, Journey
 from troth.protocol.market.messages import Signed, sign
+from troth.protocol.market.rows import HASH_BYTES
 from troth.protocol.market.types import Voucher
 from troth.protocol.request import output_hash
 from troth.protocol.types import Address, Hash32, address_to_bytes
 from troth.protocol.wire_market import Advance, Conclude
+from troth.scheduler.court.holding import OrderHoldings
 from troth.scheduler.orders import concluding
 from troth.scheduler.orders.service import FINALITY_BLOCKS
 from troth.transport.sealing import unseal
@@ -107,9 +109,15 @@ def checks_of(scene: TabScene, asked: Any, lines: list[dict[str, Any]], segments
     return tuple(made)
 
 
+EXACT: dict[str, Any] = {"exact": True, "tiles": 0}
+
+
+@pytest.mark.parametrize("changes", [{}, EXACT], ids=["tolerant", "exact"])
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
-async def test_an_honest_order_passes_the_protocol_of_the_whole_life(tmp_path: Path, ends: tuple[int, ...]) -> None:
-    scene = TabScene(tmp_path, ends=ends)
+async def test_an_honest_order_passes_the_protocol_of_the_whole_life(
+    tmp_path: Path, ends: tuple[int, ...], changes: dict[str, Any]
+) -> None:
+    scene = TabScene(tmp_path, ends=ends, **changes)
     scene.start()
     asked = await scene.send(scene.asked())
     assert [line["type"] for line in asked.lines] == ["admitted", *["token"] * 6, "results", "draw"]
@@ -128,6 +136,28 @@ async def test_an_honest_order_passes_the_protocol_of_the_whole_life(tmp_path: P
     # Asked again, everybody hears the same.
     assert sorted(map(str, await scene.show(asked))) == sorted(map(str, lines))
     assert await scene.tiles(asked) == segments
+    rows = len(asked.request.prompt_tokens) + len(asked.tokens) - 1
+    holds = await OrderHoldings(scene.desk).rows_of(asked.order_id, 0)
+    if changes and len(ends) == 1:
+        assert holds is None
+        kept = scene.desk.rows.open(asked.order_id, HASH_BYTES).rows(0, 0, rows)
+        assert [path.stat().st_size for path in scene.folder.glob("rows/*/rows-0")] == [len(kept)]
+    else:
+        assert holds is not None
+        assert len(holds) == 32 + rows * 4 * 32
+    await scene.stop()
+
+
+@pytest.mark.parametrize(("fault", "value"), [("sends_rows", True), ("wrong_signature_at", 3)])
+async def test_a_whole_model_of_an_exact_class_that_sends_anything_but_signed_hashes_fails_its_order(
+    tmp_path: Path, fault: str, value: Any
+) -> None:
+    scene = TabScene(tmp_path, **EXACT)
+    scene.start()
+    for node in scene.nodes.values():
+        setattr(node.faults, fault, value)
+    asked = await scene.send(scene.asked())
+    assert (asked.lines[-1]["type"], asked.lines[-1]["code"]) == ("failed", "node_failed")
     await scene.stop()
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,6 +17,7 @@ from troth.node.engine.vllm.blocks import block_name, block_names
 from troth.node.engine.vllm.row_board import RowBoard
 from troth.node.engine.vllm.row_frames import RowFrame, frame_from_bytes, frame_to_bytes
 from troth.node.engine.vllm.row_store import RowStore
+from troth.node.engine.vllm.texts import EngineTexts
 from troth.node.errors import EngineError
 from troth.protocol.types import ZERO_HASH
 
@@ -54,9 +58,11 @@ async def test_the_board_sorts_rows_of_several_requests() -> None:
     board.expect("a")
     board.expect("b")
     board.add(
-        RowFrame([("b", 32, 2), ("gone", 0, 1), ("a", 0, 3)], np.concatenate([rows(32, 2), rows(9, 1), rows(0, 3)]))
+        RowFrame(
+            [("b", 32, 2), ("gone", 0, 1), ("a", 0, 3)], np.concatenate([rows(32, 2), rows(9, 1), rows(0, 3)])
+        ).pieces()
     )
-    board.add(RowFrame([("a", 3, 1)], rows(3, 1)))
+    board.add(RowFrame([("a", 3, 1)], rows(3, 1)).pieces())
     assert (await board.first("a"), await board.first("b")) == (0, 32)
     assert np.array_equal(await board.rows("a", 1, 4), rows(1, 3))
     assert np.array_equal(await board.rows("b", 32, 34), rows(32, 2))
@@ -67,29 +73,29 @@ async def test_who_waits_for_rows_gets_them_when_they_come() -> None:
     board.expect("a")
     waiting = asyncio.create_task(board.rows("a", 0, 2))
     await asyncio.sleep(0)
-    board.add(RowFrame([("a", 0, 1)], rows(0, 1)))
+    board.add(RowFrame([("a", 0, 1)], rows(0, 1)).pieces())
     await asyncio.sleep(0)
     assert not waiting.done()
-    board.add(RowFrame([("a", 1, 1)], rows(1, 1)))
+    board.add(RowFrame([("a", 1, 1)], rows(1, 1)).pieces())
     assert np.array_equal(await waiting, rows(0, 2))
 
 
 async def test_a_request_that_was_put_aside_begins_again() -> None:
     board = RowBoard()
     board.expect("a")
-    board.add(RowFrame([("a", 32, 4)], rows(32, 4)))
-    board.add(RowFrame([("a", 0, 40)], rows(0, 40)))
+    board.add(RowFrame([("a", 32, 4)], rows(32, 4)).pieces())
+    board.add(RowFrame([("a", 0, 40)], rows(0, 40)).pieces())
     assert np.array_equal(await board.rows("a", 0, 40), rows(0, 40))
-    board.add(RowFrame([("a", 8, 40)], rows(8, 40)))
+    board.add(RowFrame([("a", 8, 40)], rows(8, 40)).pieces())
     assert np.array_equal(await board.rows("a", 0, 48), rows(0, 48))
 
 
 async def test_a_gap_in_a_request_is_no_rows() -> None:
     board = RowBoard()
     board.expect("a")
-    board.add(RowFrame([("a", 0, 2)], rows(0, 2)))
+    board.add(RowFrame([("a", 0, 2)], rows(0, 2)).pieces())
     with pytest.raises(EngineError, match="missing"):
-        board.add(RowFrame([("a", 3, 1)], rows(3, 1)))
+        board.add(RowFrame([("a", 3, 1)], rows(3, 1)).pieces())
 
 
 async def test_everybody_who_waits_is_told_of_the_end() -> None:
@@ -152,3 +158,56 @@ def test_the_store_stays_below_its_limit_and_forgets_the_oldest() -> None:
     assert store.first([20] * 4, 4) is None
     store.clear()
     assert store.bytes == 0
+
+
+class FakeCore:
+    """A core whose requests are answered with one token for each row beyond the prompt's."""
+
+    def __init__(self) -> None:
+        self.board, self.dead, self.names = RowBoard(), asyncio.Event(), 0
+        self.asked: list[str] = []
+
+    def name(self) -> str:
+        self.names += 1
+        return f"r{self.names}"
+
+    async def run(self, name: str, prompt: list[int], words: dict[str, Any]) -> AsyncGenerator[Any, None]:
+        cached = words.get("cached", 0)
+        self.asked.append(name)
+        self.board.add([(name, cached, rows(cached, len(prompt) - cached))])
+        yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=[7])])
+        for position in range(len(prompt), len(prompt) + words["max_tokens"] - 1):
+            self.board.add([(name, position, rows(position, 1))])
+            yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=[7])])
+
+
+async def test_rows_of_texts_that_end_together_are_kept_for_who_comes_next() -> None:
+    core: Any = FakeCore()
+    texts = EngineTexts(RowStore(4, 1 << 20))
+
+    async def written(prompt: list[int], **words: int) -> np.ndarray:
+        steps = [step async for step in texts.generate(core, prompt, {"max_tokens": 5, **words})]
+        assert [step.token for step in steps] == [7] * 5
+        return np.concatenate([step.rows for step in steps])
+
+    prompts = [[number, 2, 3, 4, 5, 6] for number in range(20)]
+    found = await asyncio.gather(*(written(prompt) for prompt in prompts))
+    assert all(np.array_equal(one, rows(0, 10)) for one in found)
+    # Eight positions of the same text come from the cache now, and nothing is computed for them again.
+    assert np.array_equal(await written([*prompts[3], 7, 7, 7], cached=8), rows(0, 13))
+    assert len(core.asked) == 21
+    await asyncio.sleep(0.01)
+    assert core.board._requests == {}
+
+
+async def test_a_text_that_is_broken_off_leaves_nothing_on_the_board() -> None:
+    core: Any = FakeCore()
+    texts = EngineTexts(RowStore(4, 1 << 20))
+    steps = texts.generate(core, [1, 2, 3, 4, 5], {"max_tokens": 9})
+    await anext(steps)
+    await steps.aclose()
+    core.dead.set()
+    unbegun = texts.generate(core, [1, 2], {"max_tokens": 9})
+    await unbegun.aclose()
+    await asyncio.sleep(0.01)
+    assert core.board._requests == {}

@@ -29,8 +29,12 @@ _log = logging.getLogger(__name__)
 class Traces(Protocol):
     """A node's own traces, as long as a case over them can come."""
 
+    async def root_of(self, order: Hash32, segment: int) -> tuple[Hash32, Hash32] | None:
+        """The root that a result commits to, and the commitment's salt; None: no such result."""
+
     async def trace_of(self, order: Hash32, segment: int) -> tuple[CommittedTrace, Hash32] | None:
-        """The trace that a result commits to, and the commitment's salt; None: no such result."""
+        """The whole trace of such a result, of which tiles are opened, and that salt; None where its rows are not kept,
+        as in an exact class."""
 
 
 @dataclass(slots=True)
@@ -78,12 +82,13 @@ class Defender:
         state = await foreseen(self.courtroom, state, rules, parameters, believed) or state
         if not reveals_now(state, rules) or believed < state.phase_block:
             return None
+        if rules.exact:
+            known = await self.traces.root_of(state.order, state.segment)
+            return None if known is None else NodeReveal(*known)
         found = await self.traces.trace_of(state.order, state.segment)
         if found is None:
             return None
         trace, salt = found
-        if rules.exact:
-            return NodeReveal(Hash32(trace.root), salt)
         opening = await asyncio.to_thread(trace.open, hearing.sampled_tiles(state, rules))
         siblings = tuple(Hash32(one) for one in opening.siblings)
         return NodeReveal(Hash32(trace.root), salt, opening.tiles, siblings)
@@ -93,8 +98,8 @@ class Defender:
         record = state.cases.get(case_id)
         if record is None or record.state.node != self.account:
             return None
-        found = await self.traces.trace_of(record.state.order, record.state.segment)
-        return None if found is None else found[0].root + found[1]
+        found = await self.traces.root_of(record.state.order, record.state.segment)
+        return None if found is None else found[0] + found[1]
 
     async def _send(self, state: CaseState, shown: NodeReveal) -> None:
         try:

@@ -13,13 +13,16 @@ from troth.chain.keystore import Key, load_account, read_password
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.court.accusing import accuse
 from troth.node.court.holding import evidence_of
-from troth.node.court.proving import accused_text
+from troth.node.court.proving import accused_text, require_again, rows_again
 from troth.node.errors import ConfigError
 from troth.node.keyfiles import run
+from troth.node.loading import load_engine
 from troth.node.models.folder import find_model
 from troth.node.orders.running import open_stores
 from troth.node.orders.session import JUDGED
 from troth.protocol.market.papers import Spoken
+from troth.protocol.market.state import State
+from troth.protocol.market.views import class_of
 from troth.protocol.tensors import Dtype, rows_to_bytes
 from troth.protocol.types import to_hash32
 
@@ -49,6 +52,7 @@ async def _accuse(configuration: NodeConfiguration, key: Key, what: str, *, broa
     async with open_office(settings) as office:
         seen = await office.courtroom.seen()
         evidence, rows = _held(configuration, office, what)
+        rows = rows or await _computed_again(configuration, evidence, seen.state)
         text = accused_text(evidence, seen.state, rows)
         model = find_model(configuration.folder, configuration.model)
         proof = await asyncio.to_thread(accuse, text, model)
@@ -60,6 +64,17 @@ async def _accuse(configuration: NodeConfiguration, key: Key, what: str, *, broa
         simulation = await office.courtroom.simulate(call)
         refused = None if simulation.rejection is None else str(simulation.rejection)
         return {**told, "sent": False, "would_fail": refused, "most_wei_of_gas": str(simulation.maximum_cost)}
+
+
+async def _computed_again(configuration: NodeConfiguration, evidence: Evidence, state: State) -> bytes:
+    """Rows of which only hashes travelled, by an engine of this command's own."""
+    require_again(evidence, state)
+    definition, descriptor = class_of(state, evidence.signed_order.order.execution_class)
+    engine = await asyncio.to_thread(load_engine, configuration, definition, descriptor, verify=True)
+    try:
+        return await rows_again(engine, evidence, state)
+    finally:
+        await engine.close()
 
 
 def _held(configuration: NodeConfiguration, office: Office, what: str) -> tuple[Evidence, bytes]:
@@ -76,11 +91,12 @@ def _held(configuration: NodeConfiguration, office: Office, what: str) -> tuple[
     try:
         for rejection in stores.rejections.of(order):
             trace = stores.traces.find(order, rejection.segment, JUDGED)
-            if trace is not None:
-                told = stores.rejections.told(order, rejection.segment)
-                spoken = told or Spoken((rejection.commitment,), (rejection.verdict,))
-                evidence = evidence_of(rejection, spoken, office.courtroom.domain)
-                return evidence, rows_to_bytes(stores.traces.rows(trace), Dtype(trace.dtype))
+            if trace is None and len(rejection.papers.results) > 1:
+                continue  # a segment within the pipeline, whose rows choose no token
+            told = stores.rejections.told(order, rejection.segment)
+            spoken = told or Spoken((rejection.commitment,), (rejection.verdict,))
+            evidence = evidence_of(rejection, spoken, office.courtroom.domain)
+            return evidence, b"" if trace is None else rows_to_bytes(stores.traces.rows(trace), Dtype(trace.dtype))
     finally:
         stores.close()
     raise ConfigError("this node did not reject that order's text", what, "Name a file of evidence with rows.")

@@ -1,8 +1,9 @@
 """Traces this node committed to, on disk, so that a node that was killed after it signed can still open.
 
 A trace is raw little-endian rows. A short one is written with the index line that names it, in one transaction; a
-longer one is a file, fsynced before that line. The index is SQLite in WAL mode. None is dropped before its order has
-ended: who keeps too much takes no more orders.
+longer one is a file, fsynced before that line. The index is SQLite in WAL mode. Of a trace whose rows anybody with the
+class computes again, the line is all there is: root and salt open it. None is dropped before its order has ended: who
+keeps too much takes no more orders.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class StoredTrace:
 
     Args:
         attempt: whether this node inferred or checks.
+        columns: of the rows that are kept, 0 where none are.
         salt: of this node's commitment to the root.
     """
 
@@ -64,6 +66,11 @@ class StoredTrace:
     def place(self) -> tuple[object, int, int]:
         """What names it: order, segment and attempt."""
         return self.order_id, self.segment, self.attempt
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether there is more than the index line."""
+        return self.columns > 0
 
     @property
     def bytes(self) -> int:
@@ -99,14 +106,16 @@ class TraceStore:
         return self._clock()
 
     def keep(self, trace: StoredTrace, rows: NDArray[Any]) -> None:
-        """Write the rows and the index line; both are on stable storage when this returns."""
+        """Write the rows, if they are kept, and the index line; both are on stable storage when this returns."""
         known = self.find(trace.order_id, trace.segment, trace.attempt)
-        data = np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
+        data = b""
+        if trace.keeps_rows:
+            data = np.ascontiguousarray(rows).astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
         try:
             if len(data) > SHORT_BYTES:
                 self._write_file(self._path(trace), data)
             with self._transaction():
-                if len(data) <= SHORT_BYTES:
+                if trace.keeps_rows and len(data) <= SHORT_BYTES:
                     self._index.execute("INSERT OR REPLACE INTO short VALUES (?, ?, ?, ?)", (*trace.place, data))
                 self._write(trace)
         except (OSError, sqlite3.Error) as error:
@@ -126,8 +135,11 @@ class TraceStore:
         """The trace itself: (positions, columns) in the storage type of its dtype.
 
         Raises:
-            NodeStorageError: the rows are gone or have another size than the index says.
+            NodeStorageError: the rows are gone or have another size than the index says, or there never were any.
         """
+        if not trace.keeps_rows:
+            what = "of this trace only the root is kept"
+            raise NodeStorageError(what, trace.order_id.hex(), "Compute its rows again from the order's text.")
         storage = np.dtype(Dtype(trace.dtype).storage)
         found = self._index.execute(f"SELECT data FROM short WHERE {_PLACE}", trace.place).fetchone()  # noqa: S608
         try:

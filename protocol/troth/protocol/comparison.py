@@ -8,6 +8,7 @@ bfloat16   rho, against the verifier's prefills at bfloat16 and at float32
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,10 +46,11 @@ class Tolerance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StateReport:
-    """Judgement of a trace. In an exact class ``score`` is the share of elements that differ and ``cut`` is 0.
+    """Judgement of a trace. In an exact class ``score`` is the share of elements that differ, of rows where only their
+    hashes were compared, and ``cut`` is 0.
 
-    ``statistics`` is None where the claimed states are not finite, which is always a rejection. ``mean`` is the
-    mean of rho over all rows in a bfloat16 class, else 0.
+    ``statistics`` is None where the claimed states are not finite, which is always a rejection, or not at hand.
+    ``mean`` is the mean of rho over all rows in a bfloat16 class, else 0.
     """
 
     score: float
@@ -97,6 +99,14 @@ def judge_states(
         statistics=statistics,
         mean=mean_ratio(distances) if dtype is Dtype.BFLOAT16 else 0.0,
     )
+
+
+def judge_hashes(claimed: Sequence[bytes], own: Sequence[bytes]) -> StateReport:
+    """Compare hashes of an inferencer's rows with those of the verifier's own, in an exact class; as many of both."""
+    differing = [position for position, pair in enumerate(zip(claimed, own, strict=True)) if pair[0] != pair[1]]
+    worst = differing[0] if differing else 0
+    share = len(differing) / max(len(own), 1)
+    return StateReport(share, 0.0, not differing, float(bool(differing)), worst, None)
 
 
 def _cut(rules: Tolerance) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 
 from troth.node.orders.session import SegmentSession
 from troth.protocol.hashing import keccak256
-from troth.protocol.market.rows import RowHashes
+from troth.protocol.market.rows import RowHashes, travel_as_hashes
 from troth.protocol.request import Request
 from troth.protocol.tensors import Dtype, row_size
 from troth.protocol.typed_data import Domain
@@ -33,6 +33,8 @@ class Plan:
     prompt: int = 16
     vocabulary: int = 152_000
     dtype: int = 1
+    exact: bool = True
+    """Hashes of rows travel; else the rows do."""
 
 
 def operator_of(name: str) -> Operator:
@@ -65,6 +67,7 @@ def session_of(plan: Plan, number: int) -> SegmentSession:
     seat: Any = SimpleNamespace(
         order_id=order_of(number),
         index=0,
+        sends_hashes=travel_as_hashes(exact=plan.exact, segments=1),
         is_first=True,
         is_last=True,
         infers=True,

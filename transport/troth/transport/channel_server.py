@@ -16,6 +16,7 @@ from typing import Any
 
 from fastapi import FastAPI, WebSocket
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocketDisconnect
 
 from troth.protocol.errors import ProtocolError
@@ -108,7 +109,8 @@ class ChannelServer:
 
     def mount(self, app: FastAPI) -> None:
         """Serve the channel from `app` at its path."""
-        app.add_api_websocket_route(self._path, self._accept)
+        # Not FastAPI's own kind of route, which parses the endpoint's source while the first peer waits.
+        app.router.routes.append(WebSocketRoute(self._path, self._accept))
 
     async def drain(self) -> None:
         """Wait until every request that was started has been answered."""

@@ -26,8 +26,13 @@ class NodeHoldings:
     def __init__(self, bench: NodeContext) -> None:
         self._bench = bench
 
+    async def root_of(self, order: Hash32, segment: int) -> tuple[Hash32, Hash32] | None:
+        """The root that a result of this node commits to, and the commitment's salt."""
+        trace = await self._bench.write(partial(self._bench.stores.traces.find, order, segment, INFERS))
+        return None if trace is None else (Hash32(trace.root), Hash32(trace.salt))
+
     async def trace_of(self, order: Hash32, segment: int) -> tuple[CommittedTrace, Hash32] | None:
-        """The trace that a result of this node commits to, and the commitment's salt."""
+        """The trace that a result of this node commits to, and the commitment's salt; None where no rows are kept."""
         found = await self._inferred(order, segment)
         if found is None:
             return None
@@ -46,7 +51,7 @@ class NodeHoldings:
         return None
 
     async def rows_of(self, order: Hash32, segment: int) -> bytes | None:
-        """The salt of the order's heads, then the rows that this node gave."""
+        """The salt of the order's heads, then the rows that this node gave; None where they are not kept."""
         words = self._bench.stores.words
         begun = await self._bench.write(partial(words.begun, order, segment, "infer"))
         found = await self._inferred(order, segment)
@@ -57,7 +62,9 @@ class NodeHoldings:
     async def _inferred(self, order: Hash32, segment: int) -> tuple[StoredTrace, RowArray] | None:
         traces = self._bench.stores.traces
         trace = await self._bench.write(partial(traces.find, order, segment, INFERS))
-        return None if trace is None else (trace, await self._bench.write(partial(traces.rows, trace)))
+        if trace is None or not trace.keeps_rows:
+            return None
+        return trace, await self._bench.write(partial(traces.rows, trace))
 
 
 def evidence_of(rejection: Rejection, spoken: Spoken, domain: Domain) -> Evidence:

@@ -92,7 +92,7 @@ async def recompute(
 ) -> Recomputed:
     """One prefill of a segment on an engine that holds it, with the judgement of the text at the last one."""
     entered = _entered(inputs, descriptor, Dtype(definition.dtype))
-    states = await _prefill(engine, inputs, entered)
+    states = await prefill(engine, inputs.order, inputs.span, entered)
     run = _run(inputs, definition, descriptor, entered, states)
     high = await reference_rows(engine, run)
     return Recomputed(states, high, None, await _text(engine, run, high))
@@ -101,7 +101,7 @@ async def recompute(
 async def surprises(engine: Engine, inputs: Inputs, dtype: Dtype, descriptor: ModelDescriptor) -> Surprises:
     """How likely a text's tokens are under the whole model: one prefill, and the head over the answer's positions."""
     request, tokens = inputs.text.request, inputs.text.tokens
-    states = await _prefill(engine, inputs, _entered(inputs, descriptor, dtype))
+    states = await prefill(engine, inputs.order, inputs.span, _entered(inputs, descriptor, dtype))
     first, parts = len(request.prompt_tokens) - 1, []
     for start in range(0, len(tokens), LOGIT_ROWS):
         block = tokens[start : start + LOGIT_ROWS]
@@ -122,12 +122,13 @@ def _run(
     return _Run(place, text.tokens, entered, states)
 
 
-async def _prefill(engine: Engine, inputs: Inputs, entered: NDArray[Any]) -> NDArray[Any]:
+async def prefill(engine: Engine, order: Hash32, span: Segment, entered: NDArray[Any]) -> NDArray[Any]:
+    """Rows of a segment of an order, computed from tokens or from the rows of the segment before."""
     found = []
-    key = SessionKey(TAG + inputs.order, inputs.span.first, 0)
+    key = SessionKey(TAG + order, span.first, 0)
     try:
         for start in range(0, len(entered), PIECE):
-            computed = await engine.forward(key, inputs.span, start, entered[start : start + PIECE])
+            computed = await engine.forward(key, span, start, entered[start : start + PIECE])
             found.append(computed.rows)
     finally:
         await engine.forget(key)

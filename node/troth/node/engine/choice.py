@@ -35,6 +35,8 @@ MOST = 4_096
 """Candidates of a row; a flatter one is left to the rule, which is as fast there."""
 PASS_BYTES = 4 << 20
 """Of logits that a CPU works on at a time: they stay in its cache from one operation to the next."""
+SIGHT_BYTES = 32 << 20
+"""Of logits, in float32, among which candidates are looked for at a time: a fixed cost is paid for so many at once."""
 LARGEST_PRODUCT = 64.0
 """Of a logit with the reciprocal of a temperature: see `_scaled`."""
 FORBIDDEN = -1e30
@@ -140,62 +142,83 @@ def _column(values: Sequence[float], device: torch.device) -> torch.Tensor:
 
 
 def _look(logits: torch.Tensor, temperature: torch.Tensor, depth: torch.Tensor, most: torch.Tensor) -> _Passed:
-    """One pass over (rows, vocabulary) logits; `depth` and `most` say what of a row are candidates, and how many."""
+    """One look at (rows, vocabulary) logits; `depth` and `most` say what of a row are candidates, and how many."""
     rows, vocabulary = logits.shape
-    step = max(1, PASS_BYTES // (4 * vocabulary)) if logits.device.type == "cpu" else rows
+    step = max(1, SIGHT_BYTES // (4 * vocabulary)) if logits.device.type == "cpu" else rows
+    seen = [
+        _seen(logits[here].float(), temperature[here].reciprocal().float()[:, None], depth[here], most[here])
+        for here in (slice(first, first + step) for first in range(0, rows, step))
+    ]
+    near = [one.near._replace(row=one.near.row + number * step) for number, one in enumerate(seen)]
+    joined = _Candidates(*(torch.cat(parts) for parts in zip(*near, strict=True)))
+    return _Passed(torch.cat([one.largest for one in seen]), torch.cat([one.mass for one in seen]), joined)
+
+
+def _seen(part: torch.Tensor, scale: torch.Tensor, depth: torch.Tensor, most: torch.Tensor) -> _Passed:
+    """The same of some rows, in float32 and in one piece of memory."""
+    vocabulary = part.shape[1]
     block = min(BLOCK, vocabulary)
     whole = vocabulary // block * block
-    scale, reach = temperature.reciprocal().float()[:, None], depth.float()[:, None]
-    room = torch.empty((step, vocabulary), dtype=torch.float32, device=logits.device)
-    largest, mass, near = [], [], []
+    tops, last = part[:, :whole].unflatten(1, (-1, block)).amax(dim=2), part[:, whole:]
+    high, likeliest = tops.max(dim=1, keepdim=True)
+    begins = torch.arange(0, part.numel(), vocabulary, device=part.device)
+    # Every place begins a block here, so that blocks of rows are taken without a copy of all logits.
+    windows = part.reshape(-1).unfold(0, block, 1)
+    top = likeliest * block + windows[begins + likeliest[:, 0] * block].argmax(dim=1, keepdim=True)
+    if whole < vocabulary:
+        top_last, at = last.max(dim=1, keepdim=True)
+        top, high = torch.where(top_last > high, whole + at, top), torch.maximum(high, top_last)
+    _require_finite(high)
+    bound = high - depth.float()[:, None]
+    row, token = _at_least(windows, tops, last, bound)
+    few = torch.bincount(row, minlength=len(part)) <= most
+    if not bool(few.all()):
+        row, token = row[few[row]], token[few[row]]
+    near = _Candidates(row, token, part[row, token].double())
+    return _Passed(high[:, 0].double(), _mass(part, high, top, scale), near)
+
+
+def _mass(part: torch.Tensor, high: torch.Tensor, top: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Sums of likelihoods where that of the largest logit, at `top`, is 1.
+
+    A product of a logit with the reciprocal of a temperature is off by 4e-6 up to 64, and so is then a likelihood.
+    Where products are larger, the largest logit is taken from all of them before.
+    """
+    rows, vocabulary = part.shape
+    step = max(1, PASS_BYTES // (4 * vocabulary)) if part.device.type == "cpu" else rows
+    large = (high.abs() * scale > LARGEST_PRODUCT)[:, 0].tolist()
+    # In one place, which stays in the processor's cache.
+    room = torch.empty((min(step, rows), vocabulary), dtype=torch.float32, device=part.device)
+    found = []
     for first in range(0, rows, step):
         here = slice(first, first + step)
-        part = logits[here].float()
-        blocks = part[:, :whole].unflatten(1, (-1, block))
-        tops, last = blocks.amax(dim=2), part[:, whole:]
-        high, likeliest = tops.max(dim=1, keepdim=True)
-        if whole < vocabulary:
-            high = torch.maximum(high, last.amax(dim=1, keepdim=True))
-        _require_finite(high)
-        row, token = _at_least(blocks, tops, last, high - reach[here])
-        few = torch.bincount(row, minlength=len(part)) <= most[here]
-        if not bool(few.all()):
-            row, token = row[few[row]], token[few[row]]
-        near.append(_Candidates(row + first, token, part[row, token].double()))
-        largest.append(high[:, 0].double())
-        # In one place, which stays in the processor's cache.
-        scaled = _scaled(part, high, scale[here], room[: len(part)])
-        shares = torch.softmax(scaled, 1, out=scaled)
+        scaled = room[: len(part[here])]
+        if any(large[here]):
+            torch.sub(part[here], high[here], out=scaled).mul_(scale[here])
+        else:
+            torch.mul(part[here], scale[here], out=scaled)
         # The likelihood of the largest is one over the mass.
-        of_block = shares[:, :whole].unflatten(1, (-1, block)).gather(1, likeliest[..., None].expand(-1, 1, block))
-        mass.append(torch.cat([of_block[:, 0], shares[:, whole:]], dim=1).amax(dim=1).double().reciprocal())
-    joined = _Candidates(*(torch.cat(parts) for parts in zip(*near, strict=True)))
-    return _Passed(torch.cat(largest), torch.cat(mass), joined)
-
-
-def _scaled(part: torch.Tensor, high: torch.Tensor, scale: torch.Tensor, room: torch.Tensor) -> torch.Tensor:
-    """Logits over temperatures, in `room`.
-
-    A product of at most 64 is off by 4e-6, and so is then a likelihood. Where products are larger, the largest logit is
-    taken from all of them before.
-    """
-    if bool((high.abs() * scale).amax() <= LARGEST_PRODUCT):
-        return torch.mul(part, scale, out=room)
-    return torch.sub(part, high, out=room).mul_(scale)
+        found.append(torch.softmax(scaled, 1, out=scaled).gather(1, top[here]))
+    return torch.cat(found)[:, 0].double().reciprocal()
 
 
 def _at_least(
-    blocks: torch.Tensor, tops: torch.Tensor, last: torch.Tensor, bound: torch.Tensor
+    windows: torch.Tensor, tops: torch.Tensor, last: torch.Tensor, bound: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows and tokens of logits that reach the bound of their row, row after row, by id within each.
 
-    Shapes: blocks (rows, blocks, tokens of one), their `tops` (rows, blocks), the `last` tokens that fill no block.
+    Shapes: windows (places of all rows, tokens of a block), `tops` of blocks (rows, blocks), the `last` tokens of each
+    row, which fill no block.
     """
-    at, block = torch.nonzero(tops >= bound, as_tuple=True)
-    found, offset = torch.nonzero(blocks[at, block] >= bound[at], as_tuple=True)
+    blocks, size = tops.shape[1], windows.shape[1]
+    flat = torch.nonzero((tops >= bound).view(-1))[:, 0]
+    at = flat // blocks
+    begin = (flat - at * blocks) * size
+    taken = windows.index_select(0, at * (blocks * size + last.shape[1]) + begin)
+    place = torch.nonzero((taken >= bound[at]).view(-1))[:, 0]
+    found = place // size
     row, token = torch.nonzero(last >= bound, as_tuple=True)
-    size, whole = blocks.shape[2], blocks.shape[1] * blocks.shape[2]
-    return torch.cat([at[found], row]), torch.cat([block[found] * size + offset, token + whole])
+    return torch.cat([at[found], row]), torch.cat([begin[found] + place - found * size, token + blocks * size])
 
 
 def _nucleus(passed: _Passed, temperature: torch.Tensor, share: torch.Tensor) -> tuple[_Candidates, torch.Tensor]:

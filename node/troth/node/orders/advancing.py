@@ -46,7 +46,7 @@ async def advance(bench: NodeContext, session: SegmentSession, header: Advance, 
     require_ordered(session, header, given.bound)
     await chain_up(session)
     tokens = session.tokens_of(given.inputs)
-    ahead = RowsAhead(session.own, [computed.rows], tokens, session.seat.dtype, session.row_size)
+    ahead = RowsAhead.over(session, session.own, [computed.rows], tokens)
     chain, last, data = await beside(ahead.size, ahead.extended)
     chosen, seconds = None, computed.seconds
     if header.emit:
@@ -114,9 +114,12 @@ async def _compute_beside_check(
 
 
 async def _compute(bench: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs) -> Computed:
-    """The states; of a verifier that has committed before a restart, those that it committed to."""
-    if session.trace is not None:
-        trace = session.trace
+    """The states; of a verifier that has committed before a restart, those that it committed to.
+
+    Where rows are not kept they are computed again, which gives the same ones.
+    """
+    trace = session.trace
+    if trace is not None and trace.keeps_rows:
         kept = await bench.write(lambda: bench.stores.traces.rows(trace))
         rows = kept[header.start : header.start + header.count]
         if len(rows) != header.count:
@@ -139,13 +142,13 @@ async def _repeat(bench: NodeContext, session: SegmentSession, header: Advance, 
         raise BadInput("these positions were computed from other inputs", header.start, "Send the same ones.")
     bound, whole = session.tokens_of(session.all_inputs()[:end]), session.all_outputs()[:end]
     begin = RowHashes(session.seat.order_id, session.seat.index)
-    ahead = RowsAhead(begin, [whole], bound, session.seat.dtype, session.row_size)
+    ahead = RowsAhead.over(session, begin, [whole], bound)
     _, last, data = await beside(ahead.size, ahead.extended)
     token, chosen = session.emitted.get(end - 1), None
     if token is not None:
         chosen = await told_again(bench, token, session.all_outputs()[end - 1 : end], header.logprobs)
     reply = _reply(session, header, signed_row(bench.operator, last), chosen, 0.0)
-    return reply, bytes(data[header.start * session.row_size :])
+    return reply, bytes(data[header.start * session.sent_size :])
 
 
 def _reply(

@@ -1,7 +1,8 @@
 """Rows of sessions on their way to be signed: hashed, chained and signed in a thread, those of many sessions at once.
 
 A session is computed ahead of its chain. What is hashed twice, since an answer was lost on its way, gives the same
-chain: rows and tokens are kept as they were computed. Nothing is signed whose rows hold NaN or infinity.
+chain: rows and tokens are kept as they were computed. Nothing is signed whose rows hold NaN or infinity. Where row
+hashes travel in place of rows, they are those that were hashed for the chain.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Row
 from troth.protocol.tensors import Dtype, rows_as_bytes
 from troth.protocol.wire_fields import RowSignature
-from troth.transport.event_loop import beside
+from troth.transport.event_loop import beside, rounds
 from troth.transport.identity import Operator
 
 
@@ -35,6 +36,7 @@ class RowsAhead:
     tokens: Sequence[int] | None
     dtype: Dtype
     row_size: int
+    as_hashes: bool
 
     @classmethod
     def of(cls, session: SegmentSession, chain: RowHashes, first: int, end: int) -> RowsAhead:
@@ -42,7 +44,14 @@ class RowsAhead:
         tokens = None
         if session.seat.is_first:
             tokens = [token for inputs in session.inputs[first:end] for token in inputs.tolist()]
-        return cls(chain, session.outputs[first:end], tokens, session.seat.dtype, session.row_size)
+        return cls.over(session, chain, session.outputs[first:end], tokens)
+
+    @classmethod
+    def over(
+        cls, session: SegmentSession, chain: RowHashes, outputs: Sequence[NDArray[Any]], tokens: Sequence[int] | None
+    ) -> RowsAhead:
+        """Rows of a session that were computed from ``tokens``, whether they are in it yet or not."""
+        return cls(chain, outputs, tokens, session.seat.dtype, session.row_size, session.seat.sends_hashes)
 
     @property
     def size(self) -> int:
@@ -50,15 +59,17 @@ class RowsAhead:
         return sum(one.nbytes for one in self.outputs)
 
     def extended(self) -> tuple[RowHashes, Row, memoryview]:
-        """The chain after them, the last of them, and their bytes; raises WireError for rows that are no numbers."""
+        """The chain after them, the last of them, and what travels; raises WireError for rows that are no numbers."""
         rows = self.outputs[0] if len(self.outputs) == 1 else np.concatenate(self.outputs)
         data = rows_as_bytes(rows, self.dtype)
-        return *self.chain.extend(data, self.row_size, self.tokens), data
+        hashes = self.chain.hashes(data, self.row_size, self.tokens)
+        sent = memoryview(b"".join(hashes)) if self.as_hashes else data
+        return *self.chain.extend_hashed(hashes), sent
 
 
 @dataclass(frozen=True, slots=True)
 class SignedRows:
-    """Rows as they travel, and this node's signature over the last of them, which covers all before it."""
+    """Rows or their hashes, as they travel, and this node's signature over the last row, which covers all before it."""
 
     data: memoryview
     row: RowSignature
@@ -91,7 +102,10 @@ async def signed_ranges(
         # In one order everywhere, so that two answers never wait for each other.
         for session in sorted((one[0] for one in ranges), key=lambda one: one.seat.order_id):
             await held.enter_async_context(session.chaining)
-        works = [_Range.of(*one) if one[0].outputs else _over(one[0]) for one in ranges]
+        works: list[_Range | TrothError] = []
+        for one in ranges:
+            await rounds.give_way()
+            works.append(_Range.of(*one) if one[0].outputs else _over(one[0]))
         outcomes = await asyncio.to_thread(_all_signed, operator, works)
         found: list[SignedRows | TrothError] = []
         for (session, _, end), work, outcome in zip(ranges, works, outcomes, strict=True):
@@ -142,4 +156,5 @@ def _signed(operator: Operator, work: _Range) -> _Outcome:
         chain, last, data = work.ahead.extended()
     except ProtocolError as error:
         return error
-    return chain, SignedRows(data[work.skip * work.ahead.row_size :], signed_row(operator, last))
+    size = len(data) // sum(len(one) for one in work.ahead.outputs)
+    return chain, SignedRows(data[work.skip * size :], signed_row(operator, last))

@@ -5,6 +5,10 @@ the answer with its output hash. Anything else is the messenger's fault and refu
 no where states, tokens, or the tokens of all texts together are beyond the class's cuts; a yes where they are not and
 the result commits to these very rows; else the verifier cannot tell, since it has not seen what was committed to, or
 since its own noise on this prompt is as large as what it finds.
+
+Of a whole model in an exact class the hashes of rows are handed over: equal hashes are equal rows, which the verifier
+has computed itself. Where either the hashes or the commitment are not those of its own rows, it cannot tell, since the
+court compares commitments alone; where neither is, it rejects.
 """
 
 from __future__ import annotations
@@ -13,27 +17,29 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.earning.leaf import Stage
-from troth.node.errors import BadInput, OutOfOrder
+from troth.node.errors import BadInput, ModelError, OutOfOrder
 from troth.node.judging import Judgement, judge_rows, report
 from troth.node.orders.bench import NodeContext
+from troth.node.orders.chaining import RowsAhead
 from troth.node.orders.concluding import committed_trace, keep_trace
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import JUDGED, SegmentSession
 from troth.node.orders.words import COMMITMENT, VERDICT
 from troth.protocol import typed_data
+from troth.protocol.comparison import judge_hashes
 from troth.protocol.findings import TaskFinding
 from troth.protocol.market import canonical, checks, leaves, messages, prices
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.notes import coded
 from troth.protocol.market.papers import trace_salt
-from troth.protocol.market.rows import RowHashes, verify_rows
+from troth.protocol.market.rows import HASH_BYTES, RowHashes, hashes_in, verify_hashes, verify_rows
 from troth.protocol.market.types import NodeReveal, Opinion, TraceCommitment, Verdict, Work
 from troth.protocol.request import canonical_bytes, output_hash
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
@@ -136,7 +142,7 @@ async def judge(
         raise OutOfOrder("only a verifier that has committed judges", seat.index, "Send Advance and Recommit first.")
     if header.positions != trace.positions:
         raise BadInput("the trace has another length", header.positions, f"It has {trace.positions} positions.")
-    rows = await beside(len(payload), rows_from_bytes, payload, header.count, trace.columns, seat.dtype)
+    rows = await beside(len(payload), _handed_over, session, header, payload)
     received = sum(len(part) for part in session.claimed)
     if header.start == 0 and received:
         session.claimed, received = [], 0
@@ -152,43 +158,94 @@ async def judge(
     return Judged(), word
 
 
+def _handed_over(session: SegmentSession, header: Judge, payload: memoryview) -> NDArray[Any]:
+    """Rows, or a row of bytes for the hash of each; raises WireError, InvalidRows."""
+    seat = session.seat
+    if not seat.sends_hashes:
+        return rows_from_bytes(payload, header.count, seat.descriptor.hidden_size, seat.dtype)
+    hashes = hashes_in(payload)
+    if len(hashes) != header.count:
+        raise BadInput("the payload has not as many row hashes as it says", len(hashes), "Send one for each position.")
+    return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, HASH_BYTES)
+
+
 def _require_signed(bench: NodeContext, session: SegmentSession, header: Judge, claimed: NDArray[Any]) -> None:
-    """Raise unless these are the rows that the inferencer chained, signed and named in its result."""
+    """Raise unless these are the rows, or hashes, that the inferencer chained, signed and named in its result."""
     seat = session.seat
     if header.row is None:
         raise BadInput("the last rows come with the chain's end", header.start, "Add it.")
-    chain = verify_rows(
-        RowHashes(seat.order_id, seat.index),
-        np.ascontiguousarray(claimed).astype(claimed.dtype.newbyteorder("<"), copy=False).tobytes(),
-        session.row_size,
-        header.row,
-        signer=seat.nodes[seat.index],
-        domain=bench.operator.domain,
-        tokens=session.tokens_of(session.all_inputs()),
-    )
+    chain = RowHashes(seat.order_id, seat.index)
+    signer, domain = seat.nodes[seat.index], bench.operator.domain
+    data = np.ascontiguousarray(claimed).astype(claimed.dtype.newbyteorder("<"), copy=False).tobytes()
+    if seat.sends_hashes:
+        chain = verify_hashes(chain, data, header.row, signer=signer, domain=domain)
+    else:
+        bound = session.tokens_of(session.all_inputs())
+        size = session.row_size
+        chain = verify_rows(chain, data, size, header.row, signer=signer, domain=domain, tokens=bound)
     given = checks.head(seat.order_id, seat.head_salt, chain.link)
     if given != seat.result.output_head:
         raise BadInput("the result names other rows", given, "Send the rows that its node signed.")
 
 
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What a verifier found, its ``own`` trace, and the ``judged`` one where its rows were seen or are the own ones.
+
+    ``shown`` are the rows that were handed over, if they were.
+    """
+
+    judgement: Judgement
+    own: CommittedTrace
+    judged: CommittedTrace | None
+    shown: NDArray[Any] | None = None
+
+
 async def _decide(bench: NodeContext, session: SegmentSession, claimed: NDArray[Any]) -> bytes:
     seat = session.seat
-    committed = await asyncio.to_thread(committed_trace, session, claimed)
     salt = trace_salt(seat.order_id, seat.index, seat.nodes[seat.index], seat.head_salt)
-    named = messages.trace_commitment(Hash32(committed.root), salt) == seat.result.trace_commitment
-    own = await _own_rows(bench, session)
-    judgement = await _pooled(bench, session, await judge_rows(bench.engine, session, claimed, root_matches=named))
+    compared = await (_compare_hashes if seat.sends_hashes else _compare_rows)(bench, session, claimed, salt)
+    judgement = await _pooled(bench, session, compared.judgement)
     report(judgement)
     opinion = _opinion(judgement)
     shown = leaves.NO_TRACE, leaves.NO_TRACE
     if opinion is Opinion.ACCEPT:
-        shown = await asyncio.to_thread(_shown, session, own, committed, salt)
+        assert compared.judged is not None
+        shown = await asyncio.to_thread(_shown, session, compared.own, compared.judged, salt)
     alone = judgement.refused
     if opinion is Opinion.REJECT and not alone:
         log.warning("rejected for the pool of many texts alone: no case is brought, since a court would judge only one")
-    if opinion is Opinion.REJECT and seat.is_last:
-        await _keep_judged(bench, session, claimed, Hash32(committed.root))
+    if opinion is Opinion.REJECT and seat.is_last and compared.judged is not None and compared.shown is not None:
+        await _keep_judged(bench, session, compared.shown, Hash32(compared.judged.root))
     return await bench.write(lambda: _sign(bench, session, opinion, shown, keeps=alone))
+
+
+async def _compare_rows(bench: NodeContext, session: SegmentSession, claimed: NDArray[Any], salt: Hash32) -> _Compared:
+    judged = await asyncio.to_thread(committed_trace, session, claimed)
+    named = _is_named(session, judged, salt)
+    own = await _own_rows(bench, session)
+    judgement = await judge_rows(bench.engine, session, claimed, root_matches=named)
+    return _Compared(judgement, own, judged, claimed)
+
+
+async def _compare_hashes(
+    bench: NodeContext, session: SegmentSession, claimed: NDArray[Any], salt: Hash32
+) -> _Compared:
+    own, rows = await _own_rows(bench, session), session.all_outputs()
+    ahead = RowsAhead.over(
+        session, RowHashes(session.seat.order_id, 0), [rows], session.tokens_of(session.all_inputs())
+    )
+    _, _, sent = await beside(ahead.size, ahead.extended)
+    found = judge_hashes(hashes_in(claimed.tobytes()), hashes_in(sent))
+    named = _is_named(session, own, salt)
+    if not found.accepted and not named:
+        return _Compared(Judgement(root_matches=False, states=found, tokens=None), own, None)
+    judgement = await judge_rows(bench.engine, session, rows, root_matches=found.accepted and named)
+    return _Compared(judgement, own, own)
+
+
+def _is_named(session: SegmentSession, trace: CommittedTrace, salt: Hash32) -> bool:
+    return messages.trace_commitment(Hash32(trace.root), salt) == session.seat.result.trace_commitment
 
 
 async def _keep_judged(bench: NodeContext, session: SegmentSession, claimed: NDArray[Any], root: Hash32) -> None:
@@ -201,12 +258,19 @@ async def _keep_judged(bench: NodeContext, session: SegmentSession, claimed: NDA
 
 
 async def _own_rows(bench: NodeContext, session: SegmentSession) -> CommittedTrace:
-    """The own trace as it was committed to, which is also what is compared."""
+    """The own trace as it was committed to, which is also what is compared.
+
+    Raises ModelError where rows that are not kept were computed again, after a restart, and came out otherwise.
+    """
     trace = session.trace
     assert trace is not None
-    rows = await bench.write(lambda: bench.stores.traces.rows(trace))
-    session.outputs = [rows]
-    return await asyncio.to_thread(committed_trace, session, rows)
+    if trace.keeps_rows:
+        session.outputs = [await bench.write(lambda: bench.stores.traces.rows(trace))]
+    committed = await asyncio.to_thread(committed_trace, session, session.all_outputs())
+    if committed.root != trace.root:
+        what = "these are not the rows that this node committed to"
+        raise ModelError(what, trace.order_id.hex(), "Start it with the weights and libraries that it had.")
+    return committed
 
 
 async def _pooled(bench: NodeContext, session: SegmentSession, judgement: Judgement) -> Judgement:

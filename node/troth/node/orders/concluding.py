@@ -114,14 +114,17 @@ def committed_trace(session: SegmentSession, rows: NDArray[Any]) -> CommittedTra
 async def keep_trace(
     bench: NodeContext, session: SegmentSession, rows: NDArray[Any], *, root: Hash32, salt: Hash32
 ) -> StoredTrace:
-    """The trace on disk; the one that was kept before, if there is one, since it may have been committed to."""
+    """The trace on disk; the one that was kept before, if there is one, since it may have been committed to.
+
+    Where nobody reads rows, what is opened of it is kept alone: its root, and the salt of the commitment.
+    """
     seat, traces = session.seat, bench.stores.traces
     made = StoredTrace(
         order_id=seat.order_id,
         segment=seat.index,
         attempt=session.key.attempt,
         positions=len(rows),
-        columns=int(rows.shape[1]),
+        columns=0 if seat.sends_hashes else int(rows.shape[1]),
         dtype=int(seat.dtype),
         root=root,
         salt=salt,

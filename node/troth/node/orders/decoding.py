@@ -149,6 +149,7 @@ class Decoding:
                     self._finished = self._session.telling.finished is not None
                     ahead = self.end - self._wanted
                     if self._finished:
+                        self.bell.ring(pressing=True)
                         return
                     self.bell.ring(pressing=2 * ahead > AHEAD or len(self._seconds) == 1)
                     if ahead > AHEAD and not await self._wanted_more():

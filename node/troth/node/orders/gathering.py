@@ -22,6 +22,7 @@ from troth.node.orders.session import SegmentSession
 from troth.protocol.errors import TrothError
 from troth.protocol.wire_decoding import DecodedPart, HaltedPart, WantedText, WrittenPart
 from troth.transport.errors import INTERNAL, failure_of
+from troth.transport.event_loop import rounds
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class _Followed:
 
     @property
     def waiting_bytes(self) -> int:
-        return (self.decoding.end - self.wanted.start) * self.session.row_size
+        return (self.decoding.end - self.wanted.start) * self.session.sent_size
 
     def end(self, most: int) -> int:
         return min(self.decoding.end, self.wanted.start + most)
@@ -86,7 +87,12 @@ class TextsAnswer:
     async def answer(self, texts: Sequence[tuple[WantedText, Found]]) -> list[DecodedPart]:
         """What there is of these texts, sessions of the scheduler or why there are none; waits until there is some."""
         for wanted, found in texts:
-            self._follow(wanted, found)
+            if self._bell.superseded:
+                return []
+            if self._follow(wanted, found):
+                # Its first step is taken now: those of many texts at once would hold up everybody else.
+                await asyncio.sleep(0)
+            await rounds.give_way()
         if not self._halted:
             await self._news()
         if self._bell.superseded:
@@ -94,15 +100,19 @@ class TextsAnswer:
         self._caller.answered = time.monotonic()
         return [*self._halted, *await self._parts()]
 
-    def _follow(self, wanted: WantedText, found: Found) -> None:
+    def _follow(self, wanted: WantedText, found: Found) -> bool:
+        """Whether it begins now."""
         try:
             if isinstance(found, TrothError):
                 raise found
+            begins = found.decoding is None
             decoding = decoding_of(self._bench, found, wanted)
             decoding.ask(wanted.start, self._bell)
             self._followed.append(_Followed(wanted, found, decoding))
         except TrothError as error:
             self._halt(wanted, error)
+            return False
+        return begins
 
     def _halt(self, wanted: WantedText, error: Exception) -> None:
         failure = failure_of(error)
@@ -134,7 +144,7 @@ class TextsAnswer:
         room = ANSWER_BYTES
         # Who was left out for want of room comes first.
         for one in sorted(self._followed, key=lambda one: one.decoding.told):
-            needed = (one.end(self._most) - one.wanted.start) * one.session.row_size
+            needed = (one.end(self._most) - one.wanted.start) * one.session.sent_size
             if not needed or (chosen and needed > room):
                 continue
             room -= needed
@@ -144,6 +154,7 @@ class TextsAnswer:
         outcomes = await signed_ranges(self._bench.operator, ranges) if ranges else []
         parts: list[DecodedPart] = []
         for (one, end), outcome in zip(chosen, outcomes, strict=True):
+            await rounds.give_way()
             if isinstance(outcome, TrothError):
                 parts.append(HaltedPart(one.wanted.order, one.wanted.start, failure_of(outcome)))
                 continue
@@ -156,7 +167,7 @@ class TextsAnswer:
                     tokens,
                     outcome.row,
                     outcome.data,
-                    session.row_size,
+                    session.sent_size,
                     session.finish(end - 1, tokens[-1]),
                     one.decoding.microseconds(start, end),
                     one.decoding.logprobs(start, end),

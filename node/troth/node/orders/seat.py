@@ -18,6 +18,7 @@ from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidPromise
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay, drawn_seats
+from troth.protocol.market.rows import travel_as_hashes
 from troth.protocol.market.state import State
 from troth.protocol.market.types import (
     Ask,
@@ -99,6 +100,11 @@ class Assignment:
     def is_last(self) -> bool:
         """The segment ends in the head."""
         return self.index == len(self.segments) - 1
+
+    @property
+    def sends_hashes(self) -> bool:
+        """Row hashes travel in place of rows, and no rows are kept."""
+        return travel_as_hashes(exact=self.execution_class.exact, segments=len(self.segments))
 
     @property
     def scheduler(self) -> Address:

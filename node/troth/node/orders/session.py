@@ -15,7 +15,7 @@ from troth.node.errors import OutOfOrder
 from troth.node.orders.seat import Assignment
 from troth.node.orders.telling import GrowingAnswer, Packed
 from troth.node.traces import StoredTrace
-from troth.protocol.market.rows import RowHashes
+from troth.protocol.market.rows import HASH_BYTES, RowHashes
 from troth.protocol.masks import TextRules
 from troth.protocol.tensors import row_size, rows_to_bytes
 from troth.protocol.tokens import Finish
@@ -80,6 +80,11 @@ class SegmentSession:
     def row_size(self) -> int:
         """Bytes of a row."""
         return row_size(self.seat.descriptor.hidden_size, self.seat.dtype)
+
+    @property
+    def sent_size(self) -> int:
+        """Bytes of what travels of a row: itself, or its hash."""
+        return HASH_BYTES if self.seat.sends_hashes else self.row_size
 
     def all_inputs(self) -> NDArray[Any]:
         """Tokens or rows of every position."""

@@ -7,6 +7,9 @@ off ends its order, and the client orders again.
 The first segment reads tokens that nobody else signed, so its row hash binds them: keccak256(token as uint32
 big-endian ‖ row). The inputs of every other segment are rows that are signed themselves; its row hash is
 keccak256(row).
+
+Where one node of an exact class computes the whole model, nobody reads its rows: who checks computes the same ones. Its
+row hashes travel in their place (``travel_as_hashes``).
 """
 
 from __future__ import annotations
@@ -25,6 +28,13 @@ from troth.protocol.wire_fields import RowSignature
 
 POSITIONS_LIMIT = 1 << 32
 """Positions are uint32 in the signed row."""
+HASH_BYTES = 32
+"""Of a row that travels as its hash."""
+
+
+def travel_as_hashes(*, exact: bool, segments: int) -> bool:
+    """Whether row hashes travel, and are kept, in place of the rows of an order with so many segments."""
+    return exact and segments == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +51,21 @@ class RowHashes:
     ) -> tuple[RowHashes, Row]:
         """The chain after whole rows of ``row_size`` bytes, and the last of them as a Row.
 
+        Arguments and errors as ``hashes``; InvalidRows also where positions run out.
+        """
+        return self.extend_hashed(self.hashes(data, row_size, tokens))
+
+    def hashes(self, data: bytes | memoryview, row_size: int, tokens: Sequence[int] | None = None) -> list[bytes]:
+        """The hashes of whole rows of ``row_size`` bytes.
+
         Args:
             tokens: what the rows were computed from, one uint32 per row, at segment 0; None elsewhere.
 
-        Raises InvalidRows where ``data`` is empty or no whole number of rows, positions run out, or tokens do not fit.
+        Raises InvalidRows where ``data`` is empty or no whole number of rows, or tokens do not fit.
         """
         count, rest = divmod(len(data), row_size) if row_size > 0 else (0, 0)
         if not count or rest:
             raise InvalidRows(f"Rows come in whole multiples of {row_size} bytes", len(data), "Send whole rows.")
-        if self.position + count > POSITIONS_LIMIT:
-            raise InvalidRows("Positions are below 2**32", self.position + count, "Order a shorter answer.")
         view = memoryview(data)
         hashes = []
         for index, bound in enumerate(self._bound(tokens, count)):
@@ -58,7 +73,7 @@ class RowHashes:
             # A view: a row is not copied, and hashed without holding up other threads.
             hashing.update(view[index * row_size : (index + 1) * row_size])
             hashes.append(hashing.digest())
-        return self.extend_hashed(hashes)
+        return hashes
 
     def extend_hashed(self, hashes: Sequence[bytes]) -> tuple[RowHashes, Row]:
         """The same after rows of which only the hashes are at hand, tokens bound; raises InvalidRows for none."""
@@ -104,7 +119,34 @@ def verify_rows(
     ``tokens`` as in ``RowHashes.extend``. Raises InvalidRows naming the first thing that differs (count, bytes or
     token, history), InvalidSignature for the signer.
     """
-    extended, last = chain.extend(data, row_size, tokens)
+    return _verified(chain, *chain.extend(data, row_size, tokens), signature, signer=signer, domain=domain)
+
+
+def verify_hashes(
+    chain: RowHashes, data: bytes | memoryview, signature: RowSignature, *, signer: Address, domain: typed_data.Domain
+) -> RowHashes:
+    """The same where only the hashes of rows travelled, ``HASH_BYTES`` each: who has no rows cannot see whether the
+    hashes are theirs, only that they are what was signed."""
+    return _verified(chain, *chain.extend_hashed(hashes_in(data)), signature, signer=signer, domain=domain)
+
+
+def hashes_in(data: bytes | memoryview) -> list[bytes]:
+    """Row hashes that stand one after the other; raises InvalidRows where there are none, or the last is cut off."""
+    if not len(data) or len(data) % HASH_BYTES:
+        raise InvalidRows(f"Row hashes come in whole multiples of {HASH_BYTES} bytes", len(data), "Send whole ones.")
+    whole = bytes(data)
+    return [whole[at : at + HASH_BYTES] for at in range(0, len(whole), HASH_BYTES)]
+
+
+def _verified(
+    chain: RowHashes,
+    extended: RowHashes,
+    last: Row,
+    signature: RowSignature,
+    *,
+    signer: Address,
+    domain: typed_data.Domain,
+) -> RowHashes:
     if signature.position != last.position:
         what = f"Rows from position {chain.position} end at {last.position}, not where the signature says"
         raise InvalidRows(what, signature.position, "Ask for the missing rows.")

@@ -53,7 +53,7 @@ class CheckRun:
     def __init__(self, desk: SchedulerContext, work: OrderSession) -> None:
         self._desk = desk
         self._work = work
-        self._kept = desk.rows.open(work.order_id, work.offer.row_bytes)
+        self._kept = desk.rows.open(work.order_id, work.offer.sent_bytes)
         self.lines = Lines()
 
     @property

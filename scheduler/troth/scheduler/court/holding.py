@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from troth.cases.evidence import VERSION, Evidence
+from troth.protocol.market.rows import travel_as_hashes
 from troth.protocol.market.views import rules_in
 from troth.protocol.request import tokens_to_words
 from troth.protocol.tensors import Dtype, row_size
@@ -27,11 +28,14 @@ class OrderHoldings:
         return evidence_of(self._desk, story)
 
     async def rows_of(self, order: Hash32, segment: int) -> bytes | None:
-        """The salt of the order's heads, then the rows that a segment gave."""
+        """The salt of the order's heads, then the rows that a segment gave; None where only hashes of them travelled,
+        since whoever judges has rows of its own there."""
         story = self._desk.store.get(order)
         if story is None or story.answered is None or segment >= story.segments:
             return None
         rules = rules_in(self._desk.ledger.state, story.order.execution_class)
+        if travel_as_hashes(exact=rules.exact, segments=story.segments):
+            return None
         kept = self._desk.rows.open(order, row_size(rules.hidden_size, Dtype(rules.dtype)))
         try:
             rows = await asyncio.to_thread(kept.rows, segment, 0, story.answered.rows)

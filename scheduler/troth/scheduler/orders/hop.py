@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from troth.protocol.errors import ProtocolError
+from troth.protocol.errors import ProtocolError, WireError
 from troth.protocol.logprobs import NO_LOGPROBS, Logprobs, logprobs_from_bytes
-from troth.protocol.market.rows import RowHashes, verify_rows
+from troth.protocol.market.rows import HASH_BYTES, RowHashes, verify_hashes, verify_rows
 from troth.protocol.tensors import rows_from_bytes
 from troth.protocol.wire import Frame, Rows
 from troth.protocol.wire_decoding import WantedText, WrittenPart
@@ -94,8 +94,8 @@ class Hop:
             part = await self._desk.peers.texts(self.node).next(wanted, timeout)
         except (OverlayError, ProtocolError) as error:
             raise self.failed(error) from error
-        if part.row_bytes != self._work.offer.row_bytes:
-            raise self.failed(f"rows of {part.row_bytes} bytes, not {self._work.offer.row_bytes}")
+        if part.row_bytes != self._work.offer.sent_bytes:
+            raise self.failed(f"rows of {part.row_bytes} bytes, not {self._work.offer.sent_bytes}")
         if max(part.tokens) >= self._work.offer.model.vocabulary:
             raise self.failed(f"token {max(part.tokens)} of a vocabulary of {self._work.offer.model.vocabulary}")
         now = time.perf_counter()
@@ -113,7 +113,8 @@ class Hop:
     async def accept(self, data: bytes | memoryview, tokens: Sequence[int], row: RowSignature) -> None:
         """Check and store rows that were forwarded already, computed from ``tokens``; raises NodeFailed if they should
         not have been. States that are no numbers are this node's fault, not that of the next one, which refuses
-        them."""
+        them. Of hashes only the chain and its signature can be checked: whether they are those of this text is what a
+        check finds out."""
         try:
             self.chain = await beside(len(data), self._verified, data, tokens, row)
         except ProtocolError as error:
@@ -122,7 +123,11 @@ class Hop:
         self._kept.append(self.segment, data, row)
 
     def _verified(self, data: bytes | memoryview, tokens: Sequence[int], row: RowSignature) -> RowHashes:
-        offer = self._work.offer
+        offer, domain = self._work.offer, self._desk.operator.domain
+        if offer.sends_hashes:
+            if len(data) != len(tokens) * HASH_BYTES:
+                raise WireError("A whole model's exact class sends row hashes", len(data), "Run this node's version.")
+            return verify_hashes(self.chain, data, row, signer=self.node, domain=domain)
         rows_from_bytes(data, len(tokens), offer.rules.hidden_size, offer.dtype)
         return verify_rows(
             self.chain,
@@ -130,7 +135,7 @@ class Hop:
             offer.row_bytes,
             row,
             signer=self.node,
-            domain=self._desk.operator.domain,
+            domain=domain,
             tokens=tokens if self.segment == 0 else None,
         )
 

@@ -12,6 +12,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, prices, views
 from troth.protocol.market.prices import MILLION, PER
+from troth.protocol.market.rows import HASH_BYTES, travel_as_hashes
 from troth.protocol.market.state import State
 from troth.protocol.market.types import ExecutionClass, Rules
 from troth.protocol.tensors import Dtype
@@ -55,6 +56,16 @@ class ClassOffer:
     def row_bytes(self) -> int:
         """Bytes of one row."""
         return tensors.row_size(self.rules.hidden_size, self.dtype)
+
+    @property
+    def sends_hashes(self) -> bool:
+        """Row hashes travel, and are kept, in place of rows."""
+        return travel_as_hashes(exact=self.rules.exact, segments=len(self.spans))
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of what travels of one row."""
+        return HASH_BYTES if self.sends_hashes else self.row_bytes
 
 
 class Offers:

@@ -1,8 +1,9 @@
 """Rows of running and answered orders, with the nodes' signatures: a check and the court may ask for them.
 
-Only those of answered orders are read: what was cut off before is failed anyway. A short answer's rows wait in memory,
-and are journalled with the answer, in its transaction. Longer ones are in files, an append-only one of raw rows and one
-of links per segment, which ``sync`` puts on stable storage once, before the answer is journalled.
+Only those of answered orders are read: what was cut off before is failed anyway. Where hashes travel, they are kept in
+their place. A short answer's rows wait in memory, and are journalled with the answer, in its transaction. Longer ones
+are in files, an append-only one of raw rows and one of links per segment, which ``sync`` puts on stable storage once,
+before the answer is journalled.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class KeptRows:
     database: SchedulerDatabase
 
     def open(self, order: bytes, row_bytes: int) -> OrderRows:
-        """The rows of one order, each of ``row_bytes`` bytes."""
+        """The rows of one order, each of ``row_bytes`` bytes; those of a hash where hashes are kept."""
         return OrderRows(self, order, row_bytes)
 
     def forget(self, order: bytes) -> None:

@@ -42,7 +42,7 @@ class OrderRun:
         self._desk = desk
         self._book = book
         self._work = work
-        self._kept = desk.rows.open(work.order_id, work.offer.row_bytes)
+        self._kept = desk.rows.open(work.order_id, work.offer.sent_bytes)
         self._hops = [Hop(desk, work, segment, self._kept) for segment in range(work.story.segments)]
         self._tokens: list[int] = []
         self._shown: dict[int, Signed[Result]] = {}

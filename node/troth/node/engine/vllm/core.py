@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from itertools import count
 from pathlib import Path
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Cleared, EngineLoad
 from troth.node.engine.vllm.cache_events import Audience, Translator
 from troth.node.engine.vllm.row_board import RowBoard
-from troth.node.engine.vllm.row_frames import FRAME_LIMIT, LENGTH, frame_from_bytes
+from troth.node.engine.vllm.row_receiver import RowReceiver
 from troth.node.engine.vllm.settings import FIXED_ROWS, EngineSettings
 from troth.node.errors import EngineError
 from troth.protocol.tensors import Dtype
@@ -73,8 +72,6 @@ class Tally:
         return StepListener
 
 
-READ_AHEAD = 4 * 2**20
-"""Bytes of rows that are read before they are sorted: one step's frame comes in one piece."""
 REMEDY = "It is started anew; repeat the request or ask another node."
 
 
@@ -92,10 +89,8 @@ class Core:
         self._tally = tally
         self._audience = audience
         self._names = count()
-        self._serving: asyncio.AbstractServer | None = None
+        self._receiver: RowReceiver | None = None
         self._helpers: list[asyncio.Task[None]] = []
-        self._receiving: asyncio.Task[Any] | None = None
-        self._row_seconds = 0.0
 
     @classmethod
     async def start(cls, settings: EngineSettings, audience: Audience) -> Core:
@@ -163,7 +158,8 @@ class Core:
 
     async def row_seconds(self) -> float:
         """Processor seconds spent on rows so far: in vLLM's worker, and here once they are read."""
-        return self._row_seconds + float(await self.call("troth_row_seconds"))
+        here = 0.0 if self._receiver is None else self._receiver.seconds
+        return here + float(await self.call("troth_row_seconds"))
 
     async def empty_cache(self) -> None:
         """Forget all cached prefixes that no request uses."""
@@ -176,17 +172,12 @@ class Core:
             helper.cancel()
         await asyncio.gather(*self._helpers, return_exceptions=True)
         await asyncio.to_thread(self._llm.shutdown)
-        if self._receiving is not None:
-            # The worker's end is closed, so that this ends by itself.
-            await asyncio.gather(self._receiving, return_exceptions=True)
-        if self._serving is not None:
-            self._serving.close()
+        if self._receiver is not None:
+            self._receiver.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _connect(self) -> None:
-        address = str(self._folder / "rows")
-        self._serving = await asyncio.start_unix_server(self._receive, path=address, limit=READ_AHEAD)
-        self.hidden_size, self.vocabulary = await self.call("troth_tap", address)
+        self.hidden_size, self.vocabulary = await self.call("troth_tap", self.listen())
         await self.call("troth_fix_rows", FIXED_ROWS)
         self._helpers.append(asyncio.create_task(self._follow_cache()))
         self._helpers.append(asyncio.create_task(self._watch()))
@@ -200,27 +191,11 @@ class Core:
                 self._die(str(error))
             raise EngineError(f"the engine failed in {method}", str(error), REMEDY) from error
 
-    async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._receiving = asyncio.current_task()
-        storage = Dtype(self.settings.dtype).storage
-        reason = "vLLM's worker has ended"
-        try:
-            while True:
-                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-                if length > FRAME_LIMIT:
-                    reason = "a frame of rows is too long"
-                    return
-                frame = await reader.readexactly(length)
-                began = time.thread_time()
-                self.board.add(frame_from_bytes(frame, self.hidden_size, storage))
-                self._row_seconds += time.thread_time() - began
-        except EngineError as error:
-            reason = error.what
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            self._die(reason)
-            writer.close()
+    def listen(self) -> str:
+        """Where the worker's rows are taken from now on."""
+        address, storage = self._folder / "rows", Dtype(self.settings.dtype).storage
+        self._receiver = RowReceiver(address, lambda: (self.hidden_size, storage), self.board.add, self._die)
+        return str(address)
 
     async def _follow_cache(self) -> None:
         import zmq

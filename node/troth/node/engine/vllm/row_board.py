@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.vllm.row_frames import RowFrame
+from troth.node.engine.vllm.row_frames import Piece
 from troth.node.errors import EngineError
 
 
 class _Arriving:
     """Rows of one request; `first` is the position that it was computed from, None until its first row.
 
-    Rows stay in the pieces that they came in, each a copy of its own: a view would keep the rows of all requests of its
-    step in memory, and one array for all of them is copied again and again as it grows.
+    Rows stay in the pieces that they came in: one array for all of them is copied again and again as it grows.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class _Arriving:
         if known < len(rows):
             # What comes again is the same: rows depend on the text alone.
             self._starts.append(self.end)
-            self._pieces.append(rows[known:].copy())
+            self._pieces.append(rows[known:] if known else rows)
             self.end = start + len(rows)
         self.changed.set()
 
@@ -72,13 +72,11 @@ class RowBoard:
         """Rows of this request are not wanted any more."""
         self._requests.pop(request, None)
 
-    def add(self, frame: RowFrame) -> None:
+    def add(self, pieces: Sequence[Piece]) -> None:
         """Sort a frame's rows to their requests. Raises EngineError where rows are missing."""
-        begin = 0
-        for request, start, count in frame.parts:
+        for request, start, rows in pieces:
             if (arriving := self._requests.get(request)) is not None:
-                arriving.add(start, frame.rows[begin : begin + count])
-            begin += count
+                arriving.add(start, rows)
 
     def fail(self, error: Exception) -> None:
         """No more rows will come: everybody who waits is told."""
@@ -106,6 +104,13 @@ class RowBoard:
             await self._change(arriving)
         if start < arriving.first:
             raise EngineError("a position came from the cache", (start, arriving.first), "Ask for later ones.")
+        return arriving.rows(start, end)
+
+    def here(self, request: str, start: int, end: int) -> NDArray[Any] | None:
+        """The same without waiting; None where some are not here yet, or came from the cache."""
+        arriving = self._requests[request]
+        if arriving.first is None or start < arriving.first or arriving.end < end:
+            return None
         return arriving.rows(start, end)
 
     def pieces(self, request: str, start: int, end: int) -> list[NDArray[Any]]:

@@ -21,6 +21,8 @@ FRAME_LIMIT = 1 << 30
 """Bytes of the longest frame: 65,536 positions of 8,192 bfloat16 words in one step."""
 
 Part = tuple[str, int, int]
+Piece = tuple[str, int, NDArray[Any]]
+"""Rows of one request from a position on, in memory of their own."""
 
 
 class RowFrame(NamedTuple):
@@ -28,6 +30,14 @@ class RowFrame(NamedTuple):
 
     parts: list[Part]
     rows: NDArray[Any]
+
+    def pieces(self) -> list[Piece]:
+        """The rows of each part, copied: a view would keep the rows of all requests of a step in memory."""
+        found, begin = [], 0
+        for request, start, count in self.parts:
+            found.append((request, start, self.rows[begin : begin + count].copy()))
+            begin += count
+        return found
 
 
 class _WireFrame(msgspec.Struct, array_like=True, frozen=True):
@@ -40,7 +50,7 @@ def frame_to_bytes(parts: Sequence[Part], rows: bytes | memoryview) -> bytes:
     return msgspec.msgpack.encode([parts, rows])
 
 
-def frame_from_bytes(data: bytes, hidden_size: int, storage: str) -> RowFrame:
+def frame_from_bytes(data: bytes | memoryview, hidden_size: int, storage: str) -> RowFrame:
     """Read a frame; `storage` is the numpy name of a word.
 
     Raises:

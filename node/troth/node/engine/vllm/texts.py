@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,8 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import TokenStep
 from troth.node.engine.vllm.core import Core
 from troth.node.engine.vllm.row_store import RowStore
+from troth.node.errors import EngineError
+from troth.transport.event_loop import rounds
 
 PAST_THE_CACHE = {"max_tokens": 1, "skip_reading_prefix_cache": True}
 
@@ -21,6 +25,8 @@ class EngineTexts:
 
     def __init__(self, store: RowStore) -> None:
         self._store = store
+        self._left: deque[tuple[Core, str, list[int]]] = deque()
+        self._keeping: asyncio.Task[None] | None = None
 
     async def generate(self, core: Core, prompt: list[int], words: dict[str, Any]) -> AsyncGenerator[TokenStep, None]:
         """Tokens with the rows that were computed for each; see `interface.TokenStep`."""
@@ -30,13 +36,15 @@ class EngineTexts:
             async with aclosing(core.run(name, prompt, words)) as outputs:
                 async for output in outputs:
                     for token in output.outputs[0].token_ids:
-                        rows = await self.rows(core, name, tokens, done, len(tokens))
+                        await rounds.give_way()  # a step of the engine moves all texts at once
+                        rows = core.board.here(name, done, len(tokens))
+                        if rows is None:
+                            rows = await self.rows(core, name, tokens, done, len(tokens))
                         done = len(tokens)
                         tokens.append(int(token))
                         yield TokenStep(int(token), rows)
         finally:
-            await self._keep_all(core, name, tokens[:done])
-            core.board.drop(name)
+            self._leave(core, name, tokens[:done])
 
     async def prefill(self, core: Core, tokens: list[int], *, fresh: bool = False) -> NDArray[Any]:
         """Rows of all positions; `fresh`: past the cache."""
@@ -69,6 +77,8 @@ class EngineTexts:
         first = await core.board.first(name)
         if start >= first:
             return await core.board.rows(name, start, end), 0
+        if self._keeping is not None:
+            await asyncio.shield(self._keeping)
         cached, found = self._store.first(tokens, first), min(first, end) - start
         if cached is None:
             cached, found = await self.prefill(core, list(tokens[:first]), fresh=True), 0
@@ -78,10 +88,27 @@ class EngineTexts:
         """Remember the rows of whole blocks."""
         self._store.keep(tokens, start, rows)
 
+    def _leave(self, core: Core, name: str, tokens: list[int]) -> None:
+        """A text ends. Its rows are kept by and by: those of many that end in one step would hold up the loop."""
+        self._left.append((core, name, tokens))
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self._keep_left())
+
+    async def _keep_left(self) -> None:
+        try:
+            while self._left:
+                await asyncio.sleep(0)
+                core, name, tokens = self._left.popleft()
+                with suppress(EngineError):  # of a text that is over; who needs its rows computes them again
+                    await self._keep_all(core, name, tokens)
+                core.board.drop(name)
+        finally:
+            self._keeping = None
+
     async def _keep_all(self, core: Core, name: str, tokens: list[int]) -> None:
         if tokens and not core.dead.is_set():
             first = await core.board.first(name)
-            # As they lie there, without a copy: many texts may end in one step.
+            # As they lie there, without a copy.
             for block, start in self._store.missing(tokens, first, len(tokens)):
                 self._store.add(block, core.board.pieces(name, start, start + self._store.block))
 
