@@ -67,6 +67,10 @@ class OrderRows:
         content = self._path("links", segment).read_bytes()
         return {parts[0]: RowSignature(*parts) for parts in _LINK.iter_unpack(content)}
 
+    def last(self, segment: int, count: int) -> tuple[bytes, Hash32]:
+        """The last of ``count`` rows and the link before it; EOFError or KeyError where they are not there."""
+        return self.rows(segment, count - 1, 1), Hash32(self.links(segment)[count - 1].previous)
+
     def sync(self) -> None:
         """Put everything on stable storage."""
         for descriptor in self._files.values():

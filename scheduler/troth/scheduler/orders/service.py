@@ -22,6 +22,7 @@ from troth.chain.errors import ChainError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market.bodies import Submission
+from troth.protocol.market.last_row import LastRow
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Parameters
 from troth.protocol.market.types import Work as PromisedWork
@@ -151,9 +152,7 @@ class Orders:
 
     async def again(self, order_id: Hash32, salt: Hash32) -> Lines:
         """All lines of an order, for who has its salt; raises UnknownOrder."""
-        story = self.desk.store.get(order_id)
-        if story is None or story.salt is None or not hmac.compare_digest(story.salt, salt):
-            raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
+        story = self._owned(order_id, salt)
         running = self._runs.get(order_id)
         if running is not None:
             return running.lines
@@ -161,6 +160,27 @@ class Orders:
             async with self._lock(order_id):
                 await draw_again(self.desk, story)
         return replay(story)
+
+    async def last_row(self, order_id: Hash32, salt: Hash32) -> LastRow:
+        """The last row of an answered order, for who has its salt; raises UnknownOrder, NotYet, TooLate.
+
+        It is read from the disk, so that a restart changes nothing, and asking again gives the same.
+        """
+        story = self._owned(order_id, salt)
+        if story.answered is None:
+            raise NotYet("The order has no results", None, "Follow its lines to the results first.")
+        kept = self.desk.rows.open(order_id, self.work_of(story).offer.row_bytes)
+        try:
+            row, previous = await asyncio.to_thread(kept.last, story.segments - 1, story.answered.rows)
+        except (OSError, EOFError, KeyError) as error:
+            raise TooLate("The order's rows are kept no longer", None, "Order again.") from error
+        return LastRow(row, previous, story.admitted.head_salt)
+
+    def _owned(self, order_id: Hash32, salt: Hash32) -> OrderHistory:
+        story = self.desk.store.get(order_id)
+        if story is None or story.salt is None or not hmac.compare_digest(story.salt, salt):
+            raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
+        return story
 
     # ---- checks
 
