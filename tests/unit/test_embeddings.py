@@ -13,13 +13,14 @@ from fastapi.responses import JSONResponse
 from openai import APIStatusError, AsyncOpenAI
 from support.byte_language import tokens_of
 from support.toy_tab_gateway import TabGateway, tab_gateway
-from support.toy_tab_scheduler import COLUMNS, RULES
+from support.toy_tab_scheduler import CLASS, COLUMNS, RULES
 
+from troth.client.gateway import embeddings
 from troth.client.gateway.embeddings import MOST_INPUTS
 from troth.client.gateway.guard import SpendingLimits
 from troth.protocol.errors import InvalidRows, WireError
 from troth.protocol.market import checks
-from troth.protocol.market.last_row import LastRow, require_last_row
+from troth.protocol.market.last_row import LastRow, require_last_row, row_tolerance
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Opinion, Result
 from troth.protocol.types import ZERO_HASH, Hash32
@@ -70,6 +71,13 @@ def test_the_first_segment_s_row_stands_for_its_token_and_its_place() -> None:
         require_last_row(shown, result, RULES, PROMPT, (8, 2))
     with pytest.raises(InvalidRows):
         require_last_row(shown, replace(result, cached=3), RULES, (*PROMPT, 9), ANSWER)
+
+
+def test_only_a_check_that_holds_one_row_stands_for_an_embedding() -> None:
+    assert row_tolerance(replace(CLASS, exact=True)) == 0
+    assert row_tolerance(replace(CLASS, state_cut=25)) == pytest.approx(0.0005)
+    assert row_tolerance(replace(CLASS, dtype=1)) == np.inf
+    assert row_tolerance(replace(CLASS, dtype=1, exact=True)) == 0
 
 
 # -------------------------------------------------------------------------------------------------------- the gateway
@@ -188,3 +196,14 @@ async def test_who_waits_for_the_check_is_told_of_a_rejection(tmp_path: Path) ->
         assert refused.json()["error"]["code"] == "answer_rejected"
         receipt = (await stage.get("/v1/receipts/" + checked["troth"]["receipt"].rpartition("/")[2])).json()
         assert receipt["outcome"] == "checked"
+
+
+async def test_a_class_that_tolerates_any_state_gives_no_embeddings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embeddings, "row_tolerance", lambda _rules: np.inf)
+    async with tab_gateway(tmp_path) as stage:
+        error = (await ask(stage)).json()["error"]
+        assert (error["code"], error["param"]) == ("unsupported_value", "model")
+        assert "float32 class" in error["message"]
+        assert not stage.stage.session.journal.all()

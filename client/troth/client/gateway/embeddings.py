@@ -18,9 +18,13 @@ from troth.client.gateway.choice import WholeChoice
 from troth.client.gateway.errors import InvalidParameter, Unsupported
 from troth.client.gateway.questions import TabShapes
 from troth.client.gateway.request import Defaults, Fields, GatewayRequest, read_check, read_prompts, read_wait
+from troth.client.orders.terms import CheckedOffer
+from troth.protocol.market.last_row import row_tolerance
 
 MOST_INPUTS = 64
 """A tab takes 256 orders that are not paid yet, so a batch of OpenAI's 2,048 would close it for a while."""
+MOST_BENT = 0.05
+"""How far a state may be from an honest one and pass its check, relative to its size: a cosine of 0.998 at least."""
 FORMATS = ("float", "base64")
 
 
@@ -61,6 +65,14 @@ def require_checkable(mode: str) -> None:
     if mode.strip().lower() == "self":
         what = "Embeddings are not checked by your own model, which judges texts"
         raise Unsupported(what, "", "Use a share such as 5%, always or court.", param="troth.check")
+
+
+def require_held(offer: CheckedOffer) -> None:
+    """Raise Unsupported for a class whose check does not hold a single state: its embeddings would be anybody's."""
+    if row_tolerance(offer.execution_class) > MOST_BENT:
+        what = "In this execution class a check tolerates any change of a single state, and an embedding is one"
+        remedy = "Use an exact or a float32 class: `troth client models` lists what there is."
+        raise Unsupported(what, offer.execution_class.name[:80], remedy, param="model")
 
 
 def embedding_of(state: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from troth.client.errors import ClientError
 from troth.client.gateway.catalogue import require_model
 from troth.client.gateway.completion import new_identifier
 from troth.client.gateway.connection import Connection
-from troth.client.gateway.embeddings import require_checkable
+from troth.client.gateway.embeddings import require_checkable, require_held
 from troth.client.gateway.errors import InvalidParameter, PaymentRequired, Unsupported
 from troth.client.gateway.failures import FREE, refusal_of, short_of
 from troth.client.gateway.guard import SpendingLimits
@@ -122,6 +122,8 @@ class MarketIntake:
             try:
                 offer = await running.session.ready()
                 model = require_model(offer, wanted.model)
+                if wanted.kind == "embedding":
+                    require_held(offer)
                 language = running.session.language
                 assert language is not None
                 choices = await asyncio.to_thread(with_grammar, language, offer.model.vocabulary, wanted)

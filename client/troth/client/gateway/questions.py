@@ -205,7 +205,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Batch:
+class _WaitingQuestions:
     """The questions of one completion; ``waiting``: numbers and prompts of those that no place was free for yet."""
 
     held: SharedSession[Running]
@@ -251,11 +251,11 @@ class Questions:
         places: int,
     ) -> None:
         """Ask a completion's questions in the places that were taken for it, and tell it what becomes of them."""
-        batch = _Batch(held, completion, wish, deque(enumerate(prompts)))
+        batch = _WaitingQuestions(held, completion, wish, deque(enumerate(prompts)))
         for _ in range(places):
             self._next(batch)
 
-    def _next(self, batch: _Batch) -> None:
+    def _next(self, batch: _WaitingQuestions) -> None:
         number, prompt = batch.waiting.popleft()
         task = asyncio.create_task(self._run(batch, number, prompt), name="gateway question")
         self._running.add(task)
@@ -268,7 +268,7 @@ class Questions:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, batch: _Batch, number: int, prompt: tuple[int, ...]) -> None:
+    async def _run(self, batch: _WaitingQuestions, number: int, prompt: tuple[int, ...]) -> None:
         completion = batch.completion
         asked = completion.signed[number]
         assert isinstance(asked, PricedQuestion)
@@ -291,7 +291,7 @@ class Questions:
             finally:
                 self._leave(batch, in_place)
 
-    def _leave(self, batch: _Batch, in_place: bool) -> bool:
+    def _leave(self, batch: _WaitingQuestions, in_place: bool) -> bool:
         """Give a question's place to the next one of its completion, or back."""
         if in_place:
             if batch.completion.left:
@@ -302,13 +302,13 @@ class Questions:
                 self.free_places(1)
         return False
 
-    def _drop(self, batch: _Batch) -> None:
+    def _drop(self, batch: _WaitingQuestions) -> None:
         """Ask no more of a completion's questions: one failed, or nobody reads the answers."""
         for number, _ in batch.waiting:
             self._ledger.paid("0x" + batch.completion.signed[number].task_id.hex(), 0)
         batch.waiting.clear()
 
-    def _tell(self, batch: _Batch, number: int, update: Update) -> None:
+    def _tell(self, batch: _WaitingQuestions, number: int, update: Update) -> None:
         completion = batch.completion
         if isinstance(update, StateUpdate) and update.failure is not None:
             self._drop(batch)
