@@ -64,7 +64,7 @@ class MappedPort:
     seconds: int
 
 
-class Router(Protocol):
+class RouterDialect(Protocol):
     """One way to ask a router; each method raises RouterRefused."""
 
     way: str
@@ -280,10 +280,10 @@ def _own_address(router: str) -> str:
         return str(line.getsockname()[0])
 
 
-def routers(by: str = "any", gateway: str = "") -> tuple[Router, ...]:
+def routers(by: str = "any", gateway: str = "") -> tuple[RouterDialect, ...]:
     """Ways to ask, the simpler one first. ``by``: "nat-pmp", "upnp" or "any"; ``gateway``: the router's address."""
     address = gateway or default_gateway()
-    found: list[Router] = []
+    found: list[RouterDialect] = []
     if by != "upnp" and address:
         found.append(NatPmp(address))
     if by != "nat-pmp":
@@ -291,16 +291,16 @@ def routers(by: str = "any", gateway: str = "") -> tuple[Router, ...]:
     return tuple(found)
 
 
-async def first_answer(ways: Sequence[Router]) -> tuple[str, IPv4Address]:
+async def first_answer(ways: Sequence[RouterDialect]) -> tuple[str, IPv4Address]:
     """The first way that a router answers, and its outer address; raises RouterRefused. Nothing is opened."""
     return await _first(ways, _asked)
 
 
-async def _asked(router: Router) -> tuple[str, IPv4Address]:
+async def _asked(router: RouterDialect) -> tuple[str, IPv4Address]:
     return router.way, await router.outside()
 
 
-async def _first(ways: Sequence[Router], ask: Callable[[Router], Awaitable[Found]]) -> Found:
+async def _first(ways: Sequence[RouterDialect], ask: Callable[[RouterDialect], Awaitable[Found]]) -> Found:
     refusal = RouterRefused("no way to ask the router is known", "", "Name its address: gateway in [router].")
     for router in ways:
         try:
@@ -336,13 +336,13 @@ class RouterPort:
         endpoint: https://host:port, as it is registered.
     """
 
-    def __init__(self, ways: Sequence[Router], endpoint: str) -> None:
+    def __init__(self, ways: Sequence[RouterDialect], endpoint: str) -> None:
         found = urlsplit(endpoint)
         self._ways = tuple(ways)
         self._host, self._port = found.hostname or "", found.port or 443
         self._inside = 0
         self._keeping: asyncio.Task[None] | None = None
-        self._held: tuple[Router, MappedPort] | None = None
+        self._held: tuple[RouterDialect, MappedPort] | None = None
         self.trouble = "the router was not asked yet"
         """Why the port is not known to be open; empty where it is."""
 
@@ -373,7 +373,7 @@ class RouterPort:
             self._tell(doubt_of(mapped, self._host, self._port))
             await asyncio.sleep(max((mapped.seconds or LEASE_SECONDS) / 2, AGAIN_SECONDS))
 
-    async def _opened(self, router: Router) -> tuple[Router, MappedPort]:
+    async def _opened(self, router: RouterDialect) -> tuple[RouterDialect, MappedPort]:
         mapped = await router.open(self._inside, self._port)
         if mapped.port != self._port:
             await router.close(self._inside, mapped.port)
@@ -383,7 +383,7 @@ class RouterPort:
             log.info("%s: the router leads %s:%d to this machine", mapped.way, mapped.address, mapped.port)
         return router, mapped
 
-    def _in_order(self) -> tuple[Router, ...]:
+    def _in_order(self) -> tuple[RouterDialect, ...]:
         """That which worked before comes first."""
         held = None if self._held is None else self._held[0]
         return self._ways if held is None else (held, *(one for one in self._ways if one is not held))
