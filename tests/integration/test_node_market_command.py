@@ -57,14 +57,14 @@ def processes() -> Iterator[list[Forked]]:
 
 
 def require_exported(endpoint: str) -> None:
-    """A node process exports what dashboard and alerts name; but for vLLM and tunnels, which it does not have."""
+    """A node process exports what dashboard and alerts name, but for a tunnel, which this one does not have."""
     text = httpx.get(f"{endpoint}/metrics", verify=False).text
     deploy = Path(__file__).parents[2] / "deploy"
     files = (deploy / "grafana/dashboards/node.json", deploy / "prometheus/rules.yml")
     named = {name for file in files for name in re.findall(r"\btroth_node_[a-z_]+", file.read_text())}
     exported = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     missing = {name for name in named if name.removesuffix("_bucket") not in exported}
-    assert missing == {"troth_node_engine_requests", "troth_node_tunnel_open", "troth_node_tunnel_visitors"}
+    assert missing == {"troth_node_tunnel_open", "troth_node_tunnel_visitors"}
 
 
 @contextmanager
