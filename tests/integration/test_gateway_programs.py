@@ -419,8 +419,29 @@ async def test_responses(gateway: Gateway) -> None:
         await openai.responses.delete(first.id)
         with pytest.raises(package.NotFoundError):
             await openai.responses.retrieve(first.id)
-        with pytest.raises(package.InternalServerError, match="no rule"):
-            await openai.with_options(max_retries=0).embeddings.create(model="toy", input="x")
+
+
+async def test_embeddings_of_a_batch(gateway: Gateway) -> None:
+    """The same text has the same state, another one another; the cost is that of the orders."""
+    before = len(gateway.side.orders)
+    async with client(gateway) as openai:
+        made = await openai.embeddings.create(model="toy", input=["is it cold?", "it snows", "is it cold?"])
+    first, other, again = (one.embedding for one in made.data)
+    assert first == again != other
+    assert sum(one * one for one in first) == pytest.approx(1, abs=1e-5)
+    assert made.usage.prompt_tokens == made.usage.total_tokens > 20
+    assert len(gateway.side.orders) == before + 3
+    receipt = await gateway.receipt(made.troth["receipt"].rpartition("/")[2])
+    assert (len(receipt["tasks"]), receipt["cost_units"]) == (3, made.usage.cost_units)
+
+
+async def test_embeddings_of_langchain(gateway: Gateway) -> None:
+    langchain = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
+    embeddings = langchain.OpenAIEmbeddings(
+        model="toy", base_url=gateway.base_url, api_key=gateway.key, check_embedding_ctx_length=False, chunk_size=64
+    )
+    vectors = await embeddings.aembed_documents(["is it cold?", "it snows"])
+    assert vectors[0] == await embeddings.aembed_query("is it cold?")
 
 
 async def test_streamed_calls_of_responses(gateway: Gateway) -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 pytest.importorskip("torch")
 
 from support.operated import DEADLINE, PASSWORD, Operated, joined, wait_until_ready
 from support.tabs_stage import ASK, TabsStage, following, tabs_stage
 from support.tiny_llama import tiny_model
+from support.toy_router import NatPmpRouter, nat_pmp_router
 
 from troth.chain.keystore import load_account
 from troth.node.models.descriptor import describe
@@ -34,6 +39,7 @@ from troth.testnet.forked import Forked
 from troth.transport.channel import Channel
 from troth.transport.errors import RemoteFailure
 from troth.transport.identity import Operator
+from troth.transport.router_port import NAT_PMP_PORT
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
@@ -50,7 +56,35 @@ def processes() -> Iterator[list[Forked]]:
         process.wait()
 
 
-async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[Forked]) -> None:
+def require_exported(endpoint: str) -> None:
+    """A node process exports what dashboard and alerts name, but for a tunnel, which this one does not have."""
+    text = httpx.get(f"{endpoint}/metrics", verify=False).text
+    deploy = Path(__file__).parents[2] / "deploy"
+    files = (deploy / "grafana/dashboards/node.json", deploy / "prometheus/rules.yml")
+    named = {name for file in files for name in re.findall(r"\btroth_node_[a-z_]+", file.read_text())}
+    exported = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    missing = {name for name in named if name.removesuffix("_bucket") not in exported}
+    assert missing == {"troth_node_tunnel_open", "troth_node_tunnel_visitors"}
+
+
+@contextmanager
+def nat_pmp_beside() -> Iterator[NatPmpRouter]:
+    """A router on loopback's port of NAT-PMP, in a thread: the test waits for processes without a loop."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(nat_pmp_router(NAT_PMP_PORT)) as (router, _),
+    ):
+        router.address = IPv4Address("127.0.0.1")
+        yield router
+
+
+@pytest.fixture
+def routers() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[Forked], routers: ExitStack) -> None:
     folder = tiny_model(tmp_path / "model")
     async with tabs_stage(anvil, nodes=1, model=describe(folder, 0), tabs=False) as stage:
         operated, made = await joined(stage, anvil, tmp_path)
@@ -73,8 +107,14 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[Fo
             assert (result.prompt, result.written) == (len(PROMPT), 4)
         processes[-1].send_signal(signal.SIGKILL)
         processes[-1].wait()
+        file = operated.home / "node.toml"
+        file.write_text(file.read_text() + '\n[router]\nby = "nat-pmp"\ngateway = "127.0.0.1"\n')
+        router = routers.enter_context(nat_pmp_beside())
         processes.append(operated.start("--no-verify-weights"))
         wait_until_ready(operated, made, processes[-1])
+        port = int(made["endpoint"].rpartition(":")[2])
+        assert {inside: outside for inside, (outside, _) in router.ports.items()} == {port: port}
+        require_exported(made["endpoint"])
         async with served.channel() as channel:
             again = await channel.request(served.conclude, served.text)
             assert bytes(again.payload) == word
@@ -94,6 +134,7 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[Fo
         moves(operated)
         processes[-1].send_signal(signal.SIGTERM)
         assert processes[-1].wait(30) == 0
+        assert router.ports == {}
         left = operated.signed("leave", "--broadcast")
         assert left["exit_block"] > left["block"]
         assert operated.signed("withdraw", "--broadcast")["calls"][0]["call"] == "withdraw"

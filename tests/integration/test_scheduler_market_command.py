@@ -31,7 +31,9 @@ from troth.scheduler.money import (
     withdraw_of_market,
 )
 from troth.scheduler.registering import Owner, register_in_market
-from troth.scheduler.status import prices_of_market, status_of_market, tabs_of_market
+from troth.scheduler.status import _unconnected, prices_of_market, status_of_market, tabs_of_market
+from troth.transport.identity import load_identity
+from troth.transport.server import TlsServer, serving
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 MONEY = ((1_000_000_000, 100_000_000, 2_000_000_000), 1_000_000_000_000, 0)
@@ -154,6 +156,20 @@ async def serves(configuration: Any, operator: Any, stage: TabsStage) -> None:
             assert "troth_scheduler_stake" in (await http.get("/metrics")).text
             files = await http.get(f"/v1/models/0x{stage.class_id.hex()}/tokenizer")
             assert json.loads(files.json()["config"])["model_type"] == "toy"
+        await says_that_nobody_is_connected(configuration.folder, scheduler)
+
+
+async def says_that_nobody_is_connected(home: Path, scheduler: Any) -> None:
+    """The stage's nodes are registered, and no process answers for them."""
+    file, identity = home / "scheduler.toml", load_identity(home / "tls")
+    before = file.read_text()
+    async with serving(TlsServer(scheduler.app(), identity, "127.0.0.1", 0)) as server:
+        file.write_text(before.replace("port = 0", f"port = {server.port}"))
+        found = await status_of_market(home)
+    file.write_text(before)
+    assert len(found["nodes"]) == 3
+    (problem,) = found["problems"]
+    assert problem.startswith("no node is connected, of 3 that serve its classes: no order can be served (0x")
 
 
 async def _until_tabs(scheduler: Any, count: int) -> Any:
@@ -162,6 +178,31 @@ async def _until_tabs(scheduler: Any, count: int) -> Any:
     return await follower.wait_until(
         lambda state: sum(one.tab.payer == me for one in state.tabs.values()) == count, timeout=30
     )
+
+
+def test_one_node_that_is_connected_is_enough() -> None:
+    away = {"operator": "0x1", "connected": False, "why": ["it cannot be reached: refused"]}
+    assert "it cannot be reached: refused" in _unconnected([away])[0]
+    assert _unconnected([away, {"operator": "0x2", "connected": True}]) == []
+    assert "no node is registered" in _unconnected([])[0]
+    assert _unconnected(None) == [], "it does not run here"
+
+
+def test_tunnels_are_switched_on_by_init(tmp_path: Path) -> None:
+    texts(tmp_path / "model")
+    model = str(tmp_path / "model")
+    plain = ["init", "--rpc", "http://x", "--class", "0x" + "11" * 32, "--model", model, "--ends", "2"]
+    told = [*plain, "--factory", "0x" + "11" * 20, "--home", str(tmp_path / "home"), "--prices", "1,2,3"]
+    told += ["--endpoint", "https://s.example:8443", "--deposit", "5units"]
+    told += ["--password-file", str(password_file(tmp_path))]
+    for wrong, word in (("20000", "FIRST:COUNT"), ("a:b", "FIRST:COUNT"), ("8440:8", "cannot be lent")):
+        refused = CliRunner().invoke(app, [*told, "--tunnels", wrong])
+        assert isinstance(refused.exception, ConfigurationInvalid)
+        assert word in str(refused.exception)
+    assert CliRunner().invoke(app, [*told, "--tunnels", "20000:64"]).exit_code == 0
+    lent = load_market(tmp_path / "home").tunnels
+    assert lent is not None
+    assert (lent.ports, lent.name) == (range(20000, 20064), "s.example")
 
 
 def test_the_command_line_says_what_is_missing(tmp_path: Path) -> None:

@@ -43,12 +43,15 @@ from troth.protocol.market.bodies import (
 from troth.protocol.market.checks import Opened, OrderView
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidVoucher
+from troth.protocol.market.last_row import LastRow
 from troth.protocol.market.messages import Signed, sign, tab_id
+from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import (
     Admission,
     Draw,
     Opinion,
     Result,
+    Row,
     TraceCommitment,
     Verdict,
 )
@@ -117,6 +120,9 @@ def verifier_salt(node: Address) -> Hash32:
     return Hash32(keccak256(b"verifier salt" + node.encode()))
 
 
+HEAD_SALT = Hash32(b"\x4d" * 32)
+
+
 class ToyScheduler:
     """``answer`` is what its model says to everything; a prompt that ends with a part of it is continued."""
 
@@ -136,6 +142,7 @@ class ToyScheduler:
         self.tamper: Tamper = honest
         self.tamper_check: Tamper = honest
         self.tamper_tiles: Callable[[ToyOrder, list[dict[str, Any]]], list[dict[str, Any]]] = lambda _order, body: body
+        self.tamper_row: Callable[[ToyOrder, LastRow], LastRow | JSONResponse] = lambda _order, row: row
         self.refusing: dict[str, Any] | None = None
         self.checks = 0
         self.delay = 0.0
@@ -147,11 +154,24 @@ class ToyScheduler:
 
     # ---- what it computes
 
-    def trace(self, order: Hash32, rows: int, noise: float, seed: int) -> CommittedTrace:
+    def states(self, rows: int, noise: float, seed: int) -> Any:
         true = np.random.default_rng(8).normal(size=(rows, COLUMNS))
         other = np.random.default_rng(seed).normal(size=true.shape)
-        states = (true * (1 + noise * other)).astype(np.float32)
-        return TileLayout(order, CLASS.model, rows, COLUMNS, Dtype.FLOAT32).commit(states)
+        return (true * (1 + noise * other)).astype(np.float32)
+
+    def trace(self, order: Hash32, rows: int, noise: float, seed: int) -> CommittedTrace:
+        return TileLayout(order, CLASS.model, rows, COLUMNS, Dtype.FLOAT32).commit(self.states(rows, noise, seed))
+
+    def chain(self, order: Hash32, segment: int, prompt: Any, tokens: Any) -> tuple[RowHashes, Row]:
+        bound = [*prompt, *tokens[:-1]]
+        data = self.states(len(bound), self.node_noise, 1).tobytes()
+        return RowHashes(order, segment).extend(data, 4 * COLUMNS, None if segment else bound)
+
+    def last_row(self, one: ToyOrder) -> LastRow:
+        segment, prompt = len(one.nodes) - 1, one.request.prompt_tokens
+        _, last = self.chain(one.identifier, segment, prompt, one.tokens)
+        states = self.states(len(prompt) + len(one.tokens) - 1, self.node_noise, 1)
+        return LastRow(states[-1].tobytes(), last.previous, HEAD_SALT)
 
     def write(self, request: Ordered) -> list[int]:
         """What is left of the answer after the prompt, at most as much as was ordered."""
@@ -235,8 +255,9 @@ class ToyScheduler:
         *,
         last: bool,
     ) -> Result:
-        head = Hash32(keccak256(b"head" + bytes([segment])))
-        before = Hash32(keccak256(b"head" + bytes([segment - 1]))) if segment else submission.order.message.request_hash
+        links = [self.chain(identifier, one, request.prompt_tokens, tokens)[0].link for one in range(segment + 1)]
+        heads = [checks.head(identifier, HEAD_SALT, link) for link in links]
+        head, before = heads[-1], heads[-2] if segment else submission.order.message.request_hash
         return Result(
             order=identifier,
             segment=segment,
@@ -409,6 +430,14 @@ class ToyScheduler:
             if placed is None or request.headers.get("troth-salt") != "0x" + placed.submission.salt.hex():
                 return JSONResponse({"error": {"code": "unknown_order", "message": "no such order"}}, 404)
             return stream([*placed.lines, *placed.check])
+
+        @app.get("/v1/orders/{name}/last-row")
+        async def last_row(name: str, request: Request) -> Any:
+            self.calls_of.append("last-row")
+            placed = self.orders[Hash32(bytes.fromhex(name[2:]))]
+            assert request.headers["troth-salt"] == "0x" + placed.submission.salt.hex()
+            shown = self.tamper_row(placed, self.last_row(placed))
+            return shown if isinstance(shown, JSONResponse) else canonical.to_json(shown)
 
         @app.post("/v1/orders/{name}/secret")
         async def secret(name: str, request: Request) -> Any:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
 
-from troth.client.errors import OverlayFailed, SchedulerUnreachable, WrongSchedulerKey
+from troth.chain.records import Simulation
+from troth.client.errors import OverlayFailed, SchedulerUnreachable, TransactionRefused, WrongSchedulerKey
 from troth.client.https_calls import ORDER_REMEDY, UNSENT_REMEDY, Calls, never_sent, openly
+from troth.client.tabs.opening import OpeningCalls, carry_out
+from troth.protocol.contract_errors import ContractError
 from troth.protocol.types import Address, Hash32, to_address
 from troth.testnet.ports import free_port
 
@@ -57,3 +62,31 @@ async def test_an_order_whose_answer_broke_off_may_have_arrived() -> None:
 )
 def test_only_what_is_certain_counts_as_unsent(error: Exception, unsent: bool) -> None:
     assert never_sent(error) is unsent
+
+
+@dataclass
+class Refusing:
+    """A chain that takes so many calls and refuses the next."""
+
+    takes: int
+    sent: int = 0
+
+    async def simulate(self, call: Any, sender: Address) -> Simulation:
+        refused = self.sent >= self.takes
+        rejection = ContractError("TabOpen", {}, "Top it up instead.") if refused else None
+        return Simulation("openTab", sender, 0, 1, 1, rejection)
+
+    async def execute(self, call: Any, key: Any) -> Any:
+        self.sent += 1
+        return SimpleNamespace(transaction=bytes(32), block=7)
+
+
+@pytest.mark.parametrize(("takes", "said"), [(0, "Nothing was sent. Top"), (1, "what comes before it was. Top")])
+async def test_a_refused_opening_says_once_what_was_sent(takes: int, said: str) -> None:
+    call: Any = SimpleNamespace(call=SimpleNamespace(function="openTab", value=0, data=b""), to="0x")
+    plan = OpeningCalls(to_address("0x" + "11" * 20), (call, call))
+    chain: Any = Refusing(takes)
+    with pytest.raises(TransactionRefused) as caught:
+        await carry_out(chain, plan, object(), broadcast=True)  # type: ignore[arg-type]
+    assert said in str(caught.value)
+    assert str(caught.value).count("sent") == 1

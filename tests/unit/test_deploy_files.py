@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 import yaml
 from fastapi import FastAPI
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 from support.tab_scene import TabScene
@@ -27,6 +30,7 @@ from troth.overlay.sessions.limits import SessionMetrics
 from troth.scheduler.assembly import SchedulerMarketMetrics
 from troth.transport import probe
 from troth.transport.health import health_routes
+from troth.transport.router_port import RouterPort
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -43,6 +47,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
     scheduler, node = SchedulerMarketMetrics(lambda: 0.0), NodeMetrics()
     scheduler.show(orders)
     Counters(node.registry)
+    scheduler.show_tunnels(SimpleNamespace(server=SimpleNamespace(nodes=1, visitors=2, passed=3)))  # type: ignore[arg-type]
+    node.follow_tunnel(SimpleNamespace(trouble="", visits=0))  # type: ignore[arg-type]
+    node.follow_router(RouterPort([], "https://node.example:9443"))
     market = NodeMarketMetrics(node.registry)
     ground = SimpleNamespace(state=scene.ledger.state)
     bench: Any = SimpleNamespace(ground=ground, me=next(iter(scene.nodes)))
@@ -88,6 +95,49 @@ def test_every_metric_that_is_named_is_exported(where: str, expression: str, exp
 def test_a_name_that_nobody_exports_is_noticed(exported: frozenset[str]) -> None:
     assert "troth_node_positions_total" in exported
     assert not {"troth_node_positions", "troth_node_happiness"} & exported
+
+
+def dropped(given: Any, kept: Any, place: str = "") -> Iterator[str]:
+    """What of a document is not in another one."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for name, value in given.items():
+            yield from dropped(value, kept.get(name), f"{place}.{name}")
+    elif isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        for number, (one, other) in enumerate(zip(given, kept, strict=True)):
+            yield from dropped(one, other, f"{place}[{number}]")
+    elif given != kept:
+        yield place
+
+
+@pytest.mark.parametrize("board", dashboards(), ids=lambda board: board["uid"])
+def test_grafanas_own_models_know_every_field_of_a_dashboard(board: dict[str, Any]) -> None:
+    """Nobody rendered them; Grafana's models of its schema read them and lose nothing."""
+    register_default_plugins()
+    kept = json.loads(JSONEncoder().encode(Dashboard.from_json(board)))
+    assert list(dropped(board, kept)) == []
+    wrong = board | {"panels": [board["panels"][0] | {"titel": "x"}]}
+    back = json.loads(JSONEncoder().encode(Dashboard.from_json(wrong)))
+    assert list(dropped(wrong, back)) == [".panels[0].titel"]
+
+
+@pytest.mark.parametrize("board", dashboards(), ids=lambda board: board["uid"])
+def test_panels_have_places_names_and_the_datasource_that_is_provisioned(board: dict[str, Any]) -> None:
+    (source,) = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/prometheus.yml").read_text())["datasources"]
+    panels, taken = board["panels"], set[tuple[int, int]]()
+    assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels}) == len(panels)
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + 8)}
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        assert panel["datasource"] == {"type": source["type"], "uid": source["uid"]}
+        for target in panel["targets"]:
+            told = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+            by = re.search(r"by \(([^)]*)\)", target["expr"])
+            if by is not None:
+                assert told <= set(by[1].split(", ")), panel["title"]
+    assert len({one["uid"] for one in dashboards()}) == len(dashboards()) == 4
 
 
 def test_the_first_claim_of_a_node_is_an_increase() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from troth.node.asking import ask_of
-from troth.node.configuration import NodeInitOptions, load, render
+from troth.node.configuration import AskedRouter, NodeInitOptions, load, render
 from troth.node.earning.policy import UNPAID_ORDERS, EarningPolicy
 from troth.node.errors import ConfigError
 from troth.node.membership import asks_of
@@ -72,3 +72,16 @@ def test_asks_name_every_segment_once() -> None:
     for text in ("1,2", "a,b,c", "-1,2,3", f"{2**64},1,1"):
         with pytest.raises(ConfigError):
             ask_of(text)
+
+
+def test_the_router_is_asked_where_the_file_says_so_and_nowhere_else(tmp_path: Path) -> None:
+    assert load(written(tmp_path)).router is None
+    assert load(written(tmp_path, router=True)).router == AskedRouter()  # type: ignore[arg-type]
+    text = (written(tmp_path, router=True) / "node.toml").read_text()  # type: ignore[arg-type]
+    named = text.replace('by = "any"', 'by = "nat-pmp"\ngateway = "192.168.1.1"')
+    assert load(written(tmp_path, named)).router == AskedRouter("nat-pmp", "192.168.1.1")
+    for gateway in ("8.8.8.8", "router.example", "192.168.1.1:5351"):
+        with pytest.raises(ConfigError, match="gateway"):
+            load(written(tmp_path, named.replace("192.168.1.1", gateway)))
+    with pytest.raises(ConfigError, match="no port of its router"):
+        load(written(tmp_path, text + f'\n[tunnel]\nscheduler = "{FACTORY}"\n'))

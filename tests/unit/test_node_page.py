@@ -36,10 +36,30 @@ def test_the_page_says_what_an_operator_asks(tmp_path: Path) -> None:
     log.write_text("\n".join(f"line {number}" for number in range(100)))
     glance = Glance([HealthFinding("gas", False, "0 ether", "Send coins.")], STANDING, MONEY, ["nobody asks"])
     text = client(glance, log).get("/").text
-    for words in ("1 ether: 2 answers", "3 gwei", "gas: 0 ether. Send coins.", "nobody asks", "line 99", "0:2"):
+    for words in (
+        "1 ether: 2 answers",
+        "1 check,",
+        "90 tokens",
+        "2 seats since block 7",
+        "3 nodes",
+        "3 gwei",
+        "gas: 0 ether. Send coins.",
+        "nobody asks",
+        "line 99",
+        "0:2",
+    ):
         assert words in text
     assert "line 10\n" not in text, "the end of the log alone"
     assert "Nothing. Work comes by itself." in client(Glance([], STANDING, MONEY, [])).get("/").text
+
+
+def test_one_of_anything_is_one() -> None:
+    once = {"earned": "1 ether", "answers": 1, "checks": 1, "tokens": 1}
+    standing = STANDING | {"seats": 1, "groups": [{"layers": "0:2", "seats": 1, "since_block": 7, "members": 1}]}
+    text = client(Glance([], standing, MONEY | {"today": once}, [])).get("/").text
+    for words in ("1 answer,", "1 check,", "1 token<", "1 seat<", "1 seat since", "1 node<"):
+        assert words in text
+    assert not re.findall(r"\b1 (answers|checks|tokens|seats|nodes)", text)
 
 
 def test_nothing_of_it_is_markup(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.tab_scene import CLIENT_TAB, DOMAIN, REPLY_SECRET, TAB_KEY, VRF_SECRET, TabScene, view_of
 from support.tabs_stage import PARAMETERS
@@ -30,11 +31,12 @@ from troth.protocol.market.bodies import (
     read_part,
 )
 from troth.protocol.market.checks import Answer, Opened, candidates
+from troth.protocol.market.last_row import LastRow, require_last_row
 from troth.protocol.market.life import Acknowledged, Check, Journey
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.rows import HASH_BYTES
 from troth.protocol.market.types import Voucher
-from troth.protocol.request import output_hash
+from troth.protocol.request import from_canonical_bytes, output_hash
 from troth.protocol.types import Address, Hash32, address_to_bytes
 from troth.protocol.wire_market import Advance, Conclude
 from troth.scheduler.court.holding import OrderHoldings
@@ -140,8 +142,10 @@ async def test_an_honest_order_passes_the_protocol_of_the_whole_life(
     holds = await OrderHoldings(scene.desk).rows_of(asked.order_id, 0)
     if changes and len(ends) == 1:
         assert holds is None
-        kept = scene.desk.rows.open(asked.order_id, HASH_BYTES).rows(0, 0, rows)
-        assert [path.stat().st_size for path in scene.folder.glob("rows/*/rows-0")] == [len(kept)]
+        kept = scene.desk.rows.open(asked.order_id, HASH_BYTES)
+        assert len(kept.rows(0, 0, rows)) == rows * HASH_BYTES
+        with pytest.raises(EOFError):
+            kept.rows(0, rows, 1)
     else:
         assert holds is not None
         assert len(holds) == 32 + rows * 4 * 32
@@ -246,6 +250,34 @@ async def test_who_was_cut_off_hears_everything_again_with_its_salt(scene: TabSc
     scene.ledger.block += 10
     late = await scene.http.get(path, headers={"troth-salt": "0x" + asked.submission.salt.hex()})
     assert read_part(Lottery, json.loads(late.text.splitlines()[-1])).draw.message.block_number == draw.block_number
+
+
+@pytest.mark.parametrize("changes", [{}, EXACT], ids=["tolerant", "exact"])
+@pytest.mark.parametrize("ends", [(2,), (1, 2)])
+async def test_the_last_row_is_shown_to_who_has_the_salt_after_a_restart_too(
+    tmp_path: Path, ends: tuple[int, ...], changes: dict[str, Any]
+) -> None:
+    scene = TabScene(tmp_path, ends=ends, **changes)
+    scene.start()
+    asked = await scene.send(scene.asked())
+    path, own = f"/v1/orders/0x{asked.order_id.hex()}/last-row", {"troth-salt": "0x" + asked.submission.salt.hex()}
+    said = read_part(Results, next(line for line in asked.lines if line["type"] == "results"))
+    tokens = [line["id"] for line in asked.lines if line["type"] == "token"]
+    prompt, rules = from_canonical_bytes(asked.submission.request).prompt_tokens, view_of(scene, asked).rules
+
+    async def shown() -> Any:
+        row = read_part(LastRow, (await scene.http.get(path, headers=own)).json())
+        return require_last_row(row, said.results[-1].message, rules, prompt, tokens)
+
+    first = await shown()
+    for salt in ("0x" + "00" * 32, ""):
+        assert (await scene.http.get(path, headers={"troth-salt": salt})).status_code in {400, 404}
+    await scene.stop()
+    scene.start()
+    assert np.array_equal(await shown(), first)
+    await scene.desk.database.commit(("DELETE FROM private WHERE name LIKE 'links-%'", ()))
+    gone = await scene.http.get(path, headers=own)
+    assert (gone.status_code, gone.json()["error"]["code"]) == (409, "too_late")
 
 
 async def test_a_secret_that_is_late_or_wrong_is_refused(scene: TabScene) -> None:

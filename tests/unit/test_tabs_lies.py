@@ -270,6 +270,7 @@ async def test_a_check_that_does_not_come_whole_can_be_summoned_and_is_not_paid(
         assert told.outcome is OrderOutcome.REFUSED_CHECK
         assert "troth client summon" in told.advice
         assert "until block 1025" in told.advice
+        assert "The check ended without a verdict of 3 of 3 verifiers (0x" in told.advice
         stage.world.block += 100
         await OrderKeeper(stage.session).once()
         assert (only(stage).paid, stage.book().spent) == (None, 0)
@@ -304,7 +305,9 @@ async def test_verdicts_of_others_and_over_other_results_are_left_out(tmp_path: 
     async with toy_stage(tmp_path) as stage:
         toy = stage.scheduler
         toy.tamper_check = forged
-        assert ended(await asked(stage)).outcome is OrderOutcome.REFUSED_CHECK
+        told = ended(await asked(stage))
+        assert told.outcome is OrderOutcome.REFUSED_CHECK
+        assert "away, or kept back by the scheduler" in told.advice
         assert "second" not in only(stage).evidence
 
 

@@ -75,6 +75,11 @@ TunnelOption = Annotated[
 ]
 
 
+RouterOption = Annotated[
+    bool, typer.Option("--router", help="Ask the router for the endpoint's port, by NAT-PMP or UPnP, while it runs.")
+]
+
+
 AskForAllOption = Annotated[
     str, typer.Option("--ask", envvar="TROTH_ASK", help=f"{PRICES} For all layers; `register` uses it.")
 ]
@@ -100,6 +105,7 @@ def init(
     port: PortOption = 9443,
     endpoint: EndpointOption = "",
     tunnel: TunnelOption = "",
+    router: RouterOption = False,
     engine: EngineOption = "torch",
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="cpu, cuda or mps.")] = "cpu",
     threads: Annotated[int, typer.Option("--threads", envvar="TROTH_THREADS", help="0 lets torch decide.")] = 0,
@@ -136,6 +142,7 @@ def init(
         overlay_port=overlay_port,
         overlay_address=overlay_address,
         bank=bank,
+        router=router,
     )
     made_owner = interview.confirm(
         new_owner, "--new-owner", "Make a key for the owner, who pays the stake and can take it back?"

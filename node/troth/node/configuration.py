@@ -17,12 +17,14 @@ version = 1
 [overlay] optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds;
           of a node that hosts the whole model only: clients' requests may enter here (docs/explanation/direct.md)
 [tunnel]  optional: scheduler = "0x…", which lends this node the endpoint in [listen] (docs/how-to/nat.md)
+[router]  optional: by = "any", "nat-pmp" or "upnp"; gateway = its address: a port is asked of it (docs/how-to/nat.md)
 [reputation] optional: contract = "0x…", start_block: whom the committee rates below its bar gets nothing forwarded
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Literal, cast, get_args
 
@@ -56,6 +58,7 @@ FILE = "node.toml"
 VERSION = 1
 
 EngineName = Literal["torch", "vllm"]
+RouterWay = Literal["any", "nat-pmp", "upnp"]
 _Slice = Annotated[str, msgspec.Meta(pattern=r"^\d{1,3}:\d{1,3}$")]
 
 
@@ -107,6 +110,11 @@ class _TunnelTable(Section, frozen=True, forbid_unknown_fields=True):
     scheduler: str
 
 
+class _RouterTable(Section, frozen=True, forbid_unknown_fields=True):
+    by: RouterWay = "any"
+    gateway: str = ""
+
+
 class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: ChainSection
@@ -119,6 +127,7 @@ class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     auto: _Auto = _Auto()
     overlay: OverlaySection | None = None
     tunnel: _TunnelTable | None = None
+    router: _RouterTable | None = None
     earning: _Earning = _Earning()
     court: _Court = _Court()
     reputation: ReputationSection | None = None
@@ -135,6 +144,14 @@ class Auto:
     memory_bytes: int | None = None
     pause_seconds: float = 600.0
     ask: Ask | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRouter:
+    """How the router is asked for a port, and at which address; empty: that of the default route."""
+
+    by: RouterWay = "any"
+    gateway: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +183,7 @@ class NodeConfiguration:
     earning: EarningPolicy = EarningPolicy()  # noqa: RUF009 -- frozen
     most_bond: int | None = None
     tunnel: Address | None = None
+    router: AskedRouter | None = None
     reputation: ReputationPlace | None = None
 
     @property
@@ -235,8 +253,25 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
         most_bond=file.court.most_bond,
         tunnel=tunnel,
+        router=_router(file),
         reputation=None if file.reputation is None else file.reputation.place(ConfigError),
     )
+
+
+def _router(file: _NodeFile) -> AskedRouter | None:
+    if file.router is None:
+        return None
+    if file.tunnel is not None:
+        remedy = "Remove one of the two tables: a node is reached in one way."
+        raise ConfigError("a node behind a tunnel needs no port of its router", "[router] and [tunnel]", remedy)
+    gateway = file.router.gateway
+    try:
+        if gateway and not IPv4Address(gateway).is_private:
+            raise ValueError(gateway)
+    except ValueError as error:
+        what = "router.gateway is no address of a local network"
+        raise ConfigError(what, gateway[:80], "Such as 192.168.1.1; leave it out for the default route's.") from error
+    return AskedRouter(file.router.by, gateway)
 
 
 def _auto(section: _Auto) -> Auto:
@@ -288,6 +323,7 @@ class NodeInitOptions:
     bank: str = ""
     ask: str = ""
     tunnel: str = ""
+    router: bool = False
 
 
 def _deployment(choices: NodeInitOptions) -> str:
@@ -306,6 +342,7 @@ def render(choices: NodeInitOptions) -> str:
     """A complete node.toml, the optional keys with their defaults."""
     overlay = overlay_table(choices.committee, choices.host, choices.overlay_port, choices.overlay_address)
     tunnel = f"\n[tunnel]\nscheduler = {quoted(choices.tunnel)}\n" if choices.tunnel else ""
+    router = '\n[router]\nby = "any"\n' if choices.router else ""
     return f"""# A Troth node. Unknown keys are refused; see docs/how-to/operators.md.
 version = {VERSION}
 
@@ -337,4 +374,4 @@ cache_megabytes = 2048
 sessions = 256
 positions = 8192
 trace_gigabytes = 8.0
-{_asking(choices.ask)}{overlay}{tunnel}"""
+{_asking(choices.ask)}{overlay}{tunnel}{router}"""

@@ -187,6 +187,8 @@ def options_of(
     wanted: Wanted, place: tuple[str, str], listen: tuple[str, int], segments: str, **others: Any
 ) -> NodeInitOptions:
     """What `set_up` is told. Where to listen follows from the endpoint, unless a host was named."""
+    if wanted.tunnel and others.get("router"):
+        raise ConfigError("a node is reached in one way", wanted.tunnel, "Give either --router or --tunnel.")
     host = listen[0] or ("127.0.0.1" if wanted.tunnel else listening_host(wanted.endpoint))
     return NodeInitOptions(
         rpc=place[0],

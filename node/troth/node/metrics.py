@@ -14,6 +14,7 @@ from troth.node.orders.bench import NodeContext
 from troth.node.orders.duties import NodeDuties
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Segment
+from troth.transport.router_port import RouterPort
 from troth.transport.tunnel_client import Tunnel
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
@@ -57,6 +58,12 @@ class NodeMetrics:
         """Ask what is held whenever the numbers are read."""
         self.sessions.set_function(sessions)
         self.cache_bytes.set_function(cache_bytes)
+
+    def follow_router(self, port: RouterPort) -> None:
+        """Whether the router says that it leads the registered port here."""
+        self._gauge(
+            "router_port_open", "1 while the router keeps a port open for this node.", lambda: float(not port.trouble)
+        )
 
     def follow_tunnel(self, tunnel: Tunnel) -> None:
         """Whether the scheduler's end of the tunnel answers, and how many came through it."""

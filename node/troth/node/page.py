@@ -38,6 +38,11 @@ _TEMPLATES = Environment(
 )
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things, such as "1 answer" and "2 answers"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 @dataclass(frozen=True, slots=True)
 class Glance:
     """One look: findings, and what the chain and the records say; ``trouble`` where they could not be asked."""
@@ -110,7 +115,7 @@ class OperatorPage:
         found = await self.glance()
         template = _TEMPLATES.get_template("page.html")
         age = f"{max(time.time() - found.at, 0):.0f}"
-        return template.render(glance=found, log=tail(self._log), nonce=nonce, age=age, **self._about)
+        return template.render(glance=found, counted=counted, log=tail(self._log), nonce=nonce, age=age, **self._about)
 
 
 def application(page: OperatorPage, port: int) -> FastAPI:

@@ -20,7 +20,7 @@ import msgspec
 from troth.chain.keystore import load_account, read_password
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
-from troth.node.configuration import NodeConfiguration, load
+from troth.node.configuration import AskedRouter, NodeConfiguration, load
 from troth.node.configured_slice import write_endpoint
 from troth.node.errors import ConfigError
 from troth.node.keyfiles import run
@@ -32,15 +32,17 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Role
 from troth.protocol.types import Address, Hash32, to_address
-from troth.transport.errors import OverlayError
+from troth.transport.errors import OverlayError, RouterRefused
 from troth.transport.health import HealthFinding
 from troth.transport.https import naming_errors, pinned_client
 from troth.transport.identity import load_identity
+from troth.transport.router_port import first_answer, routers
 
 ANSWER_SECONDS = 8.0
 LARGEST_ANSWER = 16 * 1024
 ROUNDS = 5
 ASKED = 16
+ROUTER_SECONDS = 4.5
 
 _Endpoint = Annotated[str, msgspec.Meta(max_length=300, pattern="^https://")]
 
@@ -131,7 +133,9 @@ async def way_finding(
     party = state.parties.get(operator)
     if party is None or party.role is not Role.NODE:
         return None
-    way = "its own address" if configuration.tunnel is None else f"the tunnel of {configuration.tunnel[:8]}"
+    way = "its own address" if configuration.router is None else "a port of the router"
+    if configuration.tunnel is not None:
+        way = f"the tunnel of {configuration.tunnel[:8]}"
     try:
         connecting, answering = await measure(party.endpoint, load_identity(configuration.tls_folder).spki_sha256)
     except (OverlayError, httpx.HTTPError) as error:
@@ -155,6 +159,19 @@ async def measure(endpoint: str, tls_key_hash: bytes) -> tuple[float, float]:
     return taken[0], statistics.median(taken[1:])
 
 
+async def _router_word(configuration: NodeConfiguration) -> str:
+    """What is to be done where the router would open the port by itself; it is asked for its outer address only."""
+    asked = configuration.router or AskedRouter()
+    try:
+        async with asyncio.timeout(ROUTER_SECONDS):
+            way, address = await first_answer(routers(asked.by, asked.gateway))
+    except (RouterRefused, TimeoutError):
+        return ""
+    if configuration.router is not None:
+        return f" (it answers {way} and says that it is {address}: the node's log tells what it refuses)"
+    return f" (it answers {way} and says that it is {address}: a table [router] in node.toml has the node ask for it)"
+
+
 async def _other_way(configuration: NodeConfiguration, state: State) -> str:
     found = [one for one in state.parties.values() if one.role is Role.SCHEDULER and not one.exit_block][:ASKED]
     answers = await asyncio.gather(*(free_endpoints(one) for one in found), return_exceptions=True)
@@ -162,7 +179,7 @@ async def _other_way(configuration: NodeConfiguration, state: State) -> str:
     others = [name for name in lend if name != configuration.tunnel]
     start = "Start the node; if it runs, "
     if configuration.tunnel is None:
-        start += f"forward port {configuration.port} of the router, or "
+        start += f"forward port {configuration.port} of the router{await _router_word(configuration)}, or "
     if not others:
         return f"{start}find a scheduler that lends endpoints: no other does now."
     return f"{start}run: troth node reach --tunnel {others[0]} --broadcast ({len(others)} schedulers lend endpoints)"

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from troth.protocol.tensors import COLUMNS_LIMIT
 from troth.protocol.wire_fields import (
     ROWS_LIMIT,
     Alternatives,
@@ -31,6 +32,7 @@ CHECKS_PATH = "/v1/checks"
 PapersSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 18)]
 RequestSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 20)]
 SpokenSize = Annotated[int, msgspec.Meta(ge=1, le=SPOKEN_LIMIT)]
+RowBytes = Annotated[bytes, msgspec.Meta(max_length=4 * COLUMNS_LIMIT)]
 TokenCount = Annotated[int, msgspec.Meta(ge=0, le=ROWS_LIMIT)]
 
 
@@ -82,7 +84,13 @@ class Conclude(Message, frozen=True):
 
 
 class Concluded(Message, frozen=True):
-    """Payload: the Signed[Result] as canonical JSON. It is on stable storage, with the trace, before it is sent."""
+    """Payload: the Signed[Result] as canonical JSON. It is on stable storage, with the trace, before it is sent.
+
+    ``last_row``: where only hashes of rows travel, the last segment's last row, little-endian, for an order's client;
+    empty where rows travel, and once a node has forgotten it.
+    """
+
+    last_row: RowBytes = b""
 
 
 class Recommit(Message, frozen=True):

@@ -57,6 +57,10 @@ CommitteeOption = Annotated[
     str,
     typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…: be reached through the overlay as well."),
 ]
+TunnelsOption = Annotated[
+    str,
+    typer.Option(envvar="TROTH_TUNNELS", help="Ports to lend to nodes that nobody can connect to, such as 20000:64."),
+]
 
 
 def init(
@@ -82,6 +86,7 @@ def init(
     committee: CommitteeOption = "",
     overlay_port: OverlayPortOption = 8444,
     overlay_address: OverlayAddressOption = "",
+    tunnels: TunnelsOption = "",
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -109,6 +114,7 @@ def init(
         committee=committee,
         overlay_port=overlay_port,
         overlay_address=overlay_address,
+        tunnels=tunnels,
     )
     show(init_market(folder_of(home), wishes, (told.factory, bank), money, password_file), as_json=as_json)
 

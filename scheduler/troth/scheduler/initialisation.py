@@ -37,6 +37,7 @@ class SchedulerInitOptions:
     committee: str = ""
     overlay_port: int = 8444
     overlay_address: str = ""
+    tunnels: str = ""
 
 
 def operator_key(folder: Path, keystore: Path | None, password: str) -> str:
@@ -117,7 +118,19 @@ def template(wishes: MarketWishes) -> str:
         f"\n[[serve]]\nclass = {quoted(plain.class_id)}\n{_split(plain.ends)}\nmodel = {quoted(plain.model)}\n"
         + ("\n[keys]\n" + "\n".join(keys) + "\n" if keys else "")
         + overlay_table(plain.committee, plain.host, plain.overlay_port, plain.overlay_address)
+        + _tunnels(plain.tunnels)
     )
+
+
+def _tunnels(text: str) -> str:
+    """The table of endpoints that are lent, from FIRST:COUNT; `load_market` says which ports cannot be lent."""
+    if not text:
+        return ""
+    first, separator, count = text.partition(":")
+    if not (separator and first.isdecimal() and count.isdecimal() and len(text) < 16):
+        remedy = "Write for example 20000:64, and open these ports in the firewall."
+        raise ConfigurationInvalid("--tunnels is FIRST:COUNT, ports to lend to nodes", text[:40], remedy)
+    return f"\n[tunnels]\nfirst_port = {int(first)}\nports = {int(count)}\n"
 
 
 def _split(text: str) -> str:

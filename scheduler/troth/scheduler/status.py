@@ -24,7 +24,7 @@ from troth.protocol.types import Address, Hash32
 from troth.scheduler.configuration import SchedulerConfiguration, load_market
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.pool.showing import placement_of
+from troth.scheduler.pool.showing import asked_here, placement_of
 from troth.scheduler.tabs.client_tabs import ClientTab, ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTab, NodeTabs
@@ -73,9 +73,10 @@ async def status_of_market(folder: Path) -> Report:
     async with looking(folder) as looked:
         state, me = looked.state, looked.operator
         balance = await looked.market.chain.balance(me)
+        nodes = await _nodes(looked)
         party = state.parties.get(me)
         stuck = _stuck(looked)
-        problems = [*_standing(looked), *stuck]
+        problems = [*_standing(looked), *stuck, *_unconnected(nodes)]
         if balance < GAS_RESERVE:
             problems.append(f"{COIN.show(balance)} for gas: send some to {me}")
         database = _database(folder)
@@ -96,10 +97,36 @@ async def status_of_market(folder: Path) -> Report:
             "gas_money_wei": str(balance),
             **described(await asset_of(looked.market)),
             "unfinished_orders": ["0x" + one.order_id.hex() for one in unfinished],
+            "nodes": None if nodes is None else [f"{one['operator']}: {_seen(one)}" for one in nodes],
             "placement": await placement_of(looked.configuration),
             "stuck": stuck,
             "problems": problems,
         }
+
+
+async def _nodes(looked: DeploymentStatus) -> list[Report] | None:
+    """How the running scheduler sees the nodes of its classes; None where it does not run on this machine."""
+    served = {one.class_id for one in looked.configuration.served}
+    parties = (one for one in looked.state.parties.values() if one.role is Role.NODE and not one.exit_block)
+    named = [one.operator for one in parties if one.execution_class in served][:ASKED_NODES]
+    answers = await asked_here(looked.configuration, ["/livez", *(f"/v1/nodes/{one}" for one in named)])
+    return answers[1:] if answers else None
+
+
+def _seen(node: Report) -> str:
+    if node.get("connected"):
+        return "connected"
+    return "; ".join(map(str, node.get("why") or [])) or "not connected"
+
+
+def _unconnected(nodes: list[Report] | None) -> list[str]:
+    """Without a node no order is served; which one to look after is said beside each."""
+    if nodes is None or any(one.get("connected") for one in nodes):
+        return []
+    if not nodes:
+        return ["no node is registered for what this scheduler serves: no order can be served"]
+    first = f"{nodes[0]['operator']}: {_seen(nodes[0])}"
+    return [f"no node is connected, of {len(nodes)} that serve its classes: no order can be served ({first})"]
 
 
 def _standing(looked: DeploymentStatus) -> list[str]:
@@ -202,5 +229,6 @@ def prices_of_market(folder: Path) -> Report:
     return {"prices": listed, "published": f"{configuration.endpoint}/v1/prices"}
 
 
+ASKED_NODES = 32
 GAS_RESERVE = 10**16
 """Wei below which a warning is due: some tens of tasks at ordinary fees."""

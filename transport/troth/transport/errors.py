@@ -10,6 +10,7 @@ OverlayError
  │   ├─ Replayed
  │   └─ NotAuthorised
  ├─ TunnelRefused           a scheduler lends this node no endpoint, or has taken it back
+ ├─ RouterRefused           the router opens no port, or cannot be asked
  ├─ FrameTooLarge
  ├─ Overloaded              too many requests in flight, try again
  ├─ ChannelUnavailable      no connection, or it broke before the answer
@@ -111,6 +112,12 @@ class TunnelRefused(OverlayError):
     """A node is lent no endpoint here, or another process of it has it."""
 
     code = "tunnel_refused"
+
+
+class RouterRefused(OverlayError):
+    """The router of this machine opens no port, or cannot be asked."""
+
+    code = "router_refused"
 
 
 class FrameTooLarge(OverlayError):

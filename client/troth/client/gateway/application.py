@@ -1,4 +1,4 @@
-"""The gateway's HTTP interface: OpenAI's chat, completions, responses and models, Anthropic's messages, receipts."""
+"""The gateway's HTTP interface: OpenAI's chat, completions, responses, embeddings, models; Anthropic's; receipts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from troth.client.gateway.chat_request import read_chat
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.completion_request import read_completion
 from troth.client.gateway.delivery import streamed, whole
-from troth.client.gateway.errors import GatewayRefusal, InvalidParameter, NotFound, NotReady, NotServed
+from troth.client.gateway.embeddings import read_embedding
+from troth.client.gateway.errors import GatewayRefusal, InvalidParameter, NotFound, NotReady
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.gateway.message_request import read_counted, read_message
 from troth.client.gateway.metrics import GatewayMetrics
@@ -146,8 +147,8 @@ def gateway_app(gateway: Front) -> FastAPI:
     _add_responses(app, gateway)
 
     @app.post("/v1/embeddings")
-    async def embeddings() -> Response:
-        raise NotServed()
+    async def embeddings(request: Request) -> Response:
+        return await _answer(gateway, request, read_embedding)
 
     @app.get("/v1/models")
     async def models() -> JSONResponse:

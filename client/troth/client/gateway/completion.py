@@ -19,7 +19,7 @@ from troth.client.orders.updates import FinishedUpdate, SettledUpdate, TextUpdat
 from troth.protocol.grammar import ITEMS_LIMIT
 from troth.protocol.types import Address
 
-_PREFIXES = {"chat": "chatcmpl-", "text": "cmpl-", "response": "resp_", "message": "msg_"}
+_PREFIXES = {"chat": "chatcmpl-", "text": "cmpl-", "response": "resp_", "message": "msg_", "embedding": "embd-"}
 
 
 def new_identifier(wanted: GatewayRequest) -> str:
@@ -107,6 +107,11 @@ class Completion:
         self._unheard.discard(number)
         if not self._unheard:
             self._begun.set()
+
+    @property
+    def left(self) -> bool:
+        """Whether nobody reads it any more."""
+        return self._left
 
     def leave(self) -> None:
         """Nobody reads any more."""

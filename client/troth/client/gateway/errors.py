@@ -6,7 +6,6 @@ GatewayRefusal (a ClientError)
 ├── KeyRefused              401 no API key, or another one
 ├── PageRefused             403 a browser page, or a Host that is not this machine
 ├── NotFound                404 no such model, receipt or path
-├── NotServed               501 embeddings
 ├── TooLarge                413 the body
 ├── TooSlow                 408 the body did not come in time
 ├── TooMany                 429 every place is taken; Retry-After says when to come back
@@ -111,17 +110,6 @@ class NotFound(GatewayRefusal):
 
     status = 404
     default_code = "not_found"
-
-
-class NotServed(GatewayRefusal):
-    """Embeddings: a known path that this network cannot answer."""
-
-    status = 501
-    default_code = "not_implemented"
-
-    def __init__(self) -> None:
-        what = "Embeddings are not served: verifiers have no rule yet by which to check one"
-        super().__init__(what, "", "Ask another service for embeddings.")
 
 
 class TooLarge(GatewayRefusal):

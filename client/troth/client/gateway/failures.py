@@ -15,7 +15,7 @@ from troth.client.gateway.errors import (
     PaymentRequired,
     Unsupported,
 )
-from troth.client.orders.failing import AnswerChanged, OrderContradicted, OrderFailed, OrderStalled
+from troth.client.orders.failing import AnswerChanged, OrderContradicted, OrderFailed, OrderStalled, StateUnknown
 from troth.client.tabs.errors import NoTab, StoreUnusable, TabBehind, TabShort
 from troth.transport.errors import CircuitFailed
 
@@ -65,6 +65,8 @@ def _classified(error: Exception) -> tuple[str, int, str, bool | str]:
     """The hop that failed, the HTTP status, a word for programs, and who is charged."""
     if isinstance(error, AnswerChanged):
         return "node", 502, "answer_changed", "unknown"
+    if isinstance(error, StateUnknown):
+        return "scheduler", 502, "state_not_shown", True
     if isinstance(error, OrderContradicted):
         return "scheduler", 502, "scheduler_contradicted", False
     if isinstance(error, OrderStalled):

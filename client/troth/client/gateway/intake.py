@@ -13,6 +13,7 @@ from troth.client.errors import ClientError
 from troth.client.gateway.catalogue import require_model
 from troth.client.gateway.completion import new_identifier
 from troth.client.gateway.connection import Connection
+from troth.client.gateway.embeddings import require_checkable, require_held
 from troth.client.gateway.errors import InvalidParameter, PaymentRequired, Unsupported
 from troth.client.gateway.failures import FREE, refusal_of, short_of
 from troth.client.gateway.guard import SpendingLimits
@@ -29,8 +30,13 @@ from troth.client.prompt import LARGEST_PROMPT
 from troth.protocol.errors import InvalidGrammar, ProtocolError
 from troth.protocol.masks import compiled
 
+_PARAMS = {"text": "prompt", "response": "input", "embedding": "input"}
+"""The field that a request's prompt is in."""
 
-def tokens_of(language: Language, vocabulary: int, prompt: Prompt, tools: ToolWish = ToolWish()) -> tuple[int, ...]:
+
+def tokens_of(
+    language: Language, vocabulary: int, prompt: Prompt, tools: ToolWish = ToolWish(), param: str = "prompt"
+) -> tuple[int, ...]:
     """A prompt's tokens; InvalidParameter where it is too long, or a token is none of the model's."""
     if isinstance(prompt, str):
         _require_size(len(prompt.encode()))
@@ -39,7 +45,7 @@ def tokens_of(language: Language, vocabulary: int, prompt: Prompt, tools: ToolWi
         tokens = tuple(one for one in prompt if isinstance(one, int))
         if any(token >= vocabulary for token in tokens):
             raise InvalidParameter(
-                "A token is none of the model's", max(tokens), f"Use 0 to {vocabulary - 1}.", param="prompt"
+                "A token is none of the model's", max(tokens), f"Use 0 to {vocabulary - 1}.", param=param
             )
         return tokens
     messages = [message for message in prompt if not isinstance(message, int)]
@@ -116,13 +122,15 @@ class MarketIntake:
 
     async def start(self, wanted: GatewayRequest) -> TabCompletion:
         """Ask what is wanted. Raises GatewayRefusal, and then nothing was ordered."""
-        param = {"text": "prompt", "response": "input"}.get(wanted.kind, "messages")
+        param = _PARAMS.get(wanted.kind, "messages")
         async with self._connection.lease() as held:
             running = held.session
-            self._questions.take_places(wanted.orders)
+            places = self._questions.take_places(wanted.orders, in_turn=wanted.kind == "embedding")
             try:
                 offer = await running.session.ready()
                 model = require_model(offer, wanted.model)
+                if wanted.kind == "embedding":
+                    require_held(offer)
                 language = running.session.language
                 assert language is not None
                 choices = await _choices(language, offer.model.vocabulary, wanted)
@@ -132,13 +140,12 @@ class MarketIntake:
                 self._require_money(running, completion)
                 self._ledger.ordered(completion.identifier, model, completion.signed)
             except BaseException as error:
-                self._questions.free_places(wanted.orders)
+                self._questions.free_places(places)
                 if isinstance(error, ClientError | ChainError | ProtocolError | TimeoutError):
                     raise refusal_of(error, (), param) from error
                 raise
             asked = [prompt for prompt in prompts for _ in range(wanted.count)]
-            for number, prompt in enumerate(asked):
-                self._questions.start(held, completion, number, prompt, wish)
+            self._questions.start(held, completion, asked, wish, places)
             return completion
 
     async def count(self, wanted: GatewayRequest) -> int:
@@ -156,14 +163,19 @@ class MarketIntake:
 
     def _wish(self, wanted: GatewayRequest) -> Wish:
         choices = replace(wanted.choices, logprobs=wanted.logprobs, max_cost=self._limits.request)
-        return Wish(choices, CheckWish.read(wanted.check) if wanted.check else self._check, self._price)
+        check = CheckWish.read(wanted.check) if wanted.check else self._check
+        state = wanted.kind == "embedding"
+        if state:
+            require_checkable(check.mode)
+        return Wish(choices, check, self._price, state)
 
     def _prompts(
         self, running: Running, offer: CheckedOffer, wanted: GatewayRequest, wish: Wish
     ) -> list[tuple[int, ...]]:
         language = running.session.language
         assert language is not None
-        prompts = [tokens_of(language, offer.model.vocabulary, prompt, wanted.tools) for prompt in wanted.prompts]
+        vocabulary, param = offer.model.vocabulary, _PARAMS.get(wanted.kind, "messages")
+        prompts = [tokens_of(language, vocabulary, prompt, wanted.tools, param) for prompt in wanted.prompts]
         for prompt in prompts:
             require_room(prompt, wish, language.context)
         return prompts

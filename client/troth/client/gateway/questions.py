@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import deque
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.connection import SharedSession
@@ -25,6 +30,7 @@ from troth.client.gateway.guard import MOST_FOLLOWED, RETRY_AFTER
 from troth.client.gateway.ledger import CompletionLedger
 from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.ordered import Told, whole
+from troth.client.gateway.request import MOST_CHOICES
 from troth.client.gateway.shapes import Shapes
 from troth.client.orders.asking import ask
 from troth.client.orders.own_check import spoken
@@ -39,6 +45,7 @@ from troth.client.orders.updates import (
     ServedUpdate,
     SettledUpdate,
     SignedUpdate,
+    StateUpdate,
     TextUpdate,
     Update,
 )
@@ -78,6 +85,7 @@ class TabCompletion(Completion):
     signed_results: dict[int, SignedUpdate] = field(default_factory=dict)
     ends: dict[int, EndedUpdate] = field(default_factory=dict)
     recomputed: dict[int, RecomputedUpdate] = field(default_factory=dict)
+    states: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -129,6 +137,9 @@ class TabCompletion(Completion):
                 return None
             case SignedUpdate():
                 self.signed_results[number] = update
+                return None
+            case StateUpdate() if update.state is not None:
+                self.states[number] = update.state
                 return None
             case RecomputedUpdate():
                 self.recomputed[number] = update
@@ -193,6 +204,16 @@ __all__ = ["GOOD", "GatewayRefusal", "PricedQuestion", "TabCompletion", "TabShap
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _WaitingQuestions:
+    """The questions of one completion; ``waiting``: numbers and prompts of those that no place was free for yet."""
+
+    held: SharedSession[Running]
+    completion: TabCompletion
+    wish: Wish
+    waiting: deque[tuple[int, tuple[int, ...]]]
+
+
 class Questions:
     """At most `most` are being answered at a time."""
 
@@ -203,8 +224,10 @@ class Questions:
         self._taken = 0
         self._running: set[asyncio.Task[None]] = set()
 
-    def take_places(self, count: int) -> None:
-        """Take places for so many questions; TooMany when there are not enough, Unsupported when there never will."""
+    def take_places(self, count: int, *, in_turn: bool = False) -> int:
+        """Take places for so many questions, and say how many; TooMany when there are not enough, Unsupported when
+        there never will. ``in_turn``: where there are many, some ask in the places of others that were answered."""
+        count = min(count, MOST_CHOICES, self._most) if in_turn else count
         if count > self._most:
             what = f"This gateway answers at most {self._most} orders at a time, and each choice is one"
             raise Unsupported(what, count, "Ask for fewer choices, or raise --concurrent.", param="n")
@@ -212,6 +235,7 @@ class Questions:
             raise TooMany("All places are taken", f"{self._taken} orders are being answered", RETRY_AFTER)
         self._taken += count
         self._metrics.running.set(self._taken)
+        return count
 
     def free_places(self, count: int) -> None:
         """Give places back."""
@@ -219,11 +243,21 @@ class Questions:
         self._metrics.running.set(self._taken)
 
     def start(
-        self, held: SharedSession[Running], completion: TabCompletion, number: int, prompt: tuple[int, ...], wish: Wish
+        self,
+        held: SharedSession[Running],
+        completion: TabCompletion,
+        prompts: Sequence[tuple[int, ...]],
+        wish: Wish,
+        places: int,
     ) -> None:
-        """Ask one choice's question, for which a place was taken, and tell the completion what becomes of it."""
-        work = self._run(held, completion, number, prompt, wish)
-        task = asyncio.create_task(work, name="gateway question")
+        """Ask a completion's questions in the places that were taken for it, and tell it what becomes of them."""
+        batch = _WaitingQuestions(held, completion, wish, deque(enumerate(prompts)))
+        for _ in range(places):
+            self._next(batch)
+
+    def _next(self, batch: _WaitingQuestions) -> None:
+        number, prompt = batch.waiting.popleft()
+        task = asyncio.create_task(self._run(batch, number, prompt), name="gateway question")
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
@@ -234,34 +268,51 @@ class Questions:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(
-        self, held: SharedSession[Running], completion: TabCompletion, number: int, prompt: tuple[int, ...], wish: Wish
-    ) -> None:
+    async def _run(self, batch: _WaitingQuestions, number: int, prompt: tuple[int, ...]) -> None:
+        completion = batch.completion
         asked = completion.signed[number]
         assert isinstance(asked, PricedQuestion)
         in_place = True
-        with held.use() as running:
+        with batch.held.use() as running:
             try:
-                async with aclosing(ask(running.session, prompt, wish, asked.question)) as updates:
+                async with aclosing(ask(running.session, prompt, batch.wish, asked.question)) as updates:
                     async for update in updates:
                         if isinstance(update, FinishedUpdate):
-                            in_place = self._leave(in_place)
-                        self._tell(completion, number, update)
+                            in_place = self._leave(batch, in_place)
+                        self._tell(batch, number, update)
             except asyncio.CancelledError:
+                self._drop(batch)
                 what = "The gateway stopped before this order's end"
                 completion.hear(number, NotReady(what, "", "GET /v1/receipts shows how it ends.", "gateway"))
                 raise
             except FAILURES as error:
+                self._drop(batch)
                 self._failed(completion, number, error)
             finally:
-                self._leave(in_place)
+                self._leave(batch, in_place)
 
-    def _leave(self, in_place: bool) -> bool:
+    def _leave(self, batch: _WaitingQuestions, in_place: bool) -> bool:
+        """Give a question's place to the next one of its completion, or back."""
         if in_place:
-            self.free_places(1)
+            if batch.completion.left:
+                self._drop(batch)
+            if batch.waiting:
+                self._next(batch)
+            else:
+                self.free_places(1)
         return False
 
-    def _tell(self, completion: TabCompletion, number: int, update: Update) -> None:
+    def _drop(self, batch: _WaitingQuestions) -> None:
+        """Ask no more of a completion's questions: one failed, or nobody reads the answers."""
+        for number, _ in batch.waiting:
+            self._ledger.paid("0x" + batch.completion.signed[number].task_id.hex(), 0)
+        batch.waiting.clear()
+
+    def _tell(self, batch: _WaitingQuestions, number: int, update: Update) -> None:
+        completion = batch.completion
+        if isinstance(update, StateUpdate) and update.failure is not None:
+            self._drop(batch)
+            self._failed(completion, number, update.failure)
         told = completion.note(number, update)
         if isinstance(update, TextUpdate | FinishedUpdate):
             completion.hear(number, update)

@@ -117,6 +117,7 @@ def kind_of(value: object) -> str:
 Prompt = str | tuple[int, ...] | Sequence[Message]
 """Raw text, raw tokens, or a conversation."""
 
+LARGEST_TOKEN = 2**32 - 1
 MOST_CHOICES = 8
 MOST_STOPS = 4
 LONGEST_STOP = 256
@@ -151,7 +152,7 @@ class GatewayRequest:
         tools: what may be called; a grammar that forces a call is made of it once the model is known.
     """
 
-    kind: Literal["chat", "text", "response", "message"]
+    kind: Literal["chat", "text", "response", "message", "embedding"]
     model: str
     prompts: tuple[Prompt, ...]
     choices: SamplingChoices
@@ -286,3 +287,30 @@ def read_check(fields: Fields) -> str:
             "'troth.check' should be a share, always, self or court", "", "Correct it.", param="troth.check"
         ) from error
     return word
+
+
+def read_prompts(value: Any, param: str, most: int) -> tuple[Prompt, ...]:
+    """Raw prompts: a text, tokens, or a list of up to ``most`` of them."""
+    if isinstance(value, str):
+        return (read_text(value, param),)
+    if not isinstance(value, list) or not value:
+        what = f"'{param}' should be text, tokens, or a list of one of them"
+        raise InvalidParameter(what, kind_of(value), "Correct it.", param=param)
+    if all(type(one) is int for one in value):
+        return (_tokens(value, param),)
+    if len(value) > most:
+        raise Unsupported(
+            f"At most {most} in a list: each is an order of its own", len(value), "Ask several times.", param=param
+        )
+    return tuple(_prompt(one, f"{param}[{number}]") for number, one in enumerate(value))
+
+
+def _prompt(value: Any, place: str) -> Prompt:
+    return _tokens(value, place) if isinstance(value, list) else read_text(value, place)
+
+
+def _tokens(value: list[Any], place: str) -> tuple[int, ...]:
+    whole = all(type(one) is int and 0 <= one <= LARGEST_TOKEN for one in value)
+    if not whole or not 0 < len(value) <= TOKENS_LIMIT:
+        raise InvalidParameter(f"Tokens are 1 to {TOKENS_LIMIT} whole numbers", len(value), "Correct it.", param=place)
+    return tuple(value)

@@ -16,6 +16,7 @@ from troth.client.gateway.body import BODY_SECONDS
 from troth.client.gateway.catalogue import model_json, names
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.connection import Connection
+from troth.client.gateway.embeddings import EmbeddingShapes
 from troth.client.gateway.errors import GatewayRefusal
 from troth.client.gateway.failures import refusal_of
 from troth.client.gateway.guard import Access, AccessGuard, SpendingLimits, access_key, loopback_hosts
@@ -172,7 +173,8 @@ class MarketGateway(Front):
         assert isinstance(completion, TabCompletion)
         if completion.wanted.kind == "response":
             return ResponseShapes(completion, self.base, self.stored)
-        return (MessageShapes if completion.wanted.kind == "message" else TabShapes)(completion, self.base)
+        by_kind = {"message": MessageShapes, "embedding": EmbeddingShapes}
+        return by_kind.get(completion.wanted.kind, TabShapes)(completion, self.base)
 
     async def models(self) -> list[dict[str, Any]]:
         async with self.connection.lease() as held:

@@ -22,6 +22,7 @@ from troth.client.orders.course import Course
 from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled, what_happened
 from troth.client.orders.journal import OrderRecord
 from troth.client.orders.judging import case_command, go_to_court
+from troth.client.orders.last_state import last_state
 from troth.client.orders.own_check import OwnVerdict, check_by_self, require_own_model
 from troth.client.orders.session import FAILURES, PayerSession, TabContext
 from troth.client.orders.updates import (
@@ -114,6 +115,8 @@ async def _served(
     """One order, from its sending to its end."""
     async with aclosing(Course(session, desk, entry).send()) as steps:
         async for step in steps:
+            if isinstance(step, SignedUpdate) and state.wish.state:
+                yield await last_state(session, desk, entry)
             for update in _shown(step, state, detokenizer):
                 yield update
     async with aclosing(_finish(session, desk, entry, state.wish)) as endings:

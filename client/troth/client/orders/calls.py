@@ -22,6 +22,7 @@ from troth.protocol.market.bodies import (
     TabQuery,
     read_part,
 )
+from troth.protocol.market.last_row import LastRow
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.tabs import WINDOW
 from troth.protocol.market.types import Order, Voucher
@@ -73,6 +74,11 @@ class MarketCalls:
     def again(self, order: Hash32, salt: Hash32) -> AsyncGenerator[dict[str, Any], None]:
         """All lines of an order so far, and those that still come; the salt shows whose it is."""
         return self._calls.lines("GET", f"/v1/orders/0x{order.hex()}", headers={"troth-salt": "0x" + salt.hex()})
+
+    async def last_row(self, order: Hash32, salt: Hash32) -> LastRow:
+        """The last row of an answered order, not yet checked; the salt shows whose it is."""
+        headers = {"troth-salt": "0x" + salt.hex()}
+        return read_part(LastRow, await self._calls.get(f"/v1/orders/0x{order.hex()}/last-row", headers))
 
     def show(self, order: Hash32, secret: Hash32) -> AsyncGenerator[dict[str, Any], None]:
         """Show the first secret; the lines of the check."""

@@ -189,7 +189,7 @@ class OrderSettlement:
         except _Forged as error:
             raise self._contradiction(error.what) from error
         if not gathering.decided:
-            raise _Late("The scheduler ended the check before all verifiers had spoken")
+            raise _Late(gathering.lacking)
         return gathering.words(self._silent())
 
     async def _judged(self, seats: Sequence[DrawnSeats], words: CheckWords) -> CourseStep:
@@ -311,6 +311,15 @@ class _Gathering:
             > len(seats.operators)
             for segment, seats in enumerate(self._seats)
         )
+
+    @property
+    def lacking(self) -> str:
+        """Whose verdicts the check ended without, and whose fault that may be."""
+        drawn = [(segment, one) for segment, seats in enumerate(self._seats) for one in seats.seats]
+        silent = [one for segment, one in drawn if one not in self._verdicts.get(segment, ())]
+        named = ", ".join(one[:10] for one in silent)
+        who = "the only verifier" if len(drawn) == 1 else f"{len(silent)} of {len(drawn)} verifiers"
+        return f"The check ended without a verdict of {who} ({named}): away, or kept back by the scheduler"
 
     async def read(self, lines: AsyncGenerator[dict[str, Any], None], patience: float | None = None) -> None:
         """Read until the check is whole, or the stream ends; TimeoutError where it is silent for too long."""

@@ -5,6 +5,7 @@ ClientError
 ├── OrderStalled       no line came in time, or the stream broke; what becomes of it is found out in the background
 ├── OrderContradicted  what was sent breaks a rule: the evidence is kept, nothing is paid, the tab is used no more
 ├── AnswerChanged      what a node signed while it wrote is not what its scheduler tells: what was shown does not stand
+├── StateUnknown       the answer stands, and the state behind it was not shown
 └── EntryFailed        the node that an order entered at was silent or told what is not so: its scheduler is asked
 """
 
@@ -52,6 +53,10 @@ class AnswerChanged(ProofError):
         remedy = f"Do not rely on what was shown; `troth client receipts {order}` follows the order. Ask again."
         super().__init__(what, node, remedy)
         self.node = node
+
+
+class StateUnknown(ClientError):
+    """The answer stands, and the state behind it was not shown."""
 
 
 class EntryFailed(ClientError):

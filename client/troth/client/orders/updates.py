@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from troth.client.orders.chosen import AnswerToken
+from troth.client.orders.failing import StateUnknown
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import Address, Hash32
 
@@ -79,6 +83,15 @@ class SignedUpdate:
     nodes: tuple[Address, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StateUpdate:
+    """The state of the last position as its node signed it, shape (hidden size,); or why there is none."""
+
+    order: Hash32
+    state: NDArray[np.float32] | None
+    failure: StateUnknown | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class DrawnUpdate:
     """The lottery hit: these verifiers check the answer now."""
@@ -123,6 +136,7 @@ Update = (
     | TextUpdate
     | FinishedUpdate
     | SignedUpdate
+    | StateUpdate
     | DrawnUpdate
     | RecomputedUpdate
     | EndedUpdate
@@ -141,6 +155,7 @@ __all__ = [
     "SentUpdate",
     "ServedUpdate",
     "SignedUpdate",
+    "StateUpdate",
     "TextUpdate",
     "TokenUpdate",
     "Update",

@@ -47,8 +47,12 @@ class PriceLimit:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One question's answer as it is wanted; ``choices.max_cost`` in the asset's smallest unit."""
+    """One question's answer as it is wanted; ``choices.max_cost`` in the asset's smallest unit.
+
+    ``state``: the state behind the last token is wanted, too (``last_state``).
+    """
 
     choices: SamplingChoices
     check: CheckWish = CheckWish()
     price: PriceLimit = PriceLimit()
+    state: bool = False

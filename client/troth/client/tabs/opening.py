@@ -110,7 +110,8 @@ async def carry_out(market: Market, plan: OpeningCalls, key: Key | None, *, broa
             done["refused"] = f"{simulation.rejection.name}: {simulation.rejection.remedy}"
             break
         if simulation.rejection is not None:
-            remedy = f"Nothing was sent. {simulation.rejection.remedy}"
+            sent = "It was not sent, and what comes before it was." if number else "Nothing was sent."
+            remedy = f"{sent} {simulation.rejection.remedy}"
             raise TransactionRefused(f"The chain would refuse {call.call.function}", simulation.rejection, remedy)
         done["gas"] = done.get("gas", 0) + simulation.gas
         done["maximum_gas_cost_wei"] = str(int(done.get("maximum_gas_cost_wei", 0)) + simulation.maximum_cost)

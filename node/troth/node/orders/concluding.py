@@ -25,7 +25,7 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import trace_salt
 from troth.protocol.market.types import Result, Work
 from troth.protocol.request import output_hash
-from troth.protocol.tensors import tokens_from_bytes
+from troth.protocol.tensors import rows_to_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Hash32
 from troth.protocol.wire_market import Conclude, Concluded
@@ -56,7 +56,8 @@ async def conclude(
     await bench.engine.forget(session.key)
     session.drop_rows()
     session.telling.conclude(word)
-    return Concluded(), word
+    last_row = rows_to_bytes(rows[-1:], seat.dtype) if seat.is_last and seat.sends_hashes else b""
+    return Concluded(last_row), word
 
 
 def _written(session: SegmentSession, header: Conclude, tokens: tuple[int, ...]) -> int:

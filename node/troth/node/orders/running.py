@@ -60,6 +60,7 @@ from troth.protocol.wire import ORDER_REQUESTS, OrderRequest
 from troth.transport.channel_server import ChannelServer
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator, load_identity
+from troth.transport.router_port import RouterPort, routers
 from troth.transport.server import TlsServer, serving
 from troth.transport.tunnel_client import Tunnel
 
@@ -146,6 +147,7 @@ class RunningNode:
         self._court: NodeCourt | None = None
         self._direct: Direct | None = None
         self._tunnel: Tunnel | None = None
+        self._router: RouterPort | None = None
         self._auto = auto
         self._resident: Resident | None = None
         self._tasks: tuple[Supervised, ...] = ()
@@ -177,6 +179,13 @@ class RunningNode:
             log.info("listening on %s:%d as %s", configuration.host, server.port, self._key.address)
             if tunnel is not None:
                 tunnel.start(server.port)
+            if configuration.router is not None:
+                asked = configuration.router
+                self._router = RouterPort(routers(asked.by, asked.gateway), configuration.endpoint)
+                self._metrics.follow_router(self._router)
+                # Left before the server: nobody is led to a port where nothing listens.
+                stack.push_async_callback(self._router.close)
+                self._router.start(server.port)
             await self._serve(market, follower)
 
     def stop(self) -> None:
@@ -248,6 +257,7 @@ class RunningNode:
         found += [self._hosting.lacking] if self._hosting is not None and self._hosting.lacking else []
         found += self._direct.reasons() if self._direct is not None else []
         found += [self._tunnel.trouble] if self._tunnel is not None and self._tunnel.trouble else []
+        found += [self._router.trouble] if self._router is not None and self._router.trouble else []
         return found + [task.reason for task in self._tasks if task.reason]
 
     # ------------------------------------------------------------------------------------------------------------ work

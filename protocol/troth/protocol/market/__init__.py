@@ -7,6 +7,7 @@ Money             prices     what work costs                  tabs         vouch
                   claims     the Merkle-sum tree, objections  economy      what makes cheating lose
 A request         lottery    secrets, and whether they hit    draws        which seats are drawn
                   checks     admission, results, verdicts     life         from order to acknowledgement or outcome
+                  rows       the chain of a segment's rows    last_row     the state behind an embedding, opened
 Evidence          court      a case's rules and money         convictions  what signatures prove by themselves
                   receipt    one file that proves it offline  errors       what is refused, and what to do
 """

@@ -70,6 +70,7 @@ class OrderEnding:
         frame = await self._concluded(hop, written, shown, timeout)
         try:
             self.shown[segment] = self._checked(segment, written, frame)
+            hop.keep_last(frame.header)
             return self.shown[segment]
         except ProtocolError as error:
             raise hop.failed(error) from error

@@ -18,8 +18,8 @@ from troth.protocol.market.rows import HASH_BYTES, RowHashes, verify_hashes, ver
 from troth.protocol.tensors import rows_from_bytes
 from troth.protocol.wire import Frame, Rows
 from troth.protocol.wire_decoding import WantedText, WrittenPart
-from troth.protocol.wire_fields import RowSignature
-from troth.protocol.wire_market import Advance, Conclude
+from troth.protocol.wire_fields import Message, RowSignature
+from troth.protocol.wire_market import Advance, Conclude, Concluded
 from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.desk import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import inference_papers
@@ -109,6 +109,12 @@ class Hop:
         """Ask for the result of ``positions`` rows; raises NodeFailed."""
         header = Conclude(self._work.order_id, self.segment, positions, written)
         return await self._ask(header, payload, timeout)
+
+    def keep_last(self, header: Message) -> None:
+        """Keep the last row that came with a result; a node that shows none, or another, is not believed by clients."""
+        offer = self._work.offer
+        if isinstance(header, Concluded) and offer.sends_hashes and len(header.last_row) == offer.row_bytes:
+            self._kept.append_last(self.segment, header.last_row)
 
     async def accept(self, data: bytes | memoryview, tokens: Sequence[int], row: RowSignature) -> None:
         """Check and store rows that were forwarded already, computed from ``tokens``; raises NodeFailed if they should

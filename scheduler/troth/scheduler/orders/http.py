@@ -191,6 +191,12 @@ def _order_routes(router: APIRouter, orders: Orders) -> None:
         salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
         return LineResponse(await orders.again(read_hash(order_id, "order id"), salt))
 
+    @router.get("/v1/orders/{order_id}/last-row")
+    async def last_row(order_id: str, request: Request) -> Response:
+        salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
+        found = await orders.last_row(read_hash(order_id, "order id"), salt)
+        return Response(canonical.encode(found), media_type="application/json")
+
     @router.post("/v1/orders/{order_id}/secret")
     async def secret(order_id: str, request: Request) -> LineResponse:
         shown = await _read(request, ShownSecret, BODY_LIMIT)

@@ -14,6 +14,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from troth.protocol.types import Hash32
 from troth.protocol.wire_fields import RowSignature
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement
 
@@ -76,6 +77,21 @@ class OrderRows:
         journalled = self._journalled(name)
         content = (self._folder / name).read_bytes() if journalled is None else journalled
         return {parts[0]: RowSignature(*parts) for parts in _LINK.iter_unpack(content)}
+
+    def append_last(self, segment: int, row: bytes) -> None:
+        """Add the last row itself, where only hashes of rows are kept; its client sees whether it is the one."""
+        self._add(_name("last", segment), row)
+
+    def last(self, segment: int, count: int, row_bytes: int) -> tuple[bytes, Hash32]:
+        """The last of ``count`` rows, of so many bytes, and the link before it; EOFError, OSError or KeyError where
+        they are not there."""
+        if self.row_bytes == row_bytes:
+            row = self.rows(segment, count - 1, 1)
+        else:
+            name = _name("last", segment)
+            journalled = self._journalled(name)
+            row = (self._folder / name).read_bytes() if journalled is None else journalled
+        return row, Hash32(self.links(segment)[count - 1].previous)
 
     def statements(self) -> list[Statement]:
         """What stores the rows that are held, to be committed with the answer."""

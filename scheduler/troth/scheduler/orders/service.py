@@ -22,6 +22,7 @@ from troth.chain.errors import ChainError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market.bodies import Submission
+from troth.protocol.market.last_row import LastRow
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Parameters
 from troth.protocol.market.types import Work as PromisedWork
@@ -155,13 +156,9 @@ class Orders:
         Once prompt, answer and salt are gone, whoever knows the order's id hears whether it failed, and nothing else.
         """
         story = self.desk.store.get(order_id)
-        unknown = UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
-        if story is None:
-            raise unknown
-        if story.salt is None:
+        if story is not None and story.salt is None:
             return replay_forgotten(story)
-        if not hmac.compare_digest(story.salt, salt):
-            raise unknown
+        story = self._owned(order_id, salt)
         running = self._runs.get(order_id)
         if running is not None:
             return running.lines
@@ -169,6 +166,28 @@ class Orders:
             async with self._lock(order_id):
                 await draw_again(self.desk, story)
         return replay(story)
+
+    async def last_row(self, order_id: Hash32, salt: Hash32) -> LastRow:
+        """The last row of an answered order, for who has its salt; raises UnknownOrder, NotYet, TooLate.
+
+        It is read from the disk, so that a restart changes nothing, and asking again gives the same.
+        """
+        story = self._owned(order_id, salt)
+        if story.answered is None:
+            raise NotYet("The order has no results", None, "Follow its lines to the results first.")
+        offer = self.work_of(story).offer
+        kept, last = self.desk.rows.open(order_id, offer.sent_bytes), story.segments - 1
+        try:
+            row, previous = await asyncio.to_thread(kept.last, last, story.answered.rows, offer.row_bytes)
+        except (OSError, EOFError, KeyError) as error:
+            raise TooLate("The order's rows are kept no longer", None, "Order again.") from error
+        return LastRow(row, previous, story.admitted.head_salt)
+
+    def _owned(self, order_id: Hash32, salt: Hash32) -> OrderHistory:
+        story = self.desk.store.get(order_id)
+        if story is None or story.salt is None or not hmac.compare_digest(story.salt, salt):
+            raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
+        return story
 
     # ---- checks
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice, permutations
 from pathlib import Path
 from typing import Annotated, Any, Protocol
@@ -146,14 +146,18 @@ class ListeningPlace(Protocol):
 
 async def placement_of(configuration: ListeningPlace) -> dict[str, Any] | None:
     """What GET /v1/placement says; None if the scheduler does not run here."""
+    found = await asked_here(configuration, ["/v1/placement"])
+    return found[0] if found else None
+
+
+async def asked_here(configuration: ListeningPlace, paths: Sequence[str]) -> list[dict[str, Any]]:
+    """What the running scheduler answers to each path, over one connection; nothing if it does not run here."""
     host = EVERYWHERE.get(configuration.host, configuration.host)
     endpoint = f"https://{f'[{host}]' if ':' in host else host}:{configuration.port}"
     try:
         identity = load_identity(configuration.folder / "tls")
         with naming_errors(endpoint):
             async with pinned_client(endpoint, identity.spki_sha256, SECONDS) as client:
-                answer = await client.get("/v1/placement")
-                found: dict[str, Any] = answer.raise_for_status().json()
-                return found
+                return [(await client.get(path)).raise_for_status().json() for path in paths]
     except (OverlayError, httpx.HTTPError, ValueError):
-        return None
+        return []
