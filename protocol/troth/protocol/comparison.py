@@ -1,7 +1,8 @@
 """A verifier's judgement of states: exact equality, or a calibrated score, by the execution class.
 
 exact      every element equal, bit for bit
-float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size
+float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size;
+           by the fourth a single row may be no more than two cuts away
 bfloat16   rho, against the verifier's prefills at bfloat16 and at float32
 """
 
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from troth.protocol.doubts import rules_version
 from troth.protocol.errors import InvalidStates
 from troth.protocol.scores import (
+    PRECISE_ROW_FACTOR,
+    ROW_FACTOR,
     dimension_spread,
     independent_rows,
     mean_ratio,
@@ -48,7 +51,7 @@ class StateReport:
     """Judgement of a trace. In an exact class ``score`` is the share of elements that differ and ``cut`` is 0.
 
     ``statistics`` is None where the claimed states are not finite, which is always a rejection. ``mean`` is the
-    mean of rho over all rows in a bfloat16 class, else 0.
+    mean of rho over all rows in a bfloat16 class, else 0. A single row may be ``row_factor`` cuts away.
     """
 
     score: float
@@ -58,6 +61,12 @@ class StateReport:
     worst_position: int
     statistics: PaperStatistics | None
     mean: float = 0.0
+    row_factor: float = ROW_FACTOR
+
+    @property
+    def cuts(self) -> float:
+        """How many cuts away the trace is, a single row by its own, larger cut; above 1 is refused. Needs a cut."""
+        return max(self.score, self.worst_row / self.row_factor) / self.cut
 
 
 def judge_states(
@@ -87,16 +96,22 @@ def judge_states(
     independent = None
     if reference_high is not None and rules_version(rules.calibration) >= 2:
         independent = independent_rows(widen(reference, dtype), reference_high)
-    measured = trace_score(distances, cut, independent)
+    measured, row_factor = trace_score(distances, cut, independent), _row_factor(rules)
     return StateReport(
         score=measured.score,
         cut=cut,
-        accepted=measured.within(cut),
+        accepted=measured.within(cut, row_factor),
         worst_row=measured.worst_row,
         worst_position=measured.worst_position,
         statistics=statistics,
         mean=mean_ratio(distances) if dtype is Dtype.BFLOAT16 else 0.0,
+        row_factor=row_factor,
     )
+
+
+def _row_factor(rules: Tolerance) -> float:
+    precise = Dtype(rules.dtype) is Dtype.FLOAT32 and rules_version(rules.calibration) >= 4
+    return PRECISE_ROW_FACTOR if precise else ROW_FACTOR
 
 
 def _cut(rules: Tolerance) -> float:
