@@ -101,6 +101,20 @@ def test_bfloat16_rows_are_measured_by_the_noisier_own_run() -> None:
     assert not judge_states(BFLOAT16, words(noisy(0.08)), own, REFERENCE, again).accepted
 
 
+def test_a_row_in_which_the_own_run_happens_to_be_precise_frames_nobody_by_the_fourth_rules() -> None:
+    """The hunt's find [16963, 16590, 45077]: a row tipped the other way than for float32 and the verifier's own run."""
+    own, claimed = noisy(0.02), noisy(0.02)
+    own[11], claimed[11] = REFERENCE[11], REFERENCE[11] + 0.5 * GENERATOR.normal(size=96)
+    lucky = words(own), REFERENCE, words(own)
+    found = judge_states(BFLOAT16, words(claimed), *lucky)
+    assert found.accepted
+    third = judge_states(replace(BFLOAT16, calibration=under_rules(ZERO, 3)), words(claimed), *lucky)
+    assert (third.accepted, third.worst_position) == (False, 11)
+    assert third.mean == found.mean, "windows and means stay as they were"
+    claimed[11] = REFERENCE[11] + 2 * GENERATOR.normal(size=96)
+    assert not judge_states(BFLOAT16, words(claimed), *lucky).accepted, "a forged row is further away"
+
+
 def test_rows_that_repeat_themselves_are_one_row_in_bfloat16() -> None:
     """Their noise is the same in every row: a mean over it is as heavy-tailed as a single row."""
     alike = np.repeat(REFERENCE[:1] + 0.001, 60, axis=0) + 1e-4 * REFERENCE

@@ -24,7 +24,7 @@ from troth.protocol.scores import (
     independent_rows,
     mean_ratio,
     relative_distances,
-    rho,
+    rho_and_rows,
     trace_score,
     weighted_rms,
 )
@@ -91,12 +91,12 @@ def judge_states(
     statistics = paper_statistics(claimed, reference, dtype)
     if rules.exact:
         return _judge_exact(claimed, reference, statistics)
-    distances = _distances(rules, dtype, claimed, own, reference_high)
+    distances, rows = _distances(rules, dtype, claimed, own, reference_high)
     cut = _cut(rules)
     independent = None
     if reference_high is not None and rules_version(rules.calibration) >= 2:
         independent = independent_rows(widen(reference, dtype), reference_high)
-    measured, row_factor = trace_score(distances, cut, independent), _row_factor(rules)
+    measured, row_factor = trace_score(distances, cut, independent, rows), _row_factor(rules)
     return StateReport(
         score=measured.score,
         cut=cut,
@@ -132,18 +132,21 @@ def _distances(
     claimed: RowArray,
     own: tuple[RowArray, ...],
     reference_high: NDArray[np.float32] | None,
-) -> NDArray[np.float64]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Each row's distance, and what it counts by as a single row."""
+    version = rules_version(rules.calibration)
     if dtype is Dtype.FLOAT32:
-        if rules_version(rules.calibration) >= 2:
-            return relative_distances(claimed, own, _cut(rules))
-        return weighted_rms(claimed, own[0], dimension_spread(own[0]))
+        spread = None if version >= 2 else dimension_spread(own[0])
+        found = relative_distances(claimed, own, _cut(rules)) if spread is None else weighted_rms(claimed, own[0], spread)
+        return found, found
     if reference_high is None:
         raise InvalidStates("A bfloat16 class compares against float32 as well", None, "Run the float32 prefill too.")
     if reference_high.shape != claimed.shape or not bool(np.isfinite(reference_high).all()):
         raise InvalidStates(
             "The float32 reference has another shape or is not finite", reference_high.shape, "Rerun it."
         )
-    return rho(widen(claimed, dtype), [widen(one, dtype) for one in own], reference_high)
+    ratios, rows = rho_and_rows(widen(claimed, dtype), [widen(one, dtype) for one in own], reference_high)
+    return ratios, rows if version >= 4 else ratios
 
 
 def _require_comparable(claimed: RowArray, reference: RowArray, dtype: Dtype) -> None:

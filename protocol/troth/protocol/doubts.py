@@ -11,7 +11,8 @@ judged: the word is *cannot tell*, which costs nobody stake. The rest is a no.
 By the third rules that reach of noise says at both looks, too, what a token at the nucleus' end loses (`margins`), and
 a token that no noise explains counts in the whole.
 
-By the fourth rules a single float32 row has less room (`scores.PRECISE_ROW_FACTOR`).
+By the fourth rules a single float32 row has less room (`scores.PRECISE_ROW_FACTOR`), and a single bfloat16 row is
+measured by the median row's noise at least (`scores.rho_and_rows`).
 
 A class says in its calibration by which rules it judges: those of before keep theirs.
 """

@@ -38,7 +38,7 @@ refused is looked at twice."""
 THIRD_RULES = 3
 WIDE = 0.5
 """A gap between honest tiles and cheats' that is wide enough: of rules beyond it the most tolerant is taken."""
-CLEAR = 0.15
+CLEAR = 0.2
 """How far theta is above cheats' tiles at most. Those vary little; what is left of the gap is for prompts and machines
 that were not measured."""
 Numbers = NDArray[np.float64]
