@@ -90,8 +90,8 @@ def test_of_rules_with_a_wide_gap_the_most_tolerant_is_taken_and_theta_stays_nea
     """In float32: honest tiles as they are on this machine, those of a verifier that computes with half the bits."""
     rules = RULES[Dtype.FLOAT32]
     honest, lazy = np.full((100, len(rules)), 0.97), np.full((100, len(rules)), 0.8)
-    for rule, share in (((14, 1), 0.18), ((14, 2), 0.28), ((14, 4), 0.38), ((14, 8), 0.56)):
-        lazy[:, rules.index(rule)] = share
+    for rule, agreeing in (((14, 1), 0.18), ((14, 2), 0.28), ((14, 4), 0.38), ((14, 8), 0.56)):
+        lazy[:, rules.index(rule)] = agreeing
     chosen = choose_tile_rule(Dtype.FLOAT32, honest, lazy)
     assert (chosen.bits, chosen.steps, chosen.theta) == (14, 4, 5800)
 

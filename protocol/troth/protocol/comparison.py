@@ -136,8 +136,10 @@ def _distances(
     """Each row's distance, and what it counts by as a single row."""
     version = rules_version(rules.calibration)
     if dtype is Dtype.FLOAT32:
-        spread = None if version >= 2 else dimension_spread(own[0])
-        found = relative_distances(claimed, own, _cut(rules)) if spread is None else weighted_rms(claimed, own[0], spread)
+        if version >= 2:
+            found = relative_distances(claimed, own, _cut(rules))
+        else:
+            found = weighted_rms(claimed, own[0], dimension_spread(own[0]))
         return found, found
     if reference_high is None:
         raise InvalidStates("A bfloat16 class compares against float32 as well", None, "Run the float32 prefill too.")

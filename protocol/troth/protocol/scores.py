@@ -171,8 +171,8 @@ def trace_score(
     """The score of a whole trace from the distances of its rows.
 
     ``independent``: the independent rows of each window; one with fewer than ENOUGH_ROWS counts by so much less above
-    the floor, and so does a trace that is shorter than a window. None: all count alike. ``rows``: what single rows count by, if it is not the
-    distances.
+    the floor, and so does a trace that is shorter than a window. None: all count alike. ``rows``: what single rows
+    count by, if it is not the distances.
     """
     floor = cut / 2
     if not floor > 0 or not len(distances):

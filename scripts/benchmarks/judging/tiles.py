@@ -45,11 +45,14 @@ def tile_figures(recorder: Recorder, cuts: Thresholds) -> Iterator[Figure]:
     bent = [_shares(recorder, ordinary, way.name, cuts, at_the_cut=True) for way in LAZY]
     for name, parts in (("honest", honest), ("honest traces of two rows", short), ("traces at the state cut", bent)):
         found = np.concatenate(parts)
-        note = f"of {len(found):,} single tiles; least share {found.min():.3f}, 0.1 % below {np.quantile(found, 1e-3):.3f}"
+        note = (
+            f"of {len(found):,} single tiles; least share {found.min():.3f}, 0.1 % below {np.quantile(found, 1e-3):.3f}"
+        )
         yield Figure(f"tiles refused: {name}", int((found < theta).sum()), "tiles", reach=0, note=note)
     for way in LAZY:
         found = _shares(recorder, ordinary, way.name, cuts)
-        note = f"of {len(found):,} single tiles; largest share {found.max():.3f}, 99.9 % below {np.quantile(found, 0.999):.3f}"
+        note = f"of {len(found):,} single tiles; largest share {found.max():.3f}"
+        note += f", 99.9 % below {np.quantile(found, 0.999):.3f}"
         yield Figure(f"tiles of a lazy verifier that agree: {way.name}", int((found >= theta).sum()), "tiles", reach=0,
                      note=note)  # fmt: skip
 
@@ -61,11 +64,10 @@ def _shares(
     found: list[float] = []
     for key in ("rows-0", "rows-1"):
         pairs = zip(recorder.shelf.read(group, way)[key], recorder.shelf.read(group, "own")[key], strict=True)
-        for index, (claimed, own) in enumerate(pairs):
-            claimed, own = claimed[:rows].copy(), own[:rows].copy()
-            if at_the_cut:
-                claimed = _at(claimed, own, cuts.state_cut / 1e6)
-            found += _agreeing(claimed, own, Hash32(index.to_bytes(32, "big")), cuts)
+        for index, pair in enumerate(pairs):
+            claimed, own = (one[:rows].copy() for one in pair)
+            seen = _at(claimed, own, cuts.state_cut / 1e6) if at_the_cut else claimed
+            found += _agreeing(seen, own, Hash32(index.to_bytes(32, "big")), cuts)
     return np.array(found)
 
 
