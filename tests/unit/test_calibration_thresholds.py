@@ -149,7 +149,7 @@ def test_a_class_whose_honest_runs_are_noisier_keeps_the_first_rules() -> None:
 
 def test_a_class_whose_honest_rows_need_more_room_keeps_the_third_rules() -> None:
     cut = 2.5e-5
-    row = {"margins": np.zeros((1, 4)), "distances-0": np.array([[1e-6, 0.9 * PRECISE_ROW_FACTOR / 2 * cut]])}
+    row = {"margins": np.zeros((1, 4)), "distances-0": np.array([[1e-6, 0.9 * PRECISE_ROW_FACTOR / 4 * cut]])}
     assert rules_for(Dtype.FLOAT32, [row], cut) == NEWEST_RULES
-    row["distances-0"][0, 1] = 1.1 * PRECISE_ROW_FACTOR / 2 * cut
+    row["distances-0"][0, 1] = 1.1 * PRECISE_ROW_FACTOR / 4 * cut
     assert rules_for(Dtype.FLOAT32, [row], cut) == 3

@@ -101,7 +101,7 @@ def near(honest: Numbers, cheating: Numbers) -> float:
 
 def rules_for(dtype: Dtype, parts: Iterable[Measured], state_cut: float) -> int:
     """By which rules a class with these honest runs may judge: the newest where all lie within their constants. In
-    float32 no honest row may need half of what one is granted; those of older rules are.
+    float32 no honest row may need more than a quarter of what one is granted.
 
     Raises ModelError for float32 runs beyond them: their distances are measured as those rules do.
     """
@@ -114,7 +114,7 @@ def rules_for(dtype: Dtype, parts: Iterable[Measured], state_cut: float) -> int:
     distances = [row for part in kept for name in part if name.startswith("distances-") for row in part[name]]
     if dtype is Dtype.FLOAT32:
         worst = max(float(row.max()) for row in distances)
-        return NEWEST_RULES if worst <= state_cut * PRECISE_ROW_FACTOR / 2 else THIRD_RULES
+        return NEWEST_RULES if worst <= state_cut * PRECISE_ROW_FACTOR / 4 else THIRD_RULES
     return NEWEST_RULES if max(mean_ratio(row.astype(np.float64)) for row in distances) <= MEAN_RATIO else 1
 
 
