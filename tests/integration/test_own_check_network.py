@@ -83,9 +83,8 @@ def test_what_verifiers_noted_of_the_nodes_is_put_together_and_holds(asker: Aske
     command = cli.command("audit", "notes", *files, "--network", network.file, "--json")
     done = cli.output_of(command, network.password_file)
     assert done.returncode == 0, (done.stdout, done.stderr)
-    findings = [one for check in json.loads(done.stdout)["checks"] for one in check["findings"]]
-    assert findings
-    assert {one["kind"] for one in findings} == {"observed"}, findings
+    findings = json.loads(done.stdout)["findings"]
+    assert {one["kind"] for one in findings} == {"observation"}, findings
 
 
 def test_another_model_than_the_registered_one_is_refused_before_anything_is_ordered(asker: Asker) -> None:
