@@ -73,6 +73,20 @@ def test_a_true_answer_is_told_to_be_the_models(asker: Asker) -> None:
     assert {one["own_check"]["opinion"] for one in listed} == {"accept"}
 
 
+def test_what_verifiers_noted_of_the_nodes_is_put_together_and_holds(asker: Asker, tmp_path: Path) -> None:
+    network, files, tasks = asker.network, [], 0
+    for name, node in network.nodes.items():
+        files.append(tmp_path / f"{name}.jsonl")
+        told = cli.run(network.password_file, "node", "notes", "--home", node.home, "--out", files[-1])
+        tasks += sum(one["tasks"] for one in told["records"])
+    assert tasks >= 2, "an answer was checked, by two verifiers at least"
+    command = cli.command("audit", "notes", *files, "--network", network.file, "--json")
+    done = cli.output_of(command, network.password_file)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    findings = json.loads(done.stdout)["findings"]
+    assert {one["kind"] for one in findings} == {"observation"}, findings
+
+
 def test_another_model_than_the_registered_one_is_refused_before_anything_is_ordered(asker: Asker) -> None:
     before = ordered(asker)
     told = ask(asker, "Count to three.", MODELS / "models" / int8_name(asker.network.plan))

@@ -84,7 +84,7 @@ def calibrate(folder: ModelFolder, kept: MeasurementFiles, dtype: int) -> tuple[
 def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path, dtype: int) -> None:
     kept = MeasurementFiles(tmp_path / "data")
     plan, seen = calibrate(folder, kept, dtype)
-    conditions = all_conditions(LAYERS)
+    conditions = all_conditions(LAYERS, dtype)
     assert seen == [condition.name for condition in conditions]
     findings = find(kept, conditions, plan)
     assert findings.refused_known.count == 0
@@ -127,4 +127,4 @@ def test_a_stopped_calibration_goes_on_where_it_was(folder: ModelFolder, tmp_pat
     with pytest.raises(Killed):
         calibrating.measure(folder, plan, kept, prompts=2, threads=1, model=MODEL, report=stop)
     left = calibrate(folder, kept, 0)[1]
-    assert left == [condition.name for condition in all_conditions(LAYERS)][2:]
+    assert left == [condition.name for condition in all_conditions(LAYERS, 0)][2:]

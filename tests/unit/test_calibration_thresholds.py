@@ -27,7 +27,7 @@ from troth.node.calibration.thresholds import (
 from troth.node.calibration.verifying import RULES
 from troth.node.errors import ModelError, NodeStorageError
 from troth.protocol.doubts import NEWEST_RULES
-from troth.protocol.scores import trace_score
+from troth.protocol.scores import PRECISE_ROW_FACTOR, trace_score
 from troth.protocol.tensors import Dtype
 
 
@@ -83,7 +83,17 @@ def test_the_tile_rule_with_the_widest_gap_wins() -> None:
     honest, cheating = np.full((100, rules), 0.8), np.full((100, rules), 0.7)
     cheating[:, 2] = 0.3
     rule = choose_tile_rule(Dtype.BFLOAT16, honest, cheating)
-    assert (rule.bits, rule.steps, rule.theta) == (*RULES[Dtype.BFLOAT16][2], 5500)
+    assert (rule.bits, rule.steps, rule.theta) == (*RULES[Dtype.BFLOAT16][2], 5000), "CLEAR of the cheats"
+
+
+def test_of_rules_with_a_wide_gap_the_most_tolerant_is_taken_and_theta_stays_near_the_cheats() -> None:
+    """In float32: honest tiles as they are on this machine, those of a verifier that computes with half the bits."""
+    rules = RULES[Dtype.FLOAT32]
+    honest, lazy = np.full((100, len(rules)), 0.97), np.full((100, len(rules)), 0.8)
+    for rule, agreeing in (((14, 1), 0.18), ((14, 2), 0.28), ((14, 4), 0.38), ((14, 8), 0.56)):
+        lazy[:, rules.index(rule)] = agreeing
+    chosen = choose_tile_rule(Dtype.FLOAT32, honest, lazy)
+    assert (chosen.bits, chosen.steps, chosen.theta) == (14, 4, 5800)
 
 
 def test_measurements_resume_and_hash_their_contents(tmp_path: Path) -> None:
@@ -131,7 +141,15 @@ def test_a_float32_cut_is_near_the_honest_runs_and_never_beyond_the_middle() -> 
 
 def test_a_class_whose_honest_runs_are_noisier_keeps_the_first_rules() -> None:
     quiet = {"margins": np.zeros((1, 4)), "distances-0": np.full((1, 9), 1.05)}
-    assert rules_for(Dtype.BFLOAT16, [quiet]) == rules_for(Dtype.FLOAT32, [quiet]) == NEWEST_RULES
-    assert rules_for(Dtype.BFLOAT16, [quiet, quiet | {"distances-0": np.full((1, 9), 1.3)}]) == 1
+    assert rules_for(Dtype.BFLOAT16, [quiet], 1.7) == rules_for(Dtype.FLOAT32, [quiet], 1.7) == NEWEST_RULES
+    assert rules_for(Dtype.BFLOAT16, [quiet, quiet | {"distances-0": np.full((1, 9), 1.3)}], 1.7) == 1
     with pytest.raises(ModelError, match="loses more"):
-        rules_for(Dtype.FLOAT32, [quiet | {"margins": np.full((1, 4), 0.02)}])
+        rules_for(Dtype.FLOAT32, [quiet | {"margins": np.full((1, 4), 0.02)}], 1.7)
+
+
+def test_a_class_whose_honest_rows_need_more_room_keeps_the_third_rules() -> None:
+    cut = 2.5e-5
+    row = {"margins": np.zeros((1, 4)), "distances-0": np.array([[1e-6, 0.9 * PRECISE_ROW_FACTOR / 4 * cut]])}
+    assert rules_for(Dtype.FLOAT32, [row], cut) == NEWEST_RULES
+    row["distances-0"][0, 1] = 1.1 * PRECISE_ROW_FACTOR / 4 * cut
+    assert rules_for(Dtype.FLOAT32, [row], cut) == 3

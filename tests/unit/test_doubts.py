@@ -14,7 +14,7 @@ from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version, un
 from troth.protocol.errors import InvalidStates, InvalidTokens
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request
-from troth.protocol.scores import NOISE_FACTOR, independent_rows, trace_score
+from troth.protocol.scores import NOISE_FACTOR, PRECISE_ROW_FACTOR, ROW_FACTOR, independent_rows, trace_score
 from troth.protocol.types import Hash32
 
 ZERO = Hash32(bytes(32))
@@ -43,7 +43,7 @@ def words(rows: np.ndarray) -> np.ndarray:
 def test_a_class_says_by_which_rules_it_judges() -> None:
     data = Hash32(bytes(range(32)))
     assert rules_version(data) == rules_version(ZERO) == 1
-    assert rules_version(under_rules(data, 2)) == 2
+    assert [rules_version(under_rules(data, version)) for version in (2, 3, 4)] == [2, 3, 4]
     assert under_rules(data)[4:] == data[:28]
 
 
@@ -80,11 +80,39 @@ def test_noise_of_one_row_excuses_that_row_alone() -> None:
     assert not judge_states(FLOAT32, claimed, REFERENCE, None, again).accepted
 
 
+def test_one_float32_row_has_little_room_by_the_fourth_rules_and_keeps_it_by_older_ones() -> None:
+    """What a node of a middle segment may bend one row by decides which near ties it turns for the last one."""
+    bent, size = noisy(1e-7), np.maximum(abs(REFERENCE), np.median(abs(REFERENCE), axis=1, keepdims=True))
+    third = replace(FLOAT32, calibration=under_rules(ZERO, 3))
+    for cuts, passes in ((0.9 * PRECISE_ROW_FACTOR, True), (1.1 * PRECISE_ROW_FACTOR, False)):
+        bent[31] = REFERENCE[31] + cuts * 4e-5 * size[31]
+        found = judge_states(FLOAT32, bent, REFERENCE)
+        assert (found.accepted, found.cuts < 1) == (passes, passes)
+        assert judge_states(third, bent, REFERENCE).accepted
+    assert judge_states(FLOAT32, bent, REFERENCE, None, bent).accepted, "noise that the verifier sees as well"
+    bent[31] = REFERENCE[31] + 1.1 * ROW_FACTOR * 4e-5 * size[31]
+    assert not judge_states(third, bent, REFERENCE).accepted
+
+
 def test_bfloat16_rows_are_measured_by_the_noisier_own_run() -> None:
     own, claimed, again = words(noisy(0.01)), words(noisy(0.03)), words(noisy(0.03))
     assert not judge_states(BFLOAT16, claimed, own, REFERENCE).accepted
     assert judge_states(BFLOAT16, claimed, own, REFERENCE, again).accepted
     assert not judge_states(BFLOAT16, words(noisy(0.08)), own, REFERENCE, again).accepted
+
+
+def test_a_row_in_which_the_own_run_happens_to_be_precise_frames_nobody_by_the_fourth_rules() -> None:
+    """The hunt's find [16963, 16590, 45077]: a row tipped the other way than for float32 and the verifier's own run."""
+    own, claimed = noisy(0.02), noisy(0.02)
+    own[11], claimed[11] = REFERENCE[11], REFERENCE[11] + 0.5 * GENERATOR.normal(size=96)
+    lucky = words(own), REFERENCE, words(own)
+    found = judge_states(BFLOAT16, words(claimed), *lucky)
+    assert found.accepted
+    third = judge_states(replace(BFLOAT16, calibration=under_rules(ZERO, 3)), words(claimed), *lucky)
+    assert (third.accepted, third.worst_position) == (False, 11)
+    assert third.mean == found.mean, "windows and means stay as they were"
+    claimed[11] = REFERENCE[11] + 2 * GENERATOR.normal(size=96)
+    assert not judge_states(BFLOAT16, words(claimed), *lucky).accepted, "a forged row is further away"
 
 
 def test_rows_that_repeat_themselves_are_one_row_in_bfloat16() -> None:

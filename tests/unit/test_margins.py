@@ -84,6 +84,23 @@ def test_float32_grants_ties_at_the_nucleus_end_what_its_noise_is_and_not_half_a
     assert lost["whole"] > 1.5 * lost["before"]
 
 
+def test_at_the_first_look_the_other_run_says_how_far_noise_reaches() -> None:
+    """Levelled rows and a small nucleus: in bfloat16 rounding alone puts an honest token outside of it."""
+    lost = dict.fromkeys(("alone", "beside", "other rows"), 0.0)
+    for number in range(4):
+        mine, own, _, exact = runs(number, 0.06)
+        rows, order = np.arange(WRITTEN), np.argsort(mine, axis=1)
+        bias = mine[rows, order[:, -1]] - mine[rows, order[:, -2]]
+        for one in (mine, own, exact):
+            one[rows, order[:, -2]] += bias
+        sampling, place = Sampling(1.0, 0.1), {"seed": SEED, "first_position": 0}
+        text = choices(mine, sampling, **place)
+        for name, beside in (("alone", None), ("beside", own), ("other rows", exact)):
+            lost[name] += float(first_look(exact, text, sampling, beside=beside, **place).sum())
+    assert lost["beside"] < lost["alone"] / 2
+    assert lost["other rows"] == lost["alone"], "a run that is not apart explains nothing"
+
+
 @pytest.mark.parametrize("noise", CUTS)
 @pytest.mark.parametrize("top_p", [1e-6, 0.1, 0.5, 0.9, 0.99])
 def test_no_bias_and_no_small_share_frames_an_honest_node(top_p: float, noise: float) -> None:

@@ -130,7 +130,8 @@ def test_a_record_with_a_gap_or_another_signer_does_not_hold(noted: dict[Address
     assert require_record(whole[:-1], DOMAIN) == verifier  # it may end early: evidence may be looked at at any time
     changed = replace(whole[0].message, tokens=0)
     other = sign(changed, DOMAIN, key_of(next(one for one in KEYS if one != verifier)))
-    for broken in ([], whole[1:], [whole[0], *whole[2:], whole[1]], [other, *whole[1:]],
+    jumped = sign(replace(whole[1].message, number=3), DOMAIN, key_of(verifier))
+    for broken in ([], whole[1:], [whole[0], jumped], [whole[0], *whole[2:], whole[1]], [other, *whole[1:]],
                    [sign(changed, DOMAIN, key_of(verifier)), *whole[1:]]):  # fmt: skip
         with pytest.raises(ProtocolError):
             require_record(broken, DOMAIN)

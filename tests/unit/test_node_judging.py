@@ -11,7 +11,7 @@ import pytest
 from support.byte_language import tokenizer as byte_tokenizer
 
 from troth.node.engine.interface import Computed
-from troth.node.judging import Judgement, judge_rows
+from troth.node.judging import PIECE, PIECES, Judgement, judge_rows
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import Kind
 from troth.protocol.grammar import Grammar
@@ -90,6 +90,12 @@ class Quarter(Rows):
         return Computed(wide(rows) @ HEAD / 4, 0.0)
 
 
+def pieces_of(prompt: int) -> list[int]:
+    """How a second run cuts a prompt: a few short pieces, and the rest."""
+    short = [PIECE] * min((prompt - 1) // PIECE, PIECES)
+    return [*short, prompt - sum(short)]
+
+
 async def judged(
     rules: ExecutionClass,
     claimed: np.ndarray,
@@ -117,13 +123,14 @@ async def test_an_honest_float32_task_needs_one_look() -> None:
 
 
 async def test_rounding_that_a_prompt_made_large_is_looked_at_twice() -> None:
-    """The second run goes as a node decodes: the prompt at once, then one by one."""
+    """The second run goes otherwise than the first: the prompt in pieces, then one by one as a node decodes."""
     engine, claimed = Rows(noisy(1e-4)), noisy(1e-4)
     assert not (await judged(OLD, claimed, text_of(ROWS), engine)).verdict
     assert engine.pieces == []
     found = await judged(NEW, claimed, text_of(ROWS), engine)
     assert (found.verdict, found.refused) == (True, False)
-    assert engine.pieces == [PROMPT, *[1] * (WRITTEN - 1)]
+    assert engine.pieces == [*pieces_of(PROMPT), *[1] * (WRITTEN - 1)]
+    assert max(engine.pieces) < PROMPT, "a prompt at once would have the bits of the first run"
     assert (await judged(NEW, noisy(1e-2), text_of(ROWS), engine)).refused
     assert (await judged(NEW, claimed, text_of(ROWS), Rows(noisy(1e-7)))).refused
 
@@ -138,7 +145,7 @@ async def test_a_segment_in_the_middle_is_looked_at_twice_without_the_request(co
     engine = Rows(noisy(1e-6))
     found = await judge_rows(engine, work, noisy(1e-2), root_matches=True)  # type: ignore[arg-type]
     assert found.refused
-    assert engine.pieces == [first, *[1] * (len(ROWS) - first)]
+    assert engine.pieces == [*pieces_of(first), *[1] * (len(ROWS) - first)]
 
 
 async def test_another_models_text_over_honest_states_counts_in_float32() -> None:

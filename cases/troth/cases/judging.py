@@ -18,7 +18,6 @@ from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.doubts import rules_version
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.types import CaseState, ExecutionClass, Opinion, Rules
-from troth.protocol.scores import ROW_FACTOR
 from troth.protocol.tensors import Dtype, RowArray, rows_from_bytes
 from troth.protocol.tokens import TokenReport
 from troth.protocol.trace import CommittedTrace, TileLayout
@@ -155,8 +154,7 @@ def _scaled(report: StateReport) -> int:
     """Millionths of the first cut; a single row counts against its own, larger one."""
     if not report.cut > 0:
         return 0
-    worst = max(report.score / report.cut, report.worst_row / (report.cut * ROW_FACTOR))
-    return MOST if not math.isfinite(worst) else min(int(worst * MILLION), MOST)
+    return MOST if not math.isfinite(report.cuts) else min(int(report.cuts * MILLION), MOST)
 
 
 def _text_score(bench: JudgingContext, own: Recomputed) -> int:

@@ -1,7 +1,7 @@
 """A verifier's judgement of an inferencer's trace: root, states, tokens, and tokens pooled over tasks.
 
-Where a class says so (`troth.protocol.doubts`), a verifier that doubts runs the same positions once more, as a node
-does that decodes them, and judges by both runs: no prompt makes an honest node a cheat.
+Where a class says so (`troth.protocol.doubts`), a verifier that doubts runs the same positions once more, otherwise than
+the first time, and judges by both runs: no prompt makes an honest node a cheat.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ LOGIT_ROWS = 32
 """Rows whose logits are held at a time: 32 rows of a large vocabulary are tens of megabytes, a whole text is not."""
 SECOND_RUN = b"troth/second run/"
 """Names the caches of these runs as no order is named."""
+PIECE, PIECES = 7, 8
+"""Positions of a piece that a second run cuts a prompt in, and how many; the rest of the prompt is one more. So few
+rows are multiplied by another routine than many, and what comes after them sees their keys and values."""
 
 Ruled = Sequence[RowRule] | None
 """What transforms each row of a block; None: nothing."""
@@ -178,18 +181,26 @@ def looks_twice(rules: Cuts) -> bool:
 
 
 async def second_run(engine: Engine, work: JudgedSession) -> NDArray[Any]:
-    """The same positions as who decodes computes them: the prompt at once, then one by one."""
+    """The same positions computed otherwise: the prompt in pieces, then one by one, as who decodes does.
+
+    A prompt at once would have the very bits of the first run, and tell nothing of what rounding can do to it.
+    """
     inputs, start = work.all_inputs(), 0
     key, found = SessionKey(SECOND_RUN + os.urandom(16), 0, 0), []
     try:
-        while start < len(inputs):
-            # A result may count a prompt of nothing, and who is not shown the request cannot know better.
-            end = start + 1 if start else min(max(work.seat.prompt_positions, 1), len(inputs))
+        for end in _second_ends(len(inputs), work.seat.prompt_positions):
             found.append((await engine.forward(key, work.seat.layers, start, inputs[start:end])).rows)
             start = end
     finally:
         await engine.forget(key)
     return np.concatenate(found)
+
+
+def _second_ends(positions: int, prompt: int) -> list[int]:
+    """Where the pieces of a second run end."""
+    # A result may count a prompt of nothing, and who is not shown the request cannot know better.
+    prompt = min(max(prompt, 1), positions)
+    return [*range(PIECE, min(prompt, PIECE * (PIECES + 1)), PIECE), *range(prompt, positions + 1)]
 
 
 async def reference_rows(engine: Engine, work: JudgedSession) -> NDArray[Any] | None:

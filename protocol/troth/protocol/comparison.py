@@ -1,7 +1,8 @@
 """A verifier's judgement of states: exact equality, or a calibrated score, by the execution class.
 
 exact      every element equal, bit for bit
-float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size
+float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size;
+           by the fourth a single row may be no more than four cuts away
 bfloat16   rho, against the verifier's prefills at bfloat16 and at float32
 """
 
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 from troth.protocol.doubts import rules_version
 from troth.protocol.errors import InvalidStates
 from troth.protocol.scores import (
+    PRECISE_ROW_FACTOR,
+    ROW_FACTOR,
     dimension_spread,
     independent_rows,
     mean_ratio,
     relative_distances,
-    rho,
+    rho_and_rows,
     trace_score,
     weighted_rms,
 )
@@ -50,7 +53,7 @@ class StateReport:
     hashes were compared, and ``cut`` is 0.
 
     ``statistics`` is None where the claimed states are not finite, which is always a rejection, or not at hand.
-    ``mean`` is the mean of rho over all rows in a bfloat16 class, else 0.
+    ``mean`` is the mean of rho over all rows in a bfloat16 class, else 0. A single row may be ``row_factor`` cuts away.
     """
 
     score: float
@@ -60,6 +63,12 @@ class StateReport:
     worst_position: int
     statistics: PaperStatistics | None
     mean: float = 0.0
+    row_factor: float = ROW_FACTOR
+
+    @property
+    def cuts(self) -> float:
+        """How many cuts away the trace is, a single row by its own, larger cut; above 1 is refused. Needs a cut."""
+        return max(self.score, self.worst_row / self.row_factor) / self.cut
 
 
 def judge_states(
@@ -84,20 +93,21 @@ def judge_states(
     statistics = paper_statistics(claimed, reference, dtype)
     if rules.exact:
         return _judge_exact(claimed, reference, statistics)
-    distances = _distances(rules, dtype, claimed, own, reference_high)
+    distances, rows = _distances(rules, dtype, claimed, own, reference_high)
     cut = _cut(rules)
     independent = None
     if reference_high is not None and rules_version(rules.calibration) >= 2:
         independent = independent_rows(widen(reference, dtype), reference_high)
-    measured = trace_score(distances, cut, independent)
+    measured, row_factor = trace_score(distances, cut, independent, rows), single_row_factor(rules)
     return StateReport(
         score=measured.score,
         cut=cut,
-        accepted=measured.within(cut),
+        accepted=measured.within(cut, row_factor),
         worst_row=measured.worst_row,
         worst_position=measured.worst_position,
         statistics=statistics,
         mean=mean_ratio(distances) if dtype is Dtype.BFLOAT16 else 0.0,
+        row_factor=row_factor,
     )
 
 
@@ -107,6 +117,12 @@ def judge_hashes(claimed: Sequence[bytes], own: Sequence[bytes]) -> StateReport:
     worst = differing[0] if differing else 0
     share = len(differing) / max(len(own), 1)
     return StateReport(share, 0.0, not differing, float(bool(differing)), worst, None)
+
+
+def single_row_factor(rules: Tolerance) -> float:
+    """How many cuts away a single row may be."""
+    precise = Dtype(rules.dtype) is Dtype.FLOAT32 and rules_version(rules.calibration) >= 4
+    return PRECISE_ROW_FACTOR if precise else ROW_FACTOR
 
 
 def _cut(rules: Tolerance) -> float:
@@ -127,18 +143,23 @@ def _distances(
     claimed: RowArray,
     own: tuple[RowArray, ...],
     reference_high: NDArray[np.float32] | None,
-) -> NDArray[np.float64]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Each row's distance, and what it counts by as a single row."""
+    version = rules_version(rules.calibration)
     if dtype is Dtype.FLOAT32:
-        if rules_version(rules.calibration) >= 2:
-            return relative_distances(claimed, own, _cut(rules))
-        return weighted_rms(claimed, own[0], dimension_spread(own[0]))
+        if version >= 2:
+            found = relative_distances(claimed, own, _cut(rules))
+        else:
+            found = weighted_rms(claimed, own[0], dimension_spread(own[0]))
+        return found, found
     if reference_high is None:
         raise InvalidStates("A bfloat16 class compares against float32 as well", None, "Run the float32 prefill too.")
     if reference_high.shape != claimed.shape or not bool(np.isfinite(reference_high).all()):
         raise InvalidStates(
             "The float32 reference has another shape or is not finite", reference_high.shape, "Rerun it."
         )
-    return rho(widen(claimed, dtype), [widen(one, dtype) for one in own], reference_high)
+    ratios, rows = rho_and_rows(widen(claimed, dtype), [widen(one, dtype) for one in own], reference_high)
+    return ratios, rows if version >= 4 else ratios
 
 
 def _require_comparable(claimed: RowArray, reference: RowArray, dtype: Dtype) -> None:

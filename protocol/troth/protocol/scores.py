@@ -29,6 +29,9 @@ ENOUGH_ROWS = 4.0
 """Independent rows of a window that judge it fully: windows of ordinary prompts have four to twelve in bfloat16."""
 ROW_FACTOR = 20.0
 """A single row beyond this many cuts rejects a trace: one forged row can steer every later segment."""
+PRECISE_ROW_FACTOR = 4.0
+"""The same in float32 by the fourth rules. At the second look honest rows reach 0.9 cuts on hostile prompts, 0.3 on
+ordinary ones; what one row may be bent decides which near ties of later segments it turns."""
 SIGMA_FLOOR = 1e-3
 """Least sigma of a dimension, relative to the RMS of all elements; a constant dimension must not divide by zero."""
 LEAST_RATIO = 0.7
@@ -49,9 +52,9 @@ class TraceScore:
     worst_row: float
     worst_position: int
 
-    def within(self, cut: float) -> bool:
-        """Whether the trace passes at ``cut``."""
-        return self.score <= cut and self.worst_row <= cut * ROW_FACTOR
+    def within(self, cut: float, row_factor: float = ROW_FACTOR) -> bool:
+        """Whether the trace passes at ``cut``, and each of its rows at so many cuts."""
+        return self.score <= cut and self.worst_row <= cut * row_factor
 
 
 def dimension_spread(reference: Numbers) -> NDArray[np.float64]:
@@ -90,10 +93,21 @@ def weighted_rms(claimed: Numbers, reference: Numbers, sigma: NDArray[np.float64
 
 def rho(claimed: Numbers, own: Sequence[Numbers], reference_high: Numbers) -> NDArray[np.float64]:
     """Each row's distance from float32 relative to that of the own runs at the class's precision, shape (rows,)."""
+    return rho_and_rows(claimed, own, reference_high)[0]
+
+
+def rho_and_rows(
+    claimed: Numbers, own: Sequence[Numbers], reference_high: Numbers
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Rho, and what single rows count by under the fourth rules: there no row's noise is less than the median row's.
+
+    A prompt can bring a row to where rounding tips it one way or the other. If the own runs happen to fall as float32
+    does, an honest one that does not would be dozens of times their noise away.
+    """
     sigma = dimension_spread(reference_high)
-    noise = np.max([weighted_rms(run, reference_high, sigma) for run in own], axis=0)
-    distances: NDArray[np.float64] = weighted_rms(claimed, reference_high, sigma) / np.maximum(noise, RHO_FLOOR)
-    return distances
+    noise = np.maximum(np.max([weighted_rms(run, reference_high, sigma) for run in own], axis=0), RHO_FLOOR)
+    distances = weighted_rms(claimed, reference_high, sigma)
+    return distances / noise, distances / np.maximum(noise, np.median(noise))
 
 
 def mean_ratio(ratios: NDArray[np.float64]) -> float:
@@ -149,12 +163,16 @@ def independent_rows(own: Numbers, reference_high: Numbers) -> NDArray[np.float6
 
 
 def trace_score(
-    distances: NDArray[np.float64], cut: float, independent: NDArray[np.float64] | None = None
+    distances: NDArray[np.float64],
+    cut: float,
+    independent: NDArray[np.float64] | None = None,
+    rows: NDArray[np.float64] | None = None,
 ) -> TraceScore:
     """The score of a whole trace from the distances of its rows.
 
     ``independent``: the independent rows of each window; one with fewer than ENOUGH_ROWS counts by so much less above
-    the floor, and so does a trace that is shorter than a window. None: all count alike.
+    the floor, and so does a trace that is shorter than a window. None: all count alike. ``rows``: what single rows
+    count by, if it is not the distances.
     """
     floor = cut / 2
     if not floor > 0 or not len(distances):
@@ -164,13 +182,14 @@ def trace_score(
         logs = np.concatenate([logs, np.full(SHORTEST_WINDOW - len(logs), np.log(floor))])
     width = min(WINDOW, len(logs))
     sums = np.cumsum(np.concatenate([[0.0], logs]))
-    worst = int(np.argmax(distances))
+    single = distances if rows is None else rows
+    worst = int(np.argmax(single))
     means = (sums[width:] - sums[:-width]) / width
     if independent is not None:
         weight = np.minimum(independent / ENOUGH_ROWS, 1.0) * min(len(distances) / WINDOW, 1.0)
         means = np.log(floor) + (means - np.log(floor)) * weight
     return TraceScore(
         score=float(np.exp(np.max(means))),
-        worst_row=float(distances[worst]),
+        worst_row=float(single[worst]),
         worst_position=worst,
     )

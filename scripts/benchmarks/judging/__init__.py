@@ -21,6 +21,8 @@ from benchmarks.judging.hunt import Hunt
 from benchmarks.judging.recording import PLAIN, Recorder
 from benchmarks.judging.runs import run_all
 from benchmarks.judging.scoring import TEXTS
+from benchmarks.judging.steering import steering_figures
+from benchmarks.judging.tiles import tile_figures
 from benchmarks.judging.verdicts import mean_ratios, refused_texts, verdicts
 from benchmarks.judging.ways import HONEST, cheats
 from benchmarks.weights import weights
@@ -32,7 +34,7 @@ from troth.protocol.identifiers import model_id
 from troth.protocol.types import Hash32
 
 DTYPES = ("float32", "bfloat16")
-PARTS = ("honest", "hunt", "cheats", "costs", "alarms")
+PARTS = ("honest", "hunt", "cheats", "tiles", "steering", "costs", "alarms")
 
 
 def measure(options: list[str]) -> list[Figure]:
@@ -75,6 +77,10 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
         yield from _hunted(hunt, dtype, asked.hunt)
     if "cheats" in asked.parts:
         yield from _cheats(recorder, shipped.thresholds, asked.repeats)
+    if "tiles" in asked.parts and dtype == 0:
+        yield from tile_figures(recorder, shipped.thresholds)
+    if "steering" in asked.parts:
+        yield from steering_figures(recorder, shipped.thresholds)
     if "costs" in asked.parts:
         group = corpus.ordinary(folder)
         run_all(folder, recorder.shelf, [group], ())

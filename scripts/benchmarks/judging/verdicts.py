@@ -11,10 +11,9 @@ import numpy as np
 from benchmarks.judging.corpus import Group
 from benchmarks.judging.runs import Arrays, Shelf
 from troth.node.models.thresholds import Thresholds
-from troth.protocol.comparison import StateReport, judge_states
+from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import judge_doubted_tokens, under_rules
 from troth.protocol.request import Request
-from troth.protocol.scores import ROW_FACTOR
 from troth.protocol.tokens import Sampling, TokenReport, judge_tokens
 from troth.protocol.types import ZERO_HASH, Hash32
 
@@ -80,13 +79,9 @@ def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thres
         claimed, own, again = (runs[name][key][prompt] for name in (way, "own", "again"))
         high = runs["high"][key][prompt] if dtype else None
         looks = judge_states(rules, claimed, own, high), judge_states(rules, claimed, own, high, again)
-        found.append([_over(one) for one in looks])
+        found.append([one.cuts for one in looks])
     worst = np.max(found, axis=0)
     return float(worst[0]), float(worst[1]) if worst[0] > 1 else float(worst[0])
-
-
-def _over(report: StateReport) -> float:
-    return max(report.score / report.cut, report.worst_row / (report.cut * ROW_FACTOR))
 
 
 def _text(group: Group, scores: Arrays, way: str, prompt: int, cut: float) -> tuple[TokenReport, TokenReport]:

@@ -62,7 +62,9 @@ def measure(
     torch.set_num_threads(threads)
     layers = plan.segments[-1].end
     groups = buckets(folder, prompts)
-    parts = [CalibrationPart(condition, bucket) for condition in all_conditions(layers) for bucket in groups]
+    parts = [
+        CalibrationPart(condition, bucket) for condition in all_conditions(layers, plan.dtype) for bucket in groups
+    ]
     missing = [part for part in parts if not kept.has(part.condition.name, part.bucket.index)]
     if missing:
         with torch.inference_mode():

@@ -50,7 +50,7 @@ def run(
         found, plan, kept, prompts=prompts, threads=min(threads, os.cpu_count() or 1), model=identifier,
         report=lambda progress: console.print(_line(progress), highlight=False),
     )  # fmt: skip
-    findings = find(kept, all_conditions(descriptor.layers), plan)
+    findings = find(kept, all_conditions(descriptor.layers, plan.dtype), plan)
     subject = CalibrationSubject(identifier, dtype, f"torch {torch.__version__} on cpu", prompts, plan)
     report = as_json(subject, findings, kept.digest())
     data, page = write(folder, report, findings)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
+import torch
+
 from troth.node.calibration import tampering
 from troth.node.calibration.tampering import Change
 
@@ -42,6 +44,13 @@ class Condition:
     note: str = field(default="", compare=False)
 
 
+LAZY: tuple[tuple[str, str, Change], ...] = (
+    ("bfloat16 weights", CHEAT, partial(tampering.narrow_weights, dtype=torch.bfloat16)),
+    ("float16 weights", CHEAT, partial(tampering.narrow_weights, dtype=torch.float16)),
+    ("TF32", CHEAT, tampering.tensor_float32),
+)
+
+
 def honest() -> list[Condition]:
     """Runs of the registered model that differ in everything a class leaves open."""
     return [
@@ -54,8 +63,9 @@ def honest() -> list[Condition]:
     ]
 
 
-def cheats(layers: int) -> list[Condition]:
-    """Runs of something else."""
+def cheats(layers: int, dtype: int) -> list[Condition]:
+    """Runs of something else. Formats of half the size count in a float32 class: a verifier that is lazy computes in
+    them, and its tiles must show it."""
     middle_of_each_half = frozenset({layers // 4, 3 * layers // 4})
     changes: list[tuple[str, str, Change]] = [
         ("int8 weights", CHEAT, partial(tampering.quantise_weights, bits=8)),
@@ -65,6 +75,7 @@ def cheats(layers: int) -> list[Condition]:
         ("fp8 attention cache", CHEAT, tampering.fp8_cache),
         ("a layer skipped in each half", CHEAT, partial(tampering.skip_layers, skipped=middle_of_each_half)),
         ("early exit", CHEAT, partial(tampering.skip_layers, skipped=frozenset(range(layers - layers // 5, layers)))),
+        *([] if dtype else LAZY),
         ("weights off by 0.3 %", HIDDEN, partial(tampering.disturb_weights, share=0.003)),
         ("weights off by 0.1 %", HIDDEN, partial(tampering.disturb_weights, share=0.001)),
     ]
@@ -79,6 +90,6 @@ def cheats(layers: int) -> list[Condition]:
     ]
 
 
-def all_conditions(layers: int) -> list[Condition]:
-    """Honest ones first."""
-    return [*honest(), *cheats(layers)]
+def all_conditions(layers: int, dtype: int) -> list[Condition]:
+    """Honest ones first; ``dtype`` is that of the class."""
+    return [*honest(), *cheats(layers, dtype)]

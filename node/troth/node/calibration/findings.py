@@ -151,7 +151,9 @@ def find(kept: MeasurementFiles, conditions: Sequence[Condition], plan: Calibrat
         ),
         layouts=tuple(compare_layouts(measured, names, thresholds.tile, plan)),
         pools=tuple(pool_outcomes(measured, names)),
-        rules=rules_for(Dtype(plan.dtype), [part for name in names for part in measured[name]]),
+        rules=rules_for(
+            Dtype(plan.dtype), [part for name in names for part in measured[name]], thresholds.state_cut / 1e6
+        ),
     )
 
 

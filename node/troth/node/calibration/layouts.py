@@ -16,24 +16,27 @@ from troth.protocol.tensors import Dtype
 TILES_TRIED = (1, 2, 4, 8)
 CHOSEN = "permuted"
 """The layout that traces have."""
-HARDEST = "int8 weights"
-"""The cheat nearest to honest runs that a class must tell."""
+HARDEST = {Dtype.FLOAT32: "float16 weights", Dtype.BFLOAT16: "int8 weights"}
+"""The cheat nearest to honest runs that a class's tiles must tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutOutcome:
-    """The contract's test under one layout and number of tiles: honest parties refused, int8 found, per segment."""
+    """The contract's test under one layout and number of tiles: honest parties refused, the hardest cheat found, per
+    segment."""
 
     layout: str
     tiles: int
     honest_refused: Share
-    int8_found: Share
+    cheat: str
+    cheat_found: Share
 
 
 def compare_layouts(
     measured: Mapping[str, list[Measured]], honest: Sequence[str], rule: TileRule, plan: CalibrationPlan
 ) -> Iterator[LayoutOutcome]:
     """Every layout with every number of tiles, under one rule; `honest` names the honest conditions."""
+    cheat = HARDEST[Dtype(plan.dtype)]
     for layout in LAYOUTS:
         for tiles in TILES_TRIED:
             refused = [_below(measured[name], layout, tiles, rule, plan) for name in honest]
@@ -41,7 +44,8 @@ def compare_layouts(
                 layout,
                 tiles,
                 share(sum(failed for failed, _ in refused), sum(total for _, total in refused)),
-                share(*_below(measured[HARDEST], layout, tiles, rule, plan)),
+                cheat,
+                share(*_below(measured[cheat], layout, tiles, rule, plan)),
             )
 
 
@@ -52,7 +56,7 @@ def enough_tiles(
     that were tried if there is no such number."""
     for tiles in TILES_TRIED:
         refused = sum(_below(measured[name], CHOSEN, tiles, rule, plan)[0] for name in honest)
-        found, total = _below(measured[HARDEST], CHOSEN, tiles, rule, plan)
+        found, total = _below(measured[HARDEST[Dtype(plan.dtype)]], CHOSEN, tiles, rule, plan)
         if not refused and found == total:
             return tiles
     return TILES_TRIED[-1]

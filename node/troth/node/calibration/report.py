@@ -145,7 +145,8 @@ def _layout(outcome: LayoutOutcome) -> dict[str, Any]:
         "layout": outcome.layout,
         "tiles": outcome.tiles,
         "honest_refused": _share(outcome.honest_refused),
-        "int8_found": _share(outcome.int8_found),
+        "cheat": outcome.cheat,
+        "cheat_found": _share(outcome.cheat_found),
     }
 
 
@@ -166,7 +167,7 @@ def _page(report: dict[str, Any], findings: Findings) -> str:
         for outcome in findings.outcomes
     )
     layouts = "".join(
-        f"<tr><td>{one.layout}<td>{one.tiles}<td>{_percent(one.honest_refused)}<td>{_percent(one.int8_found)}"
+        f"<tr><td>{one.layout}<td>{one.tiles}<td>{_percent(one.honest_refused)}<td>{one.cheat}<td>{_percent(one.cheat_found)}"
         for one in findings.layouts
     )
     pools = "".join(
@@ -194,7 +195,7 @@ made from other prompts; with 95 % confidence at most {refused.high:.2%} of them
 <h2>Tokens</h2>{strips(margins, thresholds.margin_cut / 1e6, "margin of the worst 32 tokens, logits a token")}
 <h2>What is caught</h2><p>Each half of the prompts is judged by the thresholds that the other half gives.</p>
 <table><tr><th>run<th>kind<th>by states<th>by tokens<th>by either</tr>{rows}</table>
-<h2>Tiles on chain</h2><table><tr><th>layout<th>tiles<th>honest refused<th>int8 found</tr>{layouts}</table>
+<h2>Tiles on chain</h2><table><tr><th>layout<th>tiles<th>honest refused<th>cheat<th>found</tr>{layouts}</table>
 <h2>Margins pooled over tasks</h2>
 <table><tr><th>run<th>tokens<th>ratio: 0.1 %<th>median<th>99.9 %<th>refused</tr>{pools}</table>
 """

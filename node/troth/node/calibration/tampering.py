@@ -39,6 +39,20 @@ def fp8_weights(stack: Layered) -> None:
         matrix.copy_(through_fp8(matrix, dim=1))
 
 
+def narrow_weights(stack: Layered, dtype: torch.dtype) -> None:
+    """Weights rounded to a number format of half the size, computed with in the class's own."""
+    for matrix in _matrices(stack):
+        matrix.copy_(matrix.to(dtype))
+
+
+def tensor_float32(stack: Layered) -> None:
+    """Products as a GPU's TF32 mode takes them: weights and inputs of each matrix with ten bits of mantissa."""
+    for matrix in _matrices(stack):
+        matrix.copy_(_ten_bits(matrix))
+    for module in _linears(stack):
+        module.register_forward_pre_hook(_ten_bit_inputs)
+
+
 def disturb_weights(stack: Layered, share: float) -> None:
     """Each weight times 1 + share x a standard normal: what a light fine-tune does."""
     generator = torch.Generator().manual_seed(20260101)
@@ -93,6 +107,18 @@ def _int8_inputs(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> t
     given = inputs[0]
     scale = given.float().abs().amax(dim=-1, keepdim=True).clamp_min(1e-12) / 127
     return (((given.float() / scale).round() * scale).to(given.dtype), *inputs[1:])
+
+
+def _ten_bits(values: torch.Tensor) -> torch.Tensor:
+    """float32 rounded to TF32's mantissa, ties to even."""
+    dropped = 13
+    words = values.contiguous().view(torch.int32)
+    rounding = (1 << (dropped - 1)) - 1 + ((words >> dropped) & 1)
+    return ((words + rounding) & -(1 << dropped)).view(torch.float32)
+
+
+def _ten_bit_inputs(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return (_ten_bits(inputs[0]), *inputs[1:])
 
 
 Change = Callable[[Stack], None]

@@ -16,7 +16,7 @@ from troth.node.errors import ModelError
 from troth.node.models.thresholds import TileRule
 from troth.protocol.doubts import NEWEST_RULES
 from troth.protocol.findings import LOST_LOGITS, MEAN_RATIO
-from troth.protocol.scores import mean_ratio, trace_score
+from troth.protocol.scores import PRECISE_ROW_FACTOR, mean_ratio, trace_score
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import WINDOW
 from troth.protocol.trace import TILE_BYTES
@@ -35,6 +35,12 @@ OVERLAP = 2.0
 NEAR = 13.0
 """In float32 the state cut is so many times the worst honest run: cheats lie thousands of times beyond, and who is
 refused is looked at twice."""
+THIRD_RULES = 3
+WIDE = 0.5
+"""A gap between honest tiles and cheats' that is wide enough: of rules beyond it the most tolerant is taken."""
+CLEAR = 0.2
+"""How far theta is above cheats' tiles at most. Those vary little; what is left of the gap is for prompts and machines
+that were not measured."""
 Numbers = NDArray[np.float64]
 
 
@@ -93,8 +99,9 @@ def near(honest: Numbers, cheating: Numbers) -> float:
     return min(between(honest, cheating), max(NEAR * float(np.max(honest)), SMALLEST))
 
 
-def rules_for(dtype: Dtype, parts: Iterable[Measured]) -> int:
-    """By which rules a class with these honest runs may judge: the newest where all lie within their constants.
+def rules_for(dtype: Dtype, parts: Iterable[Measured], state_cut: float) -> int:
+    """By which rules a class with these honest runs may judge: the newest where all lie within their constants. In
+    float32 no honest row may need more than a quarter of what one is granted.
 
     Raises ModelError for float32 runs beyond them: their distances are measured as those rules do.
     """
@@ -104,9 +111,11 @@ def rules_for(dtype: Dtype, parts: Iterable[Measured]) -> int:
         if lost > LOST_LOGITS:
             what = f"an honest float32 token loses more than {LOST_LOGITS} logits, which evidence would count as a lie"
             raise ModelError(what, lost, "Calibrate a bfloat16 class of this model.")
-        return NEWEST_RULES
-    ratios = [row for part in kept for name in part if name.startswith("distances-") for row in part[name]]
-    return NEWEST_RULES if max(mean_ratio(row.astype(np.float64)) for row in ratios) <= MEAN_RATIO else 1
+    distances = [row for part in kept for name in part if name.startswith("distances-") for row in part[name]]
+    if dtype is Dtype.FLOAT32:
+        worst = max(float(row.max()) for row in distances)
+        return NEWEST_RULES if worst <= state_cut * PRECISE_ROW_FACTOR / 4 else THIRD_RULES
+    return NEWEST_RULES if max(mean_ratio(row.astype(np.float64)) for row in distances) <= MEAN_RATIO else 1
 
 
 def tile_shares(parts: Iterable[Measured], layout: str, segment: int, dtype: Dtype) -> Numbers:
@@ -118,21 +127,21 @@ def tile_shares(parts: Iterable[Measured], layout: str, segment: int, dtype: Dty
 
 def choose_tile_rule(dtype: Dtype, honest: Numbers, cheating: Numbers) -> TileRule:
     """The most tolerant of the rules with nearly the widest gap between honest and cheating tiles (each tiles x rules),
-    theta in its middle: other machines than the measured one may be noisier."""
+    or a WIDE one, theta in its middle or CLEAR of the cheats: other machines than the measured one may be noisier."""
     rules = [
         _tile_rule(bits, steps, honest[:, index], cheating[:, index])
         for index, (bits, steps) in enumerate(RULES[dtype])
     ]
     widest = max(rule.gap for rule in rules)
-    good = [rule for rule in rules if rule.gap >= widest - NEARLY * max(0.0, widest)]
+    good = [rule for rule in rules if rule.gap >= min(widest - NEARLY * max(0.0, widest), WIDE)]
     return max(good, key=lambda rule: (rule.steps / 2**rule.bits, rule.gap))
 
 
 def _tile_rule(bits: int, steps: int, honest: Numbers, cheating: Numbers) -> TileRule:
     least = float(np.quantile(honest, FORGETTABLE))
     most = float(np.quantile(cheating, 1 - FORGETTABLE))
-    middle = (least + most) / 2 if least > most else least
-    return TileRule(bits, steps, int(middle * 10_000), least, most)
+    theta = most + min((least - most) / 2, CLEAR) if least > most else least
+    return TileRule(bits, steps, int(theta * 10_000), least, most)
 
 
 def rejected(least: Numbers, cut: float) -> int:

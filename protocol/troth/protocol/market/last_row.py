@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.protocol.comparison import Tolerance
+from troth.protocol.comparison import Tolerance, single_row_factor
 from troth.protocol.errors import InvalidRows
 from troth.protocol.market import checks, prices
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Result, Rules
-from troth.protocol.scores import ROW_FACTOR
 from troth.protocol.tensors import COLUMNS_LIMIT, Dtype, row_size, rows_from_bytes, widen
 from troth.protocol.types import Hash32
 
@@ -41,14 +40,14 @@ class LastRow:
 def row_tolerance(rules: Tolerance) -> float:
     """How far a single row may be from the verifiers' own and still pass a check, relative to its size.
 
-    0 in an exact class. In float32 a row alone is refused beyond ``scores.ROW_FACTOR`` cuts. A tolerant bfloat16 class
+    0 in an exact class. In float32 a row alone is refused beyond ``single_row_factor`` cuts. A tolerant bfloat16 class
     measures in its own rounding, twenty cuts of which are as far as the state of another text: infinity.
     """
     if rules.exact:
         return 0.0
     if Dtype(rules.dtype) is not Dtype.FLOAT32:
         return math.inf
-    return rules.state_cut / 1_000_000 * ROW_FACTOR
+    return rules.state_cut / 1_000_000 * single_row_factor(rules)
 
 
 def require_last_row(
