@@ -145,7 +145,11 @@ async def test_two_paths_die_and_a_gateway_s_answer_comes_over_the_others(whole:
         assert answer["choices"][0]["message"]["content"] == toy_answer(QUESTION, 5)
         # What was noticed of it is shown, too.
         await lives_without(gateway, dead)
+        async with gateway.client as client:
+            made = (await client.post("/v1/embeddings", json={"model": "toy", "input": QUESTION})).json()
+        assert sum(one * one for one in made["data"][0]["embedding"]) == pytest.approx(1, abs=1e-5)
         assert {path for path, _ in whole.seen} >= {"/v1/prices", "/v1/orders"}
+        assert [path for path, _ in whole.seen if path.endswith("/last-row")]
         assert {client for _, client in whole.seen} == {None}
         await the_gateway_s_own_relay_goes_with_it(gateway)
 
