@@ -34,7 +34,7 @@ from troth.client.wallet import create_wallet
 from troth.protocol.market import shipped
 from troth.protocol.market.messages import tab_id
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import Ask, ExecutionClass, Tab
+from troth.protocol.market.types import Ask, ExecutionClass
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, segments_from_ends
 from troth.testnet.anvil import start_anvil
 from troth.testnet.ports import free_port
@@ -324,8 +324,3 @@ async def _client(network: Network, folder: Path, name: str) -> AsyncIterator[Cl
             run.session.language = replace(LANGUAGE, end_tokens=(), context=CONTEXT)
         await run.session.ready()
         yield Client(name, key, run, home, Hash32(bytes.fromhex(opened["tab"][2:])))
-
-
-def tab_with(payer: Address, payee: Address, key: Address) -> Hash32:
-    """The id of a tab."""
-    return tab_id(Tab(payer, payee, key))

@@ -16,7 +16,6 @@ SCHEDULERS, CONTRACT = "scheduler refuses", "the contract"
 NOT_CAUGHT, NOTHING = "not caught (stated)", "nothing to gain"
 CONVICTED, CHECKED, FAILED = "convicted", "checked", "failed"
 SCHEDULER_CONVICTED, UNPAID = "scheduler convicted", "unchecked, not paid"
-CLIENT_PART = "client"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -354,11 +353,3 @@ def _losses(found: Finding, row: Row) -> list[str]:
     if sum(change.values()) + found.change.burnt:
         broken.append(f"{sum(change.values()) + found.change.burnt} wei came from nowhere or are gone")
     return broken
-
-
-def totals(findings: list[Finding]) -> Counter[str]:
-    """What each party has more than before all trials."""
-    found: Counter[str] = Counter()
-    for one in findings:
-        found.update(one.change.wealth)
-    return found

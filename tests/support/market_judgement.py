@@ -29,7 +29,6 @@ from troth.protocol.trace import CommittedTrace, tile_count, tile_indices
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32, address_from_bytes
 
 ROWS, SEGMENT = 41, 1
-VOIDED = 1 << 127
 REVEALED = 128
 """Bit of the first reviewer that showed its part by its own call."""
 NOISES = (0.0, 1e-7, 2e-7, 0.5, 0.7)

@@ -71,11 +71,17 @@ def test_a_stack_computes_what_transformers_computes(
     torch.testing.assert_close(torch.cat([first, rest], dim=1), expected, atol=1e-5, rtol=1e-4)
 
 
-def calibrate(folder: ModelFolder, kept: MeasurementFiles, dtype: int) -> tuple[Any, list[str]]:
+def calibrate(folder: ModelFolder, kept: MeasurementFiles, dtype: int, prompts: int = 6) -> tuple[Any, list[str]]:
     seen: list[str] = []
     plan = calibrating.plan_for(LAYERS, dtype, 32, 2)
     calibrating.measure(
-        folder, plan, kept, prompts=6, threads=1, model=MODEL, report=lambda progress: seen.append(progress.condition)
+        folder,
+        plan,
+        kept,
+        prompts=prompts,
+        threads=1,
+        model=MODEL,
+        report=lambda progress: seen.append(progress.condition),
     )
     return plan, seen
 
@@ -126,5 +132,5 @@ def test_a_stopped_calibration_goes_on_where_it_was(folder: ModelFolder, tmp_pat
 
     with pytest.raises(Killed):
         calibrating.measure(folder, plan, kept, prompts=2, threads=1, model=MODEL, report=stop)
-    left = calibrate(folder, kept, 0)[1]
+    left = calibrate(folder, kept, 0, prompts=2)[1]
     assert left == [condition.name for condition in all_conditions(LAYERS, 0)][2:]

@@ -89,7 +89,6 @@ class Engine:
         self._waiting: deque[Job] = deque()
         self._filling: deque[Job] = deque()
         self._decoding: list[Job] = []
-        self._busy_until = 0.0
         self._leap: tuple[float, float, int] | None = None  # (start, seconds of a step, steps) while only decoding
         self._turn = 0
         self._stepping = False
