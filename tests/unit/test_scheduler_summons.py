@@ -41,6 +41,7 @@ from troth.protocol.wire_market import Judge, Recommit
 from troth.scheduler.checks.summons import SummonsDuty, stuck
 from troth.scheduler.duties import acknowledge_nodes
 from troth.scheduler.errors import TooLate
+from troth.scheduler.orders.rows_kept import HELD_BYTES
 
 
 @pytest.fixture
@@ -181,20 +182,27 @@ async def test_a_summons_is_answered_after_a_restart(scene: TabScene) -> None:
     called(scene, Part.SUMMONS, "answerCheck")
 
 
-async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(scene: TabScene) -> None:
+@pytest.mark.parametrize("held", [0, HELD_BYTES])
+async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(
+    scene: TabScene, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    monkeypatch.setattr("troth.scheduler.orders.rows_kept.HELD_BYTES", held)
     undrawn, checked = await scene.send(scene.asked()), await scene.send(scene.asked())
     await scene.show(checked)
-    rows = scene.desk.rows.open(undrawn.order_id, 4)
+    rows, file = scene.desk.rows.open(undrawn.order_id, 64), scene.folder / "rows" / undrawn.order_id.hex()
+    first = rows.rows(0, 0, 1)
+    assert file.exists() == (held == 0)
     scene.ledger.block = last_block(undrawn.order.reference_block, PARAMETERS)
     await scene.orders.forget_old()
-    assert rows.links(0)
+    assert rows.rows(0, 0, 1) == first
     assert story_of(scene, undrawn).request is not None
     fresh = replace(META, block=scene.ledger.block)
     scene.ledger.fold(replace(summoned(scene, checked, SummonsKind.CHECK), meta=fresh))
     scene.ledger.block += 1
     await scene.orders.forget_old()
+    assert not file.exists()
     with pytest.raises(FileNotFoundError):
-        rows.links(0)
+        rows.rows(0, 0, 1)
     assert story_of(scene, undrawn).request is None
     assert story_of(scene, checked).request is not None
     summons_id = messages.summons_id(checked.order_id, SummonsKind.CHECK, 0)
@@ -212,6 +220,7 @@ async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(
     raw = b"".join(path.read_bytes() for path in scene.folder.glob("market.sqlite*"))
     assert undrawn.submission.request not in raw
     assert undrawn.submission.salt not in raw
+    assert first not in raw
 
 
 def posted_event(scene: TabScene, call: Any) -> list[Any]:
