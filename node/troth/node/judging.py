@@ -1,7 +1,7 @@
 """A verifier's judgement of an inferencer's trace: root, states, tokens, and tokens pooled over tasks.
 
-Where a class says so (`troth.protocol.doubts`), a verifier that doubts runs the same positions once more, otherwise than
-the first time, and judges by both runs: no prompt makes an honest node a cheat.
+Where a class says so (`troth.protocol.doubts`), a verifier that doubts runs the same positions once more, otherwise
+than the first time, and judges by both runs: no prompt makes an honest node a cheat.
 """
 
 from __future__ import annotations
