@@ -2,7 +2,7 @@
 
 exact      every element equal, bit for bit
 float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size;
-           by the fourth a single row may be no more than four cuts away
+           by the fourth a single row may be no more than ten cuts away
 bfloat16   rho, against the verifier's prefills at bfloat16 and at float32
 """
 

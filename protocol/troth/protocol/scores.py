@@ -29,9 +29,9 @@ ENOUGH_ROWS = 4.0
 """Independent rows of a window that judge it fully: windows of ordinary prompts have four to twelve in bfloat16."""
 ROW_FACTOR = 20.0
 """A single row beyond this many cuts rejects a trace: one forged row can steer every later segment."""
-PRECISE_ROW_FACTOR = 4.0
-"""The same in float32 by the fourth rules. At the second look honest rows reach 0.9 cuts on hostile prompts, 0.3 on
-ordinary ones; what one row may be bent decides which near ties of later segments it turns."""
+PRECISE_ROW_FACTOR = 10.0
+"""The same in float32 by the fourth rules. Honest rows reach 0.3 cuts on ordinary prompts, 3.4 on those of a hunt; what
+one row may be bent decides which near ties of later segments it turns."""
 SIGMA_FLOOR = 1e-3
 """Least sigma of a dimension, relative to the RMS of all elements; a constant dimension must not divide by zero."""
 LEAST_RATIO = 0.7
