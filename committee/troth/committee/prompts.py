@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from troth.committee.errors import MemberConfigurationInvalid
@@ -186,6 +187,7 @@ def _occupation(listed: str) -> str:
     return f"{parts[1]} {parts[0]}".lower() if len(parts) == 2 and len(parts[1].split()) == 1 else parts[0].lower()
 
 
+@cache
 def _corpus(language: str) -> Faker:
     try:
         from faker import Faker
