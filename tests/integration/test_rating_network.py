@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.m
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
 MEMBERS, NODES, EPOCH, BOND = 4, 9, 300, "0.1ether"
-RATING = "client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\n"
+RATING = "client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\nagreeing = 150\n"
 SECONDS = 1500.0
 
 

@@ -40,6 +40,7 @@ from troth.protocol.market.types import Admission, Order, Tab
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32
 from troth.transport.errors import encode_failure, failure_of
 
+AGREEING = 50
 TERMS = RatingTerms(prompts=2, tokens=64, attempts=2)
 
 
@@ -244,7 +245,7 @@ async def rating_stage(
         follower = await stack.enter_async_context(
             followed_reputation(reputation.url, reputation.contract, start_block=reputation.start_block)
         )
-        clock = EpochClock(reputation.chain, follower, lambda: membership)
+        clock = EpochClock(reputation.chain, follower, lambda: membership, AGREEING)
         made = RatingStage(reputation, folder, market, membership, clock)
         for number, key in enumerate(reputation.keys):
             home = folder / f"member{number}"

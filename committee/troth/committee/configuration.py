@@ -10,8 +10,9 @@ version = 1
 [limits]  optional per_operator, per_host, per_network, relays, destinations (the same at every member);
           posts_per_second, posts_per_second_per_host
 [reputation]  contract = "0x…"; optional start_block; client (home folder of the client that asks, default asking);
-          prompts (for each node and leader), least (answers of a node that is scored), tokens (of an answer at most):
-          the same at every member; attempts (prompts of its own); without the table the member rates nobody
+          prompts (for each node and leader), least (answers of a node that is scored), tokens (of an answer at most),
+          agreeing (blocks at an epoch's end in which leaders do not ask): the same at every member;
+          attempts (prompts of its own in an epoch); without the table the member rates nobody
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class _RatingTable(ReputationSection, frozen=True, forbid_unknown_fields=True):
     least: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     tokens: Annotated[int, msgspec.Meta(ge=16, le=4096)] = 512
     attempts: Annotated[int, msgspec.Meta(ge=0, le=64)] = 4
+    agreeing: Annotated[int, msgspec.Meta(ge=4, le=4000)] = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class RatingPlace:
     contract: ReputationPlace
     client: Path
     least: int
+    agreeing: int
     terms: RatingTerms
 
 
@@ -185,7 +188,8 @@ def _checked(folder: Path, file: _MemberFile) -> MemberConfiguration:
 
 def _rating(folder: Path, table: _RatingTable) -> RatingPlace:
     place, client = table.place(MemberConfigurationInvalid), folder / Path(table.client).expanduser()
-    return RatingPlace(place, client, table.least, RatingTerms(table.prompts, table.tokens, table.attempts))
+    terms = RatingTerms(table.prompts, table.tokens, table.attempts)
+    return RatingPlace(place, client, table.least, table.agreeing, terms)
 
 
 def _committee(text: str) -> Address | None:

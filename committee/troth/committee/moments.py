@@ -1,7 +1,8 @@
 """Where an epoch stands: what a member reads from the chain before it does anything.
 
-An epoch has times, in parts of its blocks. The leader whom the last leader's VRF draws asks first and proposes. If the
-epoch is not half over without an update, it is the turn of the one whom the seed draws.
+Two members ask, each its part of the list: the one whom the last leader's VRF draws, and the one whom the seed draws.
+They ask all through the epoch but for its last blocks, which are for agreeing. There the first proposes; if half of
+these blocks passed without an update, the second does. So a leader that says nothing costs no epoch.
 """
 
 from __future__ import annotations
@@ -17,18 +18,14 @@ from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.reputation_events import ReputationState
 from troth.protocol.types import ZERO_HASH
 
-ASKING = ((0.0, 0.35), (0.5, 0.8))
-"""From when to when the first and the second leader ask; at the end of it they propose what they have."""
-SECOND_TURN, EVERYBODYS_TURN = 0.5, 0.9
-"""From when on members sign for the leader that the seed draws; from when on anybody settles what enough signed."""
-
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An epoch, and how many of its blocks have passed."""
+    """An epoch, and how many of its blocks have passed; ``agreeing``: how many are left for agreeing."""
 
     now: EpochNow
     block: int
+    agreeing: int
 
     @property
     def first(self) -> int:
@@ -37,9 +34,24 @@ class Moment:
         return self.now.state.deployed.start_block + self.now.epoch * self.now.rules.epoch_blocks
 
     @property
+    def length(self) -> int:
+        """Blocks of an epoch."""
+        return self.now.rules.epoch_blocks
+
+    @property
     def progress(self) -> float:
-        """0 to 1."""
-        return (self.block - self.first) / self.now.rules.epoch_blocks
+        """How much of the epoch has passed, 0 to 1."""
+        return (self.block - self.first) / self.length
+
+    @property
+    def asking(self) -> float:
+        """The part of an epoch in which leaders ask."""
+        return 1 - min(self.agreeing, self.length // 2) / self.length
+
+    @property
+    def asked(self) -> bool:
+        """Whether the time to ask is over."""
+        return self.progress >= self.asking
 
     @property
     def settled(self) -> bool:
@@ -54,13 +66,21 @@ class Moment:
 
     @property
     def seed_leads(self) -> bool:
-        """Whether it is the turn of the leader that the seed draws."""
-        return self.progress >= SECOND_TURN or not self.has_last_leader
+        """Whether members sign for the leader that the seed draws."""
+        return self.progress >= (1 + self.asking) / 2 or not self.has_last_leader
 
-    def part_done(self, part: int) -> float:
-        """How much of a leader's time to ask has passed: below 0 before it, 1 and more after."""
-        begin, end = ASKING[part]
-        return (self.progress - begin) / (end - begin)
+    @property
+    def anybody_settles(self) -> bool:
+        """Whether what enough members signed is settled by whoever has it."""
+        return self.progress >= (4 + self.asking) / 5
+
+    def due_of_challenge(self, moment: float) -> float:
+        """At which progress a leader asks a challenge."""
+        return moment * self.asking
+
+    def due_of_attempt(self, moment: float) -> float:
+        """At which progress a member asks by itself: half of it when no leader asks, so that no time is free of it."""
+        return 2 * moment if moment < 0.5 else self.asking + (2 * moment - 1) * (1 - self.asking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +90,7 @@ class EpochClock:
     chain: Chain
     follower: Follower[ReputationState]
     membership: Callable[[], CommitteeMembership]
+    agreeing: int
 
     async def moment(self) -> Moment:
         """The moment of the followed block; raises ChainUnavailable where the seed's block is not to be had."""
@@ -81,4 +102,4 @@ class EpochClock:
         if header is None or header.hash == ZERO_HASH:
             raise ChainUnavailable("The block before the epoch is not to be had", before, "Wait for the chain node.")
         members = self.membership().operators
-        return Moment(EpochNow(self.chain.domain, state, tuple(members), epoch, header.hash), block)
+        return Moment(EpochNow(self.chain.domain, state, tuple(members), epoch, header.hash), block, self.agreeing)

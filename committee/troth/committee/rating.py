@@ -100,10 +100,9 @@ class Rater:
         return moment.now.lead(self.vrf_secret)
 
     async def hand_over(self, sender: Address, epoch: int) -> list[Opening]:
-        """The prompts of this epoch, for whoever leads it and for nobody else; raises RequestRefused."""
+        """The prompts of this epoch, for the two who may lead it and for nobody else; raises RequestRefused."""
         moment = await self._at(epoch)
-        leads = sender == moment.now.leader(await self.prove(epoch))
-        if not leads and not (moment.seed_leads and sender == moment.now.leader(b"")):
+        if sender not in {moment.now.leader(await self.prove(epoch)), moment.now.leader(b"")}:
             raise RequestRefused("The prompts are for the epoch's leader", sender, "Wait for your turn.")
         return self.opened(moment) or []
 

@@ -54,7 +54,7 @@ async def rating(
         journal, store = EpochJournal(folder / JOURNAL), EpochStore(folder / RECORDS)
         stack.callback(journal.close)
         stack.callback(store.close)
-        clock = EpochClock(chain, follower, lambda: member.membership)
+        clock = EpochClock(chain, follower, lambda: member.membership, place.agreeing)
         examiner = ClientExaminer(client.session, place.least)
         rater = Rater(key.secret, vrf_secret, clock.moment, journal, store, examiner, place.terms)
         others = MemberCalls(key.secret, key.address, lambda: member.membership)

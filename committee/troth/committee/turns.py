@@ -29,7 +29,7 @@ from troth.committee.challenges import (
 from troth.committee.epoch_store import KEPT_EPOCHS
 from troth.committee.epochs import EpochFile, ExaminedList, SilenceSaid, proposed, with_signature, with_silence
 from troth.committee.errors import CommitteeError, EpochRefused
-from troth.committee.moments import EVERYBODYS_TURN, Moment
+from troth.committee.moments import Moment
 from troth.committee.rating import VERSION, Agreement, EpochProposal, Rater, encode_message
 from troth.committee.rating_requests import HAND_OVER, PROVE, REVIEW, SIGNED, MemberCalls
 from troth.protocol import committee, typed_data
@@ -81,15 +81,17 @@ class EpochTurns:
         moment = await self.rater.moment()
         await self._expel(moment)
         await self._tell()
-        if moment.settled or not self._counts(moment):
+        if not self._counts(moment):
+            return
+        self._attempt(moment)
+        if moment.settled:
             return
         self.rater.store.forget_before(moment.now.epoch - KEPT_EPOCHS)
         proof = await self._proof(moment)
-        self._attempt(moment)
         part = self._part(moment, proof)
         kept = self.rater.store.proposal(moment.now.epoch, moment.now.seed)
         if kept is not None and self._is_signed(moment, kept[0]):
-            if moment.progress >= EVERYBODYS_TURN or kept[0].leader == self.rater.operator:
+            if moment.anybody_settles or kept[0].leader == self.rater.operator:
                 await self._settle(moment, kept[0])
         elif kept is not None and kept[0].leader == self.rater.operator:
             await self._gather(moment, *kept)
@@ -106,7 +108,7 @@ class EpochTurns:
         """Which part of the list is ours to ask now; None where another member leads."""
         if proof and moment.now.leader(proof) == self.rater.operator:
             return 0
-        if moment.seed_leads and moment.now.leader(b"") == self.rater.operator:
+        if moment.now.leader(b"") == self.rater.operator:
             return 1
         return None
 
@@ -130,20 +132,26 @@ class EpochTurns:
     # ---- asking
 
     def _attempt(self, moment: Moment) -> None:
-        if self.rater.terms.attempts and moment.part_done(0) >= 0:
-            openings = self.rater.attempts(moment)
-            self._ask(moment, openings, range(len(openings)), 0, "attempt")
+        openings = self.rater.attempts(moment)
+        self._ask(moment, openings, range(len(openings)), "attempt", moment.due_of_attempt)
 
-    def _ask(self, moment: Moment, openings: Sequence[Opening], places: range, part: int, kind: str) -> None:
+    def _ask(
+        self,
+        moment: Moment,
+        openings: Sequence[Opening],
+        places: range,
+        kind: str,
+        due_of: Callable[[float], float],
+    ) -> None:
         """Begin whatever is due and was not begun."""
         names = self.rater.names(moment, places, kind)
-        done = moment.part_done(part)
+        self._asking = {name: task for name, task in self._asking.items() if not task.done()}
         for challenge in challenges_of(openings, places, self.rater.terms.tokens):
             name = names[challenge.place]
-            if challenge.moment > done or done > 1 or name in self._asking or self.rater.examiner.asked(name):
-                continue
-            self._asking[name] = asyncio.create_task(self._one(name, challenge), name=name)
-        self._asking = {name: task for name, task in self._asking.items() if not task.done()}
+            if due_of(challenge.moment) > moment.progress:
+                return
+            if name not in self._asking and not self.rater.examiner.asked(name):
+                self._asking[name] = asyncio.create_task(self._one(name, challenge), name=name)
 
     async def _one(self, name: str, challenge: Challenge) -> None:
         async with self._places:
@@ -157,13 +165,11 @@ class EpochTurns:
     async def _lead(self, moment: Moment, part: int, proof: bytes) -> None:
         openings = await self._openings(moment)
         places = places_of(part, len(openings))
-        self._ask(moment, openings, places, part, "challenge")
-        names = self.rater.names(moment, places)
-        examiner = self.rater.examiner
-        begun = all(examiner.asked(name) for name in names.values())
-        waiting = any(name in self._asking for name in names.values()) or examiner.under_way(names.values())
-        if moment.part_done(part) < 1 and not (begun and not waiting):
+        if not moment.asked:
+            self._ask(moment, openings, places, "challenge", moment.due_of_challenge)
+        if not self._is_ready(moment, part, self.rater.names(moment, places)):
             return
+        examiner, names = self.rater.examiner, self.rater.names(moment, places)
         answers = [encode_answer(answer) for answer in examiner.answers(names)]
         credits = await self.rater.credits(moment, openings, answers, part) if answers else {}
         file = self._file(moment, credits, proof)
@@ -171,6 +177,14 @@ class EpochTurns:
         self.rater.keep(moment, file, answers)
         log.info("epoch %d: %d answers, credits for %d nodes", file.epoch, len(answers), len(credits))
         await self._gather(moment, file, answers)
+
+    def _is_ready(self, moment: Moment, part: int, names: Mapping[int, str]) -> bool:
+        """Whether it is time to propose: nothing is left to ask, or no time; and the first leader had its turn."""
+        if part == 1 and not moment.seed_leads:
+            return False
+        begun = all(self.rater.examiner.asked(name) for name in names.values())
+        waiting = any(name in self._asking for name in names.values()) or self.rater.examiner.under_way(names.values())
+        return moment.asked or (begun and not waiting)
 
     async def _openings(self, moment: Moment) -> list[Opening]:
         """The prompts of this epoch; none where nothing was fixed, or where whoever knows them is away."""
