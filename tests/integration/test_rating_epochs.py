@@ -258,7 +258,9 @@ async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
     proposal = await proposed_by(stage, leader)
     file, openings, answers = proposal.file, proposal.openings, proposal.answers
     node = stage.market.nodes[0]
-    other = next(one for one in stage.members if one != leader)
+    # One that did not know the prompts before.
+    knowing = {leader, stage.clock.follower.state.leader, await stage.leader(by_seed=True)}
+    other = next(one for one in stage.members if one not in knowing)
     judge = stage.members[other].rater
     assert judge is not None
     repeated = [*openings[:-1], openings[0]]

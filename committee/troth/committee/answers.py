@@ -23,7 +23,7 @@ from troth.protocol.request import from_canonical_bytes, output_hash, request_ha
 from troth.protocol.types import Hash32
 
 LARGEST_ANSWER = 2**18
-"""Bytes of one answer; a prompt of 6,000 characters and an answer of 1,000 tokens have 40,000."""
+"""Bytes of one answer; a prompt and an answer of 2,048 tokens each have 40,000."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ class _RatingTable(ReputationSection, frozen=True, forbid_unknown_fields=True):
     client: str = "asking"
     prompts: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     least: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
-    tokens: Annotated[int, msgspec.Meta(ge=16, le=4096)] = 512
+    tokens: Annotated[int, msgspec.Meta(ge=16, le=4096)] = 2048
     attempts: Annotated[int, msgspec.Meta(ge=0, le=64)] = 4
     agreeing: Annotated[int, msgspec.Meta(ge=4, le=4000)] = 120
 

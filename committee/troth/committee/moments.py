@@ -79,8 +79,17 @@ class Moment:
         return moment * self.asking
 
     def due_of_attempt(self, moment: float) -> float:
-        """At which progress a member asks by itself: half of it when no leader asks, so that no time is free of it."""
-        return 2 * moment if moment < 0.5 else self.asking + (2 * moment - 1) * (1 - self.asking)
+        """At which progress a member asks by itself."""
+        return due_of_attempt(moment, self.asking)
+
+
+LATE = 0.75
+"""Of a member's own questions, how many come when no leader asks."""
+
+
+def due_of_attempt(moment: float, asking: float) -> float:
+    """When a member asks by itself: mostly when no leader does, so that no time of an epoch is free of members'."""
+    return asking + moment / LATE * (1 - asking) if moment < LATE else (moment - LATE) / (1 - LATE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 MEAN_TOKENS, SPREAD, TOKEN_CHARACTERS = 161.31, 1.0, 4.2
 """Of prompts: mean, the standard deviation of the logarithm, and characters of a token."""
-SHORTEST, LONGEST = 24, 6_000
+LONGEST = 8_600
 """Characters."""
-TRIES = 200
+TRIES, DRAWN = 200, 6
+"""Prompts that are written until one is new; questions of which a short one is chosen."""
 
 LANGUAGES = {"en_US": 60, "es_ES": 10, "de_DE": 10, "fr_FR": 8, "pt_BR": 8, "pl_PL": 4}
 """How often each language is written, in a hundred."""
@@ -44,9 +45,29 @@ QUESTIONS = {
         "I want to cook for {small} people, one is vegetarian, and we all loved {country}. Suggest a menu.",
         "Rewrite this so that {name} does not take it badly: your part was late again, please hurry.",
         "Which questions should I ask in an interview for {job}?",
+        "capital of {country}?",
+        "synonyms for {color}",
+        "names like {name}",
+        "What is a good word for someone who always agrees and never helps?",
+        "food in {country}, vegetarian",
+        "My neighbour {name} plays the drums at night. How do I ask for quiet without starting a fight?",
+        "Explain {topic} as if I had never heard of it.",
+        "Explain {topic} in one sentence, then in five, then say what people usually get wrong about it.",
+        "What is the difference between {topic} and {topic2}?",
+        "Write a dialogue between {a_job} and a customer about {topic}. Keep it funny and end with a surprise.",
+        "You are {a_job}. A friend asks you about {topic} at dinner. Answer in your own words, without lists.",
+        "Is it worth learning about {topic} today? Argue for both sides and then decide.",
+        "Summarise what matters about {topic} for a busy reader, and say which part of it is still disputed.",
+        "Translate into {language}: I would like to know more about {topic}, could you help me with that?",
+        "Correct the grammar, change nothing else: me and {name} was talking about {topic} yesterday, it were fun.",
+        "Outline a talk about {topic} for an audience that would rather be at lunch.",
         "SQL: customers who ordered in {month} {year}, never again. customers(id, name), orders(id, cid, day)",
     ),
     "de_DE": (
+        "Hauptstadt von {country}?",
+        "Erkläre mir in zwei Sätzen, was man unter dem Wort Zinseszins versteht, so wie {name} es erzählen würde.",
+        "Warum ist der Himmel über {city} abends manchmal rot?",
+        "Schreib {name} einen netten Satz zum Geburtstag, nicht zu förmlich und bitte ohne Reim.",
         "Was verdient man in diesem Beruf: {job} in {city}?",
         "Schreib bitte eine kurze Mail an {name}: Der Termin im {month} fällt aus, neuer Vorschlag ist der {day}.",
         "Wie erkläre ich meinem Sohn, was man in diesem Beruf macht: {job}?",
@@ -56,6 +77,9 @@ QUESTIONS = {
         "Welche Unterlagen brauche ich für einen Umzug von {city} nach {country}?",
     ),
     "fr_FR": (
+        "capitale : {country} ?",
+        "Explique simplement pourquoi les feuilles changent de couleur, comme si tu parlais à {name}.",
+        "Rédige une courte lettre de remerciement à {name} pour son aide pendant le déménagement à {city}.",
         "En quoi consiste au quotidien ce métier : {job} ?",
         "Écris un message poli à {name} pour repousser notre rendez-vous au {day} du mois.",
         "Je passe {day} jours près de {city}, que voir avec des enfants ?",
@@ -64,6 +88,9 @@ QUESTIONS = {
         "Commence une histoire où {name} trouve {number} lettres dans un grenier.",
     ),
     "es_ES": (
+        "¿capital de {country}?",
+        "Explícame con un ejemplo sencillo por qué suben los precios cuando hay poca oferta en {country}.",
+        "Escribe un mensaje amable a {name} para disculparme por haber olvidado nuestra cita en {city}.",
         "¿Cómo es un día normal de alguien que trabaja así: {job}?",
         "Escribe un correo corto a {name}: la reunión de {month} pasa al día {day}.",
         "Tengo {day} días en {city}, ¿qué me recomiendas ver?",
@@ -72,6 +99,9 @@ QUESTIONS = {
         "Escribe un poema breve sobre {name}, que nació en {city} en {year}.",
     ),
     "pt_BR": (
+        "capital: {country}?",
+        "Explique com palavras simples por que o céu é azul, como se falasse com {name}.",
+        "Escreva um convite curto para {name} vir a {city} conhecer a casa nova.",
         "Como é o dia a dia desta profissão: {job}?",
         "Escreva uma mensagem para {name} dizendo que chego no dia {day} de {month}.",
         "Quero viajar por {day} dias para {country}. Faça um roteiro simples.",
@@ -80,6 +110,8 @@ QUESTIONS = {
         "Qual a diferença entre morar em {country} e em {country2}?",
     ),
     "pl_PL": (
+        "stolica: {country}?",
+        "Wyjaśnij prostymi słowami, dlaczego niebo jest niebieskie. Pyta {name}.",
         "Ile zarabia się w tym zawodzie: {job}?",
         "Napisz krótki mail do {name}: spotkanie przenosimy na {day} dzień miesiąca.",
         "Mam {day} dni i jadę do: {city}. Co warto zobaczyć?",
@@ -94,35 +126,63 @@ NOTES = {
         "On {month} {day} we agreed with {name2} that the {color} version is the final one.",
         "In {country2} the same thing cost us {number}, and it took {small} weeks.",
         "{name2} says no, because in {month} there is nobody who could look after it.",
-        "As far as I know {company} has done this since {year}, but the contract ends soon.",
+        "As far as I know {company} has done this for years, but the contract ends soon.",
+        "We tried to explain it with an example about {topic}, which made things worse rather than better.",
+        "It is not about the money, it is about being asked before others decide something like that.",
+        "Somebody in the group said that {topic} has nothing to do with it, and nobody knew what to answer.",
+        "The text should be easy to read, with short sentences, and it should not sound like advertising.",
+        "I have already looked at what others wrote about {topic}, and most of it repeats the same two ideas.",
+        "Please keep what I wrote about {topic} and {topic2} as it is, only the order may change.",
+        "At the beginning everybody was enthusiastic, later on fewer and fewer people came, which is a pity.",
     ),
     "de_DE": (
+        "Es geht dabei nicht ums Geld, sondern darum, dass man vorher gefragt wird.",
+        "Der Text soll leicht zu lesen sein und nicht nach Werbung klingen.",
         "{name} arbeitet seit {year} dort und ist im {month} nach {city} gezogen.",
         "Das Angebot von {company} liegt bei {number} im Monat, dazu {day} Tage Urlaub.",
         "{name2} ist dagegen, weil im {month} niemand Zeit hat.",
         "In {country} hat dasselbe {number} gekostet und {small} Wochen gedauert.",
     ),
     "fr_FR": (
+        "Ce n'est pas une question d'argent, on aurait simplement aimé être prévenus avant.",
+        "Le texte doit rester simple et ne pas ressembler à de la publicité.",
         "{name} travaille depuis {year} et vient d'arriver à {city}.",
         "L'offre de {company} est de {number} par mois, avec {day} jours de congé.",
         "{name2} n'est pas d'accord, car personne n'est là à cette période.",
     ),
     "es_ES": (
+        "No es por el dinero, sino porque nadie nos preguntó antes de decidirlo.",
+        "El texto tiene que ser fácil de leer y no sonar a publicidad.",
         "{name} trabaja allí desde {year} y en {month} se mudó a {city}.",
         "La oferta de {company} es de {number} al mes, con {day} días libres.",
         "{name2} no quiere, porque en {month} no hay nadie que lo haga.",
     ),
     "pt_BR": (
+        "Não é pelo dinheiro, é que ninguém perguntou nada antes de decidir.",
+        "O texto deve ser fácil de ler e não parecer propaganda.",
         "{name} trabalha lá desde {year} e em {month} foi morar em {city}.",
         "A proposta da {company} é de {number} por mês, com {day} dias de folga.",
         "{name2} não concorda, porque em {month} ninguém pode.",
     ),
     "pl_PL": (
+        "Nie chodzi o pieniądze, tylko o to, że nikt nas wcześniej nie zapytał.",
+        "Tekst ma być łatwy do czytania i nie brzmieć jak reklama.",
         "{name} pracuje tam od roku {year}, a teraz przenosi się do: {city}.",
         "Oferta firmy {company} to {number} miesięcznie i {day} dni urlopu.",
         "{name2} się nie zgadza, bo nikt nie ma czasu.",
     ),
 }
+
+
+TOPICS = (
+    "compound interest", "black holes", "sourdough bread", "the French revolution", "inflation", "photosynthesis",
+    "electric bicycles", "chess openings", "the water cycle", "jet lag", "recursion", "impressionism", "vaccines",
+    "train timetables", "mountain weather", "urban gardening", "renting a flat", "public libraries", "coral reefs",
+    "binary search", "stage fright", "solar panels", "old maps", "migraine", "fermented vegetables", "copyright",
+    "sleep", "double-entry bookkeeping", "bird migration", "tax classes", "knitting patterns", "volcanoes",
+    "open source licences", "minimal pairs", "noise cancelling", "school uniforms", "heat pumps", "opera",
+)  # fmt: skip
+TONGUES = ("French", "German", "Spanish", "Italian", "Polish", "Dutch", "Portuguese", "Swedish", "Turkish")
 
 
 def prompts_of(seed: bytes, count: int, is_new: Callable[[str], bool]) -> tuple[str, ...]:
@@ -151,18 +211,31 @@ def _one(chooser: random.Random, corpora: dict[str, Faker]) -> str:
     language = chooser.choices(list(LANGUAGES), list(LANGUAGES.values()))[0]
     corpus = corpora[language]
     wanted = min(LONGEST, chooser.lognormvariate(math.log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD) * TOKEN_CHARACTERS)
-    question, notes = _filled(chooser, corpus, chooser.choice(QUESTIONS[language])), list[str]()
-    while len(question) + sum(map(len, notes)) < wanted:
-        notes.append(_filled(chooser, corpus, chooser.choice(NOTES[language])))
+    drawn = [_filled(chooser, corpus, chooser.choice(QUESTIONS[language])) for _ in range(DRAWN)]
+    # Of a few, the one that fits a short wish best; a longer wish takes any.
+    question = min(drawn, key=lambda text: abs(len(text) - wanted)) if wanted < len(drawn[0]) else drawn[0]
+    notes, left = list[str](), wanted - len(question)
+    while left > 0:
+        note = _filled(chooser, corpus, chooser.choice(NOTES[language]))
+        # As often a little too long as a little too short.
+        if len(note) > 2 * left:
+            break
+        notes.append(note)
+        left -= len(note) + 1
     if not notes:
         return question
-    told = chooser.choice((" ", "\n")).join(notes)
-    return chooser.choice((f"{told}\n\n{question}", f"{question}\n\n{told}", f"{told} {question}"))
+    told = chooser.choices((" ", "\n"), (4, 1))[0].join(notes)
+    orders = (f"{told}\n\n{question}", f"{question} {told}", f"{told} {question}")
+    return chooser.choices(orders, (1, 3, 1))[0]
 
 
 def _filled(chooser: random.Random, corpus: Faker, template: str) -> str:
     first, second, job = corpus.country(), corpus.country(), _occupation(corpus.job())
+    topic, topic2 = chooser.sample(TOPICS, 2)
     return template.format(
+        topic=topic,
+        topic2=topic2,
+        language=chooser.choice(TONGUES),
         job=job,
         a_job=f"an {job}" if job[0] in "aeiou" else f"a {job}",
         city=corpus.city(),

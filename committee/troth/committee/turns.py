@@ -235,8 +235,11 @@ class EpochTurns:
         if not self._is_signed(moment, file):
             needed = committee.threshold(len(moment.now.members))
             raise EpochRefused(f"{needed} members must sign", len(file.signatures), "They are asked again.")
-        await self.others.ask_all(SIGNED, encode_message(file), file.epoch, enough=0)
-        await self._settle(moment, file)
+        # The others hear of it at the same time: should this member be killed now, one of them settles.
+        tell = self.others.ask_all(SIGNED, encode_message(file), file.epoch, enough=0)
+        _, settled = await asyncio.gather(tell, self._settle(moment, file), return_exceptions=True)
+        if settled is not None:
+            raise settled
 
     def _joined(self, moment: Moment, file: EpochFile, operator: Address, answer: bytes) -> EpochFile:
         """The file with another member's word, where it is one."""
