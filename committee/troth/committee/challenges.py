@@ -60,10 +60,10 @@ class Challenge:
     choices: SamplingChoices
 
 
-def new_openings(count: int, is_new: Callable[[str], bool]) -> list[Opening]:
+def new_openings(count: int, is_new: Callable[[str], bool], longest: int = LONGEST) -> list[Opening]:
     """``count`` fresh prompts of a fresh secret, ``MOST_PROMPTS`` at most."""
     seed = secrets.token_bytes(32)
-    prompts = prompts_of(seed, min(count, MOST_PROMPTS), is_new)
+    prompts = prompts_of(seed, min(count, MOST_PROMPTS), is_new, longest)
     salts = [keccak256(seed + place.to_bytes(4, "big")) for place in range(len(prompts))]
     return [Opening(salt.hex(), prompt) for salt, prompt in zip(salts, prompts, strict=True)]
 

@@ -12,7 +12,8 @@ version = 1
 [reputation]  contract = "0x…"; optional start_block; client (home folder of the client that asks, default asking);
           prompts (for each node and leader), least (answers of a node that is scored), tokens (of an answer at most),
           agreeing (blocks at an epoch's end in which leaders do not ask): the same at every member;
-          attempts (prompts of its own in an epoch); without the table the member rates nobody
+          attempts (prompts of its own in an epoch), characters (of a prompt that it writes, at most);
+          without the table the member rates nobody
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import msgspec
 from troth.chain.keystore import keystore_path
 from troth.committee.admission import Bounds
 from troth.committee.errors import MemberConfigurationInvalid
+from troth.committee.prompts import LONGEST
 from troth.committee.rating import RatingTerms
 from troth.committee.schedule import Schedule
 from troth.overlay.directory.codec import LONGEST_VALIDITY, MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
@@ -89,6 +91,7 @@ class _RatingTable(ReputationSection, frozen=True, forbid_unknown_fields=True):
     tokens: Annotated[int, msgspec.Meta(ge=16, le=4096)] = 2048
     attempts: Annotated[int, msgspec.Meta(ge=0, le=64)] = 4
     agreeing: Annotated[int, msgspec.Meta(ge=4, le=4000)] = 120
+    characters: Annotated[int, msgspec.Meta(ge=100, le=LONGEST)] = LONGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,7 @@ def _checked(folder: Path, file: _MemberFile) -> MemberConfiguration:
 
 def _rating(folder: Path, table: _RatingTable) -> RatingPlace:
     place, client = table.place(MemberConfigurationInvalid), folder / Path(table.client).expanduser()
-    terms = RatingTerms(table.prompts, table.tokens, table.attempts)
+    terms = RatingTerms(table.prompts, table.tokens, table.attempts, table.characters)
     return RatingPlace(place, client, table.least, table.agreeing, terms)
 
 

@@ -185,8 +185,10 @@ TOPICS = (
 TONGUES = ("French", "German", "Spanish", "Italian", "Polish", "Dutch", "Portuguese", "Swedish", "Turkish")
 
 
-def prompts_of(seed: bytes, count: int, is_new: Callable[[str], bool]) -> tuple[str, ...]:
+def prompts_of(seed: bytes, count: int, is_new: Callable[[str], bool], longest: int = LONGEST) -> tuple[str, ...]:
     """``count`` different prompts from a secret seed, of those that ``is_new`` says were never written.
+
+    Notes are added up to ``longest`` characters at most; a question alone may be longer.
 
     Whoever does not know the seed cannot guess them; the same seed and the same version of the corpora write the same.
     Raises MemberConfigurationInvalid where the corpora are not installed.
@@ -196,21 +198,21 @@ def prompts_of(seed: bytes, count: int, is_new: Callable[[str], bool]) -> tuple[
     for corpus in corpora.values():
         corpus.seed_instance(chooser.getrandbits(64))
     for _ in range(count):
-        text = next(text for text in _written(chooser, corpora) if text not in found and is_new(text))
+        text = next(text for text in _written(chooser, corpora, longest) if text not in found and is_new(text))
         found[text] = None
     return tuple(found)
 
 
-def _written(chooser: random.Random, corpora: dict[str, Faker]) -> Iterator[str]:
+def _written(chooser: random.Random, corpora: dict[str, Faker], longest: int) -> Iterator[str]:
     for _ in range(TRIES):
-        yield _one(chooser, corpora)
+        yield _one(chooser, corpora, longest)
     raise MemberConfigurationInvalid(f"No new prompt came of {TRIES}", None, "Install newer corpora: faker.")
 
 
-def _one(chooser: random.Random, corpora: dict[str, Faker]) -> str:
+def _one(chooser: random.Random, corpora: dict[str, Faker], longest: int) -> str:
     language = chooser.choices(list(LANGUAGES), list(LANGUAGES.values()))[0]
     corpus = corpora[language]
-    wanted = min(LONGEST, chooser.lognormvariate(math.log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD) * TOKEN_CHARACTERS)
+    wanted = min(longest, chooser.lognormvariate(math.log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD) * TOKEN_CHARACTERS)
     drawn = [_filled(chooser, corpus, chooser.choice(QUESTIONS[language])) for _ in range(DRAWN)]
     # Of a few, the one that fits a short wish best; a longer wish takes any.
     question = min(drawn, key=lambda text: abs(len(text) - wanted)) if wanted < len(drawn[0]) else drawn[0]

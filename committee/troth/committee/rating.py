@@ -29,6 +29,7 @@ from troth.committee.epochs import EpochFile, EpochJournal, ExaminedList, Silenc
 from troth.committee.errors import EpochRefused, RequestRefused
 from troth.committee.examining_nodes import TOLERANCE, Examiner
 from troth.committee.moments import Moment
+from troth.committee.prompts import LONGEST
 from troth.protocol import typed_data
 from troth.protocol.committee import threshold
 from troth.protocol.errors import InvalidSignature, ProtocolError
@@ -60,17 +61,19 @@ class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class RatingTerms:
-    """How epochs are carried out; the same at every member but for ``attempts``.
+    """How epochs are carried out; the same at every member but for the last two.
 
     Attributes:
         prompts: for each listed node and leader.
         tokens: of an answer at most.
         attempts: prompts that this member asks by itself in each epoch, to know who is silent.
+        characters: of the prompts that this member writes at most, where a class has a short context.
     """
 
     prompts: int
     tokens: int
     attempts: int
+    characters: int = LONGEST
 
 
 @dataclass(eq=False)
@@ -165,9 +168,10 @@ class Rater:
 
         Raises EpochRefused.
         """
-        moment = await self._at(file.epoch)
+        moment = await self.moment()
+        # Also of an epoch that is settled: who signed two updates is convicted afterwards.
         self.note(moment, file)
-        if len(file.signatures) >= threshold(len(moment.now.members)):
+        if len(file.signatures) >= threshold(len(moment.now.members)) and not moment.settled:
             # As the chain would take it, or not at all.
             moment.now.settlement(file)
             self.keep(moment, file, ())
@@ -189,7 +193,7 @@ class Rater:
         now = moment.now
         made = self.store.attempts(now.epoch, now.seed)
         if made is None:
-            made = new_openings(self.terms.attempts, self.store.is_new)
+            made = new_openings(self.terms.attempts, self.store.is_new, self.terms.characters)
             self.store.keep_attempts(now.epoch, now.seed, made)
         return made
 

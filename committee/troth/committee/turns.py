@@ -18,6 +18,7 @@ from troth.chain.errors import ChainError, ChainRejected
 from troth.client.errors import ClientError
 from troth.committee.answers import encode_answer
 from troth.committee.challenges import (
+    PARTS,
     Challenge,
     Opening,
     challenges_of,
@@ -209,7 +210,8 @@ class EpochTurns:
         nodes = self.rater.examiner.hosts(moment.first).listed(moment.now.seed)
         root = ZERO_HASH
         if nodes:
-            openings = new_openings(2 * self.rater.terms.prompts * len(nodes), self.rater.store.is_new)
+            terms, store = self.rater.terms, self.rater.store
+            openings = new_openings(PARTS * terms.prompts * len(nodes), store.is_new, terms.characters)
             self.rater.store.keep_openings(moment.now.epoch + 1, openings)
             root = root_of(openings)
         after = ExaminedList(list(nodes), "0x" + root.hex())
