@@ -248,6 +248,27 @@ async def test_a_leader_that_shows_members_different_updates_loses_its_bond(stag
     assert stage.clock.follower.state.expelled == frozenset({leader})
 
 
+async def test_a_second_signature_convicts_also_after_the_epoch_is_settled(stage: RatingStage) -> None:
+    leader = await stage.leader()
+    for step in (0.02, 0.25, 0.49):
+        await stage.to(2, step)
+        await stage.look(leader)
+    await stage.to(2, 0.51)
+    proposal = await proposed_by(stage, leader)
+    other = signed(stage, leader, proposal, {"credits": {}}, {})
+    stage.kill(leader)
+    stage.start(leader)
+    await stage.look(leader)
+    assert stage.through() == 3
+    witness = stage.members[next(one for one in stage.members if one != leader)].rater
+    assert witness is not None
+    await witness.hear(other.file)
+    await stage.act(but=[leader])
+    assert stage.clock.follower.state.expelled == frozenset({leader})
+    with pytest.raises(EpochRefused, match="settled"):
+        await witness.review(leader, proposal)
+
+
 async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
     """A node dropped, prompts changed or repeated, one answer shown twice or to another prompt, credits invented."""
     leader = await stage.leader()

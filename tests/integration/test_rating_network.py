@@ -1,4 +1,4 @@
-"""`troth committee start` with a [reputation] table on a whole network: real orders, a real model, members that die."""
+"""`troth committee start` with a [reputation] table on a whole network: real orders, a real model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from troth.testnet.weights import prepare_models
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(3600)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
-MEMBERS, NODES, EPOCH, BOND = 4, 9, 300, "0.1ether"
-RATING = "client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\nagreeing = 180\ncharacters = 100\n"
+MEMBERS, NODES, EPOCH, BOND = 4, 9, 500, "0.1ether"
+RATING = "client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\nagreeing = 260\ncharacters = 100\n"
 SECONDS, MINED_AT_ONCE = 1500.0, 20
 
 
@@ -39,7 +39,6 @@ class RatingNetwork:
     overlay: LocalOverlay
     contract: str = ""
     start: int = 0
-    skipped: list[int] = field(default_factory=list)
 
     @property
     def members(self) -> list[PartyProcess]:
@@ -91,10 +90,6 @@ class RatingNetwork:
         environment = cli.environment(self.network.password_file)
         member.child = self.network.processes.start(member.name, command, environment)
 
-    def kill(self, member: PartyProcess) -> None:
-        assert member.child is not None
-        member.child.stop(kill=True)
-
     # ---- looking
 
     def shown(self) -> dict[str, Any]:
@@ -122,9 +117,6 @@ class RatingNetwork:
         lines = [line for one in sorted(folder.glob("member*")) for line in one.read_text().splitlines()]
         return "\n".join(line for line in lines if "committee.leading" not in line and "committee.member" not in line)
 
-    def said(self, member: PartyProcess, words: str) -> bool:
-        return any(words in one.read_text() for one in (self.network.home / "logs").glob(f"{member.name}*"))
-
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RatingNetwork]:
@@ -144,11 +136,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RatingNetwork]:
         yield made
 
 
-def test_members_rate_nodes_by_themselves_also_when_one_is_killed_and_comes_back(stage: RatingNetwork) -> None:
+def test_members_ask_score_sign_and_settle_by_themselves(stage: RatingNetwork) -> None:
     # The first epoch in which they count fixes a list.
     stage.skip_to(1)
     first = stage.until(lambda shown: shown["settled_through"] is not None)["settled_through"]
-    # The next one asks, scores and settles. Whoever asks is killed once, and goes on.
+    # The next one asks, scores and settles.
     stage.skip_to(first + 1)
     shown = stage.until(lambda shown: bool(shown["nodes"]))
     rated = [node for node in shown["nodes"] if node["credit"] != "silent"]
@@ -157,20 +149,3 @@ def test_members_rate_nodes_by_themselves_also_when_one_is_killed_and_comes_back
     assert {node["node"] for node in rated} <= operators
     # Honest nodes that sample as they were asked to; a text of sixteen tokens says little.
     assert sum(node["credit"] for node in rated) > 0.6 * len(rated), rated
-    # One member down: an epoch is settled all the same, and it comes back.
-    second = shown["settled_through"]
-    leaders = [member for member in stage.members if stage.said(member, f"epoch {second}: ")]
-    down = next(member for member in stage.members if member not in leaders)
-    stage.kill(down)
-    stage.skip_to(second + 1)
-    third = stage.until(lambda shown: shown["settled_through"] > second)["settled_through"]
-    stage.start_member(down)
-    # Its leader is killed in the middle of its questions: it goes on where it was, or the next one leads.
-    stage.skip_to(third + 1)
-    time.sleep(EPOCH * 0.1)
-    victim = next(member for member in stage.members if stage.said(member, f"epoch {third}: "))
-    stage.kill(victim)
-    stage.start_member(victim)
-    last = stage.until(lambda shown: shown["settled_through"] > third)
-    assert last["expelled"] == []
-    assert len(last["members"]) == MEMBERS

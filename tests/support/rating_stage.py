@@ -27,7 +27,7 @@ from troth.committee.epochs import EpochJournal
 from troth.committee.errors import CommitteeError
 from troth.committee.examining_nodes import Hosts
 from troth.committee.moments import EpochClock
-from troth.committee.rating import Rater, RatingTerms
+from troth.committee.rating import RatingMember, RatingTerms
 from troth.committee.rating_requests import PATHS, rating_router
 from troth.committee.turns import EpochTurns
 from troth.overlay.directory.listing import CommitteeMembership
@@ -140,7 +140,7 @@ class StagedMember:
     number: int
     examiner: ToyExaminer
     app: FastAPI | None = None
-    rater: Rater | None = None
+    rater: RatingMember | None = None
     turns: EpochTurns | None = None
 
     @property
@@ -166,7 +166,7 @@ class RatingStage:
         member, secret = self.members[operator], self.reputation.key(operator).secret
         journal = EpochJournal(member.folder / "reputation.sqlite")
         store, proving = EpochStore(member.folder / "rating.sqlite"), vrf_secret(member.number)
-        member.rater = Rater(secret, proving, self.clock.moment, journal, store, member.examiner, terms)
+        member.rater = RatingMember(secret, proving, self.clock.moment, journal, store, member.examiner, terms)
         wire = ToyWire(self, secret, operator)
         member.turns = EpochTurns(member.rater, wire, lambda call: self.send(call, operator))  # type: ignore[arg-type]
         member.app = FastAPI()

@@ -20,7 +20,7 @@ from troth.protocol.types import ZERO_HASH
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class EpochMoment:
     """An epoch, and how many of its blocks have passed; ``agreeing``: how many are left for agreeing."""
 
     now: EpochNow
@@ -101,7 +101,7 @@ class EpochClock:
     membership: Callable[[], CommitteeMembership]
     agreeing: int
 
-    async def moment(self) -> Moment:
+    async def moment(self) -> EpochMoment:
         """The moment of the followed block; raises ChainUnavailable where the seed's block is not to be had."""
         state, block = self.follower.state, self.follower.block
         assert state.deployed is not None
@@ -111,4 +111,4 @@ class EpochClock:
         if header is None or header.hash == ZERO_HASH:
             raise ChainUnavailable("The block before the epoch is not to be had", before, "Wait for the chain node.")
         members = self.membership().operators
-        return Moment(EpochNow(self.chain.domain, state, tuple(members), epoch, header.hash), block, self.agreeing)
+        return EpochMoment(EpochNow(self.chain.domain, state, tuple(members), epoch, header.hash), block, self.agreeing)

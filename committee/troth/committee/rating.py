@@ -28,7 +28,7 @@ from troth.committee.epoch_store import EpochStore
 from troth.committee.epochs import EpochFile, EpochJournal, ExaminedList, SilenceSaid, with_signature, with_silence
 from troth.committee.errors import EpochRefused, RequestRefused
 from troth.committee.examining_nodes import TOLERANCE, Examiner
-from troth.committee.moments import Moment
+from troth.committee.moments import EpochMoment
 from troth.committee.prompts import LONGEST
 from troth.protocol import typed_data
 from troth.protocol.committee import threshold
@@ -77,12 +77,12 @@ class RatingTerms:
 
 
 @dataclass(eq=False)
-class Rater:
+class RatingMember:
     """A member's part in epochs; all calls from one event loop."""
 
     secret: bytes = field(repr=False)
     vrf_secret: bytes = field(repr=False)
-    moment: Callable[[], Awaitable[Moment]]
+    moment: Callable[[], Awaitable[EpochMoment]]
     journal: EpochJournal
     store: EpochStore
     examiner: Examiner
@@ -109,12 +109,12 @@ class Rater:
             raise RequestRefused("The prompts are for the epoch's leader", sender, "Wait for your turn.")
         return self.opened(moment) or []
 
-    def opened(self, moment: Moment) -> list[Opening] | None:
+    def opened(self, moment: EpochMoment) -> list[Opening] | None:
         """The prompts of the current epoch as far as this member has them."""
         fixed = self.fixed(moment)
         return None if fixed is None else self.store.openings(fixed.read()[1])
 
-    def fixed(self, moment: Moment) -> ExaminedList | None:
+    def fixed(self, moment: EpochMoment) -> ExaminedList | None:
         """The list of the current epoch; an empty one where none was fixed, None where this member does not know it."""
         if moment.now.fixed == ZERO_HASH:
             return ExaminedList()
@@ -136,7 +136,7 @@ class Rater:
         await self._require_right(moment, proposal)
         return self._agreement(moment, proposal.file)
 
-    def note(self, moment: Moment, file: EpochFile) -> bool:
+    def note(self, moment: EpochMoment, file: EpochFile) -> bool:
         """Keep each signature under an update of this epoch; whether one is new. Raises EpochRefused for a forged one.
 
         All are checked before one is kept.
@@ -145,7 +145,7 @@ class Rater:
         new = [self.store.note_signed(file.epoch, moment.now.seed, *one) for one in found]
         return any(new)
 
-    def _signed_in(self, moment: Moment, file: EpochFile) -> list[tuple[Address, Hash32, UpdateEvidence]]:
+    def _signed_in(self, moment: EpochMoment, file: EpochFile) -> list[tuple[Address, Hash32, UpdateEvidence]]:
         update = file.update()
         message = update.message()
         if (update.epoch, update.seed) != (moment.now.epoch, moment.now.seed):
@@ -176,19 +176,19 @@ class Rater:
             moment.now.settlement(file)
             self.keep(moment, file, ())
 
-    def keep(self, moment: Moment, file: EpochFile, answers: Sequence[bytes]) -> None:
+    def keep(self, moment: EpochMoment, file: EpochFile, answers: Sequence[bytes]) -> None:
         """Keep a file and the list that it fixes."""
         self.store.keep_list(file.epoch + 1, file.next.hash, msgspec.json.encode(file.next))
         self.store.keep_proposal(file, moment.now.seed, answers)
 
     # ---- what this member thinks
 
-    def names(self, moment: Moment, places: range, kind: str = "challenge") -> dict[int, str]:
+    def names(self, moment: EpochMoment, places: range, kind: str = "challenge") -> dict[int, str]:
         """Under which names the client's journal has what was asked, by place."""
         run = f"{moment.now.domain.contract}-{moment.now.epoch}-{moment.now.seed.hex()[:16]}"
         return {place: f"{kind}-{run}-{place}" for place in places}
 
-    def attempts(self, moment: Moment) -> list[Opening]:
+    def attempts(self, moment: EpochMoment) -> list[Opening]:
         """What this member asks by itself, so that it knows who is silent."""
         now = moment.now
         made = self.store.attempts(now.epoch, now.seed)
@@ -197,7 +197,7 @@ class Rater:
             self.store.keep_attempts(now.epoch, now.seed, made)
         return made
 
-    def silent(self, moment: Moment, file: EpochFile) -> list[Address]:
+    def silent(self, moment: EpochMoment, file: EpochFile) -> list[Address]:
         """Nodes of the list that did not answer this member in this epoch, and that nobody scored."""
         nodes, _ = file.examined.read()
         asked = list(self.names(moment, range(len(self.opened(moment) or ()))).values())
@@ -206,7 +206,7 @@ class Rater:
         return sorted(found & set(nodes) - {to_address(node) for node in file.credits})
 
     async def credits(
-        self, moment: Moment, openings: Sequence[Opening], answers: Sequence[bytes], part: int
+        self, moment: EpochMoment, openings: Sequence[Opening], answers: Sequence[bytes], part: int
     ) -> dict[Address, int]:
         """What a leader's answers are worth; raises EpochRefused where one of them is not what it must be."""
         shown = [decode_answer(answer) for answer in answers]
@@ -216,7 +216,7 @@ class Rater:
         nodes, _ = (self.fixed(moment) or ExaminedList()).read()
         return {node: value for node, value in found.items() if node in nodes}
 
-    async def _require_right(self, moment: Moment, proposal: EpochProposal) -> None:
+    async def _require_right(self, moment: EpochMoment, proposal: EpochProposal) -> None:
         file = proposal.file
         _, root = file.examined.read()
         # Our journal says what we signed: what was right before needs no second prefill.
@@ -237,13 +237,13 @@ class Rater:
             raise EpochRefused("A credit is not what the answers are worth", seen, "Compute it again.")
         self._require_next(moment, file)
 
-    def _require_next(self, moment: Moment, file: EpochFile) -> None:
+    def _require_next(self, moment: EpochMoment, file: EpochFile) -> None:
         nodes, root = file.next.read()
         self.examiner.hosts(moment.first).require(nodes, moment.now.seed)
         if (root == ZERO_HASH) != (not nodes):
             raise EpochRefused("The next list has nodes and prompts, or neither", root.hex(), "Commit to prompts.")
 
-    def _agreement(self, moment: Moment, file: EpochFile) -> Agreement:
+    def _agreement(self, moment: EpochMoment, file: EpochFile) -> Agreement:
         signed = with_signature(moment.now, file, self.secret, self.journal)
         self.note(moment, signed)
         self.store.keep_list(file.epoch + 1, file.next.hash, msgspec.json.encode(file.next))
@@ -251,7 +251,7 @@ class Rater:
         report = with_silence(moment.now, file, self.secret, silent).silences[self.operator] if silent else None
         return Agreement(signed.signatures[self.operator], report)
 
-    async def _at(self, epoch: int) -> Moment:
+    async def _at(self, epoch: int) -> EpochMoment:
         moment = await self.moment()
         if moment.now.epoch != epoch:
             raise RequestRefused(f"Here it is epoch {moment.now.epoch}", epoch, "Compare the chain nodes.")

@@ -24,7 +24,7 @@ from troth.committee import requests
 from troth.committee.bodies import body_of
 from troth.committee.epochs import LARGEST_FILE, EpochFile
 from troth.committee.errors import RequestRefused
-from troth.committee.rating import Rater, decode_proposal_of_epoch, encode_message
+from troth.committee.rating import RatingMember, decode_proposal_of_epoch, encode_message
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.types import Address
 from troth.transport.errors import OverlayError
@@ -85,7 +85,7 @@ class MemberCalls:
         return answers
 
 
-def rating_router(rater: Rater, membership: Callable[[], CommitteeMembership]) -> APIRouter:
+def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembership]) -> APIRouter:
     """The routes; who is no member is refused before its body is read."""
     router = APIRouter(prefix="/v1/reputation")
     places = {kind: asyncio.Semaphore(count) for kind, count in AT_ONCE.items()}

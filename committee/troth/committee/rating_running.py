@@ -21,7 +21,7 @@ from troth.committee.epochs import EpochJournal
 from troth.committee.examining_nodes import ClientExaminer
 from troth.committee.member import Member
 from troth.committee.moments import EpochClock
-from troth.committee.rating import Rater
+from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import MemberCalls
 from troth.committee.reputation import JOURNAL, VRF_KEYSTORE
 from troth.committee.turns import EpochTurns
@@ -34,7 +34,7 @@ RECORDS, EVENTS = "rating.sqlite", "reputation-events.sqlite"
 @asynccontextmanager
 async def rating(
     configuration: MemberConfiguration, key: Key, password_file: Path | None, member: Member
-) -> AsyncIterator[Rater | None]:
+) -> AsyncIterator[RatingMember | None]:
     """A rater that takes its turns inside the block; None where the member rates nobody."""
     place, folder = configuration.rating, configuration.folder
     if place is None:
@@ -56,7 +56,7 @@ async def rating(
         stack.callback(store.close)
         clock = EpochClock(chain, follower, lambda: member.membership, place.agreeing)
         examiner = ClientExaminer(client.session, place.least)
-        rater = Rater(key.secret, vrf_secret, clock.moment, journal, store, examiner, place.terms)
+        rater = RatingMember(key.secret, vrf_secret, clock.moment, journal, store, examiner, place.terms)
         others = MemberCalls(key.secret, key.address, lambda: member.membership)
         turns = EpochTurns(rater, others, partial(_submit, configuration.rpc, key, contract))
         await stack.enter_async_context(in_background(turns.run(), "epochs of a rater"))

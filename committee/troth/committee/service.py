@@ -25,7 +25,7 @@ from troth.committee.bodies import body_of
 from troth.committee.errors import CommitteeError, RequestRefused
 from troth.committee.member import Member
 from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
-from troth.committee.rating import Rater
+from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import announced_by_member, rating_router
 from troth.overlay.directory.descriptors import LARGEST_DESCRIPTOR
 from troth.overlay.directory.errors import DirectoryError, ListStale
@@ -38,7 +38,7 @@ MEMBERS_AT_ONCE = 4
 own: another member that sends slowly cannot hold up a slot that is not its own."""
 
 
-def member_app(member: Member, posts: Posts, rater: Rater | None = None) -> FastAPI:
+def member_app(member: Member, posts: Posts, rater: RatingMember | None = None) -> FastAPI:
     """The application; what it keeps is in `member`, and in `rater` for one that rates nodes."""
     app = FastAPI(title="Troth committee", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_routes(member.reasons, member.metrics.registry))

@@ -30,8 +30,8 @@ from troth.committee.challenges import (
 from troth.committee.epoch_store import KEPT_EPOCHS
 from troth.committee.epochs import EpochFile, ExaminedList, SilenceSaid, proposed, with_signature, with_silence
 from troth.committee.errors import CommitteeError, EpochRefused
-from troth.committee.moments import Moment
-from troth.committee.rating import VERSION, Agreement, EpochProposal, Rater, encode_message
+from troth.committee.moments import EpochMoment
+from troth.committee.rating import VERSION, Agreement, EpochProposal, RatingMember, encode_message
 from troth.committee.rating_requests import HAND_OVER, PROVE, REVIEW, SIGNED, MemberCalls
 from troth.protocol import committee, typed_data
 from troth.protocol import reputation_calls as calls
@@ -52,7 +52,7 @@ MISHAPS = (CommitteeError, OverlayError, ChainError, ClientError, ProtocolError)
 class EpochTurns:
     """The part of a rater that acts by the chain's blocks. ``submit`` sends a call and waits for it."""
 
-    rater: Rater
+    rater: RatingMember
     others: MemberCalls
     submit: Callable[[Call], Awaitable[object]]
     tick: float = TICK
@@ -101,11 +101,11 @@ class EpochTurns:
 
     # ---- who leads
 
-    def _counts(self, moment: Moment) -> bool:
+    def _counts(self, moment: EpochMoment) -> bool:
         rater = moment.now.state.raters.get(self.rater.operator)
         return rater is not None and rater.counts(moment.now.epoch) and self.rater.operator in moment.now.members
 
-    def _part(self, moment: Moment, proof: bytes) -> int | None:
+    def _part(self, moment: EpochMoment, proof: bytes) -> int | None:
         """Which part of the list is ours to ask now; None where another member leads."""
         if proof and moment.now.leader(proof) == self.rater.operator:
             return 0
@@ -113,7 +113,7 @@ class EpochTurns:
             return 1
         return None
 
-    async def _proof(self, moment: Moment) -> bytes:
+    async def _proof(self, moment: EpochMoment) -> bytes:
         """The last leader's proof; empty where there is none, or as long as that member is away."""
         key = (moment.now.epoch, moment.now.seed)
         if not moment.has_last_leader:
@@ -132,13 +132,13 @@ class EpochTurns:
 
     # ---- asking
 
-    def _attempt(self, moment: Moment) -> None:
+    def _attempt(self, moment: EpochMoment) -> None:
         openings = self.rater.attempts(moment)
         self._ask(moment, openings, range(len(openings)), "attempt", moment.due_of_attempt)
 
     def _ask(
         self,
-        moment: Moment,
+        moment: EpochMoment,
         openings: Sequence[Opening],
         places: range,
         kind: str,
@@ -163,7 +163,7 @@ class EpochTurns:
 
     # ---- leading
 
-    async def _lead(self, moment: Moment, part: int, proof: bytes) -> None:
+    async def _lead(self, moment: EpochMoment, part: int, proof: bytes) -> None:
         openings = await self._openings(moment)
         places = places_of(part, len(openings))
         if not moment.asked:
@@ -179,7 +179,7 @@ class EpochTurns:
         log.info("epoch %d: %d answers, credits for %d nodes", file.epoch, len(answers), len(credits))
         await self._gather(moment, file, answers)
 
-    def _is_ready(self, moment: Moment, part: int, names: Mapping[int, str]) -> bool:
+    def _is_ready(self, moment: EpochMoment, part: int, names: Mapping[int, str]) -> bool:
         """Whether it is time to propose: nothing is left to ask, or no time; and the first leader had its turn."""
         if part == 1 and not moment.seed_leads:
             return False
@@ -187,7 +187,7 @@ class EpochTurns:
         waiting = any(name in self._asking for name in names.values()) or self.rater.examiner.under_way(names.values())
         return moment.asked or (begun and not waiting)
 
-    async def _openings(self, moment: Moment) -> list[Opening]:
+    async def _openings(self, moment: EpochMoment) -> list[Opening]:
         """The prompts of this epoch; none where nothing was fixed, or where whoever knows them is away."""
         if moment.now.fixed == ZERO_HASH:
             return []
@@ -206,7 +206,7 @@ class EpochTurns:
         self.rater.store.keep_openings(moment.now.epoch, found)
         return found
 
-    def _file(self, moment: Moment, credits: Mapping[Address, int], proof: bytes) -> EpochFile:
+    def _file(self, moment: EpochMoment, credits: Mapping[Address, int], proof: bytes) -> EpochFile:
         nodes = self.rater.examiner.hosts(moment.first).listed(moment.now.seed)
         root = ZERO_HASH
         if nodes:
@@ -219,7 +219,7 @@ class EpochTurns:
         given = {str(node): credit for node, credit in credits.items()}
         return proposed(moment.now, ExaminedList() if fixed is None else fixed, given, after, proof)
 
-    async def _gather(self, moment: Moment, file: EpochFile, answers: Sequence[bytes]) -> None:
+    async def _gather(self, moment: EpochMoment, file: EpochFile, answers: Sequence[bytes]) -> None:
         """Sign, ask the others to sign, and settle once enough did."""
         rater = self.rater
         if rater.operator not in file.signatures:
@@ -243,7 +243,7 @@ class EpochTurns:
         if settled is not None:
             raise settled
 
-    def _joined(self, moment: Moment, file: EpochFile, operator: Address, answer: bytes) -> EpochFile:
+    def _joined(self, moment: EpochMoment, file: EpochFile, operator: Address, answer: bytes) -> EpochFile:
         """The file with another member's word, where it is one."""
         try:
             said = msgspec.msgpack.decode(answer, type=Agreement)
@@ -258,7 +258,7 @@ class EpochTurns:
         return joined
 
     @staticmethod
-    def _may_count(moment: Moment, file: EpochFile, operator: Address, said: SilenceSaid) -> bool:
+    def _may_count(moment: EpochMoment, file: EpochFile, operator: Address, said: SilenceSaid) -> bool:
         """Whether a report is the member's, and calls nobody silent who has a credit: the chain would take neither."""
         try:
             alone = msgspec.structs.replace(file, silences={operator: said})
@@ -272,10 +272,10 @@ class EpochTurns:
     # ---- on chain
 
     @staticmethod
-    def _is_signed(moment: Moment, file: EpochFile) -> bool:
+    def _is_signed(moment: EpochMoment, file: EpochFile) -> bool:
         return len(file.signatures) >= committee.threshold(len(moment.now.members))
 
-    async def _settle(self, moment: Moment, file: EpochFile) -> None:
+    async def _settle(self, moment: EpochMoment, file: EpochFile) -> None:
         await self.submit(moment.now.settlement(file))
         log.info("epoch %d is settled: %d signatures", file.epoch, len(file.signatures))
 
@@ -285,7 +285,7 @@ class EpochTurns:
             file = self.rater.outbox.pop()
             await self.others.ask_all(SIGNED, encode_message(file), file.epoch, enough=0)
 
-    async def _expel(self, moment: Moment) -> None:
+    async def _expel(self, moment: EpochMoment) -> None:
         """Bring two signatures of one member to the chain, once by us; others may be faster."""
         for found in self.rater.store.equivocations():
             if found.signer in moment.now.state.raters and found not in self._tried:
