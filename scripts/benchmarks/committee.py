@@ -1,4 +1,5 @@
-"""The committee: what it costs on chain, by receipts of a real EVM, and what its credits make of cheats (`ratings`)."""
+"""The committee: gas by receipts of a real EVM, whether challenges can be told from users' orders, and what credits
+make of cheats (`indistinguishable`, `ratings`)."""
 
 from __future__ import annotations
 
@@ -28,10 +29,10 @@ CREDIT = 947_000_000
 
 
 def measure() -> list[Figure]:
-    """Gas, then scores."""
-    from benchmarks import ratings
+    """Gas, then pairs told apart, then scores."""
+    from benchmarks import indistinguishable, ratings
 
-    return [*measure_gas(), *ratings.measure()]
+    return [*measure_gas(), *indistinguishable.measure(), *ratings.measure()]
 
 
 def measure_gas() -> list[Figure]:

@@ -15,6 +15,7 @@ from troth.committee.examining import examine
 from troth.committee.initialisation import MemberInitOptions, initialise
 from troth.committee.leading import common_entries
 from troth.committee.probing import Prober
+from troth.committee.rating import RatingTerms
 from troth.committee.schedule import Schedule
 from troth.committee.store import MemberStore
 from troth.overlay.directory.errors import CommitteeUnknown
@@ -178,6 +179,11 @@ async def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) ->
         f"[market]\nfactory = '{CONTRACT}'\nbank = '0x1'",
         f"version = 1\n[chain]\nrpc = 'r'\ncontract = '{CONTRACT}'\n[listen]\nendpoint = 'https://a'\n"
         f"[market]\nfactory = '{CONTRACT}'",
+        "version = 1\n[chain]\nrpc = 'r'\n[listen]\nendpoint = 'https://a'\n[reputation]\ncontract = '0x12'",
+        "version = 1\n[chain]\nrpc = 'r'\n[listen]\nendpoint = 'https://a'\n"
+        f"[reputation]\ncontract = '{CONTRACT}'\nprompts = 0",
+        "version = 1\n[chain]\nrpc = 'r'\n[listen]\nendpoint = 'https://a'\n"
+        f"[reputation]\ncontract = '{CONTRACT}'\nepochs = 7",
         "not toml",
     ],
 )
@@ -185,6 +191,18 @@ def test_a_wrong_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "committee.toml").write_text(text)
     with pytest.raises(MemberConfigurationInvalid):
         load(tmp_path)
+
+
+def test_a_member_rates_where_its_file_says_so(tmp_path: Path) -> None:
+    plain = "version = 1\n[chain]\nrpc = 'r'\n[listen]\nendpoint = 'https://a'\n"
+    (tmp_path / "committee.toml").write_text(plain)
+    assert load(tmp_path).rating is None
+    (tmp_path / "committee.toml").write_text(f"{plain}[reputation]\ncontract = '{CONTRACT}'\nattempts = 1")
+    rating = load(tmp_path).rating
+    assert rating is not None
+    assert (rating.contract.contract, rating.contract.start_block) == (to_address(CONTRACT), 0)
+    assert (rating.client, rating.least, rating.agreeing) == (tmp_path / "asking", 4, 120)
+    assert rating.terms == RatingTerms(prompts=4, tokens=2048, attempts=1)
 
 
 async def test_init_writes_the_market_that_is_followed(tmp_path: Path) -> None:

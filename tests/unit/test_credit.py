@@ -17,7 +17,7 @@ from troth.cases.judging import Inputs, Recomputed
 from troth.cases.materials import OrderText
 from troth.client.choices import SamplingChoices
 from troth.client.orders.asking import ask
-from troth.client.orders.crediting import CreditWish, credits_of
+from troth.client.orders.crediting import credits_of, ripe
 from troth.client.orders.wishes import CheckWish, Wish
 from troth.node.models.descriptor import describe
 from troth.node.own_model import FolderModel
@@ -151,20 +151,20 @@ class ToyModel:
 
 async def test_answers_of_whole_models_sampled_as_they_are_count(tmp_path: Path) -> None:
     prompt = LANGUAGE.prompt_tokens([{"role": "user", "content": "hello"}])
-    wanted = CreditWish(60, 1, CreditRule.NORMALISED)
+    rule = CreditRule.NORMALISED
     async with toy_stage(tmp_path) as stage:
         for choices in (SamplingChoices(16, 700_000), SamplingChoices(16, 700_000, 500_000), SamplingChoices(16)):
             async for _ in ask(stage.session, prompt, Wish(choices, CheckWish("5%", 50_000))):
                 pass
         entries, model = stage.session.journal.all(), ToyModel()
-        found = await credits_of(model, stage.session.state, entries, wanted)
+        found = await credits_of(model, stage.session.state, ripe(entries, 60), least=1, rule=rule)
         assert len(entries) == 3
         assert [one.text.request.temperature_millionths for one in model.asked] == [700_000]
         ((node, credit),) = found.items()
         assert node in stage.session.state.parties
         assert (credit.value, credit.texts) == (ONE, 1)
-        assert await credits_of(model, stage.session.state, entries, replace(wanted, least=2)) == {}
-        assert await credits_of(model, stage.session.state, entries, replace(wanted, since=-60)) == {}
+        assert await credits_of(model, stage.session.state, ripe(entries, 60), least=2, rule=rule) == {}
+        assert list(ripe(entries, -60)) == []
 
 
 async def test_a_pipelines_answers_are_scored_by_checks(tmp_path: Path) -> None:
@@ -172,5 +172,4 @@ async def test_a_pipelines_answers_are_scored_by_checks(tmp_path: Path) -> None:
     async with toy_stage(tmp_path, ends=(1, 2)) as stage:
         async for _ in ask(stage.session, prompt, Wish(SamplingChoices(16, 700_000), CheckWish("5%", 50_000))):
             pass
-        wanted = CreditWish(60, 1, CreditRule.NORMALISED)
-        assert await credits_of(ToyModel(), stage.session.state, stage.session.journal.all(), wanted) == {}
+        assert list(ripe(stage.session.journal.all(), 60)) == []

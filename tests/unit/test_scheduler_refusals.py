@@ -31,6 +31,7 @@ from troth.protocol.market.types import PotKind
 from troth.protocol.transforms import Transforms
 from troth.protocol.types import Address
 from troth.scheduler.orders import admission
+from troth.scheduler.orders.http import price_list
 
 
 @pytest.fixture
@@ -207,6 +208,9 @@ async def test_an_order_that_no_paid_node_was_drawn_for_is_refused(tmp_path: Pat
 async def test_nodes_below_the_committees_bar_get_no_order_until_they_climb(scene: TabScene) -> None:
     bad = list(scene.nodes)[:9]
     scene.reputations = dict.fromkeys(bad, 0.0)
+    (offer,) = price_list(scene.desk)["data"]  # type: ignore[misc]
+    count = len(scene.nodes)
+    assert offer["troth"]["reputation"] == {"nodes": count, "trusted": count - 9, "mean_thousandths": 1000}
     served: set[Address] = set()
     codes: set[str] = set()
     for _ in range(12):

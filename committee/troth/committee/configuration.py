@@ -9,6 +9,11 @@ version = 1
 [list]    optional period, valid (seconds; the same at every member), private_addresses
 [limits]  optional per_operator, per_host, per_network, relays, destinations (the same at every member);
           posts_per_second, posts_per_second_per_host
+[reputation]  contract = "0x…"; optional start_block; client (home folder of the client that asks, default asking);
+          prompts (for each node and leader), least (answers of a node that is scored), tokens (of an answer at most),
+          agreeing (blocks at an epoch's end in which leaders do not ask): the same at every member;
+          attempts (prompts of its own in an epoch), characters (of a prompt that it writes, at most);
+          without the table the member rates nobody
 """
 
 from __future__ import annotations
@@ -22,14 +27,18 @@ import msgspec
 from troth.chain.keystore import keystore_path
 from troth.committee.admission import Bounds
 from troth.committee.errors import MemberConfigurationInvalid
+from troth.committee.prompts import LONGEST
+from troth.committee.rating import RatingTerms
 from troth.committee.schedule import Schedule
 from troth.overlay.directory.codec import LONGEST_VALIDITY, MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
 from troth.protocol.market.parts import MarketPlace
+from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address
 from troth.transport.strict_toml import (
     KeysSection,
     MarketSection,
     Port,
+    ReputationSection,
     Section,
     address_of,
     quoted,
@@ -75,6 +84,27 @@ class _MemberLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
     posts_per_second_per_host: _Rate = 1.0
 
 
+class _RatingTable(ReputationSection, frozen=True, forbid_unknown_fields=True):
+    client: str = "asking"
+    prompts: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
+    least: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
+    tokens: Annotated[int, msgspec.Meta(ge=16, le=4096)] = 2048
+    attempts: Annotated[int, msgspec.Meta(ge=0, le=64)] = 4
+    agreeing: Annotated[int, msgspec.Meta(ge=4, le=4000)] = 120
+    characters: Annotated[int, msgspec.Meta(ge=100, le=LONGEST)] = LONGEST
+
+
+@dataclass(frozen=True, slots=True)
+class RatingPlace:
+    """How this member rates nodes: the contract, the home folder of the client that asks, and the terms."""
+
+    contract: ReputationPlace
+    client: Path
+    least: int
+    agreeing: int
+    terms: RatingTerms
+
+
 class _MemberFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _MemberChainTable
@@ -83,6 +113,7 @@ class _MemberFile(Section, frozen=True, forbid_unknown_fields=True):
     list: _List = _List()
     limits: _MemberLimitsTable = _MemberLimitsTable()
     market: MarketSection | None = None
+    reputation: _RatingTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +134,7 @@ class MemberConfiguration:
     posts_per_second: float
     posts_per_second_per_host: float
     market: MarketPlace | None = None
+    rating: RatingPlace | None = None
 
     @property
     def tls_folder(self) -> Path:
@@ -153,7 +185,14 @@ def _checked(folder: Path, file: _MemberFile) -> MemberConfiguration:
         posts_per_second=limits.posts_per_second,
         posts_per_second_per_host=limits.posts_per_second_per_host,
         market=None if file.market is None else file.market.place(MemberConfigurationInvalid),
+        rating=None if file.reputation is None else _rating(folder, file.reputation),
     )
+
+
+def _rating(folder: Path, table: _RatingTable) -> RatingPlace:
+    place, client = table.place(MemberConfigurationInvalid), folder / Path(table.client).expanduser()
+    terms = RatingTerms(table.prompts, table.tokens, table.attempts, table.characters)
+    return RatingPlace(place, client, table.least, table.agreeing, terms)
 
 
 def _committee(text: str) -> Address | None:

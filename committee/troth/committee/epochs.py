@@ -157,6 +157,12 @@ class EpochJournal:
             what = f"This member signed another update for epoch {epoch}; a second one would cost its bond"
             raise SignedOther(what, known.hex(), "Wait for the next epoch.")
 
+    def signed(self, contract: Address, epoch: int, seed: Hash32) -> Hash32 | None:
+        """The digest that got our signature; None before."""
+        asked = "SELECT digest FROM signed WHERE contract = ? AND epoch = ? AND seed = ?"
+        row = self._database.execute(asked, (contract, epoch, seed)).fetchone()
+        return None if row is None else Hash32(bytes(row[0]))
+
     def close(self) -> None:
         """Close the file."""
         self._database.close()

@@ -69,7 +69,15 @@ def require_body(body: bytes, request: Announced) -> None:
         raise RequestRefused("The body is another than its sender signed", len(body))
 
 
-async def send(member: CommitteeMember, path: str, body: bytes, headers: dict[str, str], seconds: float) -> bytes:
+async def send(
+    member: CommitteeMember,
+    path: str,
+    body: bytes,
+    headers: dict[str, str],
+    seconds: float,
+    *,
+    largest: int = LARGEST_ANSWER,
+) -> bytes:
     """A member's answer; raises an OverlayError (RemoteFailure where it refused)."""
     try:
         with naming_errors(member.endpoint):
@@ -78,7 +86,7 @@ async def send(member: CommitteeMember, path: str, body: bytes, headers: dict[st
                 pinned_client(member.endpoint, member.tls_key_hash, seconds) as client,
                 client.stream("POST", path, content=body, headers=headers) as response,
             ):
-                answer = await _bounded(response)
+                answer = await _bounded(response, largest)
     except (TimeoutError, httpx.HTTPError) as error:
         raise OverlayError(f"{member.endpoint} did not answer within {seconds:g} s", error) from error
     if response.status_code == 200:
@@ -89,10 +97,10 @@ async def send(member: CommitteeMember, path: str, body: bytes, headers: dict[st
     raise remote_failure(member.endpoint, failure)
 
 
-async def _bounded(response: httpx.Response) -> bytes:
+async def _bounded(response: httpx.Response, largest: int) -> bytes:
     body = bytearray()
     async for part in response.aiter_raw():
         body += part
-        if len(body) > LARGEST_ANSWER:
-            raise OverlayError(f"A member's answer has at most {LARGEST_ANSWER} bytes", len(body))
+        if len(body) > largest:
+            raise OverlayError(f"A member's answer has at most {largest} bytes", len(body))
     return bytes(body)

@@ -19,6 +19,7 @@ from troth.committee.leading import Leading
 from troth.committee.market_bonds import market_bonds
 from troth.committee.member import Member, MemberMetrics
 from troth.committee.probing import Prober
+from troth.committee.rating_running import rating
 from troth.committee.service import member_app
 from troth.committee.store import MemberStore
 from troth.overlay.directory.errors import CommitteeUnknown
@@ -73,9 +74,9 @@ async def serve(folder: Path, password_file: Path | None) -> None:
     password = read_password(password_file, purpose="the member's keystore")
     key = await asyncio.to_thread(load_account, configuration.operator_keystore, password)
     identity = load_identity(configuration.tls_folder)
-    async with assembled(configuration, key) as member:
+    async with assembled(configuration, key) as member, rating(configuration, key, password_file, member) as rater:
         posts = Posts(configuration.posts_per_second, configuration.posts_per_second_per_host)
-        server = TlsServer(member_app(member, posts), identity, configuration.host, configuration.port)
+        server = TlsServer(member_app(member, posts, rater), identity, configuration.host, configuration.port)
         await run_until_stopped(server, lambda port: _ready(member, configuration.endpoint, port))
     log.info("stopped")
 

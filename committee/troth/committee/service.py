@@ -6,6 +6,7 @@ POST /v1/destinations  a destination's descriptor
 POST /v1/opinions      member to member: which of these entries would you list?
 POST /v1/proposals     member to member: sign the list that follows from these
 POST /v1/lists         member to member: more than 2/3 have signed
+POST /v1/reputation/…  member to member, where this one rates nodes (rating_requests)
 GET  /livez, /readyz, /metrics
 """
 
@@ -20,25 +21,29 @@ from starlette.responses import JSONResponse, Response
 
 from troth.committee import requests
 from troth.committee.admission import Posts
-from troth.committee.errors import CommitteeError, Full, RequestRefused
+from troth.committee.bodies import body_of
+from troth.committee.errors import CommitteeError, RequestRefused
 from troth.committee.member import Member
 from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
+from troth.committee.rating import RatingMember
+from troth.committee.rating_requests import announced_by_member, rating_router
 from troth.overlay.directory.descriptors import LARGEST_DESCRIPTOR
 from troth.overlay.directory.errors import DirectoryError, ListStale
 from troth.overlay.directory.signing import LARGEST_SIGNED
 from troth.transport.errors import encode_failure, failure_of
 from troth.transport.health import health_routes
 
-BODY_SECONDS = 20.0
 MEMBERS_AT_ONCE = 4
 """Bodies of members that are read and checked at once; each may have megabytes. Leader's requests have places of their
 own: another member that sends slowly cannot hold up a slot that is not its own."""
 
 
-def member_app(member: Member, posts: Posts) -> FastAPI:
-    """The application; what it keeps is in `member`."""
+def member_app(member: Member, posts: Posts, rater: RatingMember | None = None) -> FastAPI:
+    """The application; what it keeps is in `member`, and in `rater` for one that rates nodes."""
     app = FastAPI(title="Troth committee", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_routes(member.reasons, member.metrics.registry))
+    if rater is not None:
+        app.include_router(rating_router(rater, lambda: member.membership))
     leaders, everybody = asyncio.Semaphore(MEMBERS_AT_ONCE), asyncio.Semaphore(MEMBERS_AT_ONCE)
 
     @app.exception_handler(CommitteeError)
@@ -86,9 +91,9 @@ def member_app(member: Member, posts: Posts) -> FastAPI:
 
     @app.post("/v1/lists")
     async def lists(request: Request) -> Response:
-        _from_member(member, requests.LIST, request)
+        announced_by_member(requests.LIST, request, member.membership)
         async with everybody:
-            member.take(await _body(request, LARGEST_SIGNED))
+            member.take(await body_of(request, LARGEST_SIGNED))
         return _bytes(b"")
 
     return app
@@ -97,7 +102,7 @@ def member_app(member: Member, posts: Posts) -> FastAPI:
 async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Response:
     try:
         posts.require(_host(request))
-        body = await _body(request, LARGEST_DESCRIPTOR)
+        body = await body_of(request, LARGEST_DESCRIPTOR)
         if not member.admission.knows(body, kind):
             posts.require_newcomer()
         await member.admission.take(body, kind, member.membership.domain)
@@ -110,7 +115,7 @@ async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Re
 
 def _from_leader(member: Member, kind: str, request: Request) -> requests.Announced:
     """What the slot's leader announces; a stranger's body is not read."""
-    announced = _from_member(member, kind, request)
+    announced = announced_by_member(kind, request, member.membership)
     leader = member.schedule.leader(announced.slot, member.membership)
     if announced.sender != leader or not member.schedule.is_current(announced.slot, member.clock()):
         raise RequestRefused(f"The leader of this slot is {leader}", announced.sender, "Wait for your turn.")
@@ -118,29 +123,9 @@ def _from_leader(member: Member, kind: str, request: Request) -> requests.Announ
 
 
 async def _announced_body(request: Request, announced: requests.Announced) -> bytes:
-    body = await _body(request, LARGEST_PROPOSAL)
+    body = await body_of(request, LARGEST_PROPOSAL)
     requests.require_body(body, announced)
     return body
-
-
-def _from_member(member: Member, kind: str, request: Request) -> requests.Announced:
-    announced = requests.announced(kind, dict(request.headers), member.membership.domain)
-    if member.membership.member(announced.sender) is None:
-        raise RequestRefused("Only members may ask this", announced.sender)
-    return announced
-
-
-async def _body(request: Request, largest: int) -> bytes:
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                body += part
-                if len(body) > largest:
-                    raise Full(f"This takes at most {largest} bytes", len(body))
-    except TimeoutError as error:
-        raise RequestRefused(f"The body did not come within {BODY_SECONDS:g} s", len(body)) from error
-    return bytes(body)
 
 
 def _host(request: Request) -> object:

@@ -76,9 +76,11 @@ class _Question:
 
 
 async def ask(
-    session: PayerSession, prompt: tuple[int, ...], wish: Wish, question: str = ""
+    session: PayerSession, prompt: tuple[int, ...], wish: Wish, question: str = "", *, attempts: int = ATTEMPTS
 ) -> AsyncGenerator[Update, None]:
     """Ask, and yield what happens until the answer is checked, or known not to be drawn.
+
+    At most ``attempts`` orders are made for it.
 
     Raises:
         TabShort: no tab covers it; `shortfall` says what is missing.
@@ -92,7 +94,7 @@ async def ask(
     state = _Question(prompt, wish)
     detokenizer = Detokenizer(session.language)
     name, failure = question or new_question(), None
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         placed = await _placed(session, state, name, failure)
         desk, entry = placed
         try:
@@ -103,7 +105,7 @@ async def ask(
             return
         except (OrderFailed, OrderStalled, OrderContradicted) as error:
             failure = error
-            _note_failure(state, desk, entry, error, last=attempt == ATTEMPTS - 1)
+            _note_failure(state, desk, entry, error, last=attempt == attempts - 1)
         finally:
             # Whoever stops reading leaves the order to the keeper.
             session.journal.release(entry.identifier)

@@ -17,7 +17,7 @@ from troth.cases.materials import OrderText
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import AnswerUnavailable
 from troth.client.home import Home
-from troth.client.orders.evidence import ServedOrder, served_of
+from troth.client.orders.evidence import served_of
 from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.own_check import no_model, own_model
 from troth.client.orders.seams import OwnModel
@@ -42,10 +42,22 @@ class CreditWish:
     rule: CreditRule
 
 
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """What a node with the whole model answered to an order, whoever asked; ``infer_proof`` drew it."""
+
+    order: Hash32
+    execution_class: Hash32
+    node: Address
+    request: Request
+    tokens: tuple[int, ...]
+    infer_proof: bytes
+
+
 async def credits_of(
-    model: OwnModel, state: State, entries: Iterable[OrderRecord], wish: CreditWish
+    model: OwnModel, state: State, answers: Iterable[NodeAnswer], *, least: int, rule: CreditRule
 ) -> dict[Address, Credit]:
-    """Credits by node; raises OwnModelUnusable.
+    """Credits of the nodes with ``least`` answers; raises OwnModelUnusable.
 
     Only whole models' answers count that were sampled from the plain distribution: without top_p below 1, penalties,
     biases or grammar, and at a temperature above 0 unless the class is exact.
@@ -53,21 +65,21 @@ async def credits_of(
     texts: dict[Address, list[Surprises]] = {}
     right: dict[Address, list[bool]] = {}
     counts: dict[Address, int] = {}
-    for served in _ripe(entries, wish):
-        node, request = served.admitted.nodes[0], from_canonical_bytes(served.submission.request)
-        definition, descriptor = class_of(state, served.order.execution_class)
+    for answer in answers:
+        node, request = answer.node, answer.request
+        definition, descriptor = class_of(state, answer.execution_class)
         if not _is_plain(request) or (not definition.exact and not request.temperature_millionths):
             continue
         await model.require(descriptor, definition)
-        inputs = _inputs(served, request, Segment(0, descriptor.layers))
-        counts[node] = counts.get(node, 0) + len(served.entry.tokens)
+        inputs = _inputs(answer, Segment(0, descriptor.layers))
+        counts[node] = counts.get(node, 0) + len(answer.tokens)
         if definition.exact:
             text = (await model.recompute(inputs)).text
-            right.setdefault(node, []).append(text is not None and text.matches == len(served.entry.tokens))
+            right.setdefault(node, []).append(text is not None and text.matches == len(answer.tokens))
         else:
             texts.setdefault(node, []).append(await model.surprises(inputs))
-    found = {node: credit_of(written, wish.rule) for node, written in texts.items() if len(written) >= wish.least}
-    exact = {node: exact_credit(seen, counts[node]) for node, seen in right.items() if len(seen) >= wish.least}
+    found = {node: credit_of(written, rule) for node, written in texts.items() if len(written) >= least}
+    exact = {node: exact_credit(seen, counts[node]) for node, seen in right.items() if len(seen) >= least}
     return found | exact
 
 
@@ -80,7 +92,8 @@ async def print_credits(
     async with following(home, configuration) as (_, follower), own_model(home, name) as model:
         assert model is not None
         with opened(home.tabs) as store:
-            found = await credits_of(model, follower.state, OrderJournal(store).all(), wish)
+            answers = ripe(OrderJournal(store).all(), wish.since)
+            found = await credits_of(model, follower.state, answers, least=wish.least, rule=wish.rule)
     if not found:
         what = "No node has enough answers that can be scored"
         raise AnswerUnavailable(what, wish.least, "Ask with a temperature above 0, no top_p, and of whole models.")
@@ -112,19 +125,22 @@ def _told(node: Address, credit: Credit) -> dict[str, Any]:
     }
 
 
-def _ripe(entries: Iterable[OrderRecord], wish: CreditWish) -> Iterable[ServedOrder]:
-    oldest = time.time() - wish.since
+def ripe(entries: Iterable[OrderRecord], since: float) -> Iterable[NodeAnswer]:
+    """The whole answers in a journal of the last ``since`` seconds, of nodes that host the whole model."""
+    oldest = time.time() - since
     for entry in entries:
         served = served_of(entry) if entry.created >= oldest and entry.tokens else None
         if served is not None and len(served.admitted.nodes) == 1:
-            yield served
+            request, order, admitted = from_canonical_bytes(served.submission.request), served.order, served.admitted
+            node, proof = admitted.nodes[0], admitted.infer_proof
+            yield NodeAnswer(entry.identifier, order.execution_class, node, request, entry.tokens, proof)
 
 
 def _is_plain(request: Request) -> bool:
     return request.top_p_millionths == TOP_P_LIMIT and not request.transforms.any
 
 
-def _inputs(served: ServedOrder, request: Request, whole: Segment) -> Inputs:
-    order = served.entry.identifier
-    seed = noise_seed(order, Hash32(vrf.proof_to_hash(served.admitted.infer_proof)))
-    return Inputs(order, served.order.execution_class, whole, OrderText(request, served.entry.tokens, seed), None, True)
+def _inputs(answer: NodeAnswer, whole: Segment) -> Inputs:
+    seed = noise_seed(answer.order, Hash32(vrf.proof_to_hash(answer.infer_proof)))
+    text = OrderText(answer.request, answer.tokens, seed)
+    return Inputs(answer.order, answer.execution_class, whole, text, None, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from troth.client.errors import ModelUnavailable
@@ -41,8 +41,9 @@ class ModelOnOffer:
         prices = f"{asset.show_price(quote.prompt_price)} read, {asset.show_price(quote.written_price)} written"
         exact = "exact" if self.offer.rules.exact else "tolerant"
         where = f"{self.scheduler[:10]}, {'tab' if self.tab else 'no tab'}"
+        rated = f"; {quote.reputation.words}" if quote.reputation is not None else ""
         hindrance = f"; {self.hindrance}" if self.hindrance else ""
-        return f"{self.name}: {prices}; {quote.context:,} tokens, {exact}; at {where}{hindrance}"
+        return f"{self.name}: {prices}; {quote.context:,} tokens, {exact}; at {where}{rated}{hindrance}"
 
     def to_json(self, asset: Asset) -> dict[str, Any]:
         """For programs."""
@@ -57,6 +58,7 @@ class ModelOnOffer:
             "written_units_per_billion": str(quote.written_price),
             "context_tokens": quote.context,
             "exact": self.offer.rules.exact,
+            "reputation": None if quote.reputation is None else asdict(quote.reputation),
             "hindrance": self.hindrance,
             "asset": asset.symbol,
             "asset_decimals": asset.decimals,

@@ -30,6 +30,20 @@ _OTHER = "Use another scheduler."
 
 
 @dataclass(frozen=True, slots=True)
+class QuotedReputation:
+    """What a scheduler says that the committee says: nodes of a class, those that take work, and their mean score."""
+
+    nodes: int
+    trusted: int
+    mean: float
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return f"{self.trusted} of {self.nodes} nodes above the committee's bar, {self.mean:.2f} on average"
+
+
+@dataclass(frozen=True, slots=True)
 class Quote:
     """One model of a price list, as its scheduler says it; prices in asset units per 10^9 positions."""
 
@@ -44,6 +58,7 @@ class Quote:
     fee_cap: int
     name: str = ""
     context: int = 0
+    reputation: QuotedReputation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +119,16 @@ def _quote(entry: Mapping[str, Any]) -> Quote:
         fee_cap=_number(own.get("fee_cap"), LARGEST_AMOUNT),
         name=read_text(entry.get("name", ""), 80),
         context=_number(entry.get("context_length") or 0, 1 << 32),
+        reputation=_reputation(own.get("reputation")),
     )
+
+
+def _reputation(said: object) -> QuotedReputation | None:
+    if not isinstance(said, dict):
+        return None
+    nodes = _number(said.get("nodes"), 1 << 32)
+    mean = _number(said.get("mean_thousandths"), 1000) / 1000
+    return QuotedReputation(nodes, _number(said.get("trusted"), nodes), mean)
 
 
 def _number(value: object, most: int) -> int:

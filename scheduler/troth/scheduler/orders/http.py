@@ -29,6 +29,7 @@ from troth.protocol.market.bodies import (
     Submission,
     TabQuery,
 )
+from troth.protocol.reputation import everybody_trusted
 from troth.protocol.types import Hash32, to_address
 from troth.scheduler.errors import (
     BadRequest,
@@ -45,7 +46,7 @@ from troth.scheduler.errors import (
 from troth.scheduler.orders.choosing import read_preferred
 from troth.scheduler.orders.desk import SchedulerContext
 from troth.scheduler.orders.nodes_seen import seen_of
-from troth.scheduler.orders.offers import ClassOffer, offers_checks, price_entry
+from troth.scheduler.orders.offers import ClassOffer, offers_checks, price_entry, rated_nodes
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.shown import shown_tiles
 from troth.scheduler.orders.story import OrderHistory
@@ -116,8 +117,14 @@ def _class(offer: ClassOffer) -> dict[str, object]:
 def price_list(desk: SchedulerContext) -> dict[str, object]:
     """The form of OpenRouter's models list; with less than k + 6 owners in a group a class offers no checks."""
     state, block = desk.ledger.state, desk.ledger.block
+    word = desk.reputation
     listed = [
-        price_entry(offer, checks=offers_checks(offer, state, block), decimals=desk.asset_decimals)
+        price_entry(
+            offer,
+            checks=offers_checks(offer, state, block),
+            decimals=desk.asset_decimals,
+            rated=None if word is everybody_trusted else rated_nodes(offer, state, block, word),
+        )
         for offer in _offers(desk)
     ]
     return {"data": listed}

@@ -15,6 +15,7 @@ from troth.protocol.market.prices import MILLION, PER
 from troth.protocol.market.rows import HASH_BYTES, travel_as_hashes
 from troth.protocol.market.state import State
 from troth.protocol.market.types import ExecutionClass, Rules
+from troth.protocol.reputation import LEAST_REPUTATION, Reputation
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Hash32, ModelDescriptor, Segment, segments_from_ends
 from troth.scheduler.errors import UnknownClass
@@ -119,8 +120,13 @@ class Offers:
         return found
 
 
-def price_entry(offer: ClassOffer, *, checks: bool, decimals: int) -> dict[str, object]:
-    """One class in the form of OpenRouter's models list; the checks' share is in both prices."""
+def price_entry(
+    offer: ClassOffer, *, checks: bool, decimals: int, rated: Mapping[str, int] | None = None
+) -> dict[str, object]:
+    """One class in the form of OpenRouter's models list; the checks' share is in both prices.
+
+    ``rated``: what the committee says of its nodes, where this scheduler follows it.
+    """
     listed, rules = offer.prices, offer.rules
     share = rules.check_price * rules.verifiers * len(offer.spans) * rules.least_check_rate // MILLION
     return {
@@ -144,8 +150,18 @@ def price_entry(offer: ClassOffer, *, checks: bool, decimals: int) -> dict[str, 
             "fee_cap": str(rules.fee_cap),
             "checks": checks,
             "per": str(PER),
+            **({} if rated is None else {"reputation": dict(rated)}),
         },
     }
+
+
+def rated_nodes(offer: ClassOffer, state: State, block: int, reputation: Reputation) -> dict[str, int]:
+    """How many nodes host the class, how many of them take work, and the mean score of those, in parts of 1,000."""
+    groups = (state.group(group_id(offer.served.class_id, span)) for span in offer.spans)
+    nodes = {entry.operator for group in groups for entry in group.members_at(block) if entry.seats}
+    scores = [score for score in map(reputation, nodes) if score >= LEAST_REPUTATION]
+    mean = round(1000 * sum(scores) / len(scores)) if scores else 0
+    return {"nodes": len(nodes), "trusted": len(scores), "mean_thousandths": mean}
 
 
 def offers_checks(offer: ClassOffer, state: State, block: int) -> bool:

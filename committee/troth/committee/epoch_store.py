@@ -1,0 +1,166 @@
+"""What a member must not forget of epochs (SQLite, WAL): prompts that are still hidden, proposals, who signed what."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from troth.chain.formats import SIGNED, OtherFormat, claim_format
+from troth.committee.challenges import Opening, Openings, root_of
+from troth.committee.epochs import EpochFile
+from troth.committee.errors import MemberConfigurationInvalid
+from troth.protocol.hashing import keccak256
+from troth.protocol.reputation import UpdateEvidence
+from troth.protocol.types import Address, Hash32
+
+FORMAT = 1
+KEPT_EPOCHS = 16
+"""Proposals, openings and evidence of older epochs are forgotten: nobody can be expelled for them any more."""
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS openings (root BLOB PRIMARY KEY, epoch INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS lists (hash BLOB PRIMARY KEY, epoch INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS prompts (hash BLOB PRIMARY KEY, root BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS proposals (
+    epoch INTEGER, seed BLOB, file BLOB NOT NULL, answers BLOB NOT NULL, PRIMARY KEY (epoch, seed)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS signed (
+    epoch INTEGER, seed BLOB, signer TEXT, digest BLOB, evidence BLOB NOT NULL,
+    PRIMARY KEY (epoch, seed, signer, digest)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS attempts (epoch INTEGER, seed BLOB, data BLOB NOT NULL, PRIMARY KEY (epoch, seed));
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Equivocation:
+    """Two updates of one epoch and seed with one member's signature."""
+
+    signer: Address
+    epoch: int
+    seed: Hash32
+    first: UpdateEvidence
+    second: UpdateEvidence
+
+
+class EpochStore:
+    """One member's file; calls from one event loop."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+        self._database = sqlite3.connect(path, isolation_level=None)
+        try:
+            claim_format(self._database, FORMAT, SIGNED)
+        except OtherFormat as error:
+            self._database.close()
+            raise MemberConfigurationInvalid("The records of epochs cannot be used", path, str(error)) from error
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        self._database.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    # ---- prompts
+
+    def is_new(self, prompt: str) -> bool:
+        """Whether no list that this member knows of has this prompt."""
+        return self._one("SELECT 1 FROM prompts WHERE hash = ?", keccak256(prompt.encode())) is None
+
+    def is_new_to(self, prompt: str, root: Hash32) -> bool:
+        """Whether no other list than that of ``root`` has it."""
+        row = self._one("SELECT root FROM prompts WHERE hash = ?", keccak256(prompt.encode()))
+        return row is None or bytes(row[0]) == root
+
+    def keep_openings(self, epoch: int, openings: Sequence[Opening]) -> None:
+        """Keep the prompts that an epoch asks; they are never written again."""
+        root, data = root_of(openings), msgspec.json.encode(list(openings))
+        with self._writing():
+            self._database.execute("INSERT OR IGNORE INTO openings VALUES (?, ?, ?)", (root, epoch, data))
+            self._remember(openings, root)
+
+    def openings(self, root: Hash32) -> list[Opening] | None:
+        """The prompts of a root, once this member knows them."""
+        row = self._one("SELECT data FROM openings WHERE root = ?", root)
+        return None if row is None else msgspec.json.decode(row[0], type=Openings)
+
+    def keep_attempts(self, epoch: int, seed: Hash32, openings: Sequence[Opening]) -> None:
+        """Keep what this member asks by itself in an epoch."""
+        data = msgspec.json.encode(list(openings))
+        with self._writing():
+            self._database.execute("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?)", (epoch, seed, data))
+            self._remember(openings, seed)
+
+    def attempts(self, epoch: int, seed: Hash32) -> list[Opening] | None:
+        """What this member asks by itself in an epoch."""
+        row = self._one("SELECT data FROM attempts WHERE epoch = ? AND seed = ?", epoch, seed)
+        return None if row is None else msgspec.json.decode(row[0], type=Openings)
+
+    def _remember(self, openings: Sequence[Opening], root: bytes) -> None:
+        rows = [(keccak256(one.prompt.encode()), root) for one in openings]
+        self._database.executemany("INSERT OR IGNORE INTO prompts VALUES (?, ?)", rows)
+
+    # ---- lists and proposals
+
+    def keep_list(self, epoch: int, digest: Hash32, examined: bytes) -> None:
+        """Keep the list that an update fixed for an epoch."""
+        self._database.execute("INSERT OR IGNORE INTO lists VALUES (?, ?, ?)", (digest, epoch, examined))
+
+    def fixed_list(self, digest: Hash32) -> bytes | None:
+        """A list by its hash."""
+        row = self._one("SELECT data FROM lists WHERE hash = ?", digest)
+        return None if row is None else bytes(row[0])
+
+    def keep_proposal(self, file: EpochFile, seed: Hash32, answers: Sequence[bytes]) -> None:
+        """Keep what this member proposes, or what it knows of another one's, signatures included."""
+        data, shown = msgspec.json.encode(file), msgspec.msgpack.encode(list(answers))
+        self._database.execute("INSERT OR REPLACE INTO proposals VALUES (?, ?, ?, ?)", (file.epoch, seed, data, shown))
+
+    def proposal(self, epoch: int, seed: Hash32) -> tuple[EpochFile, list[bytes]] | None:
+        """The proposal that is kept for an epoch."""
+        row = self._one("SELECT file, answers FROM proposals WHERE epoch = ? AND seed = ?", epoch, seed)
+        if row is None:
+            return None
+        return msgspec.json.decode(row[0], type=EpochFile), msgspec.msgpack.decode(row[1], type=list[bytes])
+
+    # ---- who signed what
+
+    def note_signed(self, epoch: int, seed: Hash32, signer: Address, digest: Hash32, evidence: UpdateEvidence) -> bool:
+        """Keep a member's signature over an update; whether it is one that was not known."""
+        asked = "SELECT digest FROM signed WHERE epoch = ? AND seed = ? AND signer = ?"
+        known = [bytes(row[0]) for row in self._database.execute(asked, (epoch, seed, signer)).fetchall()]
+        # Two convict; whoever signs a hundred does not fill the disk.
+        if digest in known or len(known) > 1:
+            return False
+        data = msgspec.msgpack.encode(evidence)
+        self._database.execute("INSERT INTO signed VALUES (?, ?, ?, ?, ?)", (epoch, seed, signer, digest, data))
+        return True
+
+    def equivocations(self) -> Iterator[Equivocation]:
+        """Members that signed two updates for one epoch and seed."""
+        rows = self._database.execute(
+            "SELECT epoch, seed, signer FROM signed GROUP BY epoch, seed, signer HAVING COUNT(*) > 1"
+        ).fetchall()
+        for epoch, seed, signer in rows:
+            asked = "SELECT evidence FROM signed WHERE epoch = ? AND seed = ? AND signer = ? ORDER BY digest LIMIT 2"
+            found = self._database.execute(asked, (epoch, seed, signer)).fetchall()
+            first, second = (msgspec.msgpack.decode(row[0], type=UpdateEvidence) for row in found)
+            yield Equivocation(Address(signer), epoch, Hash32(bytes(seed)), first, second)
+
+    def forget_before(self, epoch: int) -> None:
+        """Forget proposals, prompts and evidence of epochs long gone; that a prompt was asked is kept."""
+        for table in ("proposals", "signed", "openings", "lists", "attempts"):
+            self._database.execute(f"DELETE FROM {table} WHERE epoch < ?", (epoch,))  # noqa: S608 - named above
+
+    def _one(self, statement: str, *values: object) -> tuple[bytes, ...] | None:
+        row: tuple[bytes, ...] | None = self._database.execute(statement, values).fetchone()
+        return row
+
+    def _writing(self) -> sqlite3.Connection:
+        self._database.execute("BEGIN IMMEDIATE")
+        return self._database

@@ -1,0 +1,143 @@
+"""What members ask each other in an epoch, over HTTPS pinned to the key that the Committee contract names.
+
+POST /v1/reputation/proof      the proof that draws this epoch's leader, of the member that led last
+POST /v1/reputation/openings   the epoch's prompts, for its leader
+POST /v1/reputation/proposals  sign this update, after computing it again
+POST /v1/reputation/signed     signatures under updates of this epoch, to settle it or to convict who signed two
+
+Each request carries its sender's signature over kind, body and epoch in its headers (``requests``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from troth.committee import requests
+from troth.committee.bodies import body_of
+from troth.committee.epochs import LARGEST_FILE, EpochFile
+from troth.committee.errors import RequestRefused
+from troth.committee.rating import RatingMember, decode_proposal_of_epoch, encode_message
+from troth.overlay.directory.listing import CommitteeMembership
+from troth.protocol.types import Address
+from troth.transport.errors import OverlayError
+
+log = logging.getLogger(__name__)
+
+PROVE, HAND_OVER, REVIEW, SIGNED = "epoch proof", "epoch openings", "epoch proposal", "epoch signed"
+PATHS = {PROVE: "proof", HAND_OVER: "openings", REVIEW: "proposals", SIGNED: "signed"}
+LARGEST_BODY = {PROVE: 0, HAND_OVER: 0, REVIEW: 8 * 2**20, SIGNED: LARGEST_FILE}
+LARGEST_REPLY = 4 * 2**20
+"""Bytes of a list's prompts."""
+SECONDS = {PROVE: 5.0, HAND_OVER: 30.0, REVIEW: 600.0, SIGNED: 20.0}
+"""How long an answer may take; before a member signs it computes every answer again."""
+GRACE = 10.0
+AT_ONCE = {PROVE: 8, HAND_OVER: 2, REVIEW: 2, SIGNED: 4}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberCalls:
+    """Requests of one member to the others."""
+
+    secret: bytes
+    operator: Address
+    membership: Callable[[], CommitteeMembership]
+
+    async def ask(self, operator: Address, kind: str, body: bytes, epoch: int) -> bytes:
+        """A member's answer; empty where it gave none."""
+        member = self.membership().member(operator)
+        if member is None:
+            return b""
+        headers = requests.headers_of(kind, body, epoch, self.membership().domain, self.secret)
+        path = "/v1/reputation/" + PATHS[kind]
+        try:
+            return await requests.send(member, path, body, headers, SECONDS[kind], largest=LARGEST_REPLY)
+        except OverlayError as error:
+            log.info("%s gave no %s: %s", member.endpoint, kind, error)
+            return b""
+
+    async def ask_all(self, kind: str, body: bytes, epoch: int, *, enough: int) -> dict[Address, bytes]:
+        """The answers of those who gave one; once there are ``enough``, the others have ``GRACE`` seconds more.
+
+        So a member that keeps a connection open without a word holds nobody up.
+        """
+        others = [one.operator for one in self.membership().members if one.operator != self.operator]
+        tasks = {asyncio.create_task(self.ask(one, kind, body, epoch)): one for one in others}
+        answers: dict[Address, bytes] = {}
+        waiting, limit = set(tasks), None
+        try:
+            while waiting and (limit is None or time.monotonic() < limit):
+                if limit is None and len(answers) >= enough:
+                    limit = time.monotonic() + GRACE
+                patience = None if limit is None else max(0.0, limit - time.monotonic())
+                done, waiting = await asyncio.wait(waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                answers |= {tasks[one]: one.result() for one in done if one.result()}
+        finally:
+            for one in waiting:
+                one.cancel()
+        return answers
+
+
+def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembership]) -> APIRouter:
+    """The routes; who is no member is refused before its body is read."""
+    router = APIRouter(prefix="/v1/reputation")
+    places = {kind: asyncio.Semaphore(count) for kind, count in AT_ONCE.items()}
+
+    @router.post("/proof")
+    async def proof(request: Request) -> Response:
+        announced = announced_by_member(PROVE, request, membership())
+        return _octets(await rater.prove(announced.slot))
+
+    @router.post("/openings")
+    async def openings(request: Request) -> Response:
+        announced = announced_by_member(HAND_OVER, request, membership())
+        async with places[HAND_OVER]:
+            return _octets(encode_message(await rater.hand_over(announced.sender, announced.slot)))
+
+    @router.post("/proposals")
+    async def proposals(request: Request) -> Response:
+        announced = announced_by_member(REVIEW, request, membership())
+        async with places[REVIEW]:
+            proposal = decode_proposal_of_epoch(await _body(request, REVIEW, announced))
+            if proposal.file.epoch != announced.slot:
+                raise RequestRefused("The proposal is of another epoch than its headers say", proposal.file.epoch)
+            return _octets(encode_message(await rater.review(announced.sender, proposal)))
+
+    @router.post("/signed")
+    async def signed(request: Request) -> Response:
+        announced = announced_by_member(SIGNED, request, membership())
+        async with places[SIGNED]:
+            body = await _body(request, SIGNED, announced)
+            try:
+                file = msgspec.msgpack.decode(body, type=EpochFile)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise RequestRefused("The bytes are no file of an epoch", error) from error
+            await rater.hear(file)
+        return _octets(b"\x01")
+
+    return router
+
+
+def announced_by_member(kind: str, request: Request, membership: CommitteeMembership) -> requests.Announced:
+    """What a member announces in its headers; raises RequestRefused for a stranger."""
+    announced = requests.announced(kind, dict(request.headers), membership.domain)
+    if membership.member(announced.sender) is None:
+        raise RequestRefused("Only members may ask this", announced.sender)
+    return announced
+
+
+async def _body(request: Request, kind: str, announced: requests.Announced) -> bytes:
+    body = await body_of(request, LARGEST_BODY[kind])
+    requests.require_body(body, announced)
+    return body
+
+
+def _octets(content: bytes) -> Response:
+    return Response(content, media_type="application/octet-stream")

@@ -1,0 +1,365 @@
+"""Epochs that members carry out by themselves: silent and lying leaders, other prompts, kills, double signatures."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from conftest import Anvil
+from support.rating_stage import RatingStage, StagedMember, rating_stage
+from support.reputation_stage import reputation_stage
+
+from troth.committee import rating
+from troth.committee.challenges import new_openings, root_of
+from troth.committee.epochs import EpochFile, ExaminedList, with_signature
+from troth.committee.errors import CommitteeError, EpochRefused, RequestRefused, SignedOther
+from troth.committee.rating import EpochProposal, encode_message
+from troth.committee.rating_requests import REVIEW, SIGNED
+from troth.protocol.reputation import ONE, paper_rules
+from troth.protocol.types import Address
+
+pytestmark = [pytest.mark.chain, pytest.mark.slow]
+
+EPOCH, BOND, MEMBERS, NODES = 100, 10**15, 4, 3
+WORTH = (947_000_000, 500_000_000, 930_000_000)
+
+
+@pytest.fixture
+async def stage(anvil: Anvil, tmp_path: Path) -> AsyncIterator[RatingStage]:
+    """Four members and three nodes in epoch 2: the first one was settled, and fixed a list."""
+
+    def fund(account: Address, amount: int) -> None:
+        anvil.rpc("anvil_setBalance", account, hex(amount))
+
+    rules = paper_rules(EPOCH, BOND)
+    made = await reputation_stage(anvil.url, anvil.keys[5], anvil.mine, rules, fund, members=MEMBERS, nodes=NODES)
+    async with rating_stage(made, tmp_path, lambda number: WORTH[number]) as stage:
+        await stage.to(1, 0.02)
+        await stage.act()
+        assert stage.through() == 2, stage.refusals
+        await stage.to(2, 0.02)
+        yield stage
+    await made.chain.close()
+
+
+async def epoch(stage: RatingStage, number: int, *, until: float = 0.98) -> None:
+    """Members look at the chain all through an epoch."""
+    for step in (0.02, 0.2, 0.35, 0.49, 0.52, 0.6, 0.76, 0.85, 0.92):
+        if step > until or stage.through() > number:
+            return
+        await stage.to(number, step)
+        await stage.act()
+
+
+async def test_an_honest_epoch_is_asked_scored_signed_and_settled(stage: RatingStage) -> None:
+    await epoch(stage, 2)
+    assert stage.through() == 3
+    assert stage.credits() == dict(zip(stage.market.nodes, WORTH, strict=True))
+    assert stage.clock.follower.state.settled is not None
+    assert stage.clock.follower.state.settled.drawn
+    assert stage.clock.follower.state.settled.signers == MEMBERS
+    asked = [prompt for prompt, _ in stage.market.prompts]
+    # One or two parts of the list, and attempts of four members: no node got a prompt twice, no two the same.
+    assert len(set(asked)) == len(asked)
+    assert NODES * 2 + MEMBERS <= len(asked) <= 2 * NODES * 2 + MEMBERS * 2
+    await stage.to(3, 0.0)
+    await epoch(stage, 3)
+    assert stage.through() == 4
+    asked = [prompt for prompt, _ in stage.market.prompts]
+    assert len(set(asked)) == len(asked)
+
+
+async def test_a_silent_leader_is_followed_by_the_one_that_the_seed_draws(stage: RatingStage) -> None:
+    number, last = 2, stage.clock.follower.state.leader
+    first, second = await stage.leader(), await stage.leader(by_seed=True)
+    # Draws differ from run to run: an epoch whose two leaders are two members, and the last leader a third or second.
+    while first in {second, last}:
+        await epoch(stage, number)
+        number += 1
+        await stage.to(number, 0.0)
+        last = stage.clock.follower.state.leader
+        first, second = await stage.leader(), await stage.leader(by_seed=True)
+    silent = first
+    stage.kill(silent)
+    await epoch(stage, number, until=0.74)
+    assert stage.through() == number
+    await epoch_from(stage, number, 0.76)
+    assert stage.through() == number + 1
+    settled = stage.clock.follower.state.settled
+    assert settled is not None
+    assert (settled.leader, settled.drawn) == (second, False)
+    assert set(stage.credits().values()) & set(WORTH)
+
+
+async def epoch_from(stage: RatingStage, number: int, begin: float) -> None:
+    for step in (begin, 0.85, 0.92):
+        if stage.through() == number:
+            await stage.to(number, step)
+            await stage.act()
+
+
+async def test_a_leader_that_lies_about_credits_gets_no_signature_and_the_next_one_leads(stage: RatingStage) -> None:
+    liar = await stage.leader()
+    stage.members[liar].examiner.lie = ONE // 5
+    await epoch(stage, 2, until=0.74)
+    assert stage.through() == 2
+    assert any("not what the answers are worth" in refusal for refusal in stage.refusals)
+    await epoch_from(stage, 2, 0.76)
+    if stage.through() == 2:
+        # The seed draws it as well: the epoch passes, and no score moves.
+        assert await stage.leader(by_seed=True) == liar
+        assert stage.credits() == {}
+        return
+    assert stage.credits() == dict(zip(stage.market.nodes, WORTH, strict=True))
+
+
+async def test_one_member_that_is_down_stops_nothing_and_two_do(stage: RatingStage) -> None:
+    leader, last = await stage.leader(), stage.clock.follower.state.leader
+    others = [operator for operator in stage.members if operator not in {leader, last}]
+    stage.kill(others[0])
+    await epoch(stage, 2)
+    assert stage.through() == 3
+    assert stage.credits() == dict(zip(stage.market.nodes, WORTH, strict=True))
+    await stage.to(3, 0.0)
+    leader, last = await stage.leader(), stage.clock.follower.state.leader
+    stage.kill(next(one for one in stage.members if one not in {leader, last, others[0]}))
+    await epoch(stage, 3)
+    assert stage.through() == 3
+    assert any("3 members must sign" in refusal for refusal in stage.refusals)
+
+
+async def test_more_than_a_third_call_a_silent_node_silent(stage: RatingStage) -> None:
+    await epoch(stage, 2)
+    silent = stage.market.nodes[0]
+    stage.market.silent.add(silent)
+    # Enough attempts that each member meets the node: draws decide whom it asks.
+    terms = rating.RatingTerms(prompts=2, tokens=64, attempts=24)
+    for operator in stage.members:
+        stage.kill(operator)
+        stage.start(operator, terms)
+    await stage.to(3, 0.0)
+    await epoch(stage, 3)
+    rating_of = stage.clock.follower.state.ratings[silent]
+    assert (rating_of.silent, rating_of.credit, rating_of.epoch) == (True, 0, 3)
+    assert all(
+        stage.clock.follower.state.ratings[node].credit == WORTH[i] for i, node in enumerate(stage.market.nodes) if i
+    )
+
+
+async def test_a_member_that_is_killed_at_each_step_goes_on_from_its_files(stage: RatingStage) -> None:
+    """Of the leader: after its first question, before and after it signed, before and after it settled."""
+    leader = await stage.leader()
+
+    def again() -> StagedMember:
+        stage.kill(leader)
+        return stage.start(leader)
+
+    await stage.to(2, 0.2)
+    await stage.look(leader)
+    assert stage.members[leader].examiner.orders
+    again()
+    await stage.to(2, 0.49)
+    await stage.look(leader)
+    await stage.to(2, 0.51)
+    steps: list[str] = []
+    for step in ("keep_proposal", "note_signed", "submit"):
+        member = stage.members[leader]
+        target: object = member.awake if step == "submit" else member.awake.rater.store
+        setattr(target, step, _killed(steps, step))
+        with pytest.raises(Killed):
+            await stage.look(leader)
+        again()
+    await stage.look(leader)
+    assert steps == ["keep_proposal", "note_signed", "submit"]
+    assert stage.through() == 3, stage.refusals
+    assert stage.credits() == dict(zip(stage.market.nodes, WORTH, strict=True))
+    assert stage.clock.follower.state.expelled == frozenset()
+    asked = [prompt for prompt, _ in stage.market.prompts]
+    assert len(set(asked)) == len(asked)
+    again()
+    await stage.to(3, 0.02)
+    await stage.act()
+
+
+class Killed(BaseException):
+    """What kill -9 is to the code that it meets."""
+
+
+def _killed(steps: list[str], step: str):
+    def kill(*_: object) -> None:
+        steps.append(step)
+        raise Killed
+
+    return kill
+
+
+async def test_what_enough_members_signed_is_settled_by_others_when_its_leader_is_gone(stage: RatingStage) -> None:
+    leader = await stage.leader()
+    await stage.to(2, 0.49)
+    await stage.act()
+    await stage.to(2, 0.51)
+    stage.members[leader].awake.submit = _never  # type: ignore[assignment]
+    await stage.act()
+    stage.kill(leader)
+    assert stage.through() == 2
+    await stage.to(2, 0.92)
+    await stage.act()
+    assert stage.through() == 3
+    settled = stage.clock.follower.state.settled
+    assert settled is not None
+    assert settled.leader == leader
+
+
+async def _never(_call: object) -> None:
+    raise CommitteeError("The chain node is away")
+
+
+async def test_a_leader_that_shows_members_different_updates_loses_its_bond(stage: RatingStage) -> None:
+    leader = await stage.leader()
+    member = stage.members[leader]
+    assert member.rater is not None
+    moment = await stage.clock.moment()
+    first = (await member.rater.prove(2)) if moment.now.state.leader == leader else await member.awake._proof(moment)
+    files = []
+    for number in range(2):
+        openings = new_openings(6, member.rater.store.is_new)
+        after = ExaminedList(list(stage.market.nodes), "0x" + root_of(openings).hex())
+        file = member.awake._file(moment, {}, first)
+        file = msgspec.structs.replace(file, next=after)
+        # A journal that forgets, as of a restored backup: the honest one refuses the second.
+        journal = type(member.rater.journal)(member.folder / f"forgetful{number}")
+        files.append(with_signature(moment.now, file, member.rater.secret, journal))
+        journal.close()
+    bare = [msgspec.structs.replace(file, signatures={}) for file in files]
+    with_signature(moment.now, bare[0], member.rater.secret, member.rater.journal)
+    with pytest.raises(SignedOther):
+        with_signature(moment.now, bare[1], member.rater.secret, member.rater.journal)
+    others = [one for one in stage.members if one != leader]
+    for file, other in zip(files, others, strict=False):
+        proposal = EpochProposal(rating.VERSION, file, [], [])
+        await member.awake.others.ask(other, REVIEW, encode_message(proposal), 2)
+    stage.kill(leader)
+    # They tell each other what they saw, and whoever sees both brings it to the chain.
+    await stage.act()
+    await stage.act()
+    assert stage.clock.follower.state.expelled == frozenset({leader})
+
+
+async def test_a_second_signature_convicts_also_after_the_epoch_is_settled(stage: RatingStage) -> None:
+    leader = await stage.leader()
+    for step in (0.02, 0.25, 0.49):
+        await stage.to(2, step)
+        await stage.look(leader)
+    await stage.to(2, 0.51)
+    proposal = await proposed_by(stage, leader)
+    other = signed(stage, leader, proposal, {"credits": {}}, {})
+    stage.kill(leader)
+    stage.start(leader)
+    await stage.look(leader)
+    assert stage.through() == 3
+    witness = stage.members[next(one for one in stage.members if one != leader)].rater
+    assert witness is not None
+    await witness.hear(other.file)
+    await stage.act(but=[leader])
+    assert stage.clock.follower.state.expelled == frozenset({leader})
+    with pytest.raises(EpochRefused, match="settled"):
+        await witness.review(leader, proposal)
+
+
+async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
+    """A node dropped, prompts changed or repeated, one answer shown twice or to another prompt, credits invented."""
+    leader = await stage.leader()
+    for step in (0.02, 0.25, 0.49):
+        await stage.to(2, step)
+        await stage.look(leader)
+    await stage.to(2, 0.51)
+    proposal = await proposed_by(stage, leader)
+    file, openings, answers = proposal.file, proposal.openings, proposal.answers
+    node = stage.market.nodes[0]
+    # One that did not know the prompts before.
+    knowing = {leader, stage.clock.follower.state.leader, await stage.leader(by_seed=True)}
+    other = next(one for one in stage.members if one not in knowing)
+    judge = stage.members[other].rater
+    assert judge is not None
+    repeated = [*openings[:-1], openings[0]]
+    examined, after = file.examined, file.next
+    changes: list[tuple[str, dict[str, object], dict[str, object]]] = [
+        ("not examined in", {"examined": msgspec.structs.replace(examined, nodes=examined.nodes[1:])}, {}),
+        ("fixed another list", {"examined": msgspec.structs.replace(examined, prompt_root="0x" + "11" * 32)}, {}),
+        ("leaves nodes out", {"next": msgspec.structs.replace(after, nodes=after.nodes[1:])}, {}),
+        ("cannot be drawn", {"next": msgspec.structs.replace(after, nodes=[*after.nodes, leader])}, {}),
+        ("prompts, or neither", {"next": msgspec.structs.replace(after, prompt_root="0x" + "00" * 32)}, {}),
+        ("not what the answers are worth", {"credits": {**file.credits, node: ONE}}, {}),
+        ("Other nodes have answers", {"credits": {one: c for one, c in file.credits.items() if one != node}}, {}),
+        ("not the prompts that were fixed", {}, {"openings": repeated}),
+        ("credits without prompts", {}, {"openings": []}),
+        ("there twice", {}, {"answers": [*answers, answers[0]]}),
+        ("cannot be read", {}, {"answers": [b"nonsense"]}),
+    ]
+    for what, in_file, in_proposal in changes:
+        with pytest.raises(EpochRefused, match=what):
+            await judge.review(leader, signed(stage, leader, proposal, in_file, in_proposal))
+    judge.store.keep_attempts(1, (await stage.clock.moment()).now.seed, openings[:1])
+    with pytest.raises(EpochRefused, match="asked before"):
+        await judge.review(leader, proposal)
+    with pytest.raises(EpochRefused, match="Let it propose"):
+        await judge.review(other, proposal)
+    unsigned = msgspec.structs.replace(proposal, file=msgspec.structs.replace(file, signatures={}))
+    with pytest.raises(EpochRefused, match="leader signs first"):
+        await judge.review(leader, unsigned)
+    forged = {**file.signatures, other: file.signatures[leader]}
+    with pytest.raises(EpochRefused, match="did not sign this"):
+        await judge.review(
+            leader, msgspec.structs.replace(proposal, file=msgspec.structs.replace(file, signatures=forged))
+        )
+    late = msgspec.structs.replace(file, epoch=1)
+    with pytest.raises(RequestRefused, match="it is epoch 2"):
+        await judge.review(leader, msgspec.structs.replace(proposal, file=late))
+
+
+async def proposed_by(stage: RatingStage, leader: Address) -> EpochProposal:
+    """What the leader sends, as a member sees it."""
+    member = stage.members[leader]
+    caught: list[bytes] = []
+
+    async def nobody(kind: str, body: bytes, epoch: int, *, enough: int) -> dict[Address, bytes]:
+        caught.append(body)
+        return {}
+
+    member.awake.others.ask_all = nobody  # type: ignore[method-assign]
+    await stage.look(leader)
+    return msgspec.msgpack.decode(caught[0], type=EpochProposal)
+
+
+def signed(
+    stage: RatingStage, leader: Address, proposal: EpochProposal, in_file: dict, in_proposal: dict
+) -> EpochProposal:
+    """A proposal with changes that its leader stands for."""
+    from troth.protocol import typed_data
+
+    file: EpochFile = msgspec.structs.replace(proposal.file, **in_file)
+    if in_file:
+        domain, secret = stage.reputation.chain.domain, stage.reputation.key(leader).secret
+        signature = typed_data.sign(file.update().message(), domain, secret)
+        file = msgspec.structs.replace(file, signatures={leader: "0x" + signature.hex()})
+    return msgspec.structs.replace(proposal, file=file, **in_proposal)
+
+
+async def test_prompts_are_handed_to_the_leader_alone_and_strangers_hear_nothing(stage: RatingStage) -> None:
+    last = stage.clock.follower.state.leader
+    holder = stage.members[last].rater
+    assert holder is not None
+    leader, second = await stage.leader(), await stage.leader(by_seed=True)
+    assert len(await holder.hand_over(leader, 2)) == NODES * 2 * 2
+    assert await holder.hand_over(second, 2)
+    for operator in stage.members:
+        if operator in {leader, second}:
+            continue
+        with pytest.raises(RequestRefused, match="for the epoch's leader"):
+            await holder.hand_over(operator, 2)
+    stranger = dataclasses.replace(stage.members[leader].awake.others, secret=b"\7" * 32)  # type: ignore[type-var]
+    assert await stranger.ask(last, SIGNED, b"", 2) == b""
+    assert "Only members may ask this" in stage.refusals[-1]

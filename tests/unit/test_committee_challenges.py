@@ -1,0 +1,239 @@
+"""Challenges: prompts and their lists, and answers that are asked, shown and proven as a member's client does it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.toy_tab_scheduler import Stage, toy_stage
+
+from troth.cases.judging import Inputs, Recomputed
+from troth.committee.answers import ChallengeAnswer, decode_answer, encode_answer, require_distinct
+from troth.committee.challenges import (
+    MOST_PROMPTS,
+    PARTS,
+    Challenge,
+    Opening,
+    challenges_of,
+    new_openings,
+    places_of,
+    require_openings,
+    root_of,
+)
+from troth.committee.epoch_store import EpochStore
+from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
+from troth.committee.examining_nodes import ClientExaminer, Hosts
+from troth.committee.prompts import LONGEST, prompts_of
+from troth.protocol.credit import Surprises
+from troth.protocol.market.bodies import Admitted, Results
+from troth.protocol.market.types import ExecutionClass
+from troth.protocol.reputation import MAXIMUM_NODES, ONE
+from troth.protocol.request import TOP_P_LIMIT
+from troth.protocol.types import Hash32, ModelDescriptor, address_from_bytes
+
+SEED = Hash32(b"\7" * 32)
+
+
+def anything(_prompt: str) -> bool:
+    return True
+
+
+def test_prompts_are_many_different_and_follow_from_the_seed_alone() -> None:
+    written = prompts_of(SEED, 300, anything)
+    assert len(set(written)) == 300
+    assert written == prompts_of(SEED, 300, anything)
+    # Two members that know nothing of each other write the same one once in thousands of times.
+    assert len(set(written) & set(prompts_of(b"\x08" * 32, 300, anything))) <= 1
+    lengths = sorted(map(len, written))
+    assert lengths[0] < 120 < 300 < lengths[150] < 1_500 < lengths[-1] < 2 * LONGEST
+    assert not [text for text in written if "{" in text or "None" in text]
+    # Questions in other languages than English, too.
+    assert sum(any(letter in text for letter in "äöüßéèàçñ¿ãõąęłż") for text in written) > 60
+
+
+def test_a_class_with_a_short_context_gets_short_prompts() -> None:
+    assert max(map(len, prompts_of(SEED, 40, anything, 100))) < 400
+
+
+def test_a_prompt_that_was_asked_is_never_written_again() -> None:
+    first = set(prompts_of(SEED, 40, anything))
+    assert first.isdisjoint(prompts_of(SEED, 40, lambda text: text not in first))
+    with pytest.raises(MemberConfigurationInvalid, match="No new prompt"):
+        prompts_of(SEED, 1, lambda text: False)
+
+
+def test_a_list_commits_to_prompts_and_to_when_and_how_they_are_asked() -> None:
+    openings = new_openings(24, anything)
+    require_openings(openings, root_of(openings))
+    asked = [challenges_of(openings, places_of(part, 24), 512) for part in range(PARTS)]
+    assert sorted(one.place for part in asked for one in part) == list(range(24))
+    for part in asked:
+        assert [one.moment for one in part] == sorted(one.moment for one in part)
+        assert all(0 <= one.moment < 1 and one.choices.temperature_millionths > 0 for one in part)
+        assert all(one.choices.top_p_millionths == TOP_P_LIMIT and 16 <= one.choices.max_tokens <= 512 for one in part)
+    assert asked == [challenges_of(list(openings), places_of(part, 24), 512) for part in range(PARTS)]
+    other = [Opening("00" * 32, openings[0].prompt), *openings[1:]]
+    for wrong in (other, openings[1:], openings[::-1]):
+        with pytest.raises(EpochRefused, match="not the prompts"):
+            require_openings(wrong, root_of(openings))
+    twice = [*openings, openings[0]]
+    with pytest.raises(EpochRefused, match="twice"):
+        require_openings(twice, root_of(twice))
+
+
+@given(st.integers(0, MOST_PROMPTS))
+def test_the_parts_of_a_list_share_nothing_and_leave_nothing_out(count: int) -> None:
+    parts = [place for part in range(PARTS) for place in places_of(part, count)]
+    assert parts == list(range(count))
+
+
+def test_a_next_list_has_every_host_and_nobody_else() -> None:
+    nodes = [address_from_bytes((1000 + number).to_bytes(20, "big")) for number in range(300)]
+    few = Hosts(frozenset(nodes[:4]), frozenset(nodes[1:6]))
+    assert set(few.listed(SEED)) == set(nodes[1:6])
+    few.require(few.listed(SEED), SEED)
+    # Who came or left in between may be there or not: views of the chain differ by blocks.
+    few.require(nodes[1:4], SEED)
+    few.require(nodes[:6], SEED)
+    for wrong, what in ((nodes[2:6], "leaves nodes out"), (nodes[:7], "cannot be drawn")):
+        with pytest.raises(EpochRefused, match=what):
+            few.require(wrong, SEED)
+    many = Hosts(frozenset(nodes), frozenset(nodes))
+    assert len(many.listed(SEED)) == MAXIMUM_NODES
+    many.require(many.listed(SEED), SEED)
+    assert many.listed(SEED) != many.listed(Hash32(SEED[:31] + b"\0"))
+    with pytest.raises(EpochRefused, match="leaves nodes out"):
+        many.require(many.listed(SEED)[1:], SEED)
+
+
+def test_what_a_member_keeps_survives_it(tmp_path: Path) -> None:
+    store, openings = EpochStore(tmp_path / "rating.sqlite"), new_openings(4, anything)
+    root = root_of(openings)
+    store.keep_openings(5, openings)
+    store.keep_attempts(5, SEED, openings[:1])
+    store.close()
+    assert (tmp_path / "rating.sqlite").stat().st_mode & 0o777 == 0o600
+    again = EpochStore(tmp_path / "rating.sqlite")
+    assert again.openings(root) == openings
+    assert again.attempts(5, SEED) == openings[:1]
+    assert not again.is_new(openings[0].prompt)
+    assert again.is_new_to(openings[0].prompt, root)
+    assert not again.is_new_to(openings[0].prompt, SEED)
+    again.forget_before(6)
+    assert again.openings(root) is None
+    # Its prompts are never asked again all the same.
+    assert not again.is_new(openings[0].prompt)
+    again.close()
+
+
+# ---------------------------------------------------------------------------------------------- through a client
+
+
+@dataclass
+class LikelyModel:
+    """Texts that it finds as likely as they should be."""
+
+    asked: list[Inputs] = field(default_factory=list)
+
+    async def require(self, descriptor: ModelDescriptor, definition: ExecutionClass) -> None:
+        pass
+
+    async def recompute(self, inputs: Inputs) -> Recomputed:
+        raise AssertionError("a tolerant class is scored by likelihood")
+
+    async def surprises(self, inputs: Inputs) -> Surprises:
+        self.asked.append(inputs)
+        row = np.full(len(inputs.text.tokens), 2.0)
+        return Surprises(row, row, row, row)
+
+
+async def examiner_on(stage: Stage) -> ClientExaminer:
+    await stage.session.ready()
+    stage.session.own_model = LikelyModel()
+    return ClientExaminer(stage.session, 1)
+
+
+async def asked(examiner: ClientExaminer, openings: list[Opening]) -> list[ChallengeAnswer]:
+    names = {challenge.place: f"challenge-{challenge.place}" for challenge in challenges_of(openings, range(2), 16)}
+    for challenge in challenges_of(openings, range(2), 16):
+        await examiner.ask(names[challenge.place], challenge)
+    return examiner.answers(names)
+
+
+async def test_answers_are_shown_proven_and_scored_by_others(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        examiner = await examiner_on(stage)
+        openings = [Opening(f"{number:064x}", f"question {number}") for number in range(2)]
+        answers = await asked(examiner, openings)
+        assert [decode_answer(encode_answer(answer)) for answer in answers] == answers
+        assert Counter(len(answer.admitted.nodes) for answer in answers) == {1: 2}
+        credits = await examiner.credits(answers, openings, 0)
+        assert set(credits) == {answer.admitted.nodes[0] for answer in answers}
+        assert set(credits.values()) == {ONE}
+        # Asked once: what is in the journal is not asked again.
+        orders = len(stage.session.journal.all())
+        await asked(examiner, openings)
+        assert len(stage.session.journal.all()) == orders == 2
+        hosts = examiner.hosts(stage.session.block)
+        assert set(credits) <= hosts.now == hosts.since
+
+
+async def test_no_part_of_an_answer_can_be_changed(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        examiner = await examiner_on(stage)
+        openings = [Opening(f"{number:064x}", f"question {number}") for number in range(2)]
+        first, second = await asked(examiner, openings)
+        stranger = address_from_bytes(b"\x31" * 20)
+        wrong = [
+            (replace(first, tokens=(*first.tokens[:-1], first.tokens[-1] + 1)), "signed another answer"),
+            (replace(first, tokens=first.tokens[:-1]), "not proven"),
+            (replace(first, place=1), "asked something else"),
+            (replace(first, request=second.request), "asked something else"),
+            (replace(first, salt=Hash32(b"\1" * 32)), "asked something else"),
+            (replace(first, admitted=second.admitted), "not proven"),
+            (replace(first, admitted=replace(first.admitted, nodes=(stranger,))), "not proven"),
+            (replace(first, results=second.results), "not proven"),
+            (replace(first, results=Results("end", ())), "not proven"),
+            (replace(first, order=second.order), "asked something else"),
+            (replace(first, order=replace(first.order, signature=second.order.signature)), "did not sign"),
+            (replace(first, tab=replace(first.tab, payer=stranger)), "on no open tab"),
+        ]
+        for answer, what in wrong:
+            with pytest.raises(EpochRefused, match=what):
+                await examiner.credits([answer], openings, 0)
+        with pytest.raises(EpochRefused, match="earlier epoch"):
+            await examiner.credits([first], openings, stage.session.block + 1)
+        for answers in ([first, first], [first, replace(second, place=7)], [first, replace(second, order=first.order)]):
+            with pytest.raises(EpochRefused):
+                require_distinct(answers, range(2))
+        with pytest.raises(EpochRefused, match="cannot be read"):
+            decode_answer(b"{}")
+
+
+async def test_a_node_that_was_drawn_and_gave_nothing_is_silent(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        examiner = await examiner_on(stage)
+
+        def broken(_order: object, lines: list[object]) -> list[object]:
+            kept = [line for line in lines if isinstance(line, dict) and line.get("type") == "admitted"]
+            return [*kept, {"type": "failed", "code": "node_silent", "message": "no answer", "retry_free": True}]
+
+        stage.scheduler.tamper = broken
+        (challenge,) = challenges_of([Opening("00" * 32, "are you there?")], range(1), 16)
+        await examiner.ask("attempt", challenge)
+        (entry,) = stage.session.journal.all()
+        admitted = entry.read("admitted", Admitted)
+        assert examiner.silent(["attempt", "never asked"]) == frozenset(admitted.nodes)
+        assert not examiner.under_way(["attempt"])
+        stage.scheduler.tamper = lambda _order, lines: lines
+        for number in range(12):
+            await examiner.ask(f"again {number}", Challenge(0, f"{number}?", 0.0, challenge.choices))
+        names = {number: f"again {number}" for number in range(12)}
+        served = {node for answer in examiner.answers(names) for node in answer.admitted.nodes}
+        # Who answered once is not silent.
+        assert examiner.silent(["attempt", *names.values()]) == frozenset(admitted.nodes) - served
