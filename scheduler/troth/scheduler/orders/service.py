@@ -15,6 +15,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Coroutine, Iterable, Sequence
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from troth.cases.keeping import is_in_court, last_block
@@ -25,7 +26,9 @@ from troth.protocol.market.bodies import Submission
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Parameters
 from troth.protocol.market.types import Work as PromisedWork
+from troth.protocol.market.views import rules_in
 from troth.protocol.request import from_canonical_bytes
+from troth.protocol.tensors import Dtype, row_size
 from troth.protocol.types import Address, Hash32, unpack_ends
 from troth.protocol.wire_market import Dismiss
 from troth.scheduler.checks.lottery import reveal
@@ -87,6 +90,18 @@ def _last_word(story: OrderHistory, parameters: Parameters) -> int:
     admitted = story.admitted.admission.message.block_number
     ended = admitted if story.failed is None else max(admitted, story.failed.block)
     return ended + parameters.lag + FINALITY_BLOCKS
+
+
+ROWS_PIECE = 1 << 20
+"""Bytes of rows in one answer."""
+
+
+class RowsPiece(NamedTuple):
+    """Some rows of a segment: how many there are, the salt of the order's heads, and these as they travelled."""
+
+    total: int
+    head_salt: Hash32
+    data: bytes
 
 
 RETRY_AFTER = 5
@@ -161,6 +176,28 @@ class Orders:
             async with self._lock(order_id):
                 await draw_again(self.desk, story)
         return replay(story)
+
+    async def rows(self, order_id: Hash32, salt: Hash32, segment: int, start: int) -> RowsPiece:
+        """Rows that a segment gave, for who has the order's salt, once nobody is to compute them unseen any more.
+
+        A verifier commits to its own rows before it sees a node's: until the check is over, no client may have them to
+        pass on. Raises UnknownOrder, NotYet, TooLate.
+        """
+        story = self.desk.store.get(order_id)
+        if story is None or story.salt is None or not hmac.compare_digest(story.salt, salt):
+            raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
+        if story.answered is None or story.revealed is None or order_id in self._checks:
+            raise NotYet("Rows are shown once the order's check is over", None, "Show its first secret, and follow it.")
+        total, rules = story.answered.rows, rules_in(self.desk.ledger.state, story.order.execution_class)
+        size = row_size(rules.hidden_size, Dtype(rules.dtype))
+        if segment >= story.segments or start >= total:
+            raise UnknownOrder("The order has no such row", f"segment {segment}, row {start}", "Begin with the first.")
+        kept, count = self.desk.rows.open(order_id, size), min(total - start, max(ROWS_PIECE // size, 1))
+        try:
+            data = await asyncio.to_thread(kept.rows, segment, start, count)
+        except (OSError, EOFError) as error:
+            raise TooLate("The order's rows are kept no longer", None, "They go with the time for checks.") from error
+        return RowsPiece(total, story.admitted.head_salt, data)
 
     # ---- checks
 
