@@ -27,6 +27,7 @@ from troth.chain.market_follower import MarketFollower
 from troth.node.court import accusing
 from troth.node.court.accusing import AccusedText, accuse
 from troth.node.court.proving import Prover
+from troth.node.errors import GasTooDear
 from troth.node.orders.session import JUDGED
 from troth.node.traces import StoredTrace, TraceStore
 from troth.protocol import vrf
@@ -225,9 +226,12 @@ async def test_no_other_data_makes_a_proof_and_the_python_rules_say_the_same(
         # The tab key's signature is not looked at: the node's over the result names the order.
         unsigned = replace(true.order, signature=b"")
         assert [replace(one.order, signature=b"") for one in on_chain] == [unsigned] * len(on_chain)
-        assert [replace(one, order=true.order) for one in on_chain] == [true] * len(on_chain)
+        # Nor does it matter in which unit sums are taken, as long as they fit.
+        free = {"order": true.order, "unit_bits": true.unit_bits}
+        assert [replace(one, **free) for one in on_chain] == [true] * len(on_chain)  # type: ignore[arg-type]
         # Hints are the contract's alone.
-        assert [one for one in judged if replace(one, order=true.order, draw=true.draw) != true] == []
+        free["draw"] = true.draw
+        assert [one for one in judged if replace(one, **free) != true] == []  # type: ignore[arg-type]
 
 
 async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_named(
@@ -267,11 +271,17 @@ async def test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept(trials: T
 
         ground = SimpleNamespace(state=trial.follower.state)
         bench: Any = SimpleNamespace(write=write, stores=SimpleNamespace(traces=traces), ground=ground)
-        prover = Prover(bench, trial.opener, lambda: trial.scene.folder)
+        prover = Prover(bench, trial.opener, lambda: trial.scene.folder, 10**18)
         rejection: Any = SimpleNamespace(order=order, segment=0)
         assert not await prover.prove(rejection, evidence)
         traces.keep(kept, rows)
+        # Where gas is dear it waits, and keeps the proof.
+        prover.most_wei = 1
+        with pytest.raises(GasTooDear, match="accuse_wei"):
+            await prover.prove(rejection, evidence)
+        prover.most_wei, prover.model = 10**18, lambda: pytest.fail("the proof was made before")
         assert await prover.prove(rejection, evidence)
+        prover.model = lambda: trial.scene.folder
         # Another verifier was first.
         assert not await prover.prove(rejection, evidence)
         # An honest answer that it rejected for something else.
