@@ -27,7 +27,7 @@ from troth.chain.market_follower import MarketFollower
 from troth.node.court import accusing
 from troth.node.court.accusing import AccusedText, accuse
 from troth.node.court.proving import Prover
-from troth.node.errors import GasTooDear
+from troth.node.errors import ProofTooDear
 from troth.node.orders.session import JUDGED
 from troth.node.traces import StoredTrace, TraceStore
 from troth.protocol import vrf
@@ -277,7 +277,7 @@ async def test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept(trials: T
         traces.keep(kept, rows)
         # Where gas is dear it waits, and keeps the proof.
         prover.most_wei = 1
-        with pytest.raises(GasTooDear, match="accuse_wei"):
+        with pytest.raises(ProofTooDear, match="accuse_wei"):
             await prover.prove(rejection, evidence)
         prover.most_wei, prover.model = 10**18, lambda: pytest.fail("the proof was made before")
         assert await prover.prove(rejection, evidence)

@@ -7,6 +7,7 @@ believes them. What the ring cannot do is to sign a state from which its token f
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +39,7 @@ REWARD_SHARE = 10
 
 
 @dataclass(slots=True)
-class CourtNetwork(LocalNetwork):
+class RingNetwork(LocalNetwork):
     """A network of which one node is honest: the last one."""
 
     favoured: str = ""
@@ -81,7 +82,7 @@ class Purses:
 class CourtPlay:
     """A running network, and a client with a tab."""
 
-    network: CourtNetwork
+    network: RingNetwork
     asker: Asker
     display: Display
 
@@ -170,15 +171,19 @@ class CourtPlay:
         return Purses(stake, credit, burnt, account, next(proven, None))
 
 
+def plan() -> NetworkPlan:
+    """As few whole nodes as a class of three verifiers needs."""
+    return NetworkPlan(slices=((0, LAYERS),), nodes_per_slice=NODES, candidates=1, verifiers=VERIFIERS)
+
+
 def play(folder: Path, models: Path, display: Display) -> None:
     """Run everything below ``folder``; processes end and files go whatever happens.
 
     Raises:
         DemoError: something that must happen did not.
     """
-    plan = NetworkPlan(slices=((0, LAYERS),), nodes_per_slice=NODES, candidates=1, verifiers=VERIFIERS)
-    prepare_model(models, plan, display)
-    network = CourtNetwork(folder / "network", models, plan, report=display.step, ready_seconds=LOADING_SECONDS)
+    prepare_model(models, plan(), display)
+    network = RingNetwork(folder / "network", models, plan(), report=display.step, ready_seconds=LOADING_SECONDS)
     with network:
         display.heading(f"{NODES} nodes: {NODES - 1} are one hand, and {network.honest.name} is honest")
         network.start()
@@ -193,4 +198,5 @@ def play(folder: Path, models: Path, display: Display) -> None:
         court.accuse(court.evidence(), liar)
         display.act(3, "The client owes nothing, and anyone weighs the proof again")
         court.settle(liar)
-        display.good(f"done in {display.seconds:.0f} s; everything is stopped, nothing is left behind")
+    shutil.rmtree(folder / "network", ignore_errors=True)
+    display.good(f"done in {display.seconds:.0f} s; everything is stopped, nothing is left behind")

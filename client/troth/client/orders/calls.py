@@ -52,7 +52,7 @@ class SealedSegment:
     opened: Mapping[str, bytes]
 
 
-class RowsPiece(NamedTuple):
+class FetchedRows(NamedTuple):
     """Rows as they travelled, and the salt of the order's heads; nothing of it is checked yet."""
 
     head_salt: Hash32
@@ -91,11 +91,11 @@ class MarketCalls:
         found = await self._calls.post(f"/v1/orders/0x{order.hex()}/tiles", body)
         return tuple(_sealed(one) for one in read_list(found.get("segments"), SEGMENTS_LIMIT))
 
-    async def rows(self, order: Hash32, salt: Hash32, segment: int, start: int) -> RowsPiece:
+    async def rows(self, order: Hash32, salt: Hash32, segment: int, start: int) -> FetchedRows:
         """Rows of a segment from number ``start`` on, as many as the scheduler puts into one answer."""
         path = f"/v1/orders/0x{order.hex()}/rows/{segment}?start={start}"
         found = await self._calls.get(path, headers={"troth-salt": "0x" + salt.hex()})
-        return RowsPiece(Hash32(read_hex(found.get("head_salt"), 32)), _hex(found.get("rows")))
+        return FetchedRows(Hash32(read_hex(found.get("head_salt"), 32)), _hex(found.get("rows")))
 
     async def acknowledge(self, word: Acknowledgement) -> None:
         """Deliver a voucher outside of an order."""

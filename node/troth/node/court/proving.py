@@ -17,7 +17,7 @@ from troth.cases.errors import NothingToDo
 from troth.cases.evidence import Evidence
 from troth.cases.opening import Opener
 from troth.node.court.accusing import AccusedText, accuse
-from troth.node.errors import GasTooDear
+from troth.node.errors import ProofTooDear
 from troth.node.models.folder import ModelFolder
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.rejections import Rejection
@@ -55,7 +55,7 @@ class Prover:
     async def prove(self, rejection: Rejection, evidence: Evidence) -> bool:
         """Convict by a wrong token of the rejected answer; False where there is none, or nothing is left to take.
 
-        Raises CallRefused where the contract cannot be called now, GasTooDear where gas costs too much now.
+        Raises CallRefused where the contract cannot be called now, ProofTooDear where gas costs too much now.
         """
         place = (rejection.order, rejection.segment)
         try:
@@ -94,4 +94,6 @@ class Prover:
         cost = (await courtroom.simulate(proof.build(courtroom.contracts, b""))).maximum_cost
         if cost > self.most_wei:
             what = "a wrong token could be proven, and its gas costs more than this node pays"
-            raise GasTooDear(what, cost, f"Raise accuse_wei in [court] above {self.most_wei}, or wait for cheaper gas.")
+            raise ProofTooDear(
+                what, cost, f"Raise accuse_wei in [court] above {self.most_wei}, or wait for cheaper gas."
+            )
