@@ -105,6 +105,42 @@ async def test_a_forged_token_convicts_alone_and_once(trials: Trials, dtype: int
             await trial.opener.convict(proof)
 
 
+async def test_a_copied_proof_convicts_the_same_node_once_and_pays_who_is_mined_first(
+    trials: Trials, anvil: Any
+) -> None:
+    async with trials() as trial:
+        stage, node = trial.scene.stage, trial.scene.stage.nodes[0].address
+        copier = LiveCourtroom(stage.market, trial.follower, anvil.keys[7])
+        call = trial.accuse(trial.scene.answer(Wording(forged=2, rank=9))).build(stage.market.contracts, b"")
+        stake = trial.pot(PotKind.STAKE, node)
+        await copier.send(call)
+        await trial.follower.catch_up()
+        assert trial.pot(PotKind.STAKE, node) == stake - stage.execution_class.penalty
+        assert trial.pot(PotKind.CREDIT, copier.account) >= stage.execution_class.penalty // 10
+        # Who was copied is told before it pays for a revert, and the proof is worth nothing a second time.
+        for courtroom in (trial.opener.courtroom, copier):
+            with pytest.raises(CallRefused, match="AlreadyProven"):
+                await courtroom.send(call)
+        assert trial.pot(PotKind.CREDIT, trial.opener.courtroom.account) == 0
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+async def test_numbers_that_are_no_state_convict_and_extremes_below_them_are_weighed(
+    trials: Trials, value: float
+) -> None:
+    async with trials() as trial:
+        states = np.ones((6, 128), np.float32)
+        states[2, 5] = value
+        assert trial.accuse(trial.scene.answer(Wording(), states)).conviction.convict
+        # Zeros of both signs, subnormal numbers and one just below the limit: whoever chose well from them stands.
+        states[2, :8] = [0.0, -0.0, 1e-45, -1e-45, 1e-38, -(2.0**39), 2.0**-126, 1.0]
+        with pytest.raises(NothingToDo, match="No token"):
+            trial.accuse(trial.scene.answer(Wording(), states))
+        # And whoever did not falls, by whatever weight the large number has.
+        proof = trial.accuse(trial.scene.answer(Wording(forged=2, rank=90), states))
+        await trial.opener.convict(proof)
+
+
 @pytest.mark.parametrize(
     "wording",
     [

@@ -21,7 +21,7 @@ from troth.cases.opening import Opener, WantedCase
 from troth.node.court.bringing import Bringer
 from troth.node.court.holding import NodeHoldings
 from troth.node.court.recomputing import EngineRecompute
-from troth.node.errors import BadInput, ProofTooDear, NotAssigned, OutOfOrder
+from troth.node.errors import BadInput, NotAssigned, OutOfOrder, ProofTooDear
 from troth.node.orders.duties import drop_traces
 from troth.node.orders.session import JUDGED
 from troth.node.orders.words import BegunSegment
