@@ -71,10 +71,11 @@ library WeightsTree {
             let free := mload(0x40)
             mstore8(free, 1)
             let left := add(free, 1)
-            for { let i := 0 } lt(i, depth) { i := add(i, 1) } {
+            let next := siblings.offset
+            for { let end := add(next, shl(5, depth)) } lt(next, end) { next := add(next, 0x20) } {
                 let side := shl(5, and(place, 1))
                 mstore(add(left, side), hash)
-                mstore(add(left, xor(side, 0x20)), calldataload(add(siblings.offset, shl(5, i))))
+                mstore(add(left, xor(side, 0x20)), calldataload(next))
                 hash := keccak256(free, 65)
                 place := shr(1, place)
             }

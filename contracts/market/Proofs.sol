@@ -10,7 +10,7 @@ import {IDeployment} from "./interfaces/IDeployment.sol";
 import {IProofs, ShownRow, ShownToken, TokenProof} from "./interfaces/IProofs.sol";
 import {IProver} from "./interfaces/IProver.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
-import {Result} from "./interfaces/MarketTypes.sol";
+import {ExecutionClass, ModelDescriptor, Result} from "./interfaces/MarketTypes.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 
@@ -30,9 +30,14 @@ contract Proofs is IProofs, IProver {
     /// @dev Version 1, class, most tokens, temperature, top_p.
     uint256 private constant TERMS = 45;
     uint256 private constant MILLION = 1e6;
-    /// @dev 2^-24 in units of 2^-56: above what float64 loses in the noise and in its sum, and float32 below its smallest
-    ///      normal number, and above what terms lose that are cut to units.
-    uint256 private constant LEAST_SLACK = 1 << 32;
+    /// @dev A slack of 2^-24 at least: above what float64 loses in the noise and in its sum, and float32 below its smallest
+    ///      normal number.
+    uint256 private constant LEAST_SLACK_BITS = 24;
+    /// @dev Units of the noise.
+    uint256 private constant NOISE_BITS = 120;
+    /// @dev Words of an encoded class and an encoded model before their one string.
+    uint256 private constant CLASS_WORDS = 24;
+    uint256 private constant MODEL_WORDS = 6;
 
     address private immutable BANK;
     IRegistry private immutable REGISTRY;
@@ -75,8 +80,7 @@ contract Proofs is IProofs, IProver {
         party = ECDSA.recover(Messages.digest(domain, subject), proof.signature);
         offenceBlock = proof.order.order.referenceBlock;
         uint256 segments = _requireLast(proof, order);
-        Orders.requireEqual(keccak256(abi.encode(proof.executionClass)), proof.order.order.executionClass);
-        Orders.requireEqual(keccak256(abi.encode(proof.model)), proof.executionClass.model);
+        _requireNames(proof);
         _requireNamed(proof.executionClass.name, proof.head.name);
         Choice memory choice = _choiceOf(proof);
         _requireToken(proof.result, proof.token);
@@ -92,6 +96,34 @@ contract Proofs is IProofs, IProver {
         uint256 segment = proof.result.segment;
         Orders.requirePlace(proof.result.order, segment, order, segment);
         if (segment + 1 != segments) revert NotLastSegment(segment, segments);
+    }
+
+    /// @dev The order names the class, and the class the model.
+    function _requireNames(TokenProof calldata proof) private pure {
+        ExecutionClass calldata class = proof.executionClass;
+        ModelDescriptor calldata model = proof.model;
+        uint256 position;
+        assembly ("memory-safe") {
+            position := class
+        }
+        Orders.requireEqual(
+            _encodedHash(position, CLASS_WORDS, bytes(class.name).length), proof.order.order.executionClass
+        );
+        assembly ("memory-safe") {
+            position := model
+        }
+        Orders.requireEqual(_encodedHash(position, MODEL_WORDS, bytes(model.architecture).length), class.model);
+    }
+
+    /// @dev keccak256(abi.encode(a struct with one string)), where it lies: any other form than abi.encode's has another hash.
+    function _encodedHash(uint256 position, uint256 words, uint256 length) private pure returns (bytes32 hash) {
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            let size := shl(5, add(add(words, 1), shr(5, add(length, 31))))
+            mstore(free, 0x20)
+            calldatacopy(add(free, 0x20), position, size)
+            hash := keccak256(free, add(size, 0x20))
+        }
     }
 
     /// @dev Temperature and nucleus, as the order's client asked for them.
@@ -201,15 +233,15 @@ contract Proofs is IProofs, IProver {
         // A row with a number of 2^40 and more, an infinity or NaN is no state; no honest node signs one.
         if (!found.isState) return;
         int256 likelier = found.others - found.own;
-        uint256 slack =
-            LEAST_SLACK + ExactNumbers.slack(found, proof.model.hiddenSize, proof.executionClass.dtype != 0);
+        uint256 slack = (1 << proof.unitBits - LEAST_SLACK_BITS)
+            + ExactNumbers.slack(found, proof.model.hiddenSize, proof.executionClass.dtype != 0);
         int256 ahead = likelier;
         if (choice.temperature != 0) {
             bytes32 seed = _seedOf(proof, order);
             uint256 position = uint256(proof.result.prompt) + proof.result.cached + proof.token.index - 1;
             int256 noise = PublicNoise.gumbel(seed, position, proof.rival)
                 - PublicNoise.gumbel(seed, position, proof.token.token);
-            ahead += noise * int256(choice.temperature) / int256(MILLION) >> 64;
+            ahead += noise * int256(choice.temperature) / int256(MILLION) >> NOISE_BITS - proof.unitBits;
         }
         // In a nucleus are the likeliest: what is likelier than a token is in it wherever the token is.
         bool holds = ahead > int256(slack) && (!choice.nucleus || likelier > int256(slack));
@@ -224,7 +256,8 @@ contract Proofs is IProofs, IProver {
             proof.better.row,
             _weightFormat(proof),
             proof.model.hiddenSize,
-            proof.executionClass.dtype != 0
+            proof.executionClass.dtype != 0,
+            proof.unitBits
         );
     }
 

@@ -8,6 +8,8 @@ import {ExactNumbers} from "../libraries/ExactNumbers.sol";
 /// @title What holds for the integers of any numbers; the numbers themselves are compared with the Python rules
 contract ExactNumbersTest is Test {
     uint256 private constant COLUMNS = 16;
+    /// @dev Of states below 2^40 and weights below 2^15.
+    uint256 private constant UNIT_BITS = 56;
 
     function logits(bytes calldata state, bytes calldata claimed, bytes calldata better, bool rounded)
         external
@@ -15,7 +17,7 @@ contract ExactNumbersTest is Test {
         returns (ExactNumbers.Logits memory)
     {
         ExactNumbers.Format format = ExactNumbers.Format.Float32;
-        return ExactNumbers.logits(state, format, claimed, better, format, COLUMNS, rounded);
+        return ExactNumbers.logits(state, format, claimed, better, format, COLUMNS, rounded, UNIT_BITS);
     }
 
     /// @dev Little-endian float32 numbers below `limit`, the order of columns turned by `turn`, with other signs or not.

@@ -13,7 +13,8 @@ contract ProofLibraryHarness {
         bytes calldata claimed,
         bytes calldata better,
         uint8 weightFormat,
-        bool rounded
+        bool rounded,
+        uint256 unitBits
     ) external view returns (ExactNumbers.Logits memory found, uint256 slack, uint256 spent) {
         spent = gasleft();
         uint256 columns = state.length / ExactNumbers.width(ExactNumbers.Format(stateFormat));
@@ -24,7 +25,8 @@ contract ProofLibraryHarness {
             better,
             ExactNumbers.Format(weightFormat),
             columns,
-            rounded
+            rounded,
+            unitBits
         );
         slack = ExactNumbers.slack(found, columns, rounded);
         spent -= gasleft();

@@ -22,6 +22,8 @@ TABS = "tests/integration/test_scheduler_tabs.py"
 NODE = "tests/integration/test_node_on_tabs.py"
 OBJECTIONS = "tests/integration/test_client_objections.py"
 TOKENS = "tests/integration/test_wrong_tokens.py"
+RING = "tests/integration/test_demo_court.py"
+COURT_ROWS = "tests/unit/test_scheduler_court.py"
 CASES = "tests/integration/test_cases_court.py"
 PIPELINES = "tests/integration/test_cases_pipelines.py"
 CONVICTIONS = "tests/integration/test_cases_convictions.py"
@@ -55,7 +57,27 @@ REFERENCED = (
         f"{TOKENS}::test_a_forged_token_convicts_alone_and_once",
         f"{TOKENS}::test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept",
     ),
-    _by("a state that is no number", "a proof", f"{TOKENS}::test_a_row_that_is_no_number_convicts"),
+    _by(
+        "a ring of the inferencer and every drawn verifier",
+        "a proof",
+        f"{RING}::test_one_node_overturns_a_ring_that_every_check_believed",
+    ),
+    _by(
+        "a proof copied by who is mined first",
+        "the contract",
+        f"{TOKENS}::test_a_copied_proof_convicts_the_same_node_once_and_pays_who_is_mined_first",
+    ),
+    _by(
+        "a state that is no number",
+        "a proof",
+        f"{TOKENS}::test_a_row_that_is_no_number_convicts",
+        f"{TOKENS}::test_numbers_that_are_no_state_convict_and_extremes_below_them_are_weighed",
+    ),
+    _by(
+        "rows that a scheduler made up for a client",
+        "a hash",
+        f"{COURT_ROWS}::test_a_client_believes_only_the_rows_that_were_signed",
+    ),
     _by(
         "a false accuser with any data",
         "the contract",

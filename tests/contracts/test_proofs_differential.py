@@ -11,11 +11,12 @@ from web3.exceptions import ContractCustomError
 
 from troth.protocol import public_noise
 from troth.protocol.errors import InvalidNumbers
-from troth.protocol.exact_numbers import NumberFormat, exact_logits
+from troth.protocol.exact_numbers import NumberFormat, exact_logits, unit_bits
 from troth.protocol.hashing import keccak256
 from troth.protocol.tokens import noise
 
 WEIGHT_TOO_LARGE = "0x" + keccak256(b"WeightTooLarge()")[:4].hex()
+WRONG_UNIT = "0x" + keccak256(b"WrongUnit(uint256)")[:4].hex()
 EDGES = {
     NumberFormat.FLOAT32: (
         *(0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x00800001, 0x3F7FFFFF, 0x3F800000),
@@ -56,8 +57,11 @@ def test_logits_are_the_same_integers_over_all_edges(
     for count in (8, 8, 16, 24, 64, 8 * source.randrange(1, 20)) * 6:
         state = _row(source, state_format, count, weights=False)
         weights = tuple(_row(source, weight_format, count, weights=True) for _ in range(2))
-        found, slack, _ = proof_harness.functions.logits(state, state_format, *weights, weight_format, rounded).call()
-        expected = exact_logits(state, state_format, (weights[0], weights[1]), weight_format, rounded=rounded)
+        pair = (weights[0], weights[1])
+        unit = max(unit_bits(state, state_format, pair, weight_format) - source.randrange(2), 55)
+        rows = (state, state_format, *weights, weight_format, rounded, unit)
+        found, slack, _ = proof_harness.functions.logits(*rows).call()
+        expected = exact_logits(state, state_format, pair, weight_format, rounded=rounded, unit=unit)
         assert tuple(found) == (expected.own, expected.others, expected.size, expected.is_state)
         assert slack == expected.slack(rounded=rounded)
 
@@ -70,35 +74,55 @@ def test_what_is_no_state_and_no_weight_is_told(proof_harness: Any, number_forma
         for word in BEYOND[number_format]:
             state = plain.copy()
             state[place] = word
-            rows = (state.tobytes(), number_format, plain.tobytes(), plain.tobytes(), number_format, False)
+            rows = (state.tobytes(), number_format, plain.tobytes(), plain.tobytes(), number_format, False, 56)
             assert not proof_harness.functions.logits(*rows).call()[0][3]
             weights = (plain.tobytes(), plain.tobytes())
-            assert not exact_logits(state.tobytes(), number_format, weights, number_format, rounded=False).is_state
+            found = exact_logits(state.tobytes(), number_format, weights, number_format, rounded=False, unit=56)
+            assert not found.is_state
         for word in HEAVY[number_format]:
             weight = plain.copy()
             weight[place] = word
             for pair in ((weight, plain), (plain, weight)):
-                data = tuple(one.tobytes() for one in pair)
+                state, data = plain.tobytes(), (pair[0].tobytes(), pair[1].tobytes())
                 with pytest.raises(InvalidNumbers, match="2"):
-                    exact_logits(plain.tobytes(), number_format, (data[0], data[1]), number_format, rounded=True)
+                    exact_logits(state, number_format, data, number_format, rounded=True, unit=56)
+                rows = (state, number_format, *data, number_format, True, 56)
                 with pytest.raises(ContractCustomError, match=WEIGHT_TOO_LARGE):
-                    proof_harness.functions.logits(plain.tobytes(), number_format, *data, number_format, True).call()
+                    proof_harness.functions.logits(*rows).call()
+
+
+def test_a_unit_that_is_too_fine_for_a_product_is_refused(proof_harness: Any) -> None:
+    kind = NumberFormat.FLOAT32
+    state, row = np.full(8, 2.0**39, "<f4").tobytes(), np.full(8, 2.0**14, "<f4").tobytes()
+    finest = unit_bits(state, kind, (row, row), kind)
+    for unit, stands in ((finest, True), (finest + 2, False), (54, False), (121, False)):
+        rows = (state, kind, row, row, kind, False, unit)
+        if stands:
+            assert proof_harness.functions.logits(*rows).call()[0][0] == 8 << (53 + unit)
+            assert exact_logits(state, kind, (row, row), kind, rounded=False, unit=unit).own == 8 << (53 + unit)
+            continue
+        with pytest.raises(ContractCustomError, match=WRONG_UNIT):
+            proof_harness.functions.logits(*rows).call()
+        with pytest.raises(InvalidNumbers, match=r"[Uu]nit"):
+            exact_logits(state, kind, (row, row), kind, rounded=False, unit=unit)
 
 
 def test_logits_are_those_of_the_numbers(proof_harness: Any) -> None:
     source = np.random.default_rng(5)
     state, own, others = (source.standard_normal(576).astype("<f4") for _ in range(3))
-    rows = (state.tobytes(), 0, own.tobytes(), others.tobytes(), 0, False)
+    kind = NumberFormat.FLOAT32
+    unit = unit_bits(state.tobytes(), kind, (own.tobytes(), others.tobytes()), kind)
+    rows = (state.tobytes(), 0, own.tobytes(), others.tobytes(), 0, False, unit)
     found, slack, spent = proof_harness.functions.logits(*rows).call()
     for value, weights in ((found[0], own), (found[1], others)):
-        assert abs(value / 2**56 - float(state.astype(float) @ weights.astype(float))) < 1e-12
+        assert abs(value / 2**unit - float(state.astype(float) @ weights.astype(float))) < 1e-12
         # A machine's own sums, whatever their order.
         for order in (np.arange(576), np.argsort(state), np.argsort(-np.abs(own))):
             total = np.float32(0)
             for one, other in zip(state[order], weights[order], strict=True):
                 total += one * other
-            assert abs(float(total) - value / 2**56) < slack / 2**56
-    assert spent < 300_000
+            assert abs(float(total) - value / 2**unit) < slack / 2**unit
+    assert spent < 150_000
 
 
 def test_noise_is_the_same_integer_and_that_of_the_nodes(proof_harness: Any) -> None:

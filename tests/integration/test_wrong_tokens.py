@@ -28,6 +28,7 @@ from troth.node.court import accusing
 from troth.node.court.accusing import AccusedText, accuse
 from troth.node.court.proving import Prover
 from troth.node.engine.interface import Computed
+from troth.node.errors import ProofTooDear
 from troth.node.orders.session import JUDGED
 from troth.node.traces import StoredTrace, TraceStore
 from troth.protocol import vrf
@@ -103,6 +104,42 @@ async def test_a_forged_token_convicts_alone_and_once(trials: Trials, dtype: int
         assert penalty // 10 <= trial.pot(PotKind.CREDIT, accuser) < penalty // 2
         with pytest.raises(CallRefused, match="AlreadyProven"):
             await trial.opener.convict(proof)
+
+
+async def test_a_copied_proof_convicts_the_same_node_once_and_pays_who_is_mined_first(
+    trials: Trials, anvil: Any
+) -> None:
+    async with trials() as trial:
+        stage, node = trial.scene.stage, trial.scene.stage.nodes[0].address
+        copier = LiveCourtroom(stage.market, trial.follower, anvil.keys[7])
+        call = trial.accuse(trial.scene.answer(Wording(forged=2, rank=9))).build(stage.market.contracts, b"")
+        stake = trial.pot(PotKind.STAKE, node)
+        await copier.send(call)
+        await trial.follower.catch_up()
+        assert trial.pot(PotKind.STAKE, node) == stake - stage.execution_class.penalty
+        assert trial.pot(PotKind.CREDIT, copier.account) >= stage.execution_class.penalty // 10
+        # Who was copied is told before it pays for a revert, and the proof is worth nothing a second time.
+        for courtroom in (trial.opener.courtroom, copier):
+            with pytest.raises(CallRefused, match="AlreadyProven"):
+                await courtroom.send(call)
+        assert trial.pot(PotKind.CREDIT, trial.opener.courtroom.account) == 0
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+async def test_numbers_that_are_no_state_convict_and_extremes_below_them_are_weighed(
+    trials: Trials, value: float
+) -> None:
+    async with trials() as trial:
+        states = np.ones((6, 128), np.float32)
+        states[2, 5] = value
+        assert trial.accuse(trial.scene.answer(Wording(), states)).conviction.convict
+        # Zeros of both signs, subnormal numbers and one just below the limit: whoever chose well from them stands.
+        states[2, :8] = [0.0, -0.0, 1e-45, -1e-45, 1e-38, -(2.0**39), 2.0**-126, 1.0]
+        with pytest.raises(NothingToDo, match="No token"):
+            trial.accuse(trial.scene.answer(Wording(), states))
+        # And whoever did not falls, by whatever weight the large number has.
+        proof = trial.accuse(trial.scene.answer(Wording(forged=2, rank=90), states))
+        await trial.opener.convict(proof)
 
 
 @pytest.mark.parametrize(
@@ -226,9 +263,12 @@ async def test_no_other_data_makes_a_proof_and_the_python_rules_say_the_same(
         # The tab key's signature is not looked at: the node's over the result names the order.
         unsigned = replace(true.order, signature=b"")
         assert [replace(one.order, signature=b"") for one in on_chain] == [unsigned] * len(on_chain)
-        assert [replace(one, order=true.order) for one in on_chain] == [true] * len(on_chain)
+        # Nor does it matter in which unit sums are taken, as long as they fit.
+        free = {"order": true.order, "unit_bits": true.unit_bits}
+        assert [replace(one, **free) for one in on_chain] == [true] * len(on_chain)  # type: ignore[arg-type]
         # Hints are the contract's alone.
-        assert [one for one in judged if replace(one, order=true.order, draw=true.draw) != true] == []
+        free["draw"] = true.draw
+        assert [one for one in judged if replace(one, **free) != true] == []  # type: ignore[arg-type]
 
 
 async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_named(
@@ -268,11 +308,17 @@ async def test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept(trials: T
 
         ground = SimpleNamespace(state=trial.follower.state)
         bench: Any = SimpleNamespace(write=write, stores=SimpleNamespace(traces=traces), ground=ground, engine=None)
-        prover = Prover(bench, trial.opener, lambda: trial.scene.folder)
+        prover = Prover(bench, trial.opener, lambda: trial.scene.folder, 10**18)
         rejection: Any = SimpleNamespace(order=order, segment=0)
         assert not await prover.prove(rejection, evidence)
         traces.keep(kept, rows)
+        # Where gas is dear it waits, and keeps the proof.
+        prover.most_wei = 1
+        with pytest.raises(ProofTooDear, match="accuse_wei"):
+            await prover.prove(rejection, evidence)
+        prover.most_wei, prover.model = 10**18, lambda: pytest.fail("the proof was made before")
         assert await prover.prove(rejection, evidence)
+        prover.model = lambda: trial.scene.folder
         # Another verifier was first.
         assert not await prover.prove(rejection, evidence)
         # An honest answer that it rejected for something else.

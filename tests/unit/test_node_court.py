@@ -22,7 +22,7 @@ from troth.cases.opening import Opener, WantedCase
 from troth.node.court.bringing import Bringer
 from troth.node.court.holding import NodeHoldings
 from troth.node.court.recomputing import EngineRecompute
-from troth.node.errors import BadInput, NotAssigned, OutOfOrder
+from troth.node.errors import BadInput, NotAssigned, OutOfOrder, ProofTooDear
 from troth.node.orders.duties import drop_traces
 from troth.node.orders.session import JUDGED
 from troth.node.orders.words import BegunSegment
@@ -138,6 +138,26 @@ async def test_most_bond_is_kept_and_zero_brings_nothing(tmp_path: Path) -> None
     assert await offered(poor) == [False]
     assert await offered(replace(poor, most_bond=0)) == [True]
     assert poor.office.journal.cases() == ()
+
+
+async def test_without_a_bond_a_verifier_still_proves_and_waits_where_gas_is_dear(tmp_path: Path) -> None:
+    network, ordered, _ = await rejected(tmp_path)
+    tried: list[bytes] = []
+
+    async def prove(rejection: Any, evidence: Any) -> bool:
+        assert evidence.order_id == rejection.order
+        tried.append(rejection.order)
+        if len(tried) == 1:
+            raise ProofTooDear("gas is dear", 2, "Wait.")
+        return True
+
+    # It needs neither a bond nor what the other verifiers say.
+    prover: Any = SimpleNamespace(prove=prove)
+    alone = bringer_of(network, verifiers(network, ordered)[0], tmp_path, Asked(), most_bond=0)
+    alone = replace(alone, prover=prover)
+    assert await offered(alone) == [False]
+    assert await offered(alone) == [True]
+    assert tried == [ordered.order_id] * 2
 
 
 async def test_a_minority_that_rejects_brings_no_case_and_proves_what_it_can(tmp_path: Path) -> None:

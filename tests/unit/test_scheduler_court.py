@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.tab_scene import TabScene, story_of
 
 from troth.cases import evidence as files
+from troth.client.errors import StreamError
+from troth.client.https_calls import Calls
+from troth.client.orders import fetching_rows
+from troth.client.orders.calls import MarketCalls
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.papers import Spoken
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.types import Opinion
+from troth.protocol.market.views import rules_in
 from troth.protocol.request import tokens_to_words
+from troth.protocol.tensors import Dtype, row_size
 from troth.protocol.types import Hash32
 from troth.protocol.wire_market import SPOKEN_LIMIT, Inform, Informed, Inquire
 from troth.scheduler.court.holding import OrderHoldings
 from troth.scheduler.court.informing import Inquiries
+from troth.scheduler.orders import service
+from troth.scheduler.orders.rows_kept import KeptRows
 
 
 @pytest.fixture
@@ -99,3 +108,60 @@ async def test_reviewers_are_given_evidence_and_rows_that_lead_to_the_results(sc
     scene.desk.rows.forget(asked.order_id)
     await scene.desk.store.forget(story)
     assert await holdings.rows_of(asked.order_id, 0) is None
+
+
+# ------------------------------------------------------------------------------------------------ rows for the client
+
+
+async def rows_at(scene: TabScene, asked: Any, segment: int, start: int = 0, salt: bytes | None = None) -> Any:
+    shown = asked.submission.salt if salt is None else salt
+    path = f"/v1/orders/0x{asked.order_id.hex()}/rows/{segment}?start={start}"
+    return await scene.http.get(path, headers={"troth-salt": "0x" + shown.hex()})
+
+
+async def test_an_orders_client_is_given_its_rows_once_the_check_is_over(
+    scene: TabScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = await scene.send(scene.asked())
+    early = await rows_at(scene, asked, 1)
+    assert (early.status_code, early.json()["error"]["code"]) == (409, "not_yet")
+    await scene.show(asked)
+    story = story_of(scene, asked)
+    for salt, segment, start in ((bytes(32), 0, 0), (None, 2, 0), (None, 0, story.answered.rows)):
+        assert (await rows_at(scene, asked, segment, start, salt)).status_code == 404
+    assert (await rows_at(scene, asked, 0, -1)).status_code == 422
+    whole = (await rows_at(scene, asked, 1)).json()
+    assert whole["total"] == story.answered.rows
+    assert whole["head_salt"] == "0x" + story.admitted.head_salt.hex()
+    # Row by row where they are large.
+    monkeypatch.setattr(service, "ROWS_PIECE", 1)
+    pieces = [(await rows_at(scene, asked, 1, start)).json()["rows"][2:] for start in range(story.answered.rows)]
+    assert "0x" + "".join(pieces) == whole["rows"]
+    held = await OrderHoldings(scene.desk).rows_of(asked.order_id, 1)
+    assert held is not None
+    assert held[32:].hex() == "".join(pieces)
+
+
+async def test_a_client_believes_only_the_rows_that_were_signed(
+    scene: TabScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = await scene.send(scene.asked())
+    await scene.show(asked)
+    story = story_of(scene, asked)
+    rules = rules_in(scene.desk.ledger.state, story.order.execution_class)
+    width = row_size(rules.hidden_size, Dtype(rules.dtype))
+    entry: Any = SimpleNamespace(tokens=asked.tokens, name="0x00")
+    served: Any = SimpleNamespace(given=story.results, submission=asked.submission, entry=entry)
+    calls = MarketCalls(Calls(scene.http, "http://scheduler"))
+    monkeypatch.setattr(service, "ROWS_PIECE", 3 * width)
+    for segment in (0, 1):
+        head_salt, data = await fetching_rows._fetched(calls, served, segment, width)
+        assert len(data) == story.answered.rows * width
+        fetching_rows._require_signed(served, segment, head_salt, data, width)
+        for salt, other in ((bytes(32), data), (head_salt, data[::-1])):
+            with pytest.raises(StreamError, match="other rows"):
+                fetching_rows._require_signed(served, segment, Hash32(salt), other, width)
+    half: Any = SimpleNamespace(rows=lambda *_: bytes(width + 1))
+    monkeypatch.setattr(KeptRows, "open", lambda *_: half)
+    with pytest.raises(StreamError, match="other rows"):
+        await fetching_rows._fetched(calls, served, 0, width)

@@ -48,6 +48,7 @@ struct ShownWeights {
 /// @param token what the node says it chose
 /// @param rival what beats it
 /// @param claimed the head's row of the token; better: of the rival
+/// @param unitBits sums are in units of 2^-unitBits: as fine as the largest product allows
 struct TokenProof {
     SignedOrder order;
     ExecutionClass executionClass;
@@ -62,6 +63,7 @@ struct TokenProof {
     WeightsTree.Matrix head;
     ShownWeights claimed;
     ShownWeights better;
+    uint8 unitBits;
 }
 
 /// @title Proofs that need no committee: arithmetic over what a node signed
@@ -81,7 +83,7 @@ interface IProofs {
     error NoSuchToken(uint256 index, uint256 count);
     /// @notice Numbers of this kind are not read, or not in a class of this dtype.
     error UnknownNumbers(string dtype, uint8 classDtype);
-    /// @notice The rival is not ahead by more than machines may differ by, all in units of 2^-56; with a nucleus it must also
+    /// @notice The rival is not ahead by more than machines may differ by, all in units of 2^-unitBits; with a nucleus it must also
     ///         be the likelier one.
     /// @param likelier by how much the rival's logit is larger
     /// @param ahead by how much its score is, noise included

@@ -6,7 +6,8 @@ version = 1
 [earning] optional: unpaid (asset units of one scheduler's work; default 100 of the class's dearest
           orders), gas_share, claim_lags, locks (rejecting verdicts lock stake)
 [court]   optional: most_bond (of a case that this node brings; default that of the longest order it
-          serves, 0 for never)
+          serves, 0 for never); accuse_wei (most gas money for one proof of a wrong token; default 0.05 of the coin,
+          0 for never)
 [node]    class = "0x…", model = "folder or name", slice = "0:15", segments = ["0:15"]
 [keys]    optional operator (keystore; default keys/operator.json in the folder)
 [listen]  host, port, endpoint = "https://name:port" as registered
@@ -69,8 +70,13 @@ class _Earning(Section, frozen=True, forbid_unknown_fields=True):
     locks: bool = False
 
 
+ACCUSE_WEI = 5 * 10**16
+"""Gas money for one proof unless the file says otherwise: a proof takes half a million gas, two for wide models."""
+
+
 class _Court(Section, frozen=True, forbid_unknown_fields=True):
     most_bond: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    accuse_wei: Annotated[int, msgspec.Meta(ge=0)] = ACCUSE_WEI
 
 
 class _Node(Section, frozen=True, forbid_unknown_fields=True):
@@ -182,6 +188,7 @@ class NodeConfiguration:
     overlay: OverlayEntry | None = None
     earning: EarningPolicy = EarningPolicy()  # noqa: RUF009 -- frozen
     most_bond: int | None = None
+    accuse_wei: int = ACCUSE_WEI
     tunnel: Address | None = None
     router: AskedRouter | None = None
     reputation: ReputationPlace | None = None
@@ -252,6 +259,7 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         overlay=entry_of(file.overlay, ConfigError),
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
         most_bond=file.court.most_bond,
+        accuse_wei=file.court.accuse_wei,
         tunnel=tunnel,
         router=_router(file),
         reputation=None if file.reputation is None else file.reputation.place(ConfigError),

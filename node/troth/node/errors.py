@@ -13,6 +13,7 @@ NodeError
  │   └─ NotAMember      a message among nodes of one model from who is none of them
  ├─ IntakeRefused   a client's request is not taken at this entry; `status` is HTTP's
  ├─ SchedulerAway   the scheduler of a client's request cannot be reached, or does not speak as one
+ ├─ ProofTooDear    a transaction is put off: its gas costs more than the operator allows
  ├─ HostingRefused  a scheduler would have this node host what its operator has not agreed to
  └─ NodeStorageError  a record could not be written or read back
 
@@ -34,6 +35,10 @@ class ModelError(NodeError):
 
 class ConfigError(NodeError):
     """The configuration cannot be used as it is."""
+
+
+class ProofTooDear(NodeError):
+    """A transaction is put off, since its gas costs more now than the operator allows."""
 
 
 class HostingRefused(NodeError):

@@ -27,7 +27,7 @@ from troth.node.outside import (
 )
 from troth.node.process import operator_of, process_state
 from troth.node.reach import way_finding
-from troth.protocol.amounts import Asset
+from troth.protocol.amounts import COIN, Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.parts import Part
@@ -141,11 +141,19 @@ def status(home: Path) -> dict[str, Any]:
         "exit_block": seen.exit_block or None,
         "gas_money_wei": str(seen.gas_money),
         "block": seen.block,
+        "accuses": _accuses(configuration),
         "endpoint": configuration.endpoint,
         "tunnel": configuration.tunnel,
         **({"reputation": rated} if rated else {}),
         "process": process_state(configuration),
     }
+
+
+def _accuses(configuration: NodeConfiguration) -> str:
+    """Whether this node proves a wrong token where its verdict lost, in words."""
+    if not configuration.accuse_wei:
+        return "never: [court] accuse_wei is 0"
+    return f"by itself where its verdict lost, for at most {COIN.show(configuration.accuse_wei)} of gas a proof"
 
 
 class LookedAround(NamedTuple):

@@ -105,6 +105,17 @@ def exact(
 
 
 @app.command()
+def court(*, models: Models = Path("~/.troth")) -> None:
+    """All drawn verifiers and the inferencer are in one hand; one node that was not drawn convicts by arithmetic."""
+    _end_as_interrupted()
+    from troth.demo.court_play import play
+    from troth.testnet.display import Display
+
+    with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
+        play(Path(folder), models.expanduser(), Display())
+
+
+@app.command()
 def network(
     *,
     folder: Annotated[

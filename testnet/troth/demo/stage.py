@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,15 @@ CHECK_SECONDS = 120.0
 ENDED = {str(phase) for phase in Phase} - {str(phase) for phase in RUNNING}
 POLICY = ("--seats", 10, "--outside", 1000)
 """What a client asks of a group at least, smaller than usual: this network has ten nodes."""
+
+
+@asynccontextmanager
+async def following(network: LocalNetwork) -> AsyncIterator[tuple[Market, MarketFollower]]:
+    """A network's deployment, and its folded state up to now."""
+    place = await find_place(network.rpc, to_address(network.factory))
+    async with await Market.connect(network.rpc, place) as market, MarketFollower(market) as follower:
+        await follower.catch_up()
+        yield market, follower
 
 
 @dataclass(slots=True)
@@ -63,13 +72,9 @@ class DemoStage:
         parties = (*network.nodes.values(), network.scheduler, network.refuser)
         return next((one.name for one in parties if one.operator.lower() == operator.lower()), operator)
 
-    @asynccontextmanager
-    async def following(self) -> AsyncIterator[tuple[Market, MarketFollower]]:
+    def following(self) -> AbstractAsyncContextManager[tuple[Market, MarketFollower]]:
         """The deployment, and its folded state up to now."""
-        place = await find_place(self.network.rpc, to_address(self.network.factory))
-        async with await Market.connect(self.network.rpc, place) as market, MarketFollower(market) as follower:
-            await follower.catch_up()
-            yield market, follower
+        return following(self.network)
 
 
 def open_client(stage: DemoStage, client: DemoClient, scheduler: PartyProcess, **automatic: str) -> dict[str, Any]:

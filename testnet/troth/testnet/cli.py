@@ -32,6 +32,12 @@ def cheating(weights: Path, *arguments: object) -> list[str]:
     return [sys.executable, "-c", code, str(weights), *(str(part) for part in arguments)]
 
 
+def colluding(true: str, false: str, *arguments: object) -> list[str]:
+    """The same, of which a node writes one word for another, and accepts whatever it verifies."""
+    code = "from troth.testnet.colluding import main; main()"
+    return [sys.executable, "-c", code, true, false, *(str(part) for part in arguments)]
+
+
 def refusing(*arguments: object) -> list[str]:
     """The same, of which a scheduler refuses checks."""
     code = "from troth.testnet.refusing import main; main()"

@@ -199,12 +199,15 @@ class LocalNetwork(Parties):
         node.operator, node.endpoint = made["operator"], made["endpoint"]
         fund(self.rpc, node.operator, ETHER)
         self.account(self.owner_of(node))
-        seats = FAVOURED_SEATS if node.name == self.favoured else SEATS
+        seats = self._seats_of(node.name)
         ask = ",".join(str(price * NODE_SHARE // 10 // len(self.plan.slices)) for price in PRICES)
         self._troth(
             *("node", "register", "--home", node.home, *self._owned(node)),
             *("--stake", f"{int(self.execution['class']['seat']) * seats}units", "--ask", ask, "--broadcast"),
         )
+
+    def _seats_of(self, name: str) -> int:
+        return FAVOURED_SEATS if name == self.favoured else SEATS
 
     def _set_up_scheduler(self, party: PartyProcess) -> None:
         operator, vrf = self._operator_key(party.home), self._vrf_of(party)

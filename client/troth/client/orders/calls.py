@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from troth.client.errors import SchedulerRefused
 from troth.client.https_calls import Calls
 from troth.client.language import LanguageFiles
-from troth.client.untrusted import read_list, read_object, read_text
+from troth.client.untrusted import read_hex, read_list, read_object, read_text
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.bodies import (
@@ -53,6 +53,13 @@ class SealedSegment:
     opened: Mapping[str, bytes]
 
 
+class FetchedRows(NamedTuple):
+    """Rows as they travelled, and the salt of the order's heads; nothing of it is checked yet."""
+
+    head_salt: Hash32
+    data: bytes
+
+
 class MarketCalls:
     """Calls to one scheduler, whichever way they take."""
 
@@ -89,6 +96,12 @@ class MarketCalls:
         body = canonical.encode(ShownSecret(second_secret))
         found = await self._calls.post(f"/v1/orders/0x{order.hex()}/tiles", body)
         return tuple(_sealed(one) for one in read_list(found.get("segments"), SEGMENTS_LIMIT))
+
+    async def rows(self, order: Hash32, salt: Hash32, segment: int, start: int) -> FetchedRows:
+        """Rows of a segment from number ``start`` on, as many as the scheduler puts into one answer."""
+        path = f"/v1/orders/0x{order.hex()}/rows/{segment}?start={start}"
+        found = await self._calls.get(path, headers={"troth-salt": "0x" + salt.hex()})
+        return FetchedRows(Hash32(read_hex(found.get("head_salt"), 32)), _hex(found.get("rows")))
 
     async def acknowledge(self, word: Acknowledgement) -> None:
         """Deliver a voucher outside of an order."""

@@ -26,6 +26,10 @@ def case(  # noqa: PLR0917
     write: Annotated[
         Path | None, typer.Option("--write", help="Write the evidence to this file: it holds prompt and answer.")
     ] = None,
+    rows: Annotated[
+        bool,
+        typer.Option("--rows", help="Put the answer's rows into the file, for `troth node accuse`; with --write."),
+    ] = False,
     carry_on: Annotated[
         bool, typer.Option("--carry/--no-carry", help="Carry it to its end; else `serve` and `chat` do while they run.")
     ] = True,
@@ -45,11 +49,13 @@ def case(  # noqa: PLR0917
 
     place = Home(home.expanduser())
     purse, configuration = Purse(place, password_file), read_configuration(place, rpc, factory=factory)
+    if rows and (write is None or open_it):
+        raise typer.BadParameter("rows go into the file that --write names, and a case needs none")
     if open_it:
         how = case_terminal.How(most_bond, segment, carry_on)
         work = case_terminal.bring(purse, configuration, order, write, how)
     else:
-        work = case_terminal.show(purse, configuration, order, write)
+        work = case_terminal.show(purse, configuration, order, write, rows=rows)
     told = asyncio.run(work)
     typer.echo(json.dumps(told.to_json()) if as_json else "\n".join(told.lines))
     if told.nothing:

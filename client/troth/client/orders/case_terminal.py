@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ConfigurationError
 from troth.client.orders.case_files import case_file
 from troth.client.orders.court import ClientDeployment, Court, open_court
+from troth.client.orders.fetching_rows import with_rows
 from troth.client.orders.following import FollowedCase, cases_of
 from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.seams import OrderEvidence
-from troth.client.orders.session import following
+from troth.client.orders.session import following, market_session
 from troth.client.tabs.keys import Keyring
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.store import opened
@@ -86,14 +87,22 @@ async def _placed(purse: Purse, configuration: ClientConfiguration) -> AsyncIter
             yield ClientDeployment(market, follower, OrderJournal(store), purse.home)
 
 
-async def show(purse: Purse, configuration: ClientConfiguration, order: str, write: Path | None) -> CaseSummary:
-    """Every option in words, with what the chain says of its call; nothing is sent."""
+async def show(
+    purse: Purse, configuration: ClientConfiguration, order: str, write: Path | None, *, rows: bool = False
+) -> CaseSummary:
+    """Every option in words, with what the chain says of its call; nothing is sent.
+
+    ``rows``: they are asked of the order's scheduler, and written with the rest.
+    """
+    fetched = await _rows_of(purse, configuration, order) if rows else None
     async with _placed(purse, configuration) as place:
         entry = place.orders.find(order)
         at_hand = purse.password_file is not None or bool(os.environ.get(ENVIRONMENT))
         key = _tab_key(purse.keyring(), entry) if at_hand else None
         file = case_file(entry, place.market.domain, key)
         courtroom = Onlooker(place.market, place.follower, Key.generate(), payer_of(file))
+        if fetched is not None:
+            file = replace(file, head_salt=fetched.head_salt, rows=fetched.rows)
         journal = CaseJournal(purse.home.cases / "cases.sqlite")
         try:
             opener = Opener(courtroom, journal)
@@ -107,6 +116,13 @@ async def show(purse: Purse, configuration: ClientConfiguration, order: str, wri
     lines += [WITHOUT_OPENINGS] if key is None and "openings" in entry.evidence else []
     lines += [] if write is None else [written(write, file)]
     return CaseSummary(entry.name, tuple(lines), cases, write, found.nothing and write is None)
+
+
+async def _rows_of(purse: Purse, configuration: ClientConfiguration, order: str) -> CaseFile:
+    password = read_password(purse.password_file, purpose="the tab keys")
+    async with market_session(purse.home, configuration, password) as session:
+        entry = session.journal.find(order)
+        return await with_rows(session, entry, case_file(entry, session.domain))
 
 
 def ways(found: Assessment, entry: OrderRecord) -> list[str]:

@@ -24,7 +24,7 @@ from troth.node.models.folder import ModelFolder
 from troth.node.models.tensor_files import RawTensor, pieces, raw_tensors, read_rows
 from troth.node.weights_root import row_leaves, settings_hash, tensor_roots
 from troth.protocol import typed_data, vrf
-from troth.protocol.exact_numbers import STATE_LIMIT, exact_logits
+from troth.protocol.exact_numbers import STATE_LIMIT, exact_logits, unit_bits
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages, token_proofs
 from troth.protocol.market.heads import head_of
@@ -207,11 +207,13 @@ def _holds(text: AccusedText, tensor: RawTensor, beaten: Beaten) -> bool:
     state = text.rows[position * text.width : (position + 1) * text.width]
     weights = (_row(tensor, token), _row(tensor, beaten.rival))
     kinds = state_format(text.definition), weight_format(tensor.dtype)
-    likelier, slack = lead_of(exact_logits(state, kinds[0], weights, kinds[1], rounded=rounded), rounded=rounded)
+    unit = unit_bits(state, kinds[0], weights, kinds[1])
+    found = exact_logits(state, kinds[0], weights, kinds[1], rounded=rounded, unit=unit)
+    likelier, slack = lead_of(found, unit, rounded=rounded)
     temperature = text.request.temperature_millionths
     if not temperature:
         return likelier > slack
-    ahead = likelier + noise_lead(text.seed, position, token, beaten.rival, temperature)
+    ahead = likelier + noise_lead(text.seed, position, (token, beaten.rival), temperature, unit)
     return ahead > slack and (text.request.top_p_millionths == 1_000_000 or likelier > slack)
 
 
@@ -234,6 +236,7 @@ def _proof(text: AccusedText, folder: ModelFolder, tensor: RawTensor, index: int
     if text.request.temperature_millionths:
         drawn = proof_of(text.vrf_key, messages.infer_alpha(evidence.order_id), evidence.infer_proof)
     leaves = [leaf for first, end in pieces(tensor) for leaf in row_leaves(tensor, first, end)]
+    state, rows = _state(text, index), (_row(tensor, token), _row(tensor, rival))
     return TokenProof(
         order=evidence.signed_order,
         execution_class=text.definition,
@@ -245,11 +248,12 @@ def _proof(text: AccusedText, folder: ModelFolder, tensor: RawTensor, index: int
         token=ShownToken(
             index, token, token_blind(evidence.salt, index), token_path(evidence.salt, text.tokens, index)
         ),
-        state=_state(text, index),
+        state=state,
         rival=rival,
         head=_matrix(folder, tensor),
-        claimed=ShownWeights(_row(tensor, token), tree_path(leaves, token)),
-        better=ShownWeights(_row(tensor, rival), tree_path(leaves, rival)),
+        claimed=ShownWeights(rows[0], tree_path(leaves, token)),
+        better=ShownWeights(rows[1], tree_path(leaves, rival)),
+        unit_bits=unit_bits(state.row, state_format(text.definition), rows, weight_format(tensor.dtype)),
     )
 
 

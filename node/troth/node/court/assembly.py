@@ -81,12 +81,13 @@ def make_court(
     desk: CaseContext,
     *,
     most_bond: int | None,
+    accuse_wei: int,
     model: Callable[[], ModelFolder],
 ) -> NodeCourt:
     """The court of a node whose engine is up; ``desk`` answers for all of it from now on.
 
-    ``most_bond`` None: what the bond of the longest order costs that this node serves. ``model``: the folder
-    whose weights prove a wrong token.
+    ``most_bond`` None: what the bond of the longest order costs that this node serves. ``accuse_wei``: the most gas
+    money for a proof of a wrong token; ``model``: the folder whose weights make it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     courtroom = LiveCourtroom(chain.market, chain.follower, chain.key)
@@ -99,7 +100,7 @@ def make_court(
     limit = longest_bond(bench) if most_bond is None else most_bond
     office = _office(courtroom, folder / "cases.sqlite", parties, limit)
     bringer = Bringer(bench, office, ChannelInquirer(bench.operator, lambda: chain.follower.state), limit)
-    bringer.prover = Prover(bench, office.opener, model)
+    bringer.prover = Prover(bench, office.opener, model, accuse_wei) if accuse_wei else None
     desk.reviewer, desk.defender, desk.holdings, desk.courtroom = reviewer, defender, holdings, courtroom
     return NodeCourt(desk, office, reviewer, defender, bringer, parties, record)
 

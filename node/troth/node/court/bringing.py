@@ -19,7 +19,7 @@ from troth.cases.office import Office
 from troth.node.court.holding import evidence_of
 from troth.node.court.inquiring import Inquirer
 from troth.node.court.proving import Prover
-from troth.node.errors import PeerRefusal
+from troth.node.errors import NodeError
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.informed import keep, post_of, signer_in
 from troth.node.orders.rejections import Rejection
@@ -53,7 +53,7 @@ class Bringer:
     async def rejected(self, rejection: Rejection) -> bool:
         """Bring it where it can be; False: it is offered again."""
         place = (rejection.order, rejection.segment)
-        if self.most_bond == 0:
+        if self.most_bond == 0 and self.prover is None:
             log.warning("a rejection is not brought, since [court] most_bond is 0: whoever holds the evidence may")
             return True
         now, before = self.bench.clock(), self._looks.get(place)
@@ -62,7 +62,7 @@ class Bringer:
         self._looks[place] = now
         try:
             done = await self._look(rejection, asks=before is not None)
-        except (CaseError, ProtocolError, PeerRefusal, CallRefused) as error:
+        except (CaseError, ProtocolError, NodeError, CallRefused) as error:
             self._say(rejection, f"a rejection cannot be brought now: {error}")
             return False
         if done:
@@ -71,6 +71,11 @@ class Bringer:
 
     async def _look(self, rejection: Rejection, *, asks: bool) -> bool:
         spoken = await self._spoken(rejection)
+        if self.most_bond == 0:
+            # A proof needs no bond, and nobody else's word.
+            if not await self._prove(rejection, spoken):
+                log.warning("a rejection is not brought, since [court] most_bond is 0: whoever holds the evidence may")
+            return True
         standing = await asyncio.to_thread(self._majority, rejection, spoken)
         if standing is None and asks:
             await self._ask(rejection)

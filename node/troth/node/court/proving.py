@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from troth.cases.convicting import Proof
 from troth.cases.courtroom import CallRefused
 from troth.cases.errors import NothingToDo
 from troth.cases.evidence import Evidence
@@ -21,6 +22,7 @@ from troth.cases.opening import Opener
 from troth.node.court.accusing import AccusedText, accuse
 from troth.node.court.recomputing import prefill
 from troth.node.engine.interface import Engine
+from troth.node.errors import ProofTooDear
 from troth.node.models.folder import ModelFolder
 from troth.node.orders.bench import NodeContext
 from troth.node.orders.rejections import Rejection
@@ -31,7 +33,7 @@ from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.tensors import Dtype, rows_to_bytes
-from troth.protocol.types import Segment
+from troth.protocol.types import Hash32, Segment
 
 log = logging.getLogger(__name__)
 
@@ -83,22 +85,25 @@ async def rows_again(engine: Engine, evidence: Evidence, state: State) -> bytes:
 
 @dataclass(slots=True)
 class Prover:
-    """Acts for one node; ``model`` is read when a proof is made."""
+    """Acts for one node; ``model`` is read when a proof is made, ``most_wei`` is paid for its gas at most."""
 
     bench: NodeContext
     opener: Opener
     model: Callable[[], ModelFolder]
+    most_wei: int
+    _made: dict[tuple[Hash32, int], Proof] = field(default_factory=dict)
 
     async def prove(self, rejection: Rejection, evidence: Evidence) -> bool:
         """Convict by a wrong token of the rejected answer; False where there is none, or nothing is left to take.
 
-        Raises CallRefused where the contract cannot be called now.
+        Raises CallRefused where the contract cannot be called now, ProofTooDear where gas costs too much now.
         """
-        bench = self.bench
+        place = (rejection.order, rejection.segment)
         try:
-            data = await self._rows(rejection, evidence)
-            text = accused_text(evidence, bench.ground.state, data)
-            proof = await asyncio.to_thread(lambda: accuse(text, self.model()))
+            proof = self._made.get(place) or await self._proof(rejection, evidence)
+            # It hashed the whole model: who has to wait does not make it again.
+            self._made[place] = proof
+            await self._require_cheap(proof)
             await self.opener.convict(proof)
         except NothingToDo as nothing:
             log.info("no wrong token is proven: %s", nothing)
@@ -106,10 +111,17 @@ class Prover:
         except CallRefused as refused:
             if refused.name not in SETTLED:
                 raise
+            self._made.pop(place, None)
             log.info("a wrong token convicts nobody any more: %s", refused)
             return False
+        del self._made[place]
         log.warning("%s: convicted by a proof, against what most verifiers said", proof.words)
         return True
+
+    async def _proof(self, rejection: Rejection, evidence: Evidence) -> Proof:
+        data = await self._rows(rejection, evidence)
+        text = accused_text(evidence, self.bench.ground.state, data)
+        return await asyncio.to_thread(lambda: accuse(text, self.model()))
 
     async def _rows(self, rejection: Rejection, evidence: Evidence) -> bytes:
         """Those that were rejected; NothingToDo where they are neither kept nor can be computed."""
@@ -119,3 +131,12 @@ class Prover:
             return await rows_again(bench.engine, evidence, bench.ground.state)
         rows = await bench.write(lambda: bench.stores.traces.rows(trace))
         return rows_to_bytes(rows, Dtype(trace.dtype))
+
+    async def _require_cheap(self, proof: Proof) -> None:
+        courtroom = self.opener.courtroom
+        cost = (await courtroom.simulate(proof.build(courtroom.contracts, b""))).maximum_cost
+        if cost > self.most_wei:
+            what = "a wrong token could be proven, and its gas costs more than this node pays"
+            raise ProofTooDear(
+                what, cost, f"Raise accuse_wei in [court] above {self.most_wei}, or wait for cheaper gas."
+            )

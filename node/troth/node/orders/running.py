@@ -298,6 +298,7 @@ class RunningNode:
             self._configuration.folder / "court",
             self._desk,
             most_bond=self._configuration.most_bond,
+            accuse_wei=self._configuration.accuse_wei,
             model=self._model,
         )
         self._tasks = self._supervised(market, follower, bench)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidNumbers, InvalidOpening, InvalidProof
-from troth.protocol.exact_numbers import UNIT_BITS, ExactLogits, NumberFormat, exact_logits
+from troth.protocol.exact_numbers import ExactLogits, NumberFormat, exact_logits
 from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.market import checks, messages
 from troth.protocol.market.calls import argument, build, read_call
@@ -35,13 +35,13 @@ from troth.protocol.request import OUTPUT_TAG, REQUEST_TAG, token_leaf
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import noise_seed
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint32
+from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint8, Uint32
 from troth.protocol.weight_rows import model_hash, root_of_path, row_leaf, tensor_hash
 
 TERMS_BYTES = 45
 MILLION = 1_000_000
-LEAST_SLACK = 1 << (UNIT_BITS - 24)
-"""2**-24: above what float64 loses in the noise, float32 below its smallest normal number, and terms cut to units."""
+LEAST_SLACK_BITS = 24
+"""2**-24 at least: above what float64 loses in the noise, and float32 below its smallest normal number."""
 FORMATS = {"F32": NumberFormat.FLOAT32, "BF16": NumberFormat.BFLOAT16}
 
 
@@ -97,7 +97,7 @@ class ShownWeights:
 
 @dataclass(frozen=True, slots=True)
 class TokenProof:
-    """All that convicts; ``draw`` is empty at temperature 0."""
+    """All that convicts; ``draw`` is empty at temperature 0. Sums are in units of 2**-``unit_bits``."""
 
     order: SignedOrder
     execution_class: ExecutionClass
@@ -112,6 +112,7 @@ class TokenProof:
     head: HeadMatrix
     claimed: ShownWeights
     better: ShownWeights
+    unit_bits: Uint8
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +164,19 @@ def judge(proof: TokenProof, domain: Domain, vrf_key: tuple[int, int]) -> Proven
     return ProvenFault(party, proof.order.order.reference_block, typed_data.struct_hash(proof.result))
 
 
-def lead_of(found: ExactLogits, *, rounded: bool) -> tuple[int, int]:
-    """By how much the rival's logit is the larger one, and what honest machines may differ by; in units of 2**-56."""
-    return found.others - found.own, LEAST_SLACK + found.slack(rounded=rounded)
+def lead_of(found: ExactLogits, unit: int, *, rounded: bool) -> tuple[int, int]:
+    """By how much the rival's logit is the larger one, and what honest machines may differ by; in units of 2**-unit."""
+    return found.others - found.own, (1 << (unit - LEAST_SLACK_BITS)) + found.slack(rounded=rounded)
 
 
-def noise_lead(seed: Hash32, position: int, token: int, rival: int, temperature: int) -> int:
-    """By how much the rival's noise is the larger one, times the temperature in millionths; in units of 2**-56."""
+def noise_lead(seed: Hash32, position: int, pair: tuple[int, int], temperature: int, unit: int) -> int:
+    """By how much the noise of the second token of a pair is the larger one, times the temperature in millionths; in
+    units of 2**-unit."""
+    token, rival = pair
     lead = (gumbel(seed, position, rival) - gumbel(seed, position, token)) * temperature
     # Solidity's division rounds towards zero.
     whole = lead // MILLION if lead >= 0 else -(-lead // MILLION)
-    return whole >> (BITS - UNIT_BITS)
+    return whole >> (BITS - unit)
 
 
 def position_of(result: Result, index: int) -> int:
@@ -243,16 +246,17 @@ def _require_beaten(
     kind, weights = state_format(definition), (proof.claimed.row, proof.better.row)
     rounded = definition.dtype != Dtype.FLOAT32
     _require(len(proof.state.row) == proof.model.hidden_size * kind.width, "The row has another width")
-    found = exact_logits(proof.state.row, kind, weights, weight_format(proof.head.dtype), rounded=rounded)
+    unit, kinds = proof.unit_bits, (kind, weight_format(proof.head.dtype))
+    found = exact_logits(proof.state.row, kinds[0], weights, kinds[1], rounded=rounded, unit=unit)
     if not found.is_state:
         # Such a row chooses nothing, and no honest node signs one.
         return
-    likelier, slack = lead_of(found, rounded=rounded)
+    likelier, slack = lead_of(found, unit, rounded=rounded)
     ahead = likelier
     if temperature:
         beta = Hash32(vrf.verify(vrf_key, messages.infer_alpha(order), proof.draw.proof))
-        position = position_of(proof.result, proof.token.index)
-        ahead += noise_lead(noise_seed(order, beta), position, proof.token.token, proof.rival, temperature)
+        position, pair = position_of(proof.result, proof.token.index), (proof.token.token, proof.rival)
+        ahead += noise_lead(noise_seed(order, beta), position, pair, temperature, unit)
     _require(ahead > slack and (not nucleus or likelier > slack), "The token stands: its rival is not ahead")
 
 

@@ -9,10 +9,10 @@ it sees a node.
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, FastAPI, Path, Query, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -203,6 +203,15 @@ def _order_routes(router: APIRouter, orders: Orders) -> None:
         salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
         found = await orders.last_row(read_hash(order_id, "order id"), salt)
         return Response(canonical.encode(found), media_type="application/json")
+
+    @router.get("/v1/orders/{order_id}/rows/{segment}")
+    async def rows(
+        order_id: str, request: Request, segment: Annotated[int, Path(ge=0)], start: Annotated[int, Query(ge=0)] = 0
+    ) -> JSONResponse:
+        salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
+        piece = await orders.rows(read_hash(order_id, "order id"), salt, segment, start)
+        shown = {"total": piece.total, "head_salt": canonical.to_json(piece.head_salt), "rows": "0x" + piece.data.hex()}
+        return JSONResponse(shown)
 
     @router.post("/v1/orders/{order_id}/secret")
     async def secret(order_id: str, request: Request) -> LineResponse:

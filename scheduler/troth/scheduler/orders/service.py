@@ -15,6 +15,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Coroutine, Iterable, Sequence
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from troth.cases.keeping import is_in_court, last_block
@@ -32,7 +33,16 @@ from troth.protocol.wire_market import Dismiss
 from troth.scheduler.checks.lottery import reveal
 from troth.scheduler.checks.opening import open_tiles
 from troth.scheduler.checks.running import CheckRun
-from troth.scheduler.errors import Busy, ChainAway, NotYet, OrderAborted, OrderRefused, TooLate, UnknownOrder
+from troth.scheduler.errors import (
+    Busy,
+    ChainAway,
+    NotYet,
+    OrderAborted,
+    OrderRefused,
+    RowsNotHere,
+    TooLate,
+    UnknownOrder,
+)
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.concluding import signed_before
@@ -88,6 +98,18 @@ def _last_word(story: OrderHistory, parameters: Parameters) -> int:
     admitted = story.admitted.admission.message.block_number
     ended = admitted if story.failed is None else max(admitted, story.failed.block)
     return ended + parameters.lag + FINALITY_BLOCKS
+
+
+ROWS_PIECE = 1 << 20
+"""Bytes of rows in one answer."""
+
+
+class RowsPiece(NamedTuple):
+    """Some rows of a segment: how many there are, the salt of the order's heads, and these as they travelled."""
+
+    total: int
+    head_salt: Hash32
+    data: bytes
 
 
 RETRY_AFTER = 5
@@ -182,6 +204,29 @@ class Orders:
         except (OSError, EOFError, KeyError) as error:
             raise TooLate("The order's rows are kept no longer", None, "Order again.") from error
         return LastRow(row, previous, story.admitted.head_salt)
+
+    async def rows(self, order_id: Hash32, salt: Hash32, segment: int, start: int) -> RowsPiece:
+        """Rows that a segment gave, for who has the order's salt, once nobody is to compute them unseen any more.
+
+        A verifier commits to its own rows before it sees a node's: until the check is over, no client may have them to
+        pass on. Raises UnknownOrder, NotYet, RowsNotHere, TooLate.
+        """
+        story = self._owned(order_id, salt)
+        if story.answered is None or story.revealed is None or order_id in self._checks:
+            raise NotYet("Rows are shown once the order's check is over", None, "Show its first secret, and follow it.")
+        total, offer = story.answered.rows, self.work_of(story).offer
+        if offer.sends_hashes:
+            remedy = "Leave --rows out: a node of the model computes them again from the evidence."
+            raise RowsNotHere("Of whole models in exact classes only hashes of rows travel", offer.model.layers, remedy)
+        if segment >= story.segments or start >= total:
+            raise UnknownOrder("The order has no such row", f"segment {segment}, row {start}", "Begin with the first.")
+        size = offer.row_bytes
+        kept, count = self.desk.rows.open(order_id, size), min(total - start, max(ROWS_PIECE // size, 1))
+        try:
+            data = await asyncio.to_thread(kept.rows, segment, start, count)
+        except (OSError, EOFError) as error:
+            raise TooLate("The order's rows are kept no longer", None, "They go with the time for checks.") from error
+        return RowsPiece(total, story.admitted.head_salt, data)
 
     def _owned(self, order_id: Hash32, salt: Hash32) -> OrderHistory:
         story = self.desk.store.get(order_id)

@@ -1,0 +1,74 @@
+"""The rows of an answer, asked of its scheduler once the check is over: whoever has them can look for a wrong token.
+
+They are believed only where they lead to the heads that their nodes signed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from troth.cases.evidence import Evidence, SegmentRows
+from troth.client.errors import AnswerUnavailable, StreamError
+from troth.client.orders.calls import MarketCalls
+from troth.client.orders.evidence import ServedOrder, served_of
+from troth.client.orders.journal import OrderRecord
+from troth.client.orders.session import PayerSession
+from troth.protocol.errors import InvalidRows
+from troth.protocol.market import checks
+from troth.protocol.market.rows import RowHashes
+from troth.protocol.market.views import registered_scheduler, rules_in
+from troth.protocol.request import from_canonical_bytes
+from troth.protocol.tensors import Dtype, row_size
+from troth.protocol.types import Hash32
+
+
+async def with_rows(session: PayerSession, entry: OrderRecord, file: Evidence) -> Evidence:
+    """The evidence with the rows of every segment.
+
+    Raises:
+        AnswerUnavailable: the answer is not here whole.
+        StreamError: what the scheduler sent are not the rows that its nodes signed.
+        SchedulerRefusal: its check is not over, or its rows are kept no longer.
+    """
+    served = served_of(entry)
+    if served is None:
+        what = "The order has no answer whose rows could be fetched"
+        raise AnswerUnavailable(what, entry.name, "`troth client receipts` shows how far it came.")
+    rules = rules_in(session.state, served.order.execution_class)
+    width = row_size(rules.hidden_size, Dtype(rules.dtype))
+    calls = await session.connect(registered_scheduler(session.state, served.submission.tab.payee))
+    head_salt, kept = Hash32(bytes(32)), []
+    for segment in range(len(served.given)):
+        head_salt, data = await _fetched(calls, served, segment, width)
+        _require_signed(served, segment, head_salt, data, width)
+        kept.append(SegmentRows.of(segment, data))
+    return replace(file, head_salt=head_salt, rows=tuple(kept))
+
+
+async def _fetched(calls: MarketCalls, served: ServedOrder, segment: int, width: int) -> tuple[Hash32, bytes]:
+    result, submission = served.given[segment], served.submission
+    wanted, data = (result.prompt + result.cached + result.written - 1) * width, bytearray()
+    while True:
+        piece = await calls.rows(result.order, submission.salt, segment, len(data) // width)
+        data += piece.data
+        if len(data) == wanted:
+            return piece.head_salt, bytes(data)
+        if not piece.data or len(piece.data) % width or len(data) > wanted:
+            raise _others(served, segment)
+
+
+def _require_signed(served: ServedOrder, segment: int, head_salt: Hash32, data: bytes, width: int) -> None:
+    result = served.given[segment]
+    prompt = from_canonical_bytes(served.submission.request).prompt_tokens
+    tokens = None if segment else (*prompt, *served.entry.tokens[:-1])
+    try:
+        chain, _ = RowHashes(result.order, segment).extend(data, width, tokens)
+    except InvalidRows as error:
+        raise _others(served, segment) from error
+    if checks.head(result.order, head_salt, chain.link) != result.output_head:
+        raise _others(served, segment)
+
+
+def _others(served: ServedOrder, segment: int) -> StreamError:
+    what = f"The scheduler sent other rows of segment {segment} than its node signed"
+    return StreamError(what, served.entry.name, "A summons, or a case, makes it show them to the court.")
