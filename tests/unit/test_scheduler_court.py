@@ -18,7 +18,7 @@ from troth.client.orders.calls import MarketCalls
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.papers import Spoken
-from troth.protocol.market.rows import RowHashes
+from troth.protocol.market.rows import HASH_BYTES, RowHashes
 from troth.protocol.market.types import Opinion
 from troth.protocol.market.views import rules_in
 from troth.protocol.request import tokens_to_words
@@ -140,6 +140,24 @@ async def test_an_orders_client_is_given_its_rows_once_the_check_is_over(
     held = await OrderHoldings(scene.desk).rows_of(asked.order_id, 1)
     assert held is not None
     assert held[32:].hex() == "".join(pieces)
+
+
+async def test_of_hashes_a_client_believes_the_salt_that_leads_to_what_was_signed(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path, ends=(2,), exact=True, tiles=0)
+    scene.start()
+    asked = await scene.send(scene.asked())
+    await scene.show(asked)
+    story = story_of(scene, asked)
+    entry: Any = SimpleNamespace(tokens=asked.tokens, name="0x00")
+    served: Any = SimpleNamespace(given=story.results, submission=asked.submission, entry=entry)
+    head_salt, data = await fetching_rows._fetched(
+        MarketCalls(Calls(scene.http, "http://scheduler")), served, 0, HASH_BYTES
+    )
+    fetching_rows._require_signed(served, 0, head_salt, data, None)
+    for salt, other in ((bytes(32), data), (head_salt, data[::-1])):
+        with pytest.raises(StreamError, match="other rows"):
+            fetching_rows._require_signed(served, 0, Hash32(salt), other, None)
+    await scene.stop()
 
 
 async def test_a_client_believes_only_the_rows_that_were_signed(

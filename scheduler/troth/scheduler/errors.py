@@ -12,7 +12,7 @@ SchedulerError
  │   ├─ StakeExhausted      more would be open than this scheduler's stake covers
  │   ├─ NodeUnpaid          a drawn node has no tab yet that pays it
  │   ├─ NodeUntrusted       all nodes that were drawn are below the committee's bar
- │   └─ UnknownOrder, NotYet, SecretRefused, TooLate, RowsNotHere
+ │   └─ UnknownOrder, NotYet, SecretRefused, TooLate
  ├─ TaskFailed              work that was taken came to nothing
  │   └─ OrderAborted, NodeFailed
  └─ ConfigurationInvalid
@@ -117,13 +117,6 @@ class ChainAway(OrderRefused):
 
     code = "chain_unavailable"
     status = 503
-
-
-class RowsNotHere(OrderRefused):
-    """Rows were asked for where only their hashes travel."""
-
-    code = "rows_not_here"
-    status = 409
 
 
 class TooLate(OrderRefused):

@@ -1,6 +1,7 @@
 """The rows of an answer, asked of its scheduler once the check is over: whoever has them can look for a wrong token.
 
-They are believed only where they lead to the heads that their nodes signed.
+They are believed only where they lead to the heads that their nodes signed. Of a whole model in an exact class only
+hashes travelled: they prove the salt of the heads, with which any node of the model computes the rows again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from troth.client.orders.journal import OrderRecord
 from troth.client.orders.session import PayerSession
 from troth.protocol.errors import InvalidRows
 from troth.protocol.market import checks
-from troth.protocol.market.rows import RowHashes
+from troth.protocol.market.rows import HASH_BYTES, RowHashes, hashes_in, travel_as_hashes
 from troth.protocol.market.views import registered_scheduler, rules_in
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.tensors import Dtype, row_size
@@ -23,7 +24,7 @@ from troth.protocol.types import Hash32
 
 
 async def with_rows(session: PayerSession, entry: OrderRecord, file: Evidence) -> Evidence:
-    """The evidence with the rows of every segment.
+    """The evidence with the rows of every segment; where only their hashes travelled, with the salt of the heads alone.
 
     Raises:
         AnswerUnavailable: the answer is not here whole.
@@ -35,13 +36,15 @@ async def with_rows(session: PayerSession, entry: OrderRecord, file: Evidence) -
         what = "The order has no answer whose rows could be fetched"
         raise AnswerUnavailable(what, entry.name, "`troth client receipts` shows how far it came.")
     rules = rules_in(session.state, served.order.execution_class)
-    width = row_size(rules.hidden_size, Dtype(rules.dtype))
+    hashed = travel_as_hashes(exact=rules.exact, segments=len(served.given))
+    width = HASH_BYTES if hashed else row_size(rules.hidden_size, Dtype(rules.dtype))
     calls = await session.connect(registered_scheduler(session.state, served.submission.tab.payee))
     head_salt, kept = Hash32(bytes(32)), []
     for segment in range(len(served.given)):
         head_salt, data = await _fetched(calls, served, segment, width)
-        _require_signed(served, segment, head_salt, data, width)
-        kept.append(SegmentRows.of(segment, data))
+        _require_signed(served, segment, head_salt, data, None if hashed else width)
+        if not hashed:
+            kept.append(SegmentRows.of(segment, data))
     return replace(file, head_salt=head_salt, rows=tuple(kept))
 
 
@@ -57,12 +60,14 @@ async def _fetched(calls: MarketCalls, served: ServedOrder, segment: int, width:
             raise _others(served, segment)
 
 
-def _require_signed(served: ServedOrder, segment: int, head_salt: Hash32, data: bytes, width: int) -> None:
+def _require_signed(served: ServedOrder, segment: int, head_salt: Hash32, data: bytes, width: int | None) -> None:
+    """Raise StreamError unless the rows, of so many bytes, or their hashes where it is None, are the ones signed."""
     result = served.given[segment]
     prompt = from_canonical_bytes(served.submission.request).prompt_tokens
     tokens = None if segment else (*prompt, *served.entry.tokens[:-1])
+    begun = RowHashes(result.order, segment)
     try:
-        chain, _ = RowHashes(result.order, segment).extend(data, width, tokens)
+        chain, _ = begun.extend_hashed(hashes_in(data)) if width is None else begun.extend(data, width, tokens)
     except InvalidRows as error:
         raise _others(served, segment) from error
     if checks.head(result.order, head_salt, chain.link) != result.output_head:

@@ -33,16 +33,7 @@ from troth.protocol.wire_market import Dismiss
 from troth.scheduler.checks.lottery import reveal
 from troth.scheduler.checks.opening import open_tiles
 from troth.scheduler.checks.running import CheckRun
-from troth.scheduler.errors import (
-    Busy,
-    ChainAway,
-    NotYet,
-    OrderAborted,
-    OrderRefused,
-    RowsNotHere,
-    TooLate,
-    UnknownOrder,
-)
+from troth.scheduler.errors import Busy, ChainAway, NotYet, OrderAborted, OrderRefused, TooLate, UnknownOrder
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.concluding import signed_before
@@ -206,21 +197,18 @@ class Orders:
         return LastRow(row, previous, story.admitted.head_salt)
 
     async def rows(self, order_id: Hash32, salt: Hash32, segment: int, start: int) -> RowsPiece:
-        """Rows that a segment gave, for who has the order's salt, once nobody is to compute them unseen any more.
+        """Rows that a segment gave, or their hashes where those travel, for who has the order's salt, once nobody is to
+        compute them unseen any more.
 
         A verifier commits to its own rows before it sees a node's: until the check is over, no client may have them to
-        pass on. Raises UnknownOrder, NotYet, RowsNotHere, TooLate.
+        pass on. Raises UnknownOrder, NotYet, TooLate.
         """
         story = self._owned(order_id, salt)
         if story.answered is None or story.revealed is None or order_id in self._checks:
             raise NotYet("Rows are shown once the order's check is over", None, "Show its first secret, and follow it.")
-        total, offer = story.answered.rows, self.work_of(story).offer
-        if offer.sends_hashes:
-            remedy = "Leave --rows out: a node of the model computes them again from the evidence."
-            raise RowsNotHere("Of whole models in exact classes only hashes of rows travel", offer.model.layers, remedy)
+        total, size = story.answered.rows, self.work_of(story).offer.sent_bytes
         if segment >= story.segments or start >= total:
             raise UnknownOrder("The order has no such row", f"segment {segment}, row {start}", "Begin with the first.")
-        size = offer.row_bytes
         kept, count = self.desk.rows.open(order_id, size), min(total - start, max(ROWS_PIECE // size, 1))
         try:
             data = await asyncio.to_thread(kept.rows, segment, start, count)
