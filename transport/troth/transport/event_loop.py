@@ -17,8 +17,8 @@ a message needs: a proof that a thread computes would hold up every token that p
 
 COLLECTED_AFTER = (20_000, 20, 20)
 """Objects that were made and not freed before the collector of garbage looks for circles among the youngest, and how
-often it does before it looks among older ones. A message makes thousands of objects and frees them without it; with
-Python's own 700 it took a tenth of a server's time."""
+often it does before it looks among older ones. A message makes thousands of objects and frees them without it: with
+Python's own 700 it would look several times in each."""
 
 LOOP_BYTES = 256 * 1024
 """Bytes that are hashed or copied on the loop itself: about a millisecond of Keccak."""
