@@ -30,8 +30,9 @@ CONVICTIONS = "tests/integration/test_cases_convictions.py"
 LOGS = "tests/unit/test_market_audit_logs.py"
 RULES = "tests/unit/test_market_convictions.py"
 ECONOMY = "tests/unit/test_bench_economy.py"
-ORDERS = "tests/unit/test_scheduler_orders.py"
+REFUSALS = "tests/unit/test_scheduler_refusals.py"
 FAULTS = "tests/unit/test_tabs_faults.py"
+FAILOVER = "tests/unit/test_tabs_failover.py"
 TERMS = "tests/unit/test_tabs_terms.py"
 JUDGING = "tests/unit/test_node_judging.py"
 GRAMMARS = "tests/unit/test_orders_grammar.py"
@@ -207,7 +208,7 @@ REFERENCED = (
         "nothing to gain",
         f"{ECONOMY}::test_a_burst_is_void_within_the_lag_and_paid_without_one",
     ),
-    _by("more open orders than stake covers", "the scheduler", f"{ORDERS}::test_work_beyond_the_stake_is_refused"),
+    _by("more open orders than stake covers", "the scheduler", f"{REFUSALS}::test_work_beyond_the_stake_is_refused"),
     _by(
         "a class without honest checks",
         "the client",
@@ -252,7 +253,7 @@ REFERENCED = (
     _by(
         "a dead scheduler",
         "another one serves",
-        f"{FAULTS}::test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds",
+        f"{FAILOVER}::test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds",
     ),
     _by(
         "a grammar that is ignored",
@@ -273,6 +274,6 @@ REFERENCED = (
         "tests/unit/test_grammar.py::test_what_could_take_long_is_refused_before_it_is_compiled",
         "tests/unit/test_grammar.py::test_what_is_within_the_bounds_takes_no_time",
         f"{GRAMMARS}::test_a_grammar_that_does_not_compile_is_refused_before_anything_is_computed",
-        f"{ORDERS}::test_a_grammar_that_nodes_would_refuse_is_refused_before_they_are_drawn",
+        f"{REFUSALS}::test_a_grammar_that_nodes_would_refuse_is_refused_before_they_are_drawn",
     ),
 )
