@@ -152,7 +152,7 @@ def _fitted(ours: Features, theirs: Features) -> Callable[[Features], Features]:
     weights = np.zeros(expanded.shape[1])
     ridge = RIDGE * len(rows) * np.eye(expanded.shape[1])
     for _ in range(NEWTON_STEPS):
-        chances = 1 / (1 + np.exp(-expanded @ weights))
+        chances = 1 / (1 + np.exp(-np.clip(expanded @ weights, -50, 50)))
         slope = expanded.T @ (labels - chances) - ridge @ weights
         curve = (expanded * (chances * (1 - chances))[:, None]).T @ expanded + ridge
         weights += np.linalg.solve(curve, slope)

@@ -1,1 +1,6 @@
-"""A member of the directory's committee: the process behind `troth committee start` (docs/reference/directory.md)."""
+"""A member of the directory's committee: the process behind `troth committee start`.
+
+It checks entries, agrees with the others on lists and serves them (docs/reference/directory.md). Where its file has a
+[reputation] table it also rates nodes: it asks them as a client does and agrees on what the answers were worth
+(docs/reference/reputation.md).
+"""

@@ -97,7 +97,7 @@ def start(
     password_file: PasswordOption = None,
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Serve lists and take turns at proposing them, until SIGINT or SIGTERM."""
+    """Serve lists, and rate nodes where committee.toml has [reputation], until SIGINT or SIGTERM."""
     from troth.committee.running import serve
     from troth.transport import event_loop
     from troth.transport.logs import configure
