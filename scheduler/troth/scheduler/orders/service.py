@@ -22,6 +22,7 @@ from troth.cases.keeping import is_in_court, last_block
 from troth.chain.errors import ChainError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
+from troth.protocol.market import lottery
 from troth.protocol.market.bodies import Submission
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Parameters
@@ -186,7 +187,7 @@ class Orders:
         story = self.desk.store.get(order_id)
         if story is None or story.salt is None or not hmac.compare_digest(story.salt, salt):
             raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
-        if story.answered is None or story.revealed is None or order_id in self._checks:
+        if story.answered is None or order_id in self._checks or not self._is_judged(story):
             raise NotYet("Rows are shown once the order's check is over", None, "Show its first secret, and follow it.")
         total, rules = story.answered.rows, rules_in(self.desk.ledger.state, story.order.execution_class)
         size = row_size(rules.hidden_size, Dtype(rules.dtype))
@@ -198,6 +199,14 @@ class Orders:
         except (OSError, EOFError) as error:
             raise TooLate("The order's rows are kept no longer", None, "They go with the time for checks.") from error
         return RowsPiece(total, story.admitted.head_salt, data)
+
+    def _is_judged(self, story: OrderHistory) -> bool:
+        """Whether nobody computes an order's rows unseen any more: undrawn, judged by all, or past any verdict."""
+        if story.drawn is None or story.revealed is None:
+            return False
+        hit = lottery.is_drawn(story.order, story.revealed.secret, story.drawn.draw.message.beta)
+        ledger = self.desk.ledger
+        return not hit or story.is_checked or ledger.block > story.drawn_first + 2 * ledger.parameters.lag
 
     # ---- checks
 
