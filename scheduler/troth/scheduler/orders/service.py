@@ -22,6 +22,7 @@ from troth.cases.keeping import is_in_court, last_block
 from troth.chain.errors import ChainError
 from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import NO_LOGPROBS
+from troth.protocol.market import lottery
 from troth.protocol.market.bodies import Submission
 from troth.protocol.market.last_row import LastRow
 from troth.protocol.market.state import State
@@ -204,7 +205,7 @@ class Orders:
         pass on. Raises UnknownOrder, NotYet, TooLate.
         """
         story = self._owned(order_id, salt)
-        if story.answered is None or story.revealed is None or order_id in self._checks:
+        if story.answered is None or order_id in self._checks or not self._is_judged(story):
             raise NotYet("Rows are shown once the order's check is over", None, "Show its first secret, and follow it.")
         total, size = story.answered.rows, self.work_of(story).offer.sent_bytes
         if segment >= story.segments or start >= total:
@@ -221,6 +222,14 @@ class Orders:
         if story is None or story.salt is None or not hmac.compare_digest(story.salt, salt):
             raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
         return story
+
+    def _is_judged(self, story: OrderHistory) -> bool:
+        """Whether nobody computes an order's rows unseen any more: undrawn, judged by all, or past any verdict."""
+        if story.drawn is None or story.revealed is None:
+            return False
+        hit = lottery.is_drawn(story.order, story.revealed.secret, story.drawn.draw.message.beta)
+        ledger = self.desk.ledger
+        return not hit or story.is_checked or ledger.block > story.drawn_first + 2 * ledger.parameters.lag
 
     # ---- checks
 
