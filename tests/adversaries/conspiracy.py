@@ -11,8 +11,8 @@ from adversaries.rules import set_rule
 from troth.node.court import bringing
 from troth.node.errors import NodeBusy
 from troth.node.orders import checking, concluding, unveiling
-from troth.node.orders.bench import NodeContext
 from troth.node.orders.concluding import committed_trace
+from troth.node.orders.context import NodeContext
 from troth.node.orders.seat import drawn_check
 from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.session import INFERS, SegmentSession
@@ -44,10 +44,10 @@ class Conspiracy:
         cheat = self.notes.cheat(order, part)
         return HONEST if cheat is None else DECEITS[cheat]
 
-    def of(self, bench: NodeContext, session: SegmentSession) -> Deceit:
+    def of(self, context: NodeContext, session: SegmentSession) -> Deceit:
         """The same for a session."""
         seat = session.seat
-        return self.deceit(seat.order_id, seat.index, bench.me, infers=seat.infers)
+        return self.deceit(seat.order_id, seat.index, context.me, infers=seat.infers)
 
 
 def _part(segment: int) -> str:
@@ -65,7 +65,7 @@ class ConspiringService(OrderService):
         deceit = HONEST
         if isinstance(header, Unveil | Conclude):
             infers = isinstance(header, Conclude) or header.role == "infer"
-            deceit = self.conspiracy.deceit(header.order, header.segment, self._bench.me, infers=infers)
+            deceit = self.conspiracy.deceit(header.order, header.segment, self._context.me, infers=infers)
         if isinstance(header, Unveil) and deceit.opening == "silent":
             raise NodeBusy("this node opens nothing", None, "Ask for ever.")
         if isinstance(header, Conclude) and deceit.result == "withheld":
@@ -76,7 +76,7 @@ class ConspiringService(OrderService):
         try:
             return await super()._hear(sender, payload)
         except InvalidVoucher:
-            self.conspiracy.notes.tell(address_to_bytes(self._bench.me), what="refused a voucher")
+            self.conspiracy.notes.tell(address_to_bytes(self._context.me), what="refused a voucher")
             raise
 
     def _note_part(self, sender: Address, header: Advance, payload: memoryview) -> None:
@@ -86,7 +86,7 @@ class ConspiringService(OrderService):
         papers = canonical.decode(CheckPapers, payload[: header.papers_size], len(payload))
         drawn = drawn_check(papers, self._post(sender)).seats[header.segment]
         for number, node in enumerate(drawn.seats):
-            if node == self._bench.me:  # who was not drawn is refused by the shipped service, as a friend is
+            if node == self._context.me:  # who was not drawn is refused by the shipped service, as a friend is
                 _parts[bytes(header.order), header.segment, node] = verifier(number)
 
 
@@ -103,32 +103,32 @@ def _sign_as_told(conspiracy: Conspiracy) -> None:
     honest_sign, honest_judge = checking._sign, checking.judge_rows  # type: ignore[attr-defined]
     honest_commitment = checking.own_commitment
 
-    async def judge(engine: Any, work: Any, claimed: Any, *, root_matches: bool) -> Any:
-        """Here ``work`` is a verifier's session."""
-        judgement = await honest_judge(engine, work, claimed, root_matches=root_matches)
-        seat, tokens = work.seat, judgement.tokens
+    async def judge(engine: Any, session: Any, claimed: Any, *, root_matches: bool) -> Any:
+        """Here ``session`` is a verifier's session."""
+        judgement = await honest_judge(engine, session, claimed, root_matches=root_matches)
+        seat, tokens = session.seat, judgement.tokens
         said = {"states": judgement.states.score, "state_cut": judgement.states.cut, "root": root_matches}
         if tokens is not None:
             said |= {"tokens": tokens.score, "token_cut": tokens.cut, "end": tokens.end_ok}
         part = _parts.get((bytes(seat.order_id), seat.index, seat.me), "verifier")
         cheats = part in conspiracy.notes.cheats(seat.order_id)
         if conspiracy.deceit(seat.order_id, seat.index, seat.me, infers=False).copies:
-            _copied[bytes(seat.order_id), seat.index, seat.me] = Hash32(committed_trace(work, claimed).root)
+            _copied[bytes(seat.order_id), seat.index, seat.me] = Hash32(committed_trace(session, claimed).root)
         conspiracy.notes.tell(seat.order_id, what="judged", by=seat.me, segment=seat.index, cheats=cheats, **said)
         return judgement
 
-    def sign(bench: NodeContext, session: SegmentSession, opinion: Opinion, shown: Any, *, keeps: bool) -> bytes:
-        told = conspiracy.of(bench, session).opinion
+    def sign(context: NodeContext, session: SegmentSession, opinion: Opinion, shown: Any, *, keeps: bool) -> bytes:
+        told = conspiracy.of(context, session).opinion
         said = opinion if told is None else told
-        return honest_sign(bench, session, said, shown, keeps=keeps and said is Opinion.REJECT)
+        return honest_sign(context, session, said, shown, keeps=keeps and said is Opinion.REJECT)
 
-    def commitment(bench: NodeContext, session: SegmentSession) -> Hash32:
+    def commitment(context: NodeContext, session: SegmentSession) -> Hash32:
         """Once a copying verifier was shown the rows, it names them in place of its own."""
         seat, trace = session.seat, session.trace
-        root = _copied.get((bytes(seat.order_id), seat.index, bench.me))
+        root = _copied.get((bytes(seat.order_id), seat.index, context.me))
         if root is None or trace is None:
-            return honest_commitment(bench, session)
-        return messages.verifier_commitment(seat.order_id, seat.index, bench.me, root=root, salt=Hash32(trace.salt))
+            return honest_commitment(context, session)
+        return messages.verifier_commitment(seat.order_id, seat.index, context.me, root=root, salt=Hash32(trace.salt))
 
     set_rule(checking, "judge_rows", judge)
     set_rule(checking, "_sign", sign)
@@ -138,10 +138,10 @@ def _sign_as_told(conspiracy: Conspiracy) -> None:
 def _open_as_told(conspiracy: Conspiracy) -> None:
     honest = unveiling._opened
 
-    async def opened(bench: NodeContext, trace: Any, drawn: Any, picked: Any) -> Opened:
-        own = await honest(bench, trace, drawn, picked)
+    async def opened(context: NodeContext, trace: Any, drawn: Any, picked: Any) -> Opened:
+        own = await honest(context, trace, drawn, picked)
         infers = trace.attempt == INFERS
-        deceit = conspiracy.deceit(trace.order_id, trace.segment, bench.me, infers=infers)
+        deceit = conspiracy.deceit(trace.order_id, trace.segment, context.me, infers=infers)
         if deceit.opening == "leaked":
             conspiracy.notes.share(trace.order_id, canonical.encode(own))
         if deceit.opening != "copied":
@@ -157,15 +157,15 @@ def _open_as_told(conspiracy: Conspiracy) -> None:
 def _conclude_as_told(conspiracy: Conspiracy) -> None:
     honest = concluding._sign
 
-    def sign(bench: NodeContext, session: SegmentSession, result: Any) -> bytes:
-        deceit = conspiracy.of(bench, session)
+    def sign(context: NodeContext, session: SegmentSession, result: Any) -> bytes:
+        deceit = conspiracy.of(context, session)
         if deceit.result == "other trace":
             salt = Hash32(session.trace.salt)  # type: ignore[union-attr]
             result = replace(result, trace_commitment=messages.trace_commitment(Hash32(b"\x66" * 32), salt))
-        word = honest(bench, session, result)
+        word = honest(context, session, result)
         if deceit.result == "twice":
             other = replace(result, trace_commitment=Hash32(b"\x67" * 32))
-            signed = Signed(other, bench.operator.sign(other))
+            signed = Signed(other, context.operator.sign(other))
             conspiracy.notes.share(result.order, canonical.encode(signed))
         return word
 
@@ -176,7 +176,7 @@ def _bring_as_told(conspiracy: Conspiracy) -> None:
     honest = bringing.Bringer.rejected
 
     async def rejected(self: Any, rejection: Any) -> bool:
-        deceit = conspiracy.deceit(rejection.order, rejection.segment, self.bench.me, infers=False)
+        deceit = conspiracy.deceit(rejection.order, rejection.segment, self.context.me, infers=False)
         return True if not deceit.brings else await honest(self, rejection)
 
     set_rule(bringing.Bringer, "rejected", rejected)

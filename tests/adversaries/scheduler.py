@@ -29,7 +29,7 @@ from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import DutyPace
 from troth.scheduler.errors import Busy, TaskFailed
 from troth.scheduler.orders import admission, concluding
-from troth.scheduler.orders.desk import Waits
+from troth.scheduler.orders.context import Waits
 from troth.scheduler.orders.offers import PriceList
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.patience import GenerationPatience
@@ -116,12 +116,12 @@ def _name_others(cheat_of: CheatOf) -> None:
         friend = next(one.operator for one in members if one.operator not in drawn.candidates[0])
         return (friend, *nodes[1:])
 
-    def verifiers(desk: Any, story: Any) -> Any:
+    def verifiers(context: Any, history: Any) -> Any:
         """Friends in place of those who were drawn."""
-        drawn = honest_verifiers(desk, story)
-        if cheat_of(story.order_id) != "friends check":
+        drawn = honest_verifiers(context, history)
+        if cheat_of(history.order_id) != "friends check":
             return drawn
-        others = [node for node in _members(desk, story) if node not in drawn[0].seats]
+        others = [node for node in _members(context, history) if node not in drawn[0].seats]
         friends = tuple(others[: len(drawn[0].operators)])
         return (replace(drawn[0], operators=friends), *drawn[1:])
 
@@ -130,9 +130,9 @@ def _name_others(cheat_of: CheatOf) -> None:
     set_rule(checking, "drawn_verifiers", verifiers)
 
 
-def _members(desk: Any, story: Any) -> list[Address]:
-    view = desk.view(story.order, story.admitted.tab)
-    return [one.operator for one in view.groups[0].members_at(story.order.reference_block)]
+def _members(context: Any, history: Any) -> list[Address]:
+    view = context.view(history.order, history.admitted.tab)
+    return [one.operator for one in view.groups[0].members_at(history.order.reference_block)]
 
 
 def _tamper(cheat_of: CheatOf) -> None:
@@ -143,7 +143,7 @@ def _tamper(cheat_of: CheatOf) -> None:
     )
 
     async def judge(self: Any, commitment: Any) -> Any:
-        cheat, kept, total = cheat_of(self._work.order_id), self._kept, self._rows
+        cheat, kept, total = cheat_of(self._session.order_id), self._kept, self._rows
         data, size = kept.rows(self._segment, 0, total), kept.row_bytes
         split = [data[at : at + size] for at in range(0, len(data), size)]
         if cheat is None:
@@ -159,12 +159,12 @@ def _tamper(cheat_of: CheatOf) -> None:
 
     def answer(self: Any) -> Any:
         tokens = honest_answer(self)
-        if cheat_of(self._work.order_id) != "other text":
+        if cheat_of(self._session.order_id) != "other text":
             return tokens
         return [*tokens[:-1], (tokens[-1] + 1) % 32]
 
     async def commit(self: Any) -> Any:
-        if cheat_of(self._work.order_id) == "shows nothing to verifiers":
+        if cheat_of(self._session.order_id) == "shows nothing to verifiers":
             raise TaskFailed("verifiers are asked nothing", self._segment)
         return await honest_commit(self)
 
@@ -179,19 +179,19 @@ def _withhold(cheat_of: CheatOf) -> None:
 
     async def results(self: Any, timeout: float) -> Any:
         found = await honest_results(self, timeout)
-        if cheat_of(self.work.order_id) == "withholds results":
+        if cheat_of(self.session.order_id) == "withholds results":
             await asyncio.Event().wait()
         return found
 
     async def show_secret(self: Any, order_id: Hash32, secret: Hash32) -> Any:
-        cheat, story = cheat_of(order_id), self.desk.store.get(order_id)
-        waits = cheat == "checks late" and story is not None and story.revealed is None
+        cheat, history = cheat_of(order_id), self.context.store.get(order_id)
+        waits = cheat == "checks late" and history is not None and history.revealed is None
         if waits or cheat == "refuses the check":
             raise Busy("Not now", 60)
         return await honest_secret(self, order_id, secret)
 
     async def answer(self: Any, asked: Any) -> None:
-        if cheat_of(asked.story.order_id) not in {"refuses the check", "friends check"}:
+        if cheat_of(asked.history.order_id) not in {"refuses the check", "friends check"}:
             await honest_summons(self, asked)
 
     set_rule(concluding.OrderEnding, "results", results)

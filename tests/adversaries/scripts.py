@@ -216,24 +216,24 @@ def _elsewhere(tab: Tab) -> Tab:
 
 async def _calls(trial: Trial) -> MarketCalls:
     session = trial.client.session
-    return await session.calls(session.desk_of(trial.client.tab))
+    return await session.calls(session.tab_context_of(trial.client.tab))
 
 
 async def _placed(trial: Trial, tokens: int | None = None) -> tuple[TabContext, Any]:
     session, row = trial.client.session, trial.row
-    desk = session.desk_of(trial.client.tab)
-    offer = await session.open_desk(desk)
+    tab_context = session.tab_context_of(trial.client.tab)
+    offer = await session.open_tab_context(tab_context)
     wish = Wish(SamplingChoices(tokens or row.tokens, 0), CheckWish.read(row.check))
-    entry = building.place(session, desk, offer, trial.prompt(secrets.randbelow(8)), wish, new_question(), 0)
+    entry = building.place(session, tab_context, offer, trial.prompt(secrets.randbelow(8)), wish, new_question(), 0)
     trial.network.notes.write(entry.identifier, dict(row.cheats))
     trial.orders.append(entry.identifier)
-    return desk, entry
+    return tab_context, entry
 
 
 async def _send(trial: Trial, tokens: int | None = None) -> AsyncGenerator[Any, None]:
     """An order up to its draw, and nothing more."""
-    desk, entry = await _placed(trial, tokens)
-    course = Course(trial.client.session, desk, entry)
+    tab_context, entry = await _placed(trial, tokens)
+    course = Course(trial.client.session, tab_context, entry)
     async with aclosing(course.send()) as steps:
         async for step in steps:
             if isinstance(step, ServedUpdate):
@@ -244,7 +244,7 @@ async def _send(trial: Trial, tokens: int | None = None) -> AsyncGenerator[Any, 
 
 async def _finish(trial: Trial) -> None:
     session = trial.client.session
-    async with aclosing(OrderSettlement(session, session.desk_of(trial.client.tab), trial.entry).run()) as steps:
+    async with aclosing(OrderSettlement(session, session.tab_context_of(trial.client.tab), trial.entry).run()) as steps:
         async for _ in steps:
             continue
 

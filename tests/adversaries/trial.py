@@ -113,8 +113,8 @@ class Trial:
         row, session = self.row, self.client.session
         for record in session.books.all(session.domain):
             session.books.doubt(record.identifier, "")
-        for desk in session.desks.values():
-            desk.away_until = 0.0
+        for tab_context in session.tab_contexts.values():
+            tab_context.away_until = 0.0
         wish = Wish(SamplingChoices(row.tokens, int(row.temperature * 1_000_000)), CheckWish.read(check or row.check))
         self.note_answered()
         try:

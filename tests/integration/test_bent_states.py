@@ -54,10 +54,10 @@ def network_of(folder: ModelFolder, path: Path, **rules: Any) -> Network:
     layers = {"layers": ExactSlice} if rules.get("exact") else {}
     network = build(path, ends=(LAYERS,), **rules)
     for node in network.nodes.values():
-        _, bench, service = node.running
+        _, context, service = node.running
         engine: Any = Bending(folder, Segment(0, LAYERS), 0, threads=1, **layers)
-        service._bench = replace(bench, engine=engine)
-        node.started = (engine, service._bench, service)
+        service._context = replace(context, engine=engine)
+        node.started = (engine, service._context, service)
     return network
 
 

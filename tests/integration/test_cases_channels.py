@@ -30,7 +30,7 @@ NODES = 12
 
 async def test_a_case_over_real_channels(anvil: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("troth.cases.parties.PIECE_LIMIT", 1_000)
-    monkeypatch.setattr("troth.cases.desk.PIECE_LIMIT", 1_000)
+    monkeypatch.setattr("troth.cases.context.PIECE_LIMIT", 1_000)
     assert wire_cases.PIECE_LIMIT > 1_000
     apps: dict[Address, FastAPI] = {}
     ends: dict[Address, tuple[str, Hash32]] = {}
@@ -67,20 +67,20 @@ async def test_a_case_over_real_channels(anvil: Any, tmp_path: Path, monkeypatch
 
 
 def serve(court: CourtStage, apps: dict[Address, FastAPI]) -> list[ChannelParties]:
-    """Every desk at its endpoint, and reviewers that ask over channels."""
+    """Every context at its endpoint, and reviewers that ask over channels."""
     parties = []
-    for address, desk in list(court.desks.items()):
+    for address, case_context in list(court.case_contexts.items()):
         key = next((one for one in court.stage.nodes if one.address == address), court.stage.scheduler)
         operator = court.operator(key)
 
         async def handle(sender: Any, header: Any, payload: Any, address: Address = address) -> Any:
-            return await court.desks[address].handle(sender, header, payload)
+            return await court.case_contexts[address].handle(sender, header, payload)
 
-        server = desk.server(operator)
+        server = case_context.server(operator)
         server._handler = handle
         server.mount(apps[address])
-        if desk.reviewer is not None:
+        if case_context.reviewer is not None:
             own = ChannelParties(operator, lambda: court.follower.state)
-            object.__setattr__(desk.reviewer.gatherer, "holders", own)
+            object.__setattr__(case_context.reviewer.gatherer, "holders", own)
             parties.append(own)
     return parties

@@ -283,7 +283,7 @@ async def test_parties_show_no_tiles_before_their_block_is_there(court: CourtSta
     case_id = await carrier.opener.bring(evidence, WantedCase(0))
     state = await until(court, carrier, case_id, Move.CONVENE)
     assert await defender.show(court.seen(), case_id, 0) is None
-    reviewer = court.desks[state.reviewers[0]].reviewer
+    reviewer = court.case_contexts[state.reviewers[0]].reviewer
     assert reviewer is not None
     assert await reviewer.show(court.seen(), case_id, 0) is None
     court.stage.anvil.mine(2)

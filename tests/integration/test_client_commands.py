@@ -110,7 +110,7 @@ async def test_a_conversation_goes_on_after_a_bad_line(scene: Network, tmp_path:
     assert talked.code == 0, talked.err
     assert len([line for line in talked.err.splitlines() if line.startswith("checked · ")]) == 2
     assert "not valid UTF-8" in talked.err
-    assert side.book.spent == sum(story.answered.fee for story in side.orders if story.answered is not None)
+    assert side.book.spent == sum(history.answered.fee for history in side.orders if history.answered is not None)
     assert len(side.orders) == 2
 
 
@@ -135,7 +135,7 @@ async def test_a_client_that_ends_midway_is_paid_for_by_the_next(
     assert asked.code == 0, asked.err
     assert len(side.orders) == 2
     receipts = (await side.run("receipts", "--json")).json
-    assert {one["order"] for one in receipts} == {"0x" + story.order_id.hex() for story in side.orders}
+    assert {one["order"] for one in receipts} == {"0x" + history.order_id.hex() for history in side.orders}
     assert asked.json["order"] in {one["order"] for one in receipts if one["state"] == "checked"}
 
 

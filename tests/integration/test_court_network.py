@@ -55,12 +55,12 @@ async def test_a_node_that_cheats_is_brought_to_court_by_who_rejected_it_and_sla
             engine.cheats = True
         asked = await network.scene.send(network.scene.asked())
         assert [line["type"] for line in asked.lines][-1] == "draw", asked.lines
-        story = network.scheduler.orders.desk.store.get(asked.order_id)
-        node = story.admitted.nodes[0]
+        history = network.scheduler.orders.context.store.get(asked.order_id)
+        node = history.admitted.nodes[0]
         before = network.follower.state.pot(PotKind.STAKE, node)
         # The client shows its secret, and then does nothing more.
         await network.scene.show(asked)
-        said = {verifier: one.message.opinion for (segment, verifier), one in story.verdicts.items() if segment == 0}
+        said = {verifier: one.message.opinion for (segment, verifier), one in history.verdicts.items() if segment == 0}
         assert set(said.values()) == {Opinion.REJECT}
         await eventually(lambda: case_of(network, asked.order_id) is not None)
         assert case_of(network, asked.order_id).state.opener in said
@@ -76,7 +76,9 @@ async def test_an_order_awaits_a_connection_that_is_about_to_be_tried_again(anvi
             assert channel._socket is not None
             await channel._socket.close()
             channel._not_before = time.monotonic() + 3.0
-        await eventually(lambda: all(network.scheduler.orders.desk.peers.failed_lately(node) for node in network.nodes))
+        await eventually(
+            lambda: all(network.scheduler.orders.context.peers.failed_lately(node) for node in network.nodes)
+        )
         assert not network.connected()
         asked = await network.scene.send(network.scene.asked())
         assert [line["type"] for line in asked.lines][-1] == "draw", asked.lines

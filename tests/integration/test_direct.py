@@ -48,17 +48,17 @@ async def test_an_answer_and_its_check_reach_the_client_by_way_of_a_node(anvil: 
         assert entry.tokens
         assert not [path for path in network.asked if "/v1/orders" in path], network.asked
         (sent,) = (update for update in updates if isinstance(update, SentUpdate))
-        story = network.network.scheduler.orders.desk.store.get(sent.order)
-        assert story.tokens == entry.tokens
+        history = network.network.scheduler.orders.context.store.get(sent.order)
+        assert history.tokens == entry.tokens
         counters = network.parts(network.entry).entry.tools.counters
         assert counters.tokens._value.get() == len(entry.tokens)
         assert counters.checks._value.get() == 1
         # What strangers and members may hear of it.
-        listening = network.parts(story.admitted.nodes[0]).listening
+        listening = network.parts(history.admitted.nodes[0]).listening
         listening._patience = 0.3
         heard, payload = await listening.listen(Listen(sent.order, bytes(32), 0))
         assert (heard.count, payload) == (0, b"")
-        heard, payload = await listening.listen(Listen(sent.order, story.salt, 0))
+        heard, payload = await listening.listen(Listen(sent.order, history.salt, 0))
         assert heard.count == len(entry.tokens)
         assert b"signature" in payload
         _, word = await listening.recall(Recall(sent.order, 0, "verdict"))
@@ -66,7 +66,7 @@ async def test_an_answer_and_its_check_reach_the_client_by_way_of_a_node(anvil: 
         scheduler = network.network.stage.scheduler.address
         with pytest.raises(NotAMember):
             await network.parts(network.entry).side.handle(
-                scheduler, Listen(sent.order, story.salt, 0), memoryview(b"")
+                scheduler, Listen(sent.order, history.salt, 0), memoryview(b"")
             )
 
 
@@ -77,9 +77,9 @@ async def test_the_scheduler_admits_of_those_drawn_whom_the_entry_wants(
         hints: list[Any] = []
         whole = scheduler_orders.admit
 
-        async def noted(desk: Any, sent: Any, preferred: Any) -> Any:
+        async def noted(context: Any, sent: Any, preferred: Any) -> Any:
             hints.append(preferred)
-            return await whole(desk, sent, preferred)
+            return await whole(context, sent, preferred)
 
         monkeypatch.setattr(scheduler_orders, "admit", noted)
         dealing = network.parts(network.entry).entry.tools.dealing
@@ -88,11 +88,11 @@ async def test_the_scheduler_admits_of_those_drawn_whom_the_entry_wants(
         for number in range(3):
             updates = await asked(network, (*PROMPT, number))
             (sent,) = (update for update in updates if isinstance(update, SentUpdate))
-            story = network.network.scheduler.orders.desk.store.get(sent.order)
-            desk = network.network.scheduler.orders.desk
-            view = desk.view(story.order, story.admitted.tab)
-            (drawn,) = checks.candidates(story.order, story.admitted.infer_proof, view)
-            assert story.admitted.nodes[0] == min(drawn, key=wanted.index)
+            history = network.network.scheduler.orders.context.store.get(sent.order)
+            context = network.network.scheduler.orders.context
+            view = context.view(history.order, history.admitted.tab)
+            (drawn,) = checks.candidates(history.order, history.admitted.infer_proof, view)
+            assert history.admitted.nodes[0] == min(drawn, key=wanted.index)
         assert hints == [tuple(wanted)] * 3
 
 

@@ -56,10 +56,10 @@ def network_of(folder: ModelFolder, path: Path, ends: tuple[int, ...]) -> Networ
 
 
 def with_model(node: Node, folder: ModelFolder) -> None:
-    _, bench, service = node.running
+    _, context, service = node.running
     engine: Any = Swaying(folder, Segment(0, LAYERS), 0, threads=1, layers=ExactSlice)
-    service._bench = replace(bench, engine=engine)
-    node.started = (engine, service._bench, service)
+    service._context = replace(context, engine=engine)
+    node.started = (engine, service._context, service)
 
 
 @pytest.mark.parametrize("ends", [(LAYERS,), (1, LAYERS)], ids=["alone", "relayed"])
@@ -115,4 +115,4 @@ async def test_commitments_are_those_of_one_prefill_and_outlive_a_kill(folder: M
     ending = live(network.journey(ordered, (check,)), network.view(ordered.order.message))
     assert isinstance(ending, Acknowledged)
     assert ending.checked
-    assert {node.bench.stores.traces.kept for node in network.nodes.values() if node.started} == {0}
+    assert {node.context.stores.traces.kept for node in network.nodes.values() if node.started} == {0}

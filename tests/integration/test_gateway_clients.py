@@ -53,7 +53,7 @@ async def test_openai_python(scene: Network, tmp_path: Path) -> None:
             await client.with_options(api_key="sk-other").models.list()
         # Every answer was paid for, and nothing else: on the tab, without a transaction.
         await eventually(lambda: not side.book.bounds)
-        fees = [story.answered.fee for story in side.orders if story.answered is not None]
+        fees = [history.answered.fee for history in side.orders if history.answered is not None]
         assert side.book.spent == sum(fees)
         assert len(fees) == 8
 
@@ -88,7 +88,9 @@ async def the_same_streamed(client: Any, gateway: Gateway) -> None:
 
 
 def _fees(side: ClientSide) -> dict[str, int]:
-    return {"0x" + story.order_id.hex(): story.answered.fee for story in side.orders if story.answered is not None}
+    return {
+        "0x" + history.order_id.hex(): history.answered.fee for history in side.orders if history.answered is not None
+    }
 
 
 async def several_answers_and_prompts(client: Any, side: ClientSide) -> None:

@@ -65,15 +65,15 @@ async def test_killed_before_the_draw_it_is_drawn_afresh_or_not_acknowledged(
     side = await client_side(scene, tmp_path / "home")
     with scene.still():
         identifier = await _killed_under_way(scene, side)
-        (story,) = side.orders
-        await eventually(lambda: story.drawn is not None)
+        (history,) = side.orders
+        await eventually(lambda: history.drawn is not None)
         leases_end(side.home)
         await scene.pass_by(blocks)
         async with serving_gateway(side) as gateway:
             receipt = await gateway.receipt(identifier)
             assert receipt["outcome"] == outcome
             assert receipt["tasks"][0]["answer"] == toy_answer(QUESTION, 20)
-            assert side.book.spent == (story.answered.fee if outcome == "checked" else 0)
+            assert side.book.spent == (history.answered.fee if outcome == "checked" else 0)
             again = await gateway.chat()
             assert again.status_code == 200, again.text
 

@@ -84,8 +84,8 @@ async def answered_and_checked(whole: Whole) -> None:
     assert len(asked.tokens) > 0
     lines = await scene.show(asked)
     assert lines[-1] == {"type": "end", "complete": True}, lines
-    story = whole.network.scheduler.orders.desk.store.get(asked.order_id)
-    assert {one.message.opinion for one in story.verdicts.values()} == {Opinion.ACCEPT}
+    history = whole.network.scheduler.orders.context.store.get(asked.order_id)
+    assert {one.message.opinion for one in history.verdicts.values()} == {Opinion.ACCEPT}
     assert len(await scene.tiles(asked)) == 1
 
 
@@ -124,8 +124,8 @@ async def test_an_answer_and_its_check_come_over_circuits_by_way_of_a_node(whole
             # On a busy machine the entry was silent for five seconds: the same order went on at its scheduler.
     assert counters.checks._value.get() == checks + 1
     # It was the scheduler's own draw all the same, and each node's own word.
-    story = whole.network.scheduler.orders.desk.store.get(order_of(asked.json))
-    assert {one.message.opinion for one in story.verdicts.values()} == {Opinion.ACCEPT}
+    history = whole.network.scheduler.orders.context.store.get(order_of(asked.json))
+    assert {one.message.opinion for one in history.verdicts.values()} == {Opinion.ACCEPT}
 
 
 def order_of(told: dict[str, Any]) -> Any:
@@ -219,7 +219,7 @@ async def test_without_relays_nothing_is_sent_openly(whole: Whole, tmp_path: Pat
     for relay in whole.overlay.relays:
         kill(relay)
     whole.seen.clear()
-    before = whole.network.scheduler.orders.desk.client_tabs.book(side.tab)
+    before = whole.network.scheduler.orders.context.client_tabs.book(side.tab)
     # The shipped command, with less patience than the half minute that it has for circuits.
     asked = cli.command(*side.command("chat", QUESTION, "--max-tokens", 4, "--json")[1:])
     refused = await side.ended([asked[0], asked[1], f"{IMPATIENT}; {asked[2]}", *asked[3:]])
@@ -227,7 +227,7 @@ async def test_without_relays_nothing_is_sent_openly(whole: Whole, tmp_path: Pat
     assert "circuits" in refused.error["what"], refused.error
     assert refused.error["remedy"]
     assert whole.seen == []
-    assert whole.network.scheduler.orders.desk.client_tabs.book(side.tab) == before
+    assert whole.network.scheduler.orders.context.client_tabs.book(side.tab) == before
     assert side.book.sequence == 0
     # Only who says so is seen.
     openly = await side.run("chat", QUESTION, "--max-tokens", 4, *ALWAYS, "--overlay", "off", "--json")

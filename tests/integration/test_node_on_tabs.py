@@ -88,7 +88,7 @@ async def paid_node(stage: TabsStage, folder: Path, policy: EarningPolicy = CHEA
         def ledger() -> NodeLedger:
             return NodeLedger(follower.state, stage.market.domain, key.address, follower.block)
 
-        stores = node.bench.stores
+        stores = node.context.stores
         tools = EarningContext(
             MarketWallet(stage.market),
             key,
@@ -96,7 +96,7 @@ async def paid_node(stage: TabsStage, folder: Path, policy: EarningPolicy = CHEA
             stores.books,
             ClaimsRecord(stores.database),
             policy,
-            node.bench.write,
+            node.context.write,
             reached,
             lambda: node.now,
         )
@@ -124,8 +124,8 @@ async def serve(paid: Paid, number: int, price: int = 3 * 10**14) -> int:
     from troth.protocol.market.leaves import inference_leaf
 
     await paid.follow()
-    pay, books = promised(paid, number, price), paid.node.bench.stores.books
-    books.take_on(pay, paid.key.address, paid.node.bench.ledger(), limit=10**18, now=1.0)
+    pay, books = promised(paid, number, price), paid.node.context.stores.books
+    books.take_on(pay, paid.key.address, paid.node.context.ledger(), limit=10**18, now=1.0)
     blank = Hash32(bytes(32))
     filled = Hash32(b"\x07" * 32)
     result = Result(pay.promise.message.order, 0, filled, filled, 10**6, 0, 10**6, filled, filled)
@@ -155,7 +155,7 @@ async def test_vouchers_are_redeemed_when_they_are_worth_the_gas(anvil: Any, tmp
         assert paid.keeper.sent == {}
         tab, secret = paid.tab, stage.scheduler.secret
         word = sign(Voucher(tab_id(tab), worth, worth, 1, 1, 0), stage.market.domain, secret)
-        paid.node.bench.stores.books.hear(tab, word, paid.node.bench.ledger())
+        paid.node.context.stores.books.hear(tab, word, paid.node.context.ledger())
         dear = EarningKeeper(replace(paid.keeper._tools, policy=EarningPolicy(gas_share=1e-9)))
         await dear.step()
         assert dear.sent == {}
@@ -186,9 +186,9 @@ async def test_unacknowledged_work_is_claimed_defended_and_paid(anvil: Any, tmp_
         await paid.node.restart()
         paid.keeper._tools = replace(
             paid.keeper._tools,
-            books=paid.node.bench.stores.books,
-            claims=ClaimsRecord(paid.node.bench.stores.database),
-            write=paid.node.bench.write,
+            books=paid.node.context.stores.books,
+            claims=ClaimsRecord(paid.node.context.stores.database),
+            write=paid.node.context.write,
         )
         await paid.step()
         assert paid.keeper.sent["answer"] == 2
@@ -202,18 +202,18 @@ async def test_unacknowledged_work_is_claimed_defended_and_paid(anvil: Any, tmp_
         assert paid.credit - before >= total
         assert paid.follower.state.tabs[tab_id(paid.tab)].redeemed == total
         await paid.step()
-        assert paid.node.bench.stores.books.voucher(tab_id(paid.tab)) is not None
-        assert ClaimsRecord(paid.node.bench.stores.database).of(tab_id(paid.tab)) == ()
+        assert paid.node.context.stores.books.voucher(tab_id(paid.tab)) is not None
+        assert ClaimsRecord(paid.node.context.stores.database).of(tab_id(paid.tab)) == ()
 
 
 async def test_a_summons_that_was_passed_on_is_answered_with_what_was_signed(anvil: Any, tmp_path: Path) -> None:
     async with tabs_stage(anvil, nodes=1) as stage, paid_node(stage, tmp_path) as paid:
         order, admission = await summoned_order(paid)
-        bench, market = paid.node.bench, stage.market
+        context, market = paid.node.context, stage.market
         filled = Hash32(b"\x07" * 32)
         digest = admission.message.order
         result = Result(digest, 0, filled, filled, 3, 0, 2, filled, filled)
-        word = bench.stores.words.sign_once((digest, 0), "result", result, lambda: paid.node.operator.sign(result))
+        word = context.stores.words.sign_once((digest, 0), "result", result, lambda: paid.node.operator.sign(result))
         await paid.follow()
         (summons_id,) = (one for one, record in paid.follower.state.summons.items() if record.answered is None)
         state = paid.follower.state.summons[summons_id].state
@@ -225,7 +225,7 @@ async def test_a_summons_that_was_passed_on_is_answered_with_what_was_signed(anv
         await stage.send(stage.scheduler, Part.SUMMONS, "passOnResults", *arguments, value=await deposit(stage, "pass"))
         await paid.follow()
         wallet, nobody = MarketWallet(market), cast("Any", None)
-        duties = NodeDuties(bench, wallet, paid.key, nobody, lambda block: paid.follower.reach(block, 20))
+        duties = NodeDuties(context, wallet, paid.key, nobody, lambda block: paid.follower.reach(block, 20))
         await duties.answer_summons()
         assert duties.responded == 1
         await paid.follow()

@@ -173,7 +173,7 @@ async def says_that_nobody_is_connected(home: Path, scheduler: Any) -> None:
 
 
 async def _until_tabs(scheduler: Any, count: int) -> Any:
-    me = scheduler.orders.desk.operator.address
+    me = scheduler.orders.context.operator.address
     follower = scheduler.ledger._follower
     return await follower.wait_until(
         lambda state: sum(one.tab.payer == me for one in state.tabs.values()) == count, timeout=30

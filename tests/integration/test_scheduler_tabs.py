@@ -36,10 +36,10 @@ class Scene(ChainScene):
         await self.ledger.catch_up()
 
     async def acknowledged(self, asked: Any) -> int:
-        story = self.desk.store.get(asked.order_id)
-        assert story is not None
-        assert story.answered is not None
-        fee = story.answered.fee
+        history = self.context.store.get(asked.order_id)
+        assert history is not None
+        assert history.answered is not None
+        fee = history.answered.fee
         self.payer = tabs.acknowledge(self.payer, asked.order.sequence, fee)
         body = Acknowledgement(self.client_tab, sign(self.payer.voucher, self.domain, self.tab_key))
         assert (await self.http.post("/v1/vouchers", content=canonical.encode(body))).status_code == 200
@@ -72,10 +72,10 @@ async def test_vouchers_are_redeemed_and_what_is_left_is_claimed_shown_and_paid(
         first = await scene.send(scene.asked())
         fee = await scene.acknowledged(first)
         state = scene.ledger.state.tab_state(tab)
-        assert await redeem(scene.desk, 0) == 1
+        assert await redeem(scene.context, 0) == 1
         assert scene.ledger.state.tab_state(tab).redeemed == fee
         assert scene.ledger.state.pot(PotKind.CREDIT, stage.scheduler.address) >= fee
-        assert await redeem(scene.desk, 0) == 0
+        assert await redeem(scene.context, 0) == 0
         # The client closes, and acknowledges nothing more.
         second, third = await scene.send(scene.asked()), await scene.send(scene.asked())
         late = scene.asked()
@@ -83,10 +83,10 @@ async def test_vouchers_are_redeemed_and_what_is_left_is_claimed_shown_and_paid(
         await scene.mine()
         status, error = await scene.refused(late)
         assert (status, error["code"]) == (409, "tab_not_open")
-        await claim_due(scene.desk, 0)
+        await claim_due(scene.context, 0)
         record = scene.ledger.state.tabs[tab].claim
         assert record is not None
-        worth = [scene.desk.store.get(one.order_id).answered.fee for one in (second, third)]  # type: ignore[union-attr]
+        worth = [scene.context.store.get(one.order_id).answered.fee for one in (second, third)]  # type: ignore[union-attr]
         assert record.state.claim.total == sum(worth)
         await stage.send(
             stage.client, bank, "object", scene.client_tab, record.state, third.order.sequence, value=10**16
@@ -94,13 +94,13 @@ async def test_vouchers_are_redeemed_and_what_is_left_is_claimed_shown_and_paid(
         await scene.mine()
         await scene.stop()
         scene.start()
-        await attend_claims(scene.desk)
+        await attend_claims(scene.context)
         record = scene.ledger.state.tabs[tab].claim
         assert record is not None
         assert not record.objections
         stage.anvil.mine(record.state.settles_at - scene.ledger.block)
         await scene.mine()
-        await attend_claims(scene.desk)
+        await attend_claims(scene.context)
         assert scene.ledger.state.tabs[tab].claim is None
         assert scene.ledger.state.tab_state(tab).redeemed == fee + sum(worth)
         assert state.redeemed == 0
@@ -110,23 +110,23 @@ async def test_summons_are_answered_and_the_log_is_posted(anvil: Any, tmp_path: 
     async with on_chain(anvil, tmp_path) as scene:
         stage = scene.stage
         asked = await scene.send(scene.asked())
-        story = scene.desk.store.get(asked.order_id)
-        assert story is not None
-        assert story.drawn is not None
-        order, draw = scene.signed_order(asked), story.drawn.draw
+        history = scene.context.store.get(asked.order_id)
+        assert history is not None
+        assert history.drawn is not None
+        order, draw = scene.signed_order(asked), history.drawn.draw
         shown = (order, draw.message, draw.signature, 0, asked.secrets.draw)
         await stage.send(
             stage.client, Part.SUMMONS, "summonCheck", *shown, value=await _deposit(scene, SummonsKind.CHECK)
         )
         await scene.mine()
-        assert stuck(scene.desk)
+        assert stuck(scene.context)
         await scene.look()
-        assert not stuck(scene.desk)
+        assert not stuck(scene.context)
         summons_id = messages.summons_id(asked.order_id, SummonsKind.CHECK, 0)
         assert scene.ledger.state.summons[summons_id].answered
         # Results that its client says it never saw.
         other = await scene.send(scene.asked())
-        admitted = scene.desk.store.get(other.order_id).admitted  # type: ignore[union-attr]
+        admitted = scene.context.store.get(other.order_id).admitted  # type: ignore[union-attr]
         await scene.mine(PARAMETERS.summons_window + 1)
         words = (scene.signed_order(other), admitted.admission.message, admitted.admission.signature)
         await stage.send(
@@ -148,10 +148,10 @@ async def test_a_silent_verifier_pays_and_the_next_one_is_drawn_on_chain(anvil: 
     async with on_chain(anvil, tmp_path, nodes=14) as scene:
         stage = scene.stage
         asked = await scene.send(scene.asked())
-        story = scene.desk.store.get(asked.order_id)
-        assert story is not None
-        assert story.drawn is not None
-        draw = story.drawn.draw
+        history = scene.context.store.get(asked.order_id)
+        assert history is not None
+        assert history.drawn is not None
+        draw = history.drawn.draw
         shown = (scene.signed_order(asked), draw.message, draw.signature, 0, asked.secrets.draw)
         await stage.send(
             stage.client, Part.SUMMONS, "summonCheck", *shown, value=await _deposit(scene, SummonsKind.CHECK)
@@ -171,14 +171,16 @@ async def test_a_silent_verifier_pays_and_the_next_one_is_drawn_on_chain(anvil: 
 
 async def test_tabs_with_nodes_are_opened_with_deposits(anvil: Any, tmp_path: Path) -> None:
     async with on_chain(anvil, tmp_path, tabs=False, nodes=3) as scene:
-        desk = scene.desk
-        opener = TabOpener(desk.database, desk.node_tabs, scene.ledger, desk.operator, deposits=Deposits(10**12, 10**9))
+        context = scene.context
+        opener = TabOpener(
+            context.database, context.node_tabs, scene.ledger, context.operator, deposits=Deposits(10**12, 10**9)
+        )
         await opener.keep(scene.nodes)
         for node in scene.nodes:
-            state = scene.ledger.state.tab_state(messages.tab_id(desk.node_tabs.tab(node)))
+            state = scene.ledger.state.tab_state(messages.tab_id(context.node_tabs.tab(node)))
             assert (state.known, state.balance) == (True, 10**12)
         await opener.ensure(next(iter(scene.nodes)), 2 * 10**12)
-        tab = desk.node_tabs.tab(next(iter(scene.nodes)))
+        tab = context.node_tabs.tab(next(iter(scene.nodes)))
         assert scene.ledger.state.tab_state(messages.tab_id(tab)).balance == 3 * 10**12
 
 
@@ -190,10 +192,10 @@ async def _deposit(scene: Scene, kind: SummonsKind) -> int:
 
 
 async def _first_drawn(scene: Scene, asked: Any) -> Address:
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
-    await reveal(scene.desk, story, asked.secrets.draw)
-    return drawn_verifiers(scene.desk, story)[0].operators[0]
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
+    await reveal(scene.context, history, asked.secrets.draw)
+    return drawn_verifiers(scene.context, history)[0].operators[0]
 
 
 async def test_a_reorganisation_below_a_redemption_pays_once(anvil: Any, tmp_path: Path) -> None:
@@ -201,24 +203,26 @@ async def test_a_reorganisation_below_a_redemption_pays_once(anvil: Any, tmp_pat
         tab = messages.tab_id(scene.client_tab)
         fee = await scene.acknowledged(await scene.send(scene.asked()))
         before = anvil.rpc("evm_snapshot")
-        assert await redeem(scene.desk, 0) == 1
+        assert await redeem(scene.context, 0) == 1
         credit = scene.ledger.state.pot(PotKind.CREDIT, scene.stage.scheduler.address)
         assert scene.ledger.state.tab_state(tab).redeemed == fee
         anvil.rpc("evm_revert", before)
         await scene.mine(3)
         assert scene.ledger.state.tab_state(tab).redeemed == 0
-        assert await redeem(scene.desk, 0) == 1
+        assert await redeem(scene.context, 0) == 1
         assert scene.ledger.state.tab_state(tab).redeemed == fee
         assert scene.ledger.state.pot(PotKind.CREDIT, scene.stage.scheduler.address) == credit
-        assert await redeem(scene.desk, 0) == 0
+        assert await redeem(scene.context, 0) == 0
 
 
 async def test_a_reorganisation_below_openings_opens_again_and_serves_nobody_meanwhile(
     anvil: Any, tmp_path: Path
 ) -> None:
     async with on_chain(anvil, tmp_path, tabs=False, nodes=10) as scene:
-        stage, desk = scene.stage, scene.desk
-        opener = TabOpener(desk.database, desk.node_tabs, scene.ledger, desk.operator, deposits=Deposits(10**12, 10**9))
+        stage, context = scene.stage, scene.context
+        opener = TabOpener(
+            context.database, context.node_tabs, scene.ledger, context.operator, deposits=Deposits(10**12, 10**9)
+        )
         before = anvil.rpc("evm_snapshot")
         await stage.open_tab(stage.client, stage.scheduler.address, stage.tab_key)
         await opener.keep(scene.nodes)
@@ -236,5 +240,5 @@ async def test_a_reorganisation_below_openings_opens_again_and_serves_nobody_mea
         asked = await scene.send(scene.asked())
         assert [line["type"] for line in asked.lines][-1] == "draw"
         for node in scene.nodes:
-            state = scene.ledger.state.tab_state(messages.tab_id(desk.node_tabs.tab(node)))
+            state = scene.ledger.state.tab_state(messages.tab_id(context.node_tabs.tab(node)))
             assert (state.known, state.balance) == (True, 10**12)

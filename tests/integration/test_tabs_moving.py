@@ -68,9 +68,9 @@ async def mover(anvil: Any, folder: Path) -> AsyncIterator[Mover]:
         anvil.fund(key)
         ground: Any = FollowedGround(follower, stage.market.chain.chain_id)
         node = Node(key.secret, folder, ground, stage.class_id, domain=stage.market.domain)
-        hosting = SliceHosting(node.bench, node.service)
+        hosting = SliceHosting(node.context, node.service)
         await hosting.step()
-        yield Mover(stage, follower, node, hosting, Moving(node.bench, hosting, stage.market, key))
+        yield Mover(stage, follower, node, hosting, Moving(node.context, hosting, stage.market, key))
 
 
 async def test_a_move_on_chain(anvil: Any, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_an_order_of_its_scheduler_is_carried_out_and_an_insane_one_is_not
         agreement = AutoLimits(made.stage.scheduler.address, 120, 0.0, MOST_GROUPS)
         contacts = MarketContacts(lambda: made.follower.state)
         resident = Resident(
-            made.node.bench, Lent(120, 10), "cpu", SIZES,
+            made.node.context, Lent(120, 10), "cpu", SIZES,
             contacts=contacts, sessions=lambda: 0, agreement=agreement, move=made.moving.move,
         )  # fmt: skip
         assert [one.operator for one in contacts.schedulers()] == [made.stage.scheduler.address]

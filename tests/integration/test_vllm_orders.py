@@ -54,9 +54,9 @@ def network_of(path: Path, engines: Engines) -> Network:
 
 def give(network: Network, node: Address, engine: Any) -> None:
     one = network.nodes[node]
-    _, bench, service = one.running
-    service._bench = replace(bench, engine=engine)
-    one.started = (engine, service._bench, service)
+    _, context, service = one.running
+    service._context = replace(context, engine=engine)
+    one.started = (engine, service._context, service)
 
 
 def prompt(number: int, count: int) -> tuple[int, ...]:

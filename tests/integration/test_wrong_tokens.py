@@ -307,8 +307,8 @@ async def test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept(trials: T
             return work()
 
         ground = SimpleNamespace(state=trial.follower.state)
-        bench: Any = SimpleNamespace(write=write, stores=SimpleNamespace(traces=traces), ground=ground, engine=None)
-        prover = Prover(bench, trial.opener, lambda: trial.scene.folder, 10**18)
+        context: Any = SimpleNamespace(write=write, stores=SimpleNamespace(traces=traces), ground=ground, engine=None)
+        prover = Prover(context, trial.opener, lambda: trial.scene.folder, 10**18)
         rejection: Any = SimpleNamespace(order=order, segment=0)
         assert not await prover.prove(rejection, evidence)
         traces.keep(kept, rows)
@@ -348,8 +348,8 @@ async def test_where_only_hashes_travelled_a_verifier_proves_it_by_rows_of_its_o
 
         stores = SimpleNamespace(traces=TraceStore(tmp_path / "traces"))
         engine, ground = Engine(), SimpleNamespace(state=trial.follower.state)
-        bench: Any = SimpleNamespace(write=write, stores=stores, ground=ground, engine=engine)
-        prover = Prover(bench, trial.opener, lambda: trial.scene.folder)
+        context: Any = SimpleNamespace(write=write, stores=stores, ground=ground, engine=engine)
+        prover = Prover(context, trial.opener, lambda: trial.scene.folder)
         rejection: Any = SimpleNamespace(order=evidence.order_id, segment=0)
         told = replace(evidence, rows=())
         engine.rows = true + np.float32(1)

@@ -93,7 +93,7 @@ async def _one_chain(folder: Path, order: list[int], scale: float) -> None:
         if isinstance(answer[0], Concluded):
             words.add(answer[1])
     assert len(words) <= 1
-    node.bench.stores.close()
+    node.context.stores.close()
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -40,7 +40,7 @@ from troth.protocol.market.state import TabState
 from troth.protocol.market.types import Opinion, Tab
 from troth.protocol.types import Hash32, ModelDescriptor
 from troth.protocol.wire_market import Advance
-from troth.scheduler.orders.story import OrderHistory
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.served import ModelTexts, ServedClass
 from troth.testnet import cli, forked
 from troth.testnet.ports import free_port
@@ -284,8 +284,8 @@ class ClientSide:
     @property
     def orders(self) -> list[OrderHistory]:
         """Those of the tab that the scheduler admitted."""
-        found = (self.scene.desk.store.by_number(self.tab, number + 1) for number in range(self.book.sequence))
-        return [story for story in found if story is not None]
+        found = (self.scene.context.store.by_number(self.tab, number + 1) for number in range(self.book.sequence))
+        return [history for history in found if history is not None]
 
     def command(self, *arguments: object) -> list[str]:
         """A command line; every command accepts --home."""

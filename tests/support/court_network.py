@@ -28,7 +28,7 @@ from troth.protocol.types import Address, Hash32, Segment, segments_from_ends
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import DutyPace
-from troth.scheduler.orders.desk import Waits
+from troth.scheduler.orders.context import Waits
 from troth.scheduler.patience import GenerationPatience
 from troth.scheduler.served import ModelTexts, ServedClass
 from troth.scheduler.tabs.opening import Deposits
@@ -65,7 +65,7 @@ class CourtNetwork:
 
     def channels(self) -> list[Channel]:
         """The scheduler's, to the nodes that run."""
-        return [self.scheduler.orders.desk.peers.channel(node) for node in self.nodes]
+        return [self.scheduler.orders.context.peers.channel(node) for node in self.nodes]
 
     def connected(self) -> bool:
         """Whether the scheduler reaches every node that runs."""

@@ -1,4 +1,4 @@
-"""The court with everybody in one process: real contracts on anvil, toy traces, reviewers with desks, a driver.
+"""The court with everybody in one process: real contracts on anvil, toy traces, reviewers with contexts, a driver.
 
 Messages between them pass through the real frames, and not through sockets.
 """
@@ -17,9 +17,9 @@ from support.tabs_stage import PARAMETERS, TabsStage, following, tabs_stage
 from support.toy_model import _EMBEDDING, choose, layer
 
 from troth.cases.carrying import Carrier, CaseProgress
+from troth.cases.context import CaseContext
 from troth.cases.courtroom import ChainView, LiveCourtroom
 from troth.cases.defending import Defender
-from troth.cases.desk import CaseContext
 from troth.cases.evidence import VERSION, Evidence, SegmentRows
 from troth.cases.gathering import Gatherer
 from troth.cases.inbox import CaseInbox
@@ -134,25 +134,27 @@ class Store:
         return (self.traces[segment], NODE_SALT) if segment in self.traces else None
 
 
-class DeskParties(ChannelParties):
-    """Parties and holders whose desks are in this process; ``deaf`` ones do not answer."""
+class LocalParties(ChannelParties):
+    """Parties and holders whose contexts are in this process; ``deaf`` ones do not answer."""
 
-    def __init__(self, operator: Operator, state: Any, desks: dict[Address, CaseContext], deaf: set[Address]) -> None:
+    def __init__(
+        self, operator: Operator, state: Any, case_contexts: dict[Address, CaseContext], deaf: set[Address]
+    ) -> None:
         super().__init__(operator, state)
-        self._desks, self._deaf = desks, deaf
+        self._case_contexts, self._deaf = case_contexts, deaf
         self.asked: list[str] = []
 
     async def _ask(self, party: Address, header: Any, payload: bytes, expected: Any) -> Any:
         sender = self._operator.address
         self.asked.append(type(header).__name__)
-        if party not in self._desks or party in self._deaf or sender in self._deaf or party == sender:
+        if party not in self._case_contexts or party in self._deaf or sender in self._deaf or party == sender:
             return None
-        desk = self._desks[party]
-        if not desk.authorise(sender):
+        case_context = self._case_contexts[party]
+        if not case_context.authorise(sender):
             return None
         frame = decode_frame(encode_frame(header, payload))
         try:
-            answered = await desk.handle(sender, frame.header, frame.payload)
+            answered = await case_context.handle(sender, frame.header, frame.payload)
         except ProtocolError:
             return None
         answer = decode_frame(encode_frame(*answered))
@@ -166,7 +168,7 @@ class CourtStage:
     stage: TabsStage
     follower: MarketFollower
     folder: Path
-    desks: dict[Address, CaseContext] = field(default_factory=dict)
+    case_contexts: dict[Address, CaseContext] = field(default_factory=dict)
     engines: dict[Address, ToyEngine] = field(default_factory=dict)
     deaf: set[Address] = field(default_factory=set)
     asleep: set[Address] = field(default_factory=set)
@@ -181,14 +183,14 @@ class CourtStage:
     def operator(self, key: Key) -> Operator:
         return Operator(key.secret, self.stage.market.domain)
 
-    def parties(self, key: Key) -> DeskParties:
-        return DeskParties(self.operator(key), lambda: self.follower.state, self.desks, self.deaf)
+    def parties(self, key: Key) -> LocalParties:
+        return LocalParties(self.operator(key), lambda: self.follower.state, self.case_contexts, self.deaf)
 
     def seen(self) -> ChainView:
         return ChainView(self.follower.state, self.follower.block)
 
     def build(self) -> None:
-        """A desk for every node, and one for the scheduler."""
+        """A context for every node, and one for the scheduler."""
         for number, node in enumerate(self.stage.nodes):
             engine = ToyEngine(number + 1, self.stage.execution_class.exact)
             court = self.courtroom(node)
@@ -198,8 +200,8 @@ class CourtStage:
             timing = Timing(again=0.01)
             reviewer = Reviewer(court, self.operator(node), engine, gatherer, record, timing, report=self.said.append)
             self.engines[node.address] = engine
-            self.desks[node.address] = CaseContext(self.seen, reviewer, courtroom=court)
-        self.desks[self.stage.scheduler.address] = CaseContext(
+            self.case_contexts[node.address] = CaseContext(self.seen, reviewer, courtroom=court)
+        self.case_contexts[self.stage.scheduler.address] = CaseContext(
             self.seen, holdings=self.store, courtroom=self.courtroom(self.stage.scheduler)
         )
 
@@ -207,17 +209,17 @@ class CourtStage:
         """The judged node shows its traces."""
         key = next(one for one in self.stage.nodes if one.address == node)
         defender = Defender(self.courtroom(key), node, self.store)
-        self.desks[node] = replace(self.desks[node], defender=defender, holdings=self.store)
+        self.case_contexts[node] = replace(self.case_contexts[node], defender=defender, holdings=self.store)
         return defender
 
     def give_late(self, depth: int = LATE) -> None:
         """Reviewers and node give their parts only where a phase lies so far back that reviewers, and then tiles, were
         drawn alone."""
-        for desk in self.desks.values():
-            if desk.reviewer is not None:
-                desk.reviewer.timing = replace(desk.reviewer.timing, depth=depth)
-            if desk.defender is not None:
-                desk.defender.depth = depth
+        for case_context in self.case_contexts.values():
+            if case_context.reviewer is not None:
+                case_context.reviewer.timing = replace(case_context.reviewer.timing, depth=depth)
+            if case_context.defender is not None:
+                case_context.defender.depth = depth
 
     def carrier(self, key: Key, name: str = "journal", share: float = 0.5) -> Carrier:
         court, journal = self.courtroom(key), CaseJournal(self.folder / f"{name}.sqlite")
@@ -229,8 +231,8 @@ class CourtStage:
     async def look(self) -> None:
         """Every node that is awake looks at the chain once."""
         await self.follower.catch_up()
-        for desk in self.desks.values():
-            for party in (desk.reviewer, desk.defender):
+        for case_context in self.case_contexts.values():
+            for party in (case_context.reviewer, case_context.defender):
                 if party is None:
                     continue
                 account = party.account if isinstance(party, Defender) else party.operator.address
@@ -242,7 +244,11 @@ class CourtStage:
     async def _judged_ahead(self) -> None:
         """Whoever judges before the draw is told has ended: blocks wait for it, however slow this machine is."""
         if any(record.state.phase is CasePhase.OPENED for _, record in self.follower.state.cases.items()):
-            reviewers = [desk.reviewer for desk in self.desks.values() if desk.reviewer is not None]
+            reviewers = [
+                case_context.reviewer
+                for case_context in self.case_contexts.values()
+                if case_context.reviewer is not None
+            ]
             tasks = [task for reviewer in reviewers for task in reviewer._preparing.values() if not task.done()]
             if tasks:
                 await asyncio.wait(tasks, timeout=JUDGING_SECONDS)
@@ -421,6 +427,6 @@ async def court_stage(anvil: Any, folder: Path, **changes: Any) -> AsyncIterator
         made = CourtStage(stage, follower, folder)
         made.build()
         yield made
-        for desk in made.desks.values():
-            if desk.reviewer is not None:
-                await desk.reviewer.close()
+        for case_context in made.case_contexts.values():
+            if case_context.reviewer is not None:
+                await case_context.reviewer.close()

@@ -104,8 +104,8 @@ class Member:
         """A new process: nothing is known but key and chain."""
         meter = Meter()
         meter.note(MODEL.layers, 1, PACE)
-        bench = SimpleNamespace(engine=self.engine, operator=self.operator, execution_class=CLASS, meter=meter)
-        group = group_of(cast(Any, bench), state=lambda: self.stage.chain, sessions=lambda: 0)
+        context = SimpleNamespace(engine=self.engine, operator=self.operator, execution_class=CLASS, meter=meter)
+        group = group_of(cast(Any, context), state=lambda: self.stage.chain, sessions=lambda: 0)
         assert group is not None
         self.group: Group = group
         self.refused: list[Exception] = []

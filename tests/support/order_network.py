@@ -30,7 +30,7 @@ from support.order_market import (
 from support.order_node import Node
 from support.tabs_stage import ASK, MODEL, execution_class_of
 
-from troth.node.orders.bench import LendingLimits
+from troth.node.orders.context import LendingLimits
 from troth.protocol import typed_data, vrf
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import canonical, checks, lottery, messages, prices, tabs

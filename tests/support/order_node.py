@@ -18,7 +18,7 @@ from troth.node.earning.books import NodeBooks
 from troth.node.earning.database import NodeDatabase
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMetrics
-from troth.node.orders.bench import LendingLimits, NodeContext, Stores
+from troth.node.orders.context import LendingLimits, NodeContext, Stores
 from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import OrderService
@@ -60,7 +60,7 @@ class Node:
         return self.running[0]
 
     @property
-    def bench(self) -> NodeContext:
+    def context(self) -> NodeContext:
         return self.running[1]
 
     @property
@@ -86,7 +86,7 @@ class Node:
             Notes(database),
         )
         engine = ToyEngine(scale=self.scale)
-        bench = NodeContext(
+        context = NodeContext(
             engine,
             self.ground,
             self.operator,
@@ -96,12 +96,12 @@ class Node:
             locks=self.locks,
             clock=lambda: self.now,
         )
-        return engine, bench, OrderService(bench, NodeMetrics())
+        return engine, context, OrderService(context, NodeMetrics())
 
     async def restart(self) -> None:
         """As after kill -9: memory is gone, what was written stays."""
-        self.bench.stores.close()
-        self.bench.scribe.shutdown()
+        self.context.stores.close()
+        self.context.scribe.shutdown()
         self.started = self.start()
         await self.service.start()
 

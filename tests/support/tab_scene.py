@@ -35,7 +35,7 @@ from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.transforms import NO_TRANSFORMS
 from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends, segments_from_ends
 from troth.scheduler.log.entries import LogBook
-from troth.scheduler.orders.desk import SchedulerContext, Waits
+from troth.scheduler.orders.context import SchedulerContext, Waits
 from troth.scheduler.orders.http import order_routes, refuse_with_words
 from troth.scheduler.orders.offers import Offers, PriceList
 from troth.scheduler.orders.rows_kept import KeptRows
@@ -231,7 +231,7 @@ class TabScene:
         operator = Operator(self.scheduler_key, self.domain)
         self.database = database(self.folder / "market.sqlite")
         store = OrderStore(self.database)
-        self.desk = SchedulerContext(
+        self.context = SchedulerContext(
             operator=operator,
             vrf_secret=self.vrf_secret,
             ledger=self.ledger,
@@ -248,7 +248,7 @@ class TabScene:
             reputation=lambda node: self.reputations.get(node, UNRATED),
         )
         self.book = LogBook(self.database, store, self.ledger, operator.address, clock=lambda: float(self.now), **log)
-        self.orders = Orders(self.desk, self.book, concurrent=concurrent)
+        self.orders = Orders(self.context, self.book, concurrent=concurrent)
         self.app = FastAPI()
         self.app.include_router(order_routes(self.orders))
         refuse_with_words(self.app)
@@ -338,11 +338,11 @@ class TabScene:
         return found
 
 
-def story_of(scene: TabScene, asked: Asked) -> Any:
+def history_of(scene: TabScene, asked: Asked) -> Any:
     """An order as far as the scheduler has come."""
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
-    return story
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
+    return history
 
 
 def view_of(scene: TabScene, asked: Asked) -> OrderView:
@@ -354,9 +354,11 @@ def view_of(scene: TabScene, asked: Asked) -> OrderView:
 
 def verifiers_of(scene: TabScene, asked: Asked) -> tuple[Address, ...]:
     """Who is drawn to check an order's first segment."""
-    story, view = story_of(scene, asked), view_of(scene, asked)
-    beta, nodes = story.drawn.draw.message.beta, story.admitted.nodes
-    return checks.verifiers(story.order, story.results, asked.secrets.draw, beta, nodes=nodes, view=view)[0].operators
+    history, view = history_of(scene, asked), view_of(scene, asked)
+    beta, nodes = history.drawn.draw.message.beta, history.admitted.nodes
+    return checks.verifiers(history.order, history.results, asked.secrets.draw, beta, nodes=nodes, view=view)[
+        0
+    ].operators
 
 
 def called(scene: TabScene, part: Part, name: str) -> Any:

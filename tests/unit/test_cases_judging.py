@@ -31,10 +31,10 @@ def tolerant(noise: float, **own: Any) -> ReviewFinding:
     rows = (true_states() * (1 + noise * np.random.default_rng(9).normal(size=true_states().shape))).astype(np.float32)
     definition = replace(execution_class(), calibration=own.pop("calibration", ZERO_HASH))
     root = Hash32(committed(state, definition, rules, rows).root)
-    bench = JudgingContext(state, definition, rules, papers, own.pop("text", text()))
+    context = JudgingContext(state, definition, rules, papers, own.pop("text", text()))
     given = own.pop("rows", rows.tobytes())
     recomputed = Recomputed(**{"states": true_states(), "text": own.pop("report", None), **own})
-    return judge(bench, recomputed, given, (root, NODE_SALT))
+    return judge(context, recomputed, given, (root, NODE_SALT))
 
 
 def test_score_and_spread_are_in_millionths_of_the_cut() -> None:

@@ -17,9 +17,9 @@ from support.scripted_court import WINDOWS
 
 from troth.cases import calls, hearing
 from troth.cases import evidence as files
+from troth.cases.context import CaseContext
 from troth.cases.courtroom import ChainView
 from troth.cases.defending import Defender
-from troth.cases.desk import CaseContext
 from troth.cases.errors import AlreadyPledged, EvidenceRefused, NotYours
 from troth.cases.evidence import Evidence
 from troth.cases.gathering import Gathered
@@ -31,86 +31,86 @@ from troth.protocol.wire_cases import Fetch, Furnish, Pledge, Show
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> Seat:
+async def seat(tmp_path: Path) -> Seat:
     made = Seat(tmp_path)
     await made.drawn()
     return made
 
 
-async def test_a_false_root_is_rejected_and_shown_only_when_all_have_committed(bench: Seat) -> None:
-    assert await bench.pledge() is None
-    await bench.look()
-    assert bench.opinion() is Opinion.REJECT
-    pledge = await bench.pledge()
-    assert hearing.holds_pledge(bench.court.case, REVIEWER, pledge, DOMAIN)
-    assert await bench.show() is None
-    await bench.commit()
-    shown = await bench.show()
-    assert hearing.holds_reveal(bench.court.case, SCENE.scene.view.rules, REVIEWER, shown)
-    assert await bench.pledge() is None
-    assert bench.engine.runs == 1
+async def test_a_false_root_is_rejected_and_shown_only_when_all_have_committed(seat: Seat) -> None:
+    assert await seat.pledge() is None
+    await seat.look()
+    assert seat.opinion() is Opinion.REJECT
+    pledge = await seat.pledge()
+    assert hearing.holds_pledge(seat.court.case, REVIEWER, pledge, DOMAIN)
+    assert await seat.show() is None
+    await seat.commit()
+    shown = await seat.show()
+    assert hearing.holds_reveal(seat.court.case, SCENE.scene.view.rules, REVIEWER, shown)
+    assert await seat.pledge() is None
+    assert seat.engine.runs == 1
 
 
 async def test_nothing_is_shown_before_the_commitments_are_deep_enough(tmp_path: Path) -> None:
-    bench = Seat(tmp_path, depth=2)
-    await bench.drawn()
-    await bench.look()
-    await bench.commit()
-    assert await bench.show() is None
-    bench.court.mine(2)
-    assert await bench.show() is not None
+    seat = Seat(tmp_path, depth=2)
+    await seat.drawn()
+    await seat.look()
+    await seat.commit()
+    assert await seat.show() is None
+    seat.court.mine(2)
+    assert await seat.show() is not None
 
 
-async def test_a_restart_pledges_the_same_and_computes_nothing_anew(bench: Seat) -> None:
-    await bench.look()
-    first = await bench.pledge()
-    bench.record.close()
-    bench.start()
-    await bench.look()
-    assert await bench.pledge() == first
-    assert bench.engine.runs == 1
+async def test_a_restart_pledges_the_same_and_computes_nothing_anew(seat: Seat) -> None:
+    await seat.look()
+    first = await seat.pledge()
+    seat.record.close()
+    seat.start()
+    await seat.look()
+    assert await seat.pledge() == first
+    assert seat.engine.runs == 1
 
 
 async def test_who_is_drawn_judges_before_anybody_has_said_so(tmp_path: Path) -> None:
-    bench = Seat(tmp_path)
-    bench.court.foresees = True
-    bench.court.mine(WINDOWS.lookahead - 1)
-    await bench.look()
-    assert await bench.pledge() is None
-    bench.court.mine()
-    await bench.look()
-    pledge = await bench.pledge()
+    seat = Seat(tmp_path)
+    seat.court.foresees = True
+    seat.court.mine(WINDOWS.lookahead - 1)
+    await seat.look()
+    assert await seat.pledge() is None
+    seat.court.mine()
+    await seat.look()
+    pledge = await seat.pledge()
     assert pledge is not None
     # Its own call could only be refused: there are no reviewers on the chain yet.
-    bench.court.mine(2)
-    await bench.look()
-    assert bench.court.sent == []
-    await bench.court.send(calls.draw_case(bench.court.contracts, bench.court.case, b"", b""))
-    assert await bench.pledge() == pledge
-    assert bench.engine.runs == 1
+    seat.court.mine(2)
+    await seat.look()
+    assert seat.court.sent == []
+    await seat.court.send(calls.draw_case(seat.court.contracts, seat.court.case, b"", b""))
+    assert await seat.pledge() == pledge
+    assert seat.engine.runs == 1
 
 
 async def test_nothing_is_voted_missing_before_the_window_in_which_it_is_owed(tmp_path: Path) -> None:
-    bench = Seat(tmp_path)
-    bench.court.foresees = True
-    object.__setattr__(bench.gatherer, "found", Gathered(missing=Opinion.MISSING_PROMPT))
-    bench.court.mine(WINDOWS.lookahead + WINDOWS.draw_window)
-    await bench.look()
-    assert await bench.pledge() is None
-    object.__setattr__(bench.gatherer, "found", whole())
-    await bench.look()
-    assert await bench.pledge() is not None
+    seat = Seat(tmp_path)
+    seat.court.foresees = True
+    object.__setattr__(seat.gatherer, "found", Gathered(missing=Opinion.MISSING_PROMPT))
+    seat.court.mine(WINDOWS.lookahead + WINDOWS.draw_window)
+    await seat.look()
+    assert await seat.pledge() is None
+    object.__setattr__(seat.gatherer, "found", whole())
+    await seat.look()
+    assert await seat.pledge() is not None
 
 
 async def test_who_is_not_of_the_class_is_not_asked_for(tmp_path: Path) -> None:
-    bench = Seat(tmp_path)
-    bench.court.foresees = True
-    bench.court.mine(WINDOWS.lookahead)
-    own = bench.court.state.parties[REVIEWER]
+    seat = Seat(tmp_path)
+    seat.court.foresees = True
+    seat.court.mine(WINDOWS.lookahead)
+    own = seat.court.state.parties[REVIEWER]
     elsewhere = replace(own, execution_class=hash_of("another class"))
-    bench.court.state = replace(bench.court.state, parties=bench.court.state.parties.with_item(REVIEWER, elsewhere))
-    await bench.look()
-    assert bench.gatherer.asked == 0  # type: ignore[attr-defined]
+    seat.court.state = replace(seat.court.state, parties=seat.court.state.parties.with_item(REVIEWER, elsewhere))
+    await seat.look()
+    assert seat.gatherer.asked == 0  # type: ignore[attr-defined]
 
 
 async def test_in_one_hearing_nothing_else_is_ever_said(tmp_path: Path) -> None:
@@ -128,72 +128,72 @@ async def test_in_one_hearing_nothing_else_is_ever_said(tmp_path: Path) -> None:
     assert (record.states(hearing_id), record.find(hearing_id)) == (None, one)
 
 
-async def test_a_case_over_another_result_than_was_judged_is_abstained_from(bench: Seat) -> None:
+async def test_a_case_over_another_result_than_was_judged_is_abstained_from(seat: Seat) -> None:
     """A reorganisation may bring another of two results of a node under the same case id."""
-    await bench.look()
-    record = bench.court.record
+    await seat.look()
+    record = seat.court.record
     other = replace(record, state=replace(record.state, result=hash_of("another")))
-    state = replace(bench.court.state, cases=bench.court.state.cases.with_item(bench.court.case_id, other))
-    assert await bench.reviewer.pledge(ChainView(state, bench.court.block), bench.court.case_id, 0) is None
+    state = replace(seat.court.state, cases=seat.court.state.cases.with_item(seat.court.case_id, other))
+    assert await seat.reviewer.pledge(ChainView(state, seat.court.block), seat.court.case_id, 0) is None
 
 
 @pytest.mark.parametrize("missing", [Opinion.MISSING_PROMPT, Opinion.MISSING_INPUT, Opinion.MISSING_TRACE])
-async def test_what_is_not_delivered_in_time_is_voted_missing(bench: Seat, missing: Opinion) -> None:
-    object.__setattr__(bench.gatherer, "found", Gathered(missing=missing))
-    await bench.reviewer.tick(await bench.court.seen())
+async def test_what_is_not_delivered_in_time_is_voted_missing(seat: Seat, missing: Opinion) -> None:
+    object.__setattr__(seat.gatherer, "found", Gathered(missing=missing))
+    await seat.reviewer.tick(await seat.court.seen())
     await asyncio.sleep(0.02)
-    assert bench.record.find(hearing.hearing_of(bench.court.case)) is None
-    bench.court.mine(WINDOWS.commit_window // 2)
-    await bench.look()
-    assert bench.opinion() is missing
-    assert bench.engine.runs == 0
+    assert seat.record.find(hearing.hearing_of(seat.court.case)) is None
+    seat.court.mine(WINDOWS.commit_window // 2)
+    await seat.look()
+    assert seat.opinion() is missing
+    assert seat.engine.runs == 0
 
 
-async def test_what_comes_late_but_in_time_is_judged(bench: Seat) -> None:
-    object.__setattr__(bench.gatherer, "found", Gathered(missing=Opinion.MISSING_PROMPT))
-    await bench.reviewer.tick(await bench.court.seen())
+async def test_what_comes_late_but_in_time_is_judged(seat: Seat) -> None:
+    object.__setattr__(seat.gatherer, "found", Gathered(missing=Opinion.MISSING_PROMPT))
+    await seat.reviewer.tick(await seat.court.seen())
     await asyncio.sleep(0.02)
-    object.__setattr__(bench.gatherer, "found", whole())
-    await bench.look()
-    assert bench.opinion() is Opinion.REJECT
+    object.__setattr__(seat.gatherer, "found", whole())
+    await seat.look()
+    assert seat.opinion() is Opinion.REJECT
 
 
-async def test_an_engine_that_breaks_accuses_nobody(bench: Seat) -> None:
-    bench.engine.broken = True
-    await bench.look()
-    assert bench.opinion() is Opinion.CANNOT_TELL
+async def test_an_engine_that_breaks_accuses_nobody(seat: Seat) -> None:
+    seat.engine.broken = True
+    await seat.look()
+    assert seat.opinion() is Opinion.CANNOT_TELL
 
 
-async def test_it_posts_and_shows_by_itself_where_nobody_asks(bench: Seat) -> None:
-    await bench.look()
-    bench.court.mine(WINDOWS.commit_window * 5 // 8 - 3)
-    await bench.look()
-    assert "post" not in bench.court.sent
-    bench.court.mine()
-    await bench.look()
-    await bench.look()
-    assert bench.court.sent.count("post") == 1
-    await bench.commit()
-    bench.court.mine(WINDOWS.reveal_window * 5 // 8)
-    await bench.look()
-    await bench.look()
-    assert bench.court.sent.count("reveal") == 1
+async def test_it_posts_and_shows_by_itself_where_nobody_asks(seat: Seat) -> None:
+    await seat.look()
+    seat.court.mine(WINDOWS.commit_window * 5 // 8 - 3)
+    await seat.look()
+    assert "post" not in seat.court.sent
+    seat.court.mine()
+    await seat.look()
+    await seat.look()
+    assert seat.court.sent.count("post") == 1
+    await seat.commit()
+    seat.court.mine(WINDOWS.reveal_window * 5 // 8)
+    await seat.look()
+    await seat.look()
+    assert seat.court.sent.count("reveal") == 1
 
 
-async def test_who_was_asked_posts_only_before_incomplete_sets_count(bench: Seat) -> None:
-    await bench.look()
-    assert await bench.pledge() is not None
-    state = bench.court.case
-    bench.court.mine(WINDOWS.commit_window * 6 // 8 - 3)
-    await bench.look()
-    assert "post" not in bench.court.sent
-    bench.court.mine()
-    await bench.look()
-    assert "post" in bench.court.sent
-    assert bench.court.block < state.phase_block + WINDOWS.commit_window * 3 // 4
+async def test_who_was_asked_posts_only_before_incomplete_sets_count(seat: Seat) -> None:
+    await seat.look()
+    assert await seat.pledge() is not None
+    state = seat.court.case
+    seat.court.mine(WINDOWS.commit_window * 6 // 8 - 3)
+    await seat.look()
+    assert "post" not in seat.court.sent
+    seat.court.mine()
+    await seat.look()
+    assert "post" in seat.court.sent
+    assert seat.court.block < state.phase_block + WINDOWS.commit_window * 3 // 4
 
 
-async def test_a_node_shows_its_trace_when_asked_and_by_itself(bench: Seat) -> None:
+async def test_a_node_shows_its_trace_when_asked_and_by_itself(seat: Seat) -> None:
     trace = SCENE.scene.trace(0.5, 9)
 
     class Traces:
@@ -203,36 +203,36 @@ async def test_a_node_shows_its_trace_when_asked_and_by_itself(bench: Seat) -> N
         async def trace_of(self, order: Hash32, segment: int) -> Any:
             return (trace, NODE_SALT) if (order, segment) == (SCENE.scene.order_id, 0) else None
 
-    defender = Defender(bench.court.as_account(SCENE.node), SCENE.node, Traces())
-    await bench.look()
-    seen = ChainView(bench.court.state, bench.court.block)
-    assert await defender.show(seen, bench.court.case_id, 0) is None
-    await bench.commit()
-    seen = ChainView(bench.court.state, bench.court.block)
-    assert await defender.show(seen, bench.court.case_id, 0) == SCENE.node_reveal
-    assert await defender.show(seen, bench.court.case_id, 1) is None
+    defender = Defender(seat.court.as_account(SCENE.node), SCENE.node, Traces())
+    await seat.look()
+    seen = ChainView(seat.court.state, seat.court.block)
+    assert await defender.show(seen, seat.court.case_id, 0) is None
+    await seat.commit()
+    seen = ChainView(seat.court.state, seat.court.block)
+    assert await defender.show(seen, seat.court.case_id, 0) == SCENE.node_reveal
+    assert await defender.show(seen, seat.court.case_id, 1) is None
     await defender.tick(seen)
-    assert "revealNode" not in bench.court.sent
-    bench.court.mine(WINDOWS.reveal_window * 5 // 8)
+    assert "revealNode" not in seat.court.sent
+    seat.court.mine(WINDOWS.reveal_window * 5 // 8)
     for _ in range(2):
-        await defender.tick(ChainView(bench.court.state, bench.court.block))
-    assert bench.court.sent.count("revealNode") == 1
+        await defender.tick(ChainView(seat.court.state, seat.court.block))
+    assert seat.court.sent.count("revealNode") == 1
 
 
-async def test_prompts_are_dropped_with_the_case(bench: Seat) -> None:
-    bench.gatherer.inbox.keep(bench.court.case_id, "evidence", 0, b"prompt")
-    await bench.look()
-    assert list(bench.gatherer.inbox.every(bench.court.case_id, "evidence", 0)) == [b"prompt"]
-    bench.court.mine(WINDOWS.commit_window + 1)
-    await bench.court.send(calls.expire(bench.court.contracts, bench.court.case))
-    bench.court.mine(WINDOWS.lookahead + WINDOWS.draw_window + 1)
-    await bench.court.send(calls.expire(bench.court.contracts, bench.court.case))
-    await bench.look()
-    assert bench.gatherer.inbox.cases() == ()
-    assert bench.record.hearings() == ()
+async def test_prompts_are_dropped_with_the_case(seat: Seat) -> None:
+    seat.gatherer.inbox.keep(seat.court.case_id, "evidence", 0, b"prompt")
+    await seat.look()
+    assert list(seat.gatherer.inbox.every(seat.court.case_id, "evidence", 0)) == [b"prompt"]
+    seat.court.mine(WINDOWS.commit_window + 1)
+    await seat.court.send(calls.expire(seat.court.contracts, seat.court.case))
+    seat.court.mine(WINDOWS.lookahead + WINDOWS.draw_window + 1)
+    await seat.court.send(calls.expire(seat.court.contracts, seat.court.case))
+    await seat.look()
+    assert seat.gatherer.inbox.cases() == ()
+    assert seat.record.hearings() == ()
 
 
-async def test_only_reviewers_are_given_prompts(bench: Seat) -> None:
+async def test_only_reviewers_are_given_prompts(seat: Seat) -> None:
     held = of_journey(SCENE.scene, SCENE.journey)
 
     class Holdings:
@@ -242,26 +242,26 @@ async def test_only_reviewers_are_given_prompts(bench: Seat) -> None:
         async def rows_of(self, order: Hash32, segment: int) -> bytes:
             return b"r" * 100
 
-    desk = CaseContext(lambda: ChainView(bench.court.state, bench.court.block), holdings=Holdings())
-    fetch = Fetch(bench.court.case_id, "evidence", 0)
-    header, payload = await desk.handle(REVIEWER, fetch, memoryview(b""))
+    case_context = CaseContext(lambda: ChainView(seat.court.state, seat.court.block), holdings=Holdings())
+    fetch = Fetch(seat.court.case_id, "evidence", 0)
+    header, payload = await case_context.handle(REVIEWER, fetch, memoryview(b""))
     assert files.decode(payload) == held
     assert header.size == len(payload)
-    _, tail = await desk.handle(REVIEWER, Fetch(bench.court.case_id, "rows", 0, 90), memoryview(b""))
+    _, tail = await case_context.handle(REVIEWER, Fetch(seat.court.case_id, "rows", 0, 90), memoryview(b""))
     assert tail == b"r" * 10
     for stranger in (TAB.payee, TAB.payer, address(9)):
         with pytest.raises(NotYours):
-            await desk.handle(stranger, fetch, memoryview(b""))
+            await case_context.handle(stranger, fetch, memoryview(b""))
     with pytest.raises(NotYours):
-        await desk.handle(REVIEWER, Fetch(hash_of("no case"), "evidence", 0), memoryview(b""))
-    assert desk.authorise(REVIEWER)
-    assert desk.authorise(TAB.payer)
-    assert not desk.authorise(address(9))
+        await case_context.handle(REVIEWER, Fetch(hash_of("no case"), "evidence", 0), memoryview(b""))
+    assert case_context.authorise(REVIEWER)
+    assert case_context.authorise(TAB.payer)
+    assert not case_context.authorise(address(9))
 
 
 async def test_who_will_be_drawn_is_given_what_it_needs_and_nobody_else_is(tmp_path: Path) -> None:
-    bench = Seat(tmp_path)
-    bench.court.foresees = True
+    seat = Seat(tmp_path)
+    seat.court.foresees = True
 
     class Holdings:
         async def evidence_of(self, order: Hash32) -> Evidence:
@@ -270,40 +270,42 @@ async def test_who_will_be_drawn_is_given_what_it_needs_and_nobody_else_is(tmp_p
         async def rows_of(self, order: Hash32, segment: int) -> bytes:
             return b""
 
-    fetch = Fetch(bench.court.case_id, "evidence", 0)
-    desk = CaseContext(bench.seen, bench.reviewer, holdings=Holdings(), courtroom=bench.court)
+    fetch = Fetch(seat.court.case_id, "evidence", 0)
+    case_context = CaseContext(seat.seen, seat.reviewer, holdings=Holdings(), courtroom=seat.court)
     with pytest.raises(NotYours):
-        await desk.handle(REVIEWER, fetch, memoryview(b""))
-    bench.court.mine(WINDOWS.lookahead)
-    assert (await desk.handle(REVIEWER, fetch, memoryview(b"")))[1]
-    assert (await desk.handle(TAB.payer, Furnish(fetch.case, "rows", 0, 0, 8), memoryview(b"some")))[0].held == 4
+        await case_context.handle(REVIEWER, fetch, memoryview(b""))
+    seat.court.mine(WINDOWS.lookahead)
+    assert (await case_context.handle(REVIEWER, fetch, memoryview(b"")))[1]
+    assert (await case_context.handle(TAB.payer, Furnish(fetch.case, "rows", 0, 0, 8), memoryview(b"some")))[
+        0
+    ].held == 4
     for stranger in (TAB.payee, TAB.payer):
         with pytest.raises(NotYours):
-            await desk.handle(stranger, fetch, memoryview(b""))
+            await case_context.handle(stranger, fetch, memoryview(b""))
     # Who cannot look at the chain itself waits for the draw.
     with pytest.raises(NotYours):
-        await CaseContext(bench.seen, holdings=Holdings()).handle(REVIEWER, fetch, memoryview(b""))
+        await CaseContext(seat.seen, holdings=Holdings()).handle(REVIEWER, fetch, memoryview(b""))
 
 
-async def test_a_desk_hands_out_pledges_and_showings(bench: Seat) -> None:
-    desk = CaseContext(lambda: ChainView(bench.court.state, bench.court.block), bench.reviewer)
-    case = bench.court.case_id
-    header, payload = await desk.handle(TAB.payer, Pledge(case, 0), memoryview(b""))
+async def test_a_case_context_hands_out_pledges_and_showings(seat: Seat) -> None:
+    case_context = CaseContext(lambda: ChainView(seat.court.state, seat.court.block), seat.reviewer)
+    case = seat.court.case_id
+    header, payload = await case_context.handle(TAB.payer, Pledge(case, 0), memoryview(b""))
     assert (header.ready, payload) == (False, b"")
-    await bench.look()
-    header, payload = await desk.handle(TAB.payer, Pledge(case, 0), memoryview(b""))
+    await seat.look()
+    header, payload = await case_context.handle(TAB.payer, Pledge(case, 0), memoryview(b""))
     assert header.ready
-    assert (await desk.handle(TAB.payer, Pledge(case, 1), memoryview(b"")))[0].ready is False
-    await bench.commit()
-    header, payload = await desk.handle(TAB.payer, Show(case, 0, "reviewer"), memoryview(b""))
+    assert (await case_context.handle(TAB.payer, Pledge(case, 1), memoryview(b"")))[0].ready is False
+    await seat.commit()
+    header, payload = await case_context.handle(TAB.payer, Show(case, 0, "reviewer"), memoryview(b""))
     assert header.ready
-    assert (await desk.handle(TAB.payer, Show(case, 0, "node"), memoryview(b"")))[0].ready is False
+    assert (await case_context.handle(TAB.payer, Show(case, 0, "node"), memoryview(b"")))[0].ready is False
     with pytest.raises(NotYours):
-        await CaseContext(desk.seen).handle(TAB.payer, Furnish(case, "evidence", 0, 0, 4), memoryview(b"some"))
-    given = await desk.handle(TAB.payer, Furnish(case, "rows", 0, 0, 8), memoryview(b"some"))
+        await CaseContext(case_context.seen).handle(TAB.payer, Furnish(case, "evidence", 0, 0, 4), memoryview(b"some"))
+    given = await case_context.handle(TAB.payer, Furnish(case, "rows", 0, 0, 8), memoryview(b"some"))
     assert given[0].held == 4
-    given = await desk.handle(TAB.payer, Furnish(case, "rows", 0, 4, 8), memoryview(b"more"))
-    assert list(bench.gatherer.inbox.every(case, "rows", 0)) == [b"somemore"]
+    given = await case_context.handle(TAB.payer, Furnish(case, "rows", 0, 4, 8), memoryview(b"more"))
+    assert list(seat.gatherer.inbox.every(case, "rows", 0)) == [b"somemore"]
 
 
 def test_an_inbox_keeps_senders_apart_and_is_bounded(tmp_path: Path) -> None:

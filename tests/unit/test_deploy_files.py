@@ -52,8 +52,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
     node.follow_router(RouterPort([], "https://node.example:9443"))
     market = NodeMarketMetrics(node.registry)
     ground = SimpleNamespace(state=scene.ledger.state)
-    bench: Any = SimpleNamespace(ground=ground, me=next(iter(scene.nodes)))
-    market.follow(bench, SimpleNamespace(sent={"claim": 1}), SimpleNamespace(responded=0))  # type: ignore[arg-type]
+    context: Any = SimpleNamespace(ground=ground, me=next(iter(scene.nodes)))
+    market.follow(context, SimpleNamespace(sent={"claim": 1}), SimpleNamespace(responded=0))  # type: ignore[arg-type]
     registries = [
         *(scheduler.registry, node.registry, RelayMetrics().registry, SessionMetrics().registry),
         *(MemberMetrics().registry, GatewayMetrics().registry),
@@ -143,10 +143,10 @@ def test_panels_have_places_names_and_the_datasource_that_is_provisioned(board: 
 def test_the_first_claim_of_a_node_is_an_increase() -> None:
     registry = CollectorRegistry()
     ground, sent = SimpleNamespace(state=SimpleNamespace(tabs={}, pot=lambda *_: 0), block=1), dict[str, int]()
-    bench: Any = SimpleNamespace(ground=ground, me="")
+    context: Any = SimpleNamespace(ground=ground, me="")
     keeper: Any = SimpleNamespace(sent=sent)
     duties: Any = SimpleNamespace(responded=0)
-    NodeMarketMetrics(registry).follow(bench, keeper, duties)
+    NodeMarketMetrics(registry).follow(context, keeper, duties)
     claims = lambda: registry.get_sample_value("troth_node_own_calls_total", {"call": "claim"})  # noqa: E731
     assert claims() == 0
     sent["claim"] = 1

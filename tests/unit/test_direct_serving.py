@@ -189,8 +189,8 @@ async def test_commitments_come_once() -> None:
 
 def chosen(allowed: list[list[Address]], preferred: tuple[Address, ...], failed: tuple[Address, ...] = ()) -> Any:
     peers = SimpleNamespace(failed_lately=lambda node: node in failed, preference=lambda node: node != allowed[-1][-1])
-    desk = cast(Any, SimpleNamespace(peers=peers, routes=None))
-    return choose(desk, cast(ProspectiveOrder, None), allowed, preferred)
+    context = cast(Any, SimpleNamespace(peers=peers, routes=None))
+    return choose(context, cast(ProspectiveOrder, None), allowed, preferred)
 
 
 def test_a_hint_chooses_among_those_drawn_alone() -> None:

@@ -324,7 +324,7 @@ def test_whoever_says_a_word_each_second_has_allowance_for_snapshots() -> None:
 # Put together
 
 
-def _bench(engine: Any) -> Any:
+def _context(engine: Any) -> Any:
     return SimpleNamespace(
         engine=engine,
         operator=SimpleNamespace(address=name(1)),
@@ -334,7 +334,7 @@ def _bench(engine: Any) -> Any:
 
 
 def _group(engine: Any) -> Any:
-    return group_of(_bench(engine), state=lambda: Stage(Path()).chain, sessions=lambda: 0)
+    return group_of(_context(engine), state=lambda: Stage(Path()).chain, sessions=lambda: 0)
 
 
 def test_a_node_has_a_group_where_it_hosts_the_whole_model_and_something_comes_of_it() -> None:

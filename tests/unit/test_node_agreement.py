@@ -137,7 +137,7 @@ def test_sizes_come_from_the_configuration() -> None:
 async def test_a_node_in_the_pause_after_a_move_says_that_it_does_not_move() -> None:
     """The others would else be placed as if it moved, and wait for it."""
     engine = SimpleNamespace(slice=Segment(0, 6), layers=LAYERS)
-    bench: Any = SimpleNamespace(engine=engine, meter=Meter(), operator=None, execution_class=bytes(32))
+    context: Any = SimpleNamespace(engine=engine, meter=Meter(), operator=None, execution_class=bytes(32))
     moved = asyncio.Event()
 
     async def move(_hosted: Segment, _segments: Sequence[Segment]) -> None:
@@ -145,7 +145,7 @@ async def test_a_node_in_the_pause_after_a_move_says_that_it_does_not_move() -> 
 
     contacts = MarketContacts(State)
     resident = Resident(
-        bench, Lent(650, 0), "cpu", SIZES, contacts=contacts, sessions=lambda: 0, agreement=AGREED, move=move
+        context, Lent(650, 0), "cpu", SIZES, contacts=contacts, sessions=lambda: 0, agreement=AGREED, move=move
     )
     assert resident.draft(AGREED.scheduler).movable
     assert not resident.draft(Address("0x" + "22" * 20)).movable

@@ -82,12 +82,12 @@ def bringer_of(network: Network, verifier: Address, folder: Path, inquirer: Any,
     courtroom: Any = SimpleNamespace(seen=seen, account=verifier)
     journal = CaseJournal(folder / "cases.sqlite")
     office = Office(courtroom, journal, Opener(courtroom, journal), None, most_bond)  # type: ignore[arg-type]
-    return Bringer(network.nodes[verifier].bench, office, inquirer, most_bond, pause=0.0)
+    return Bringer(network.nodes[verifier].context, office, inquirer, most_bond, pause=0.0)
 
 
 async def offered(bringer: Bringer) -> list[bool]:
-    stores = bringer.bench.stores
-    return [await bringer.rejected(one) for one in await bringer.bench.write(stores.rejections.waiting)]
+    stores = bringer.context.stores
+    return [await bringer.rejected(one) for one in await bringer.context.write(stores.rejections.waiting)]
 
 
 # ---------------------------------------------------------------------------------------------------------- bringing
@@ -111,7 +111,7 @@ async def test_a_rejection_is_brought_whole_once_all_verdicts_are_told(tmp_path:
     assert not next(one for one in found.cases if one.segment == 0).lacks
     assert set(followed.evidence.verdicts) == set(spoken.verdicts)
     assert followed.evidence.head_salt == ordered.head_salt
-    assert followed.evidence == await NodeHoldings(bringer.bench).evidence_of(ordered.order_id)
+    assert followed.evidence == await NodeHoldings(bringer.context).evidence_of(ordered.order_id)
 
 
 async def test_who_was_not_told_asks_its_scheduler_and_else_the_client_must_act(
@@ -180,7 +180,7 @@ async def test_a_minority_that_rejects_brings_no_case_and_proves_what_it_can(tmp
     assert bringer.office.journal.cases() == ()
     assert [one[0] for one in shown] == [ordered.order_id]
     # It kept the rows that it rejected, for as long as it keeps its own.
-    traces = bringer.bench.stores.traces
+    traces = bringer.context.stores.traces
     assert traces.find(ordered.order_id, 0, JUDGED) is not None
     drop_traces(traces, BegunSegment(ordered.order_id, 0, "check", SCHEDULER, 0))
     assert traces.find(ordered.order_id, 0, JUDGED) is None
@@ -189,7 +189,7 @@ async def test_a_minority_that_rejects_brings_no_case_and_proves_what_it_can(tmp
 async def test_what_only_many_texts_together_show_is_rejected_and_never_brought(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def pooled(_bench: Any, _session: Any, judgement: Any) -> Any:
+    async def pooled(_context: Any, _session: Any, judgement: Any) -> Any:
         return replace(judgement, pool=MarginSums(1 << 14, claimed=1e6, own=0.0))
 
     monkeypatch.setattr("troth.node.orders.checking._pooled", pooled)
@@ -198,7 +198,7 @@ async def test_what_only_many_texts_together_show_is_rejected_and_never_brought(
     verifier = verifiers(network, ordered)[0]
     _, verdict = await network.verify(ordered, 0, verifier)
     assert verdict.message.opinion == Opinion.REJECT
-    assert network.nodes[verifier].bench.stores.rejections.waiting() == ()
+    assert network.nodes[verifier].context.stores.rejections.waiting() == ()
     assert "no case is brought" in caplog.text
 
 
@@ -223,12 +223,12 @@ async def test_what_is_told_is_checked(tmp_path: Path) -> None:
     other = replace(spoken.verdicts[0].message, result=order)
     elsewhere = Signed(other, network.nodes[verifier].operator.sign(other))
     await inform(network, ordered, verifier, Spoken((), (forged, elsewhere)))
-    told = network.nodes[verifier].bench.stores.rejections.told(order, 0)
+    told = network.nodes[verifier].context.stores.rejections.told(order, 0)
     assert told == Spoken((), ())
     await inform(network, ordered, verifier, spoken)
     await inform(network, ordered, verifier, Spoken((), (forged,)))
     await network.nodes[verifier].restart()
-    assert network.nodes[verifier].bench.stores.rejections.told(order, 0) == spoken
+    assert network.nodes[verifier].context.stores.rejections.told(order, 0) == spoken
 
 
 # --------------------------------------------------------------------------------------------- holding and recomputing
@@ -239,7 +239,7 @@ async def test_traces_and_rows_are_those_that_the_result_names(tmp_path: Path, e
     network = build(tmp_path, ends=ends)
     ordered = await network.serve()
     for segment, node in enumerate(ordered.nodes):
-        holdings = NodeHoldings(network.nodes[node].bench)
+        holdings = NodeHoldings(network.nodes[node].context)
         found = await holdings.trace_of(ordered.order_id, segment)
         assert found is not None
         commitment = messages.trace_commitment(Hash32(found[0].root), found[1])
@@ -268,7 +268,7 @@ async def test_a_review_recomputes_what_an_honest_node_gave(tmp_path: Path, ends
     ordered = await network.serve()
     node = network.nodes[next(one for one in network.nodes if one not in ordered.nodes)]
     for segment in range(len(ends)):
-        own = await EngineRecompute(node.bench).recompute(inputs_of(network, ordered, segment, ends))
+        own = await EngineRecompute(node.context).recompute(inputs_of(network, ordered, segment, ends))
         claimed = np.frombuffer(ordered.rows[segment], np.float32).reshape(-1, MODEL.hidden_size)
         assert np.allclose(own.states, claimed, rtol=1e-5)
         assert own.again is not None
@@ -278,7 +278,7 @@ async def test_a_review_recomputes_what_an_honest_node_gave(tmp_path: Path, ends
     assert node.engine.cache_bytes == 0
     node.engine.slice = Segment(0, 1)
     with pytest.raises(OutOfOrder):
-        await EngineRecompute(node.bench).recompute(replace(inputs_of(network, ordered, 0, ends), span=Segment(0, 2)))
+        await EngineRecompute(node.context).recompute(replace(inputs_of(network, ordered, 0, ends), span=Segment(0, 2)))
 
 
 async def test_a_text_that_a_cheaper_model_wrote_is_not_accepted(tmp_path: Path) -> None:
@@ -287,6 +287,6 @@ async def test_a_text_that_a_cheaper_model_wrote_is_not_accepted(tmp_path: Path)
     network.nodes[order.nodes[0]].engine.scale *= -1.0
     ordered = await network.serve(order)
     node = network.nodes[next(one for one in network.nodes if one not in ordered.nodes)]
-    own = await EngineRecompute(node.bench).recompute(inputs_of(network, ordered, 0, (2,)))
+    own = await EngineRecompute(node.context).recompute(inputs_of(network, ordered, 0, (2,)))
     assert own.text is not None
     assert not own.text.accepted

@@ -52,7 +52,7 @@ def duties_of(node: Any, opener: Any) -> NodeDuties:
     async def reached(block: int) -> None:
         assert block
 
-    return NodeDuties(node.bench, None, None, opener, reached)  # type: ignore[arg-type]
+    return NodeDuties(node.context, None, None, opener, reached)  # type: ignore[arg-type]
 
 
 async def test_a_rejection_is_offered_until_it_is_taken_over_also_after_a_restart(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_traces_stay_until_no_court_hears_of_them_and_while_a_case_goes_on
     last = last_block(ordered.order.message.reference_block, PARAMETERS)
     ground.block = last
     await duties.free()
-    assert node.bench.stores.traces.find(ordered.order_id, 0, 0) is not None
+    assert node.context.stores.traces.find(ordered.order_id, 0, 0) is not None
     meta = replace(META, block=last)
     event = Claimed(ZERO_HASH, ZERO_HASH, None, meta)  # type: ignore[arg-type]
     case = CaseRecord(ZERO_HASH, CaseState(CaseKind.DOUBT, CasePhase.DRAWN), None, (event,))
@@ -85,13 +85,13 @@ async def test_traces_stay_until_no_court_hears_of_them_and_while_a_case_goes_on
     ground.state = replace(before, cases=before.cases.with_item(doubt, case))
     ground.block = last + 10_000
     await duties.free()
-    assert node.bench.stores.traces.find(ordered.order_id, 0, 0) is not None
+    assert node.context.stores.traces.find(ordered.order_id, 0, 0) is not None
     ground.state = before
     await duties.free()
-    assert node.bench.stores.traces.find(ordered.order_id, 0, 0) is None
-    assert node.bench.stores.words.find(ordered.order_id, 0, "result") is None
+    assert node.context.stores.traces.find(ordered.order_id, 0, 0) is None
+    assert node.context.stores.words.find(ordered.order_id, 0, "result") is None
     # What was forgotten cannot be begun again: its order is too old.
-    assert node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE) is not None
+    assert node.context.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE) is not None
 
 
 async def test_a_task_goes_on_after_any_error_and_shows_its_age() -> None:
@@ -141,7 +141,7 @@ async def test_earnings_say_what_came_and_why_nothing_does(tmp_path: Path) -> No
     network = build(tmp_path)
     ordered = await network.serve()
     node = network.nodes[ordered.nodes[0]]
-    books, ledger = node.bench.stores.books, node.bench.ledger()
+    books, ledger = node.context.stores.books, node.context.ledger()
     told = view.earnings(books, ledger, node.now + 60)
     price = str(network.price(ordered))
     assert (told["today"]["earned_units"], told["unpaid_units"], told["payable_units"]) == (price, price, "0")
@@ -151,7 +151,7 @@ async def test_earnings_say_what_came_and_why_nothing_does(tmp_path: Path) -> No
     assert (later["today"]["answers"], later["week"]["answers"]) == (0, 1)
     assert "drawn by seats" in later["why"][0]
     await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, int(price))
-    assert view.earnings(books, node.bench.ledger(), node.now)["payable_units"] == price
+    assert view.earnings(books, node.context.ledger(), node.now)["payable_units"] == price
     state = network.ground.state
     alone = replace(ledger, state=replace(state, parties=state.parties.without(node.address)))
     assert "not registered" in view.why_no_work(books, alone, node.now)[0]

@@ -109,8 +109,8 @@ async def judged(
         prompt_positions=PROMPT, noise_seed=SEED,
     )  # fmt: skip
     inputs = np.arange(len(ROWS))
-    work: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
-    return await judge_rows(engine, work, claimed, root_matches=True)  # type: ignore[arg-type]
+    session: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
+    return await judge_rows(engine, session, claimed, root_matches=True)  # type: ignore[arg-type]
 
 
 async def test_an_honest_float32_task_needs_one_look() -> None:
@@ -141,9 +141,9 @@ async def test_a_segment_in_the_middle_is_looked_at_twice_without_the_request(co
     seat = SimpleNamespace(
         execution_class=NEW, layers=Segment(1, 2), dtype=Dtype(NEW.dtype), is_last=False, prompt_positions=counted
     )
-    work: Any = SimpleNamespace(seat=seat, tokens=(), all_inputs=lambda: ROWS, all_outputs=lambda: ROWS)
+    session: Any = SimpleNamespace(seat=seat, tokens=(), all_inputs=lambda: ROWS, all_outputs=lambda: ROWS)
     engine = Rows(noisy(1e-6))
-    found = await judge_rows(engine, work, noisy(1e-2), root_matches=True)  # type: ignore[arg-type]
+    found = await judge_rows(engine, session, noisy(1e-2), root_matches=True)  # type: ignore[arg-type]
     assert found.refused
     assert engine.pieces == [*pieces_of(first), *[1] * (len(ROWS) - first)]
 
@@ -245,8 +245,8 @@ async def masked_judgement(name: str, request: Request, text: tuple[int, ...]) -
         prompt_positions=PROMPT, noise_seed=SEED,
     )  # fmt: skip
     inputs = np.arange(len(rows))
-    work: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
-    return await judge_rows(engine, work, own, root_matches=True)  # type: ignore[arg-type]
+    session: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
+    return await judge_rows(engine, session, own, root_matches=True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", CLASSES)

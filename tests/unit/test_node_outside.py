@@ -142,13 +142,13 @@ async def test_a_scheduler_says_why_a_node_gets_no_work_and_dials_nobody(tmp_pat
     dialled: list[object] = []
     scene.peers.channel = dialled.append  # type: ignore[assignment]
     unpaid, paid = list(scene.nodes)[:2]
-    assert "no tab" in seen_of(scene.desk, unpaid)["why"][0]
+    assert "no tab" in seen_of(scene.context, unpaid)["why"][0]
     answer = (await scene.http.get(f"/v1/nodes/{paid}")).json()
     assert (answer["why"], answer["connected"], answer["drawn"]) == ([], True, 0)
     assert "in no draw" in answer["note"]
-    assert "not registered" in seen_of(scene.desk, OPERATOR)["why"][0]
+    assert "not registered" in seen_of(scene.context, OPERATOR)["why"][0]
     scene.peers.note_draw([paid, unpaid], [unpaid])
-    assert "others that were drawn" in seen_of(scene.desk, paid)["note"]
+    assert "others that were drawn" in seen_of(scene.context, paid)["note"]
     assert (await scene.http.get("/v1/nodes/0x12")).status_code == 400
     assert dialled == []
     await scene.stop()

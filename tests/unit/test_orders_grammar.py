@@ -95,7 +95,7 @@ async def test_a_grammar_that_does_not_compile_is_refused_before_anything_is_com
         with pytest.raises(InvalidGrammar):
             await node.ask(header, payload)
         assert node.engine.calls == calls
-        assert node.bench.stores.words.begun(asked.order_id, 0, "infer") is None
+        assert node.context.stores.words.begun(asked.order_id, 0, "infer") is None
         assert SessionKey(asked.order_id, 0, 0) not in node.engine._lasts
 
 

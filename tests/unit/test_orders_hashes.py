@@ -86,13 +86,13 @@ async def test_nothing_of_a_row_is_kept_and_the_node_still_opens_after_a_kill(tm
     assert node.engine.calls == 0
     for address, attempt in ((node.address, INFERS), *((one, CHECKS) for one in verdicts.verdicts)):
         kept = network.nodes[address]
-        trace = kept.bench.stores.traces.find(ordered.order_id, 0, attempt)
+        trace = kept.context.stores.traces.find(ordered.order_id, 0, attempt)
         assert trace is not None
-        assert (trace.positions, trace.bytes, kept.bench.stores.traces.kept) == (ordered.positions, 0, 0)
+        assert (trace.positions, trace.bytes, kept.context.stores.traces.kept) == (ordered.positions, 0, 0)
         assert list(kept.folder.glob("traces/*.trace")) == []
         with pytest.raises(NodeStorageError, match="only the root"):
-            kept.bench.stores.traces.rows(trace)
-    holdings = NodeHoldings(node.bench)
+            kept.context.stores.traces.rows(trace)
+    holdings = NodeHoldings(node.context)
     known = await holdings.root_of(ordered.order_id, 0)
     assert known is not None
     assert messages.trace_commitment(*known) == ordered.results[0].message.trace_commitment
@@ -150,7 +150,7 @@ async def test_who_computes_otherwise_after_a_restart_says_nothing(tmp_path: Pat
         await node.ask(*message)
     with pytest.raises(ModelError, match="committed to"):
         await node.ask(*network.judge_message(ordered, 0))
-    assert node.bench.stores.rejections.of(ordered.order_id) == ()
+    assert node.context.stores.rejections.of(ordered.order_id) == ()
 
 
 async def opinions(network: Network, ordered: Ordered) -> set[int]:
@@ -176,8 +176,8 @@ async def test_the_last_bit_of_one_row_is_rejected(tmp_path: Path) -> None:
     assert live(network.journey(ordered, (check,)), network.view(ordered.order.message)) == Rejected((0,))
     for verifier in check.verdicts:
         # There are no rows to prove a token by: the court compares roots.
-        assert network.nodes[verifier].bench.stores.traces.find(ordered.order_id, 0, JUDGED) is None
-        assert network.nodes[verifier].bench.stores.rejections.of(ordered.order_id)
+        assert network.nodes[verifier].context.stores.traces.find(ordered.order_id, 0, JUDGED) is None
+        assert network.nodes[verifier].context.stores.rejections.of(ordered.order_id)
 
 
 async def test_a_false_chain_or_a_false_commitment_alone_is_no_acceptance(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ async def rejected(tmp_path: Path, *, swapped: bool) -> tuple[Network, Ordered, 
     check = await network.check(ordered, 0)
     assert {one.message.opinion for one in check.verdicts.values()} == {Opinion.REJECT}
     verifier = network.nodes[next(iter(check.verdicts))]
-    (rejection,) = verifier.bench.stores.rejections.of(ordered.order_id)
+    (rejection,) = verifier.context.stores.rejections.of(ordered.order_id)
     spoken = Spoken((rejection.commitment,), (rejection.verdict,))
     return network, ordered, evidence_of(rejection, spoken, DOMAIN), verifier
 

@@ -50,12 +50,12 @@ class Mover:
         self.network = network
         self.address = list(network.nodes)[number]
         self.node = network.nodes[self.address]
-        engine, bench, service = self.node.start()
+        engine, context, service = self.node.start()
         layered = Layered(engine.slice)
-        self.node.started = (layered, replace(bench, engine=layered), service)
-        service._bench = self.node.bench
+        self.node.started = (layered, replace(context, engine=layered), service)
+        service._context = self.node.context
         self.engine: Layered = layered
-        self.hosting = SliceHosting(self.node.bench, service)
+        self.hosting = SliceHosting(self.node.context, service)
         self.says([(5, WHOLE)])
 
     @property
@@ -78,7 +78,7 @@ class Mover:
     async def at(self, block: int) -> Holding:
         self.ground.block = block
         await self.hosting.step()
-        found = holding(self.node.bench, self.node.service.segments)
+        found = holding(self.node.context, self.node.service.segments)
         assert found is not None
         return found
 
@@ -101,7 +101,7 @@ async def test_a_former_slice_is_held_while_orders_may_ask_for_it(mover: Mover) 
 async def test_a_restart_holds_what_the_running_node_held(mover: Mover) -> None:
     mover.says([(5, LOWER), (CHANGED, UPPER)])
     await mover.at(CHANGED + 3)
-    fresh = SliceHosting(mover.node.bench, mover.node.service)
+    fresh = SliceHosting(mover.node.context, mover.node.service)
     mover.engine.held = frozenset()
     await fresh.step()
     assert mover.engine.holds(LOWER)

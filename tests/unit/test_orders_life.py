@@ -84,7 +84,7 @@ async def test_a_cheaper_model_is_rejected_by_every_verifier_and_by_the_protocol
     cheated = tuple(segment for segment, node in enumerate(ordered.nodes) if node == ordered.nodes[0])
     assert ending == Rejected(cheated)
     for verifier in parts[0].verdicts:
-        waiting = network.nodes[verifier].bench.stores.rejections.waiting()
+        waiting = network.nodes[verifier].context.stores.rejections.waiting()
         (rejection,) = (one for one in waiting if one.segment == 0)
         assert rejection.verdict == parts[0].verdicts[verifier]
         assert rejection.tokens == (tuple(ordered.tokens) if len(ends) == 1 else ())
@@ -115,13 +115,13 @@ async def test_work_is_worth_what_the_promise_says_once_it_is_signed(tmp_path: P
     network = build(tmp_path)
     ordered = await network.serve()
     node = network.nodes[ordered.nodes[0]]
-    leaf = node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
+    leaf = node.context.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
     assert leaf is not None
     assert (leaf.prompt, leaf.cached, leaf.written) == (12, 0, 6)
     assert leaf.worth == network.price(ordered)
     part = await network.check(ordered, 0)
     for verifier, promise in part.promises.items():
-        check = network.nodes[verifier].bench.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
+        check = network.nodes[verifier].context.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
         assert check is not None
         assert check.worth == promise.message.price
 
@@ -138,7 +138,7 @@ async def test_what_is_kept_of_finished_work_is_worth_its_price_where_a_claim_is
     standing = leaves.LeafContext(DOMAIN, BLOCK, 20, 1_000, rules, {})
     for operator, work in ((ordered.nodes[0], Work.INFERENCE), *((one, Work.CHECK) for one in part.promises)):
         node = network.nodes[operator]
-        leaf = node.bench.stores.books.leaf(ordered.order_id, 0, work)
+        leaf = node.context.stores.books.leaf(ordered.order_id, 0, work)
         assert leaf is not None
         tab = Tab(SCHEDULER, operator, SCHEDULER)
         assert leaves.worth(leaf.shown(), tab, leaf.number, standing) == leaf.worth == leaf.price
@@ -152,7 +152,7 @@ async def test_a_rejection_is_owed_once_the_result_fell(tmp_path: Path) -> None:
     ordered = await network.serve(order)
     verifier = next(iter(network.drawn(ordered)[0].seats))
     await network.verify(ordered, 0, verifier)
-    leaf = network.nodes[verifier].bench.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
+    leaf = network.nodes[verifier].context.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
     assert leaf is not None
     state = network.ground.state
     assert leaf.value(state, verifier) == 0
@@ -179,7 +179,7 @@ async def test_rows_whose_node_committed_to_another_trace_cannot_be_told(tmp_pat
     verifier = next(iter(network.drawn(ordered)[0].seats))
     _, verdict = await network.verify(ordered, 0, verifier)
     assert verdict.message.opinion == Opinion.CANNOT_TELL
-    leaf = network.nodes[verifier].bench.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
+    leaf = network.nodes[verifier].context.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
     assert leaf is not None
     assert leaf.value(network.ground.state, verifier) == 0
 
@@ -192,7 +192,7 @@ async def test_verifiers_sign_what_they_found_beside_the_verdict(tmp_path: Path)
         node = network.nodes[verifier]
         await network.verify(ordered, 0, verifier)
         await node.ask(*network.judge_message(ordered, 0))
-        (noted,) = node.bench.stores.notes.of()
+        (noted,) = node.context.stores.notes.of()
         assert require_record([noted.note], DOMAIN) == verifier
         note = noted.note.message
         assert (note.node, note.order, note.number) == (ordered.nodes[0], ordered.order_id, 1)
@@ -203,4 +203,4 @@ async def test_verifiers_sign_what_they_found_beside_the_verdict(tmp_path: Path)
     ordered = await older.serve()
     verifier = next(iter(older.drawn(ordered)[0].seats))
     await older.verify(ordered, 0, verifier)
-    assert list(older.nodes[verifier].bench.stores.notes.of()) == []
+    assert list(older.nodes[verifier].context.stores.notes.of()) == []

@@ -24,7 +24,7 @@ from support.order_market import (
 from support.order_network import Network, Ordered, build
 
 from troth.node.errors import NodeBusy, PeerRefusal
-from troth.node.orders.bench import LendingLimits
+from troth.node.orders.context import LendingLimits
 from troth.protocol import typed_data, vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks, messages, tabs
@@ -155,7 +155,7 @@ async def test_papers_that_do_not_hold_are_refused_in_words(tmp_path: Path, name
     node = network.nodes[ordered.nodes[0]]
     assert node.engine.calls == 0
     assert node.service.sessions == 0
-    assert node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE) is None
+    assert node.context.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE) is None
     # What was refused is no reason to refuse what is right.
     reply, _ = await begin(network, ordered, network.papers(ordered, 0))
     assert reply.count == len(PROMPT)
@@ -291,7 +291,7 @@ async def test_words_that_forget_are_refused_and_old_ones_change_nothing(tmp_pat
     node = first.nodes[0]
     before = network.voucher_of(node)
     await network.acknowledge(first, node, 0, Work.INFERENCE, 8)
-    books = network.nodes[node].bench.stores.books
+    books = network.nodes[node].context.stores.books
     best = books.voucher(network.payers[node].tab)
     await network.nodes[node].ask(Redeemable(), before)
     assert books.voucher(network.payers[node].tab) == best
@@ -308,7 +308,7 @@ async def test_nothing_is_owed_for_work_without_a_result(tmp_path: Path) -> None
     node = network.nodes[ordered.nodes[0]]
     await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, 0)
     assert node.service.sessions == 0
-    assert node.bench.stores.books.book(network.payers[node.address].tab, node.bench.ledger()).exposure == 0
+    assert node.context.stores.books.book(network.payers[node.address].tab, node.context.ledger()).exposure == 0
     with pytest.raises(RemoteFailure, match="no such session"):
         await node.write_on(ordered.order_id, 12)
     with pytest.raises(PeerRefusal, match="two chains"):

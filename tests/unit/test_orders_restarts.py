@@ -41,7 +41,7 @@ async def test_an_inference_that_broke_off_is_never_begun_again(tmp_path: Path) 
             await attempt
     with pytest.raises(RemoteFailure, match="no such session"):
         await node.write_on(ordered.order_id, 12, 4)
-    leaf = node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
+    leaf = node.context.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
     assert leaf is not None
     assert leaf.stage is Stage.ENDED
 
@@ -58,7 +58,7 @@ async def test_a_result_is_given_again_with_the_same_bytes(tmp_path: Path) -> No
         await begun(network, ordered)
     await node.ask(Dismiss(ordered.order_id))
     assert (await node.ask(*message))[1] == word
-    leaf = node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
+    leaf = node.context.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
     assert leaf is not None
     assert leaf.stage is Stage.DONE
 
@@ -176,7 +176,7 @@ async def test_a_pipeline_that_broke_off_pays_the_segment_that_computed(tmp_path
         await node.ask(Advance(ordered.order_id, 0, "infer", position, 1), tokens_to_bytes([token]))
     ordered.tokens = [5, 9]
     await node.ask(*network.conclude_message(ordered, 0))
-    leaf = node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
+    leaf = node.context.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
     assert leaf is not None
     assert (leaf.prompt, leaf.written, leaf.stage) == (12, 2, Stage.DONE)
     assert 0 < leaf.worth < leaf.price
@@ -189,7 +189,7 @@ async def test_a_full_disk_lets_nothing_leave(tmp_path: Path) -> None:
     network = build(tmp_path)
     ordered = await network.infer(network.order())
     node = network.nodes[ordered.nodes[0]]
-    database = node.bench.stores.database
+    database = node.context.stores.database
     write = database.write
 
     def full(statement: str, *values: Any) -> int:
@@ -198,7 +198,7 @@ async def test_a_full_disk_lets_nothing_leave(tmp_path: Path) -> None:
     database.write = full  # type: ignore[method-assign]
     with pytest.raises(NodeStorageError, match="cannot be written"):
         await node.ask(*network.conclude_message(ordered, 0))
-    assert node.bench.stores.words.find(ordered.order_id, 0, "result") is None
+    assert node.context.stores.words.find(ordered.order_id, 0, "result") is None
     database.write = write  # type: ignore[method-assign]
     await network.conclude(ordered)
 
@@ -212,7 +212,7 @@ async def test_idle_sessions_give_way_and_are_worth_nothing(tmp_path: Path) -> N
     later = network.order(deadline=int(node.now) + 60)
     await begun(network, later)
     assert node.service.sessions == 1
-    leaf = node.bench.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
+    leaf = node.context.stores.books.leaf(ordered.order_id, 0, Work.INFERENCE)
     assert leaf is not None
     assert leaf.stage is Stage.ENDED
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.tab_scene import TabScene, story_of
+from support.tab_scene import TabScene, history_of
 
 from troth.cases import evidence as files
 from troth.client.errors import StreamError
@@ -49,13 +49,13 @@ async def checked(scene: TabScene, opinion: Opinion) -> Any:
 
 async def test_verifiers_of_a_rejected_segment_are_told_everything(scene: TabScene) -> None:
     asked = await checked(scene, Opinion.REJECT)
-    story = story_of(scene, asked)
+    history = history_of(scene, asked)
     for segment in (0, 1):
-        check = story.check_of(segment)
+        check = history.check_of(segment)
         for verifier in check.operators:
             told = scene.nodes[verifier].told[asked.order_id, segment]
-            assert told.verdicts == tuple(story.verdicts[segment, one] for one in check.operators)
-            assert told.commitments == tuple(story.commitments[segment, one] for one in check.operators)
+            assert told.verdicts == tuple(history.verdicts[segment, one] for one in check.operators)
+            assert told.commitments == tuple(history.commitments[segment, one] for one in check.operators)
             assert told.text is not None
             assert told.text.answer == tokens_to_words(asked.tokens)
             assert (told.text.request, told.text.salt) == (asked.submission.request, asked.submission.salt)
@@ -67,18 +67,18 @@ async def test_nobody_is_told_what_all_accept_and_a_deaf_verifier_keeps_nobody_w
     for node in scene.nodes.values():
         node.faults.refuses = {Inform}
     asked = await checked(scene, Opinion.REJECT)
-    assert story_of(scene, asked).is_checked
+    assert history_of(scene, asked).is_checked
     assert not any(node.told for node in scene.nodes.values())
 
 
 async def test_a_verifier_asks_and_others_are_refused(scene: TabScene) -> None:
     asked = await checked(scene, Opinion.REJECT)
-    inquiries, story = Inquiries(scene.desk), story_of(scene, asked)
-    verifier = story.check_of(1).operators[0]
+    inquiries, history = Inquiries(scene.context), history_of(scene, asked)
+    verifier = history.check_of(1).operators[0]
     answer, data = await inquiries.handle(verifier, Inquire(asked.order_id, 1), memoryview(b""))
     assert isinstance(answer, Informed)
     assert canonical.decode(Spoken, data, SPOKEN_LIMIT) == scene.nodes[verifier].told[asked.order_id, 1]
-    stranger = next(one for one in scene.nodes if one not in story.check_of(1).operators)
+    stranger = next(one for one in scene.nodes if one not in history.check_of(1).operators)
     for sender, header in ((stranger, Inquire(asked.order_id, 1)), (verifier, Inquire(bytes(32), 1))):
         with pytest.raises(WireError):
             await inquiries.handle(sender, header, memoryview(b""))
@@ -88,12 +88,12 @@ async def test_a_verifier_asks_and_others_are_refused(scene: TabScene) -> None:
 
 async def test_reviewers_are_given_evidence_and_rows_that_lead_to_the_results(scene: TabScene) -> None:
     asked = await checked(scene, Opinion.REJECT)
-    holdings, story = OrderHoldings(scene.desk), story_of(scene, asked)
+    holdings, history = OrderHoldings(scene.context), history_of(scene, asked)
     evidence = await holdings.evidence_of(asked.order_id)
     assert evidence is not None
     assert files.decode(files.encode(evidence)).order_id == asked.order_id
     assert (evidence.request, evidence.answer) == (asked.submission.request, tokens_to_words(asked.tokens))
-    assert set(evidence.verdicts) == set(story.verdicts.values())
+    assert set(evidence.verdicts) == set(history.verdicts.values())
     sequence = (*asked.request.prompt_tokens, *asked.tokens[:-1])
     for segment in (0, 1):
         data = await holdings.rows_of(asked.order_id, segment)
@@ -101,12 +101,12 @@ async def test_reviewers_are_given_evidence_and_rows_that_lead_to_the_results(sc
         bound = list(sequence) if segment == 0 else None
         size = (len(data) - 32) // len(sequence)
         chain, _ = RowHashes(asked.order_id, segment).extend(data[32:], size, bound)
-        named = story.results[segment].output_head
+        named = history.results[segment].output_head
         assert checks.head(asked.order_id, Hash32(data[:32]), chain.link) == named
     assert await holdings.rows_of(asked.order_id, 2) is None
     assert await holdings.evidence_of(Hash32(bytes(32))) is None
-    scene.desk.rows.forget(asked.order_id)
-    await scene.desk.store.forget(story)
+    scene.context.rows.forget(asked.order_id)
+    await scene.context.store.forget(history)
     assert await holdings.rows_of(asked.order_id, 0) is None
 
 
@@ -126,22 +126,22 @@ async def test_an_orders_client_is_given_its_rows_once_the_check_is_over(
     early = await rows_at(scene, asked, 1)
     assert (early.status_code, early.json()["error"]["code"]) == (409, "not_yet")
     await scene.show(asked)
-    story = story_of(scene, asked)
+    history = history_of(scene, asked)
     # As after a crash: a verifier that has not spoken may still be asked, and must not have been shown the rows.
-    place, verdict = story.verdicts.popitem()
+    place, verdict = history.verdicts.popitem()
     assert (await rows_at(scene, asked, 1)).json()["error"]["code"] == "not_yet"
-    story.verdicts[place] = verdict
-    for salt, segment, start in ((bytes(32), 0, 0), (None, 2, 0), (None, 0, story.answered.rows)):
+    history.verdicts[place] = verdict
+    for salt, segment, start in ((bytes(32), 0, 0), (None, 2, 0), (None, 0, history.answered.rows)):
         assert (await rows_at(scene, asked, segment, start, salt)).status_code == 404
     assert (await rows_at(scene, asked, 0, -1)).status_code == 422
     whole = (await rows_at(scene, asked, 1)).json()
-    assert whole["total"] == story.answered.rows
-    assert whole["head_salt"] == "0x" + story.admitted.head_salt.hex()
+    assert whole["total"] == history.answered.rows
+    assert whole["head_salt"] == "0x" + history.admitted.head_salt.hex()
     # Row by row where they are large.
     monkeypatch.setattr(service, "ROWS_PIECE", 1)
-    pieces = [(await rows_at(scene, asked, 1, start)).json()["rows"][2:] for start in range(story.answered.rows)]
+    pieces = [(await rows_at(scene, asked, 1, start)).json()["rows"][2:] for start in range(history.answered.rows)]
     assert "0x" + "".join(pieces) == whole["rows"]
-    held = await OrderHoldings(scene.desk).rows_of(asked.order_id, 1)
+    held = await OrderHoldings(scene.context).rows_of(asked.order_id, 1)
     assert held is not None
     assert held[32:].hex() == "".join(pieces)
 
@@ -151,9 +151,9 @@ async def test_of_hashes_a_client_believes_the_salt_that_leads_to_what_was_signe
     scene.start()
     asked = await scene.send(scene.asked())
     await scene.show(asked)
-    story = story_of(scene, asked)
+    history = history_of(scene, asked)
     entry: Any = SimpleNamespace(tokens=asked.tokens, name="0x00")
-    served: Any = SimpleNamespace(given=story.results, submission=asked.submission, entry=entry)
+    served: Any = SimpleNamespace(given=history.results, submission=asked.submission, entry=entry)
     head_salt, data = await fetching_rows._fetched(
         MarketCalls(Calls(scene.http, "http://scheduler")), served, 0, HASH_BYTES
     )
@@ -169,16 +169,16 @@ async def test_a_client_believes_only_the_rows_that_were_signed(
 ) -> None:
     asked = await scene.send(scene.asked())
     await scene.show(asked)
-    story = story_of(scene, asked)
-    rules = rules_in(scene.desk.ledger.state, story.order.execution_class)
+    history = history_of(scene, asked)
+    rules = rules_in(scene.context.ledger.state, history.order.execution_class)
     width = row_size(rules.hidden_size, Dtype(rules.dtype))
     entry: Any = SimpleNamespace(tokens=asked.tokens, name="0x00")
-    served: Any = SimpleNamespace(given=story.results, submission=asked.submission, entry=entry)
+    served: Any = SimpleNamespace(given=history.results, submission=asked.submission, entry=entry)
     calls = MarketCalls(Calls(scene.http, "http://scheduler"))
     monkeypatch.setattr(service, "ROWS_PIECE", 3 * width)
     for segment in (0, 1):
         head_salt, data = await fetching_rows._fetched(calls, served, segment, width)
-        assert len(data) == story.answered.rows * width
+        assert len(data) == history.answered.rows * width
         fetching_rows._require_signed(served, segment, head_salt, data, width)
         for salt, other in ((bytes(32), data), (head_salt, data[::-1])):
             with pytest.raises(StreamError, match="other rows"):

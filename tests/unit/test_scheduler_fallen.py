@@ -42,13 +42,13 @@ async def test_an_answer_that_fell_is_acknowledged_with_nothing_and_the_tab_goes
     scene = TabScene(tmp_path)
     scene.start()
     asked = await scene.send(scene.asked())
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
     if fell:
-        convict(scene, story.admitted.nodes[0])
+        convict(scene, history.admitted.nodes[0])
     # For an answer that stands, a word that pays nothing is refused, and so would be every later one.
     assert await acknowledge(scene, 0) == (200 if fell else 409)
-    assert scene.desk.client_tabs.book(asked.order.tab).exposure == 0 or not fell
+    assert scene.context.client_tabs.book(asked.order.tab).exposure == 0 or not fell
     await scene.stop()
 
 
@@ -56,9 +56,9 @@ async def test_an_order_on_a_tab_with_a_fallen_answer_is_taken(tmp_path: Path) -
     scene = TabScene(tmp_path)
     scene.start()
     asked = await scene.send(scene.asked())
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
-    convict(scene, story.admitted.nodes[0])
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
+    convict(scene, history.admitted.nodes[0])
     scene.payer = tabs.acknowledge(scene.payer, 1, 0)
     again = await scene.send(scene.asked())
     assert again.lines[0]["type"] == "admitted"
@@ -69,9 +69,9 @@ async def test_what_stands_is_looked_at_once(tmp_path: Path, monkeypatch: pytest
     scene, looked = TabScene(tmp_path), list[Hash32]()
     scene.start()
     asked = await scene.send(scene.asked())
-    assert forgive_fallen(scene.desk, asked.order.tab) == []
-    monkeypatch.setattr(scene.desk.store, "get", looked.append)
-    assert forgive_fallen(scene.desk, asked.order.tab) == []
+    assert forgive_fallen(scene.context, asked.order.tab) == []
+    monkeypatch.setattr(scene.context.store, "get", looked.append)
+    assert forgive_fallen(scene.context, asked.order.tab) == []
     assert looked == []
     monkeypatch.undo()
     await scene.stop()
@@ -91,10 +91,10 @@ async def test_a_node_that_signed_is_paid_though_the_one_before_it_did_not(tmp_p
         scene.nodes[node].faults.refuses = {Conclude}
     await scene.send(asked)
     await scene.orders.drain()
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
     assert asked.lines[-1]["type"] == "failed"
-    owed = [next(iter(scene.desk.node_tabs.held(node).owed.values())) for node in story.admitted.nodes]
+    owed = [next(iter(scene.context.node_tabs.held(node).owed.values())) for node in history.admitted.nodes]
     assert owed[0].fee == 0
     assert (owed[1].fee or 0) > 0
     await scene.stop()

@@ -58,8 +58,8 @@ def journey_of(scene: TabScene, asked: Any) -> Journey:
     admitted = read_part(Admitted, asked.of("admitted"))
     results = read_part(Results, asked.of("results"))
     draw = read_part(Lottery, asked.of("draw"))
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
     book = tabs.PayeeBook(tabs.first_voucher(asked.order.tab))
     return Journey(
         order=asked.submission.order,
@@ -68,7 +68,7 @@ def journey_of(scene: TabScene, asked: Any) -> Journey:
         admission=admitted.admission,
         nodes=admitted.nodes,
         infer_proof=admitted.infer_proof,
-        promises=story.admitted.promises,
+        promises=history.admitted.promises,
         results=results.results,
         answer=Answer(
             len(asked.request.prompt_tokens),
@@ -84,16 +84,16 @@ def journey_of(scene: TabScene, asked: Any) -> Journey:
 
 def checks_of(scene: TabScene, asked: Any, lines: list[dict[str, Any]], segments: list[dict[str, Any]]) -> Any:
     """The checks of a journey, from the lines and the sealed openings."""
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
     made = []
     for segment, sealed in enumerate(segments):
         committed = next(one for one in lines if one["type"] == "committed" and one["segment"] == segment)
         said = next(one for one in lines if one["type"] == "verdicts" and one["segment"] == segment)
-        check = story.check_of(segment)
+        check = history.check_of(segment)
         assert check is not None
         operators = check.operators
-        node = story.admitted.nodes[segment]
+        node = history.admitted.nodes[segment]
 
         def opened(party: Address, raw: str, place: int = segment) -> Opened:
             context = opening_context(asked.order_id, place, address_to_bytes(party))
@@ -139,10 +139,10 @@ async def test_an_honest_order_passes_the_protocol_of_the_whole_life(
     assert sorted(map(str, await scene.show(asked))) == sorted(map(str, lines))
     assert await scene.tiles(asked) == segments
     rows = len(asked.request.prompt_tokens) + len(asked.tokens) - 1
-    holds = await OrderHoldings(scene.desk).rows_of(asked.order_id, 0)
+    holds = await OrderHoldings(scene.context).rows_of(asked.order_id, 0)
     if changes and len(ends) == 1:
         assert holds is None
-        kept = scene.desk.rows.open(asked.order_id, HASH_BYTES)
+        kept = scene.context.rows.open(asked.order_id, HASH_BYTES)
         assert len(kept.rows(0, 0, rows)) == rows * HASH_BYTES
         with pytest.raises(EOFError):
             kept.rows(0, rows, 1)
@@ -213,7 +213,7 @@ async def test_one_tab_serves_many_requests_at_once_in_any_order(scene: TabScene
     body = Acknowledgement(CLIENT_TAB, sign(payer.voucher, DOMAIN, TAB_KEY))
     answer = await scene.http.post("/v1/vouchers", content=canonical.encode(body))
     assert answer.json() == {"spent": str(sum(fees.values())), "acknowledged_through": "24"}
-    assert scene.desk.client_tabs.exposure == 0
+    assert scene.context.client_tabs.exposure == 0
     # A word that was overtaken says nothing new, and is no fault.
     old = Acknowledgement(CLIENT_TAB, asked[3].submission.voucher)
     again = await scene.http.post("/v1/vouchers", content=canonical.encode(old))
@@ -275,7 +275,7 @@ async def test_the_last_row_is_shown_to_who_has_the_salt_after_a_restart_too(
     await scene.stop()
     scene.start()
     assert np.array_equal(await shown(), first)
-    await scene.desk.database.commit(("DELETE FROM private WHERE name LIKE 'links-%'", ()))
+    await scene.context.database.commit(("DELETE FROM private WHERE name LIKE 'links-%'", ()))
     gone = await scene.http.get(path, headers=own)
     assert (gone.status_code, gone.json()["error"]["code"]) == (409, "too_late")
 
@@ -321,24 +321,24 @@ async def test_a_node_that_fails_ends_the_order_and_nothing_is_owed(
     await scene.send(probe)
     failed = probe.lines[-1]
     assert (failed["type"], failed["code"], failed["retry_free"]) == ("failed", "node_failed", True)
-    assert scene.desk.client_tabs.book(probe.order.tab).worth == {1: 0}
+    assert scene.context.client_tabs.book(probe.order.tab).worth == {1: 0}
     voucher = tabs.acknowledge(scene.payer, 1, 0).voucher
     body = Acknowledgement(CLIENT_TAB, sign(voucher, DOMAIN, TAB_KEY))
     assert (await scene.http.post("/v1/vouchers", content=canonical.encode(body))).status_code == 200
     await scene.orders.drain()
-    story = scene.desk.store.get(probe.order_id)
-    assert story is not None
-    owed = [scene.desk.node_tabs.held(node).owed for node in story.admitted.nodes]
+    history = scene.context.store.get(probe.order_id)
+    assert history is not None
+    owed = [scene.context.node_tabs.held(node).owed for node in history.admitted.nodes]
     fees = [next(iter(one.values())).fee for one in owed]
     paid_earlier = len(ends) == 2 and not (fault == "dies_at_position" and value == 1) and fault != "refuses"
     # Who did its part is paid for it; with nothing of the prompt through, nobody has a result to show.
     assert fees[-1] == 0
-    if len(ends) == 2 and story.admitted.nodes[0] not in last:
+    if len(ends) == 2 and history.admitted.nodes[0] not in last:
         assert (fees[0] or 0) > 0 if paid_earlier else fees[0] is not None
     # A client that was away until its prompt is forgotten still hears that it owes nothing, without the salt.
     scene.ledger.block += PARAMETERS.lag + FINALITY_BLOCKS + 1
     await scene.orders.forget_old()
-    assert story.salt is None
+    assert history.salt is None
     left = await scene.orders.again(probe.order_id, Hash32(bytes(32)))
     ((line,),) = [fresh async for fresh, _ in left.follow()]
     assert (line["type"], line["code"]) == ("failed", "node_failed")

@@ -25,8 +25,8 @@ from troth.protocol.wire_market import Advance, Conclude, Judge, Recommit
 from troth.scheduler.checks import running
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.orders.admission import admit
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.rows_kept import HELD_BYTES, KeptRows
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement, StorageFailed
 from troth.transport.errors import ChannelUnavailable
 
@@ -103,21 +103,21 @@ async def after_restart(scene: TabScene, asked: Any) -> str:
     """Start again over the same disk, and go on as a client does; how the order ended."""
     scene.start()
     await scene.orders.resume()
-    story = scene.desk.store.get(asked.order_id)
+    history = scene.context.store.get(asked.order_id)
     tab = messages.tab_id(CLIENT_TAB)
-    if story is None:
-        assert scene.desk.client_tabs.book(tab).worth == {}
+    if history is None:
+        assert scene.context.client_tabs.book(tab).worth == {}
         await life(scene, asked)  # it was never taken: the same order may be sent again
         await scene.stop()
         return "lost"
-    assert (story.failed is None) == (story.drawn is not None)
-    if story.failed is not None:
-        assert scene.desk.client_tabs.book(tab).worth == {1: 0}
-        for segment, node in enumerate(story.admitted.nodes):
+    assert (history.failed is None) == (history.drawn is not None)
+    if history.failed is not None:
+        assert scene.context.client_tabs.book(tab).worth == {1: 0}
+        for segment, node in enumerate(history.admitted.nodes):
             # What it had signed it is owed, since it could claim it: a word that paid nothing for it would be refused.
             signed = scene.nodes[node].result_of(asked.order_id, segment)
-            promise = story.admitted.promises[segment].message
-            owed = scene.desk.node_tabs.held(node).owed[promise.sequence]
+            promise = history.admitted.promises[segment].message
+            owed = scene.context.node_tabs.held(node).owed[promise.sequence]
             assert owed.due is not None
             assert owed.fee == (0 if signed is None else prices.promise_worth(promise, signed.message))
         fee = 0
@@ -127,27 +127,27 @@ async def after_restart(scene: TabScene, asked: Any) -> str:
     body = Acknowledgement(CLIENT_TAB, sign(voucher, DOMAIN, TAB_KEY))
     answer = await scene.http.post("/v1/vouchers", content=canonical.encode(body))
     assert answer.status_code == 200, answer.text
-    assert scene.desk.client_tabs.exposure == 0
+    assert scene.context.client_tabs.exposure == 0
     await scene.stop()
-    return "failed" if story.failed is not None else "drawn"
+    return "failed" if history.failed is not None else "drawn"
 
 
 async def go_on(scene: TabScene, asked: Any) -> int:
     """Show both secrets again; the fee. Words that were told before are the same now."""
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
     for line in asked.lines:
         if line["type"] == "admitted":
-            assert line["admission"] == canonical.to_json(story.admitted.admission)
-    before = (dict(story.commitments), dict(story.verdicts), dict(story.unveiled))
+            assert line["admission"] == canonical.to_json(history.admitted.admission)
+    before = (dict(history.commitments), dict(history.verdicts), dict(history.unveiled))
     lines = await scene.show(asked)
     assert lines[-1] == {"type": "end", "complete": True}
     segments = await scene.tiles(asked)
     assert all(one["node"] and len(one["opened"]) >= 1 for one in segments)
-    for old, new in zip(before, (story.commitments, story.verdicts, story.unveiled), strict=True):
+    for old, new in zip(before, (history.commitments, history.verdicts, history.unveiled), strict=True):
         assert old.items() <= new.items()
-    rules = scene.desk.view(story.order, CLIENT_TAB).rules
-    return prices.fee(story.order, rules, story.segments, story.results[-1])
+    rules = scene.context.view(history.order, CLIENT_TAB).rules
+    return prices.fee(history.order, rules, history.segments, history.results[-1])
 
 
 async def test_nodes_that_lost_their_sessions_go_on_with_a_check(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ async def test_a_full_disk_refuses_orders_and_owes_nothing(tmp_path: Path) -> No
     scene.database._write = full  # type: ignore[method-assign]
     status, error = await scene.refused(scene.asked())
     assert (status, error["code"]) == (503, "busy")
-    assert scene.desk.client_tabs.exposure == 0
+    assert scene.context.client_tabs.exposure == 0
     scene.database._write = real  # type: ignore[method-assign]
     await interrupted(scene, full, real)
     asked = await scene.send(scene.asked())
@@ -209,10 +209,10 @@ async def interrupted(scene: TabScene, full: Any, real: Any) -> None:
     scene.orders.draining = False
     scene.database._write = real  # type: ignore[method-assign]
     assert await scene.orders.resume() == 1
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
-    assert story.failed is not None
-    assert scene.desk.client_tabs.book(asked.order.tab).worth == {1: 0}
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
+    assert history.failed is not None
+    assert scene.context.client_tabs.book(asked.order.tab).worth == {1: 0}
 
 
 async def drawn_order(folder: Path) -> tuple[TabScene, Asked, OrderHistory, DrawnSeats]:
@@ -220,11 +220,11 @@ async def drawn_order(folder: Path) -> tuple[TabScene, Asked, OrderHistory, Draw
     scene = TabScene(folder)
     scene.start()
     asked = await scene.send(scene.asked())
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
-    await reveal(scene.desk, story, asked.secrets.draw)
-    (drawn,) = drawn_verifiers(scene.desk, story)
-    return scene, asked, story, drawn
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
+    await reveal(scene.context, history, asked.secrets.draw)
+    (drawn,) = drawn_verifiers(scene.context, history)
+    return scene, asked, history, drawn
 
 
 @pytest.mark.parametrize("question", [Advance, Recommit, Judge])
@@ -254,7 +254,7 @@ async def test_a_check_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytes
 
 async def test_a_verifier_that_comes_after_the_decision_commits_to_nothing(tmp_path: Path) -> None:
     """Those that were shown the rows could have told it what to commit to; it is not paid for that."""
-    scene, asked, story, drawn = await drawn_order(tmp_path)
+    scene, asked, history, drawn = await drawn_order(tmp_path)
     late = min(drawn.seats, key=lambda one: drawn.seats[one])
     assert 2 * drawn.seats[late] < len(drawn.operators)
     scene.nodes[late].faults.refuses = {Recommit}
@@ -263,10 +263,10 @@ async def test_a_verifier_that_comes_after_the_decision_commits_to_nothing(tmp_p
     scene.nodes[late].faults.refuses = set()
     for _ in range(2):
         assert (await scene.show(asked))[-1] == {"type": "end", "complete": False}
-        assert set(story.commitments) == {(0, one) for one in drawn.seats if one != late}
+        assert set(history.commitments) == {(0, one) for one in drawn.seats if one != late}
         await scene.tiles(asked)
-    assert story.frozen is not None
-    assert len(story.frozen.shown) == len(drawn.seats) - 1
+    assert history.frozen is not None
+    assert len(history.frozen.shown) == len(drawn.seats) - 1
     await scene.stop()
 
 
@@ -299,20 +299,20 @@ async def test_a_disk_that_is_full_for_a_while_takes_steps_again(tmp_path: Path)
 async def test_an_order_that_cannot_be_taken_up_keeps_no_other_waiting(tmp_path: Path) -> None:
     scene = TabScene(tmp_path)
     scene.start()
-    store, cut_off = scene.desk.store, []
+    store, cut_off = scene.context.store, []
     for _ in range(3):
-        work = await admit(scene.desk, scene.asked().submission)
+        work = await admit(scene.context, scene.asked().submission)
         cut_off.append(work.order_id)
     note = store.note
 
-    async def fails(story: Any, *steps: Any) -> None:
-        if story.order_id == cut_off[0]:
+    async def fails(history: Any, *steps: Any) -> None:
+        if history.order_id == cut_off[0]:
             raise StorageFailed("A step could not be stored", "full", "Look at the disk.")
-        await note(story, *steps)
+        await note(history, *steps)
 
     store.note = fails  # type: ignore[method-assign]
     assert await scene.orders.resume() == 2
-    assert [story.order_id for story in store.running()] == cut_off[:1]
+    assert [history.order_id for history in store.running()] == cut_off[:1]
     store.note = note  # type: ignore[method-assign]
     assert await scene.orders.resume() == 1
     assert not store.running()
@@ -332,15 +332,15 @@ async def test_an_order_whose_client_was_cut_off_while_it_was_written_is_one_tha
 
     scene.database._write = slow  # type: ignore[method-assign]
     submitting = asyncio.create_task(scene.orders.submit(asked.submission))
-    await eventually(lambda: scene.desk.client_tabs.exposure > 0)
+    await eventually(lambda: scene.context.client_tabs.exposure > 0)
     submitting.cancel()
     await asyncio.gather(submitting, return_exceptions=True)
     written.set()
     assert await scene.orders.resume() == 1
-    story = scene.desk.store.get(asked.order_id)
-    assert story is not None
-    assert story.failed is not None
-    assert scene.desk.client_tabs.exposure == 0
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
+    assert history.failed is not None
+    assert scene.context.client_tabs.exposure == 0
     await scene.stop()
 
 
@@ -353,9 +353,9 @@ async def test_only_what_runs_or_was_asked_for_lately_is_held_in_memory(
     asked = [await scene.send(scene.asked()) for _ in range(6)]
     await scene.orders.drain()
     gc.collect()
-    assert len(scene.desk.store._held) == 2
+    assert len(scene.context.store._held) == 2
     # What is read again is one object for all who hold it, and its check goes on from the disk.
-    first, second = (scene.desk.store.get(asked[0].order_id) for _ in range(2))
+    first, second = (scene.context.store.get(asked[0].order_id) for _ in range(2))
     assert first is second
     assert (await scene.show(asked[0]))[-1] == {"type": "end", "complete": True}
     assert first is not None

@@ -93,9 +93,9 @@ async def test_each_refusal_has_words_and_keeps_nothing(scene: TabScene, name: s
     assert (found, error["code"]) == (status, code), error
     assert error["message"]
     assert error["remedy"]
-    assert not scene.desk.store.running()
-    assert scene.desk.client_tabs.exposure == 0
-    assert not any(held.book.bounds for held in scene.desk.node_tabs)
+    assert not scene.context.store.running()
+    assert scene.context.client_tabs.exposure == 0
+    assert not any(held.book.bounds for held in scene.context.node_tabs)
 
 
 async def test_a_prompt_that_does_not_fit_is_refused(scene: TabScene) -> None:
@@ -208,7 +208,7 @@ async def test_an_order_that_no_paid_node_was_drawn_for_is_refused(tmp_path: Pat
 async def test_nodes_below_the_committees_bar_get_no_order_until_they_climb(scene: TabScene) -> None:
     bad = list(scene.nodes)[:9]
     scene.reputations = dict.fromkeys(bad, 0.0)
-    (offer,) = price_list(scene.desk)["data"]  # type: ignore[misc]
+    (offer,) = price_list(scene.context)["data"]  # type: ignore[misc]
     count = len(scene.nodes)
     assert offer["troth"]["reputation"] == {"nodes": count, "trusted": count - 9, "mean_thousandths": 1000}
     served: set[Address] = set()

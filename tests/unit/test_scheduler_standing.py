@@ -9,7 +9,7 @@ import pytest
 
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32
-from troth.scheduler.orders.desk import StandingOrders
+from troth.scheduler.orders.context import StandingOrders
 
 TAB, ORDER = Hash32(bytes(31) + b"\1"), Hash32(bytes(31) + b"\2")
 PARTY = Address("0x" + "11" * 20)

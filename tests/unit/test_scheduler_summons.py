@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 from support.market_logs import META
-from support.tab_scene import CLIENT_TAB, DOMAIN, TabScene, called, story_of, verifiers_of
+from support.tab_scene import CLIENT_TAB, DOMAIN, TabScene, called, history_of, verifiers_of
 from support.tabs_stage import PARAMETERS
 
 from troth.audit.checks import logs
@@ -53,8 +53,8 @@ async def scene(tmp_path: Path) -> AsyncIterator[TabScene]:
 
 
 def summoned(scene: TabScene, asked: Any, kind: SummonsKind, **changes: Any) -> Any:
-    story = story_of(scene, asked)
-    drawn = story.drawn
+    history = history_of(scene, asked)
+    drawn = history.drawn
     state = SummonsState(
         kind=kind,
         segment=0,
@@ -90,12 +90,12 @@ async def test_a_summons_for_results_is_answered_with_a_draw_as_new_as_it(scene:
     asked = await scene.send(scene.asked())
     scene.ledger.block += 9
     scene.ledger.fold(summoned(scene, asked, SummonsKind.RESULTS))
-    assert "results" in stuck(scene.desk)[0]
+    assert "results" in stuck(scene.context)[0]
     await look(scene)
     read = called(scene, Part.SUMMONS, "answerResults")
     draw = argument(read, "draw", Draw)
     assert draw.block_number == scene.ledger.block - 1
-    assert argument(read, "results", tuple[Result, ...]) == story_of(scene, asked).results
+    assert argument(read, "results", tuple[Result, ...]) == history_of(scene, asked).results
     signature = argument(read, "drawSignature", bytes)
     typed_data.require_signer(draw, DOMAIN, signature, CLIENT_TAB.payee)
 
@@ -104,7 +104,7 @@ async def test_a_summons_leaves_the_draw_to_a_running_order(scene: TabScene, mon
     asked = await scene.send(scene.asked())
     scene.ledger.fold(summoned(scene, asked, SummonsKind.RESULTS))
     with monkeypatch.context() as its_draw_is_on_the_way:
-        its_draw_is_on_the_way.setattr(story_of(scene, asked), "drawn", None)
+        its_draw_is_on_the_way.setattr(history_of(scene, asked), "drawn", None)
         its_draw_is_on_the_way.setitem(scene.orders._runs, asked.order_id, None)
         drawn_again = AsyncMock()
         its_draw_is_on_the_way.setattr("troth.scheduler.checks.summons.draw", drawn_again)
@@ -123,12 +123,12 @@ async def test_a_summons_for_an_order_whose_node_failed_is_passed_on_to_it(scene
     scene.ledger.fold(event)
     await look(scene)
     read = called(scene, Part.SUMMONS, "passOnResults")
-    node = story_of(scene, asked).admitted.nodes[0]
+    node = history_of(scene, asked).admitted.nodes[0]
     assert read.value("tab")[1].lower() == node.lower()
     assert scene.ledger.sent[-1].call.value == 1_000
     # Silent until the end of its window: it pays.
     state = replace(event.state, extended=True, passed_to=node, deadline=scene.ledger.block + 6)
-    promised = story_of(scene, asked).admitted.promises[0]
+    promised = history_of(scene, asked).admitted.promises[0]
     passed = on.PassedOn(event.summons_id, node, state, promised.message, promised.signature, META)
     scene.ledger.fold(passed)
     sent = len(scene.ledger.sent)
@@ -146,7 +146,7 @@ async def test_a_summons_for_a_check_is_answered_with_all_verdicts(scene: TabSce
     await look(scene)
     read = called(scene, Part.SUMMONS, "answerCheck")
     verdicts = argument(read, "words", tuple[Word, ...])
-    assert len(verdicts) == len(story_of(scene, asked).check_of(0).operators)
+    assert len(verdicts) == len(history_of(scene, asked).check_of(0).operators)
     assert all(one.opinion == Opinion.ACCEPT for one in verdicts)
 
 
@@ -162,7 +162,7 @@ async def test_a_silent_verifier_is_passed_the_summons_and_the_next_is_drawn(sce
     scene.ledger.fold(on.NodeSilent(event.summons_id, quiet.address, state, 10, META))
     await look(scene)
     read = called(scene, Part.SUMMONS, "answerCheck")
-    check = story_of(scene, asked).check_of(0)
+    check = history_of(scene, asked).check_of(0)
     assert check.round == 1
     assert quiet.address not in check.operators
     assert len(argument(read, "words", tuple[Word, ...])) == len(check.operators)
@@ -189,13 +189,13 @@ async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(
     monkeypatch.setattr("troth.scheduler.orders.rows_kept.HELD_BYTES", held)
     undrawn, checked = await scene.send(scene.asked()), await scene.send(scene.asked())
     await scene.show(checked)
-    rows, file = scene.desk.rows.open(undrawn.order_id, 64), scene.folder / "rows" / undrawn.order_id.hex()
+    rows, file = scene.context.rows.open(undrawn.order_id, 64), scene.folder / "rows" / undrawn.order_id.hex()
     first = rows.rows(0, 0, 1)
     assert file.exists() == (held == 0)
     scene.ledger.block = last_block(undrawn.order.reference_block, PARAMETERS)
     await scene.orders.forget_old()
     assert rows.rows(0, 0, 1) == first
-    assert story_of(scene, undrawn).request is not None
+    assert history_of(scene, undrawn).request is not None
     fresh = replace(META, block=scene.ledger.block)
     scene.ledger.fold(replace(summoned(scene, checked, SummonsKind.CHECK), meta=fresh))
     scene.ledger.block += 1
@@ -203,18 +203,18 @@ async def test_prompts_and_rows_are_held_as_long_as_they_are_owed_and_no_longer(
     assert not file.exists()
     with pytest.raises(FileNotFoundError):
         rows.rows(0, 0, 1)
-    assert story_of(scene, undrawn).request is None
-    assert story_of(scene, checked).request is not None
+    assert history_of(scene, undrawn).request is None
+    assert history_of(scene, checked).request is not None
     summons_id = messages.summons_id(checked.order_id, SummonsKind.CHECK, 0)
     answered = replace(META, block=scene.ledger.block)
     scene.ledger.fold(on.SummonsAnswered(summons_id, CLIENT_TAB.payee, Hash32(bytes(32)), answered))
     await scene.orders.forget_old()
-    assert story_of(scene, checked).request is not None
+    assert history_of(scene, checked).request is not None
     scene.ledger.block += last_opening_block(0, PARAMETERS) + FINALITY + 1
     await scene.orders.forget_old()
-    assert story_of(scene, checked).request is None
+    assert history_of(scene, checked).request is None
     # What a claim needs is still there, and nothing of prompt or answer is left in the file.
-    assert story_of(scene, undrawn).answered is not None
+    assert history_of(scene, undrawn).answered is not None
     with pytest.raises(TooLate, match="kept no longer"):
         await scene.orders.again(undrawn.order_id, undrawn.submission.salt)
     raw = b"".join(path.read_bytes() for path in scene.folder.glob("market.sqlite*"))
@@ -292,13 +292,13 @@ async def test_a_verifier_that_was_cut_off_after_its_verdict_is_asked_again_and_
     quiet = scene.nodes[verifiers_of(scene, asked)[0]]
     quiet.faults.refuses = {Judge}
     assert (await scene.show(asked))[-1] == {"type": "end", "complete": False}
-    assert (0, quiet.address) not in story_of(scene, asked).verdicts
+    assert (0, quiet.address) not in history_of(scene, asked).verdicts
     quiet.faults.refuses = set()
     await scene.orders.ask_again()
     await scene.orders.drain()
-    assert story_of(scene, asked).is_checked
-    await acknowledge_nodes(scene.desk)
-    assert not any(held.owed for held in scene.desk.node_tabs)
+    assert history_of(scene, asked).is_checked
+    await acknowledge_nodes(scene.context)
+    assert not any(held.owed for held in scene.context.node_tabs)
 
 
 async def test_the_number_of_a_verifier_that_never_spoke_does_not_stay_open(scene: TabScene) -> None:
@@ -306,13 +306,13 @@ async def test_the_number_of_a_verifier_that_never_spoke_does_not_stay_open(scen
     quiet = scene.nodes[verifiers_of(scene, asked)[0]]
     quiet.faults.refuses = {Judge}
     await scene.show(asked)
-    held = scene.desk.node_tabs.held(quiet.address)
+    held = scene.context.node_tabs.held(quiet.address)
     spent = held.book.spent
-    await acknowledge_nodes(scene.desk)
+    await acknowledge_nodes(scene.context)
     assert len(held.owed) == 1
-    scene.ledger.block = story_of(scene, asked).judged_at + 2 * PARAMETERS.lag + 1
+    scene.ledger.block = history_of(scene, asked).judged_at + 2 * PARAMETERS.lag + 1
     await scene.orders.ask_again()
     await scene.orders.drain()
-    await acknowledge_nodes(scene.desk)
-    assert not any(one.owed for one in scene.desk.node_tabs)
+    await acknowledge_nodes(scene.context)
+    assert not any(one.owed for one in scene.context.node_tabs)
     assert held.book.spent == spent

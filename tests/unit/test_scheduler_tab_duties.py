@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.market_logs import META
-from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene, called, story_of
+from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene, called, history_of
 from support.tabs_stage import PARAMETERS
 
 from troth.protocol.market import canonical, claims, messages, prices, tabs
@@ -44,46 +44,46 @@ async def scene(tmp_path: Path) -> AsyncIterator[TabScene]:
 
 async def test_nodes_are_acknowledged_after_the_same_lag_as_clients_have(scene: TabScene) -> None:
     asked = await scene.send(scene.asked())
-    story = story_of(scene, asked)
-    node = story.admitted.nodes[0]
-    fee = prices.promise_worth(story.admitted.promises[0].message, story.results[0])
-    scene.ledger.block = story.drawn.draw.message.block_number + PARAMETERS.lag - 1
-    await acknowledge_nodes(scene.desk)
-    assert scene.desk.node_tabs.held(node).book.spent == 0
+    history = history_of(scene, asked)
+    node = history.admitted.nodes[0]
+    fee = prices.promise_worth(history.admitted.promises[0].message, history.results[0])
+    scene.ledger.block = history.drawn.draw.message.block_number + PARAMETERS.lag - 1
+    await acknowledge_nodes(scene.context)
+    assert scene.context.node_tabs.held(node).book.spent == 0
     scene.ledger.block += 1
-    await acknowledge_nodes(scene.desk)
-    assert scene.desk.node_tabs.held(node).book.spent == fee
-    tab = messages.tab_id(scene.desk.node_tabs.tab(node))
+    await acknowledge_nodes(scene.context)
+    assert scene.context.node_tabs.held(node).book.spent == fee
+    tab = messages.tab_id(scene.context.node_tabs.tab(node))
     assert scene.nodes[node].vouchers[tab].message.spent == fee
 
 
 async def test_a_check_that_agrees_is_acknowledged_at_once_to_all(scene: TabScene) -> None:
     asked = await scene.send(scene.asked())
     await scene.show(asked)
-    await acknowledge_nodes(scene.desk)
-    story = story_of(scene, asked)
-    check = story.check_of(0)
+    await acknowledge_nodes(scene.context)
+    history = history_of(scene, asked)
+    check = history.check_of(0)
     for operator, promised in zip(check.operators, check.promises, strict=True):
-        held = scene.desk.node_tabs.held(operator)
+        held = scene.context.node_tabs.held(operator)
         assert held.book.spent >= promised.message.price
         assert not held.owed
-    assert not scene.desk.node_tabs.held(story.admitted.nodes[0]).owed
+    assert not scene.context.node_tabs.held(history.admitted.nodes[0]).owed
 
 
 async def test_only_a_case_that_suspends_withholds_and_a_conviction_voids(scene: TabScene) -> None:
     asked = await scene.send(scene.asked())
-    story = story_of(scene, asked)
-    node = story.admitted.nodes[0]
+    history = history_of(scene, asked)
+    node = history.admitted.nodes[0]
     case = CaseState(CaseKind.REJECTION, CasePhase.OPENED, suspends=True, order=asked.order_id, node=node)
     case_id = messages.case_id(asked.order_id, 0)
     scene.ledger.fold(on.CaseOpened(case_id, asked.order_id, node, case, META))
     scene.ledger.block += PARAMETERS.lag + 1
-    await acknowledge_nodes(scene.desk)
-    assert scene.desk.node_tabs.held(node).owed
+    await acknowledge_nodes(scene.context)
+    assert scene.context.node_tabs.held(node).owed
     reference = asked.order.reference_block
     scene.ledger.fold(on.Convicted(node, Fault.FALSE_RESULT, case_id, reference - 1, reference + 1, 0, META))
-    await acknowledge_nodes(scene.desk)
-    held = scene.desk.node_tabs.held(node)
+    await acknowledge_nodes(scene.context)
+    held = scene.context.node_tabs.held(node)
     assert (held.owed, held.book.spent) == ({}, 0)
 
 
@@ -92,28 +92,30 @@ async def test_a_no_is_paid_once_the_result_fell_and_not_before(scene: TabScene)
         node.faults.opinion = Opinion.REJECT
     asked = await scene.send(scene.asked())
     await scene.show(asked)
-    story = story_of(scene, asked)
-    check = story.check_of(0)
-    await acknowledge_nodes(scene.desk)
-    assert all(scene.desk.node_tabs.held(one).owed for one in check.operators)
+    history = history_of(scene, asked)
+    check = history.check_of(0)
+    await acknowledge_nodes(scene.context)
+    assert all(scene.context.node_tabs.held(one).owed for one in check.operators)
     scene.ledger.fold(on.LeafVoided(asked.order_id, 0, messages.case_id(asked.order_id, 0), META))
-    await acknowledge_nodes(scene.desk)
+    await acknowledge_nodes(scene.context)
     for operator, promised in zip(check.operators, check.promises, strict=True):
-        assert scene.desk.node_tabs.held(operator).book.spent == promised.message.price
+        assert scene.context.node_tabs.held(operator).book.spent == promised.message.price
 
 
 async def test_tabs_with_nodes_are_opened_and_topped_up_once(tmp_path: Path) -> None:
     scene = TabScene(tmp_path, unpaid=2)
     scene.start()
-    desk = scene.desk
-    opener = TabOpener(desk.database, desk.node_tabs, scene.ledger, desk.operator, deposits=Deposits(1_000, 10))
+    context = scene.context
+    opener = TabOpener(
+        context.database, context.node_tabs, scene.ledger, context.operator, deposits=Deposits(1_000, 10)
+    )
     missing = next(iter(scene.nodes))
 
     def react(call: Any) -> list[Any]:
         read = read_call(Part.BANK, call.call.data)
         if read.entry.name == "topUp":
             return [on.TabToppedUp(read.value("tab"), 1_000, 0, META)]
-        tab = desk.node_tabs.tab(missing)
+        tab = context.node_tabs.tab(missing)
         return [on.TabOpened(messages.tab_id(tab), tab.payer, tab.payee, tab.key, 1_000, META)]
 
     scene.ledger.react = react
@@ -126,14 +128,14 @@ async def test_tabs_with_nodes_are_opened_and_topped_up_once(tmp_path: Path) -> 
     # Sent before a restart, and not mined yet: it is waited for.
     other = list(scene.nodes)[1]
     row = (f"open {other}", scene.ledger.block, 0.0)
-    await desk.database.commit(("INSERT INTO transactions (purpose, block, at) VALUES (?, ?, ?)", row))
+    await context.database.commit(("INSERT INTO transactions (purpose, block, at) VALUES (?, ?, ?)", row))
     await opener.keep([other])
     assert len(scene.ledger.sent) == 1
     await scene.stop()
 
 
 async def acknowledged(scene: TabScene, asked: Any) -> int:
-    fee = story_of(scene, asked).answered.fee
+    fee = history_of(scene, asked).answered.fee
     scene.payer = tabs.acknowledge(scene.payer, asked.order.sequence, fee)
     body = Acknowledgement(CLIENT_TAB, sign(scene.payer.voucher, DOMAIN, TAB_KEY))
     assert (await scene.http.post("/v1/vouchers", content=canonical.encode(body))).status_code == 200
@@ -142,14 +144,14 @@ async def acknowledged(scene: TabScene, asked: Any) -> int:
 
 async def test_vouchers_are_redeemed_when_they_are_worth_their_gas(scene: TabScene) -> None:
     asked = await scene.send(scene.asked())
-    assert await redeem(scene.desk, 1) == 0
+    assert await redeem(scene.context, 1) == 0
     fee = await acknowledged(scene, asked)
     scene.ledger.parameters = replace(PARAMETERS, gas_price=10**9)
-    assert await redeem(scene.desk, 10**9) == 0
+    assert await redeem(scene.context, 10**9) == 0
     scene.ledger.parameters = replace(PARAMETERS, gas_price=0)
     tab = messages.tab_id(CLIENT_TAB)
     scene.ledger.react = lambda _call: [on.TabRedeemed(tab, fee, META)]
-    assert await redeem(scene.desk, 20) == 1
+    assert await redeem(scene.context, 20) == 1
     called(scene, Part.BANK, "redeemMany")
 
 
@@ -157,14 +159,14 @@ async def test_what_is_not_acknowledged_is_claimed_before_the_tab_closes_and_sho
     served = [await scene.send(scene.asked()) for _ in range(3)]
     await acknowledged(scene, served[1])
     scene.ledger.parameters = replace(PARAMETERS, gas_price=0)
-    await claim_due(scene.desk, 1)
+    await claim_due(scene.context, 1)
     assert not scene.ledger.sent
     tab = messages.tab_id(CLIENT_TAB)
     scene.ledger.fold(on.TabClosing(tab, scene.ledger.block + 500, META))
-    await claim_due(scene.desk, 1)
+    await claim_due(scene.context, 1)
     read = called(scene, Part.BANK, "claim")
-    claim, voucher = argument(read, "claim_", Claim), scene.desk.client_tabs.get(tab).best.message  # type: ignore[union-attr]
-    fees = {number: story_of(scene, served[number - 1]).answered.fee for number in (1, 3)}
+    claim, voucher = argument(read, "claim_", Claim), scene.context.client_tabs.get(tab).best.message  # type: ignore[union-attr]
+    fees = {number: history_of(scene, served[number - 1]).answered.fee for number in (1, 3)}
     assert (claim.first, claim.last, claim.total) == (1, 3, sum(fees.values()))
     assert claims.owed(voucher, claim) == voucher.spent + claim.total
     # After a restart its objections are answered from the disk.
@@ -178,7 +180,7 @@ async def test_what_is_not_acknowledged_is_claimed_before_the_tab_closes_and_sho
         scene.ledger.fold(on.Objected(tab, claim_id, number, CLIENT_TAB.payer, 5, deadline, META))
         answered = on.ObjectionAnswered(tab, claim_id, number, amount, META)
         scene.ledger.react = lambda _call, event=answered: [event]
-        await attend_claims(scene.desk)
+        await attend_claims(scene.context)
         answer = called(scene, Part.BANK, "answer")
         path = claims.Path(argument(answer, "siblings", tuple[Hash32, ...]), argument(answer, "sums", tuple[int, ...]))
         claims.verify_path(claim, number, argument(answer, "amount", int), path)
@@ -186,13 +188,13 @@ async def test_what_is_not_acknowledged_is_claimed_before_the_tab_closes_and_sho
     sent = len(scene.ledger.sent)
     scene.ledger.react = lambda _call: []
     scene.ledger.block = state.settles_at
-    await attend_claims(scene.desk)
+    await attend_claims(scene.context)
     called(scene, Part.BANK, "settle")
     assert len(scene.ledger.sent) == sent + 1
     # What the claim paid is not claimed again, though its client never acknowledges it.
     scene.ledger.fold(on.TabRedeemed(tab, state.owed, META))
     scene.ledger.fold(on.ClaimSettled(tab, claim_id, state.owed, state.owed, 0, META))
-    await claim_due(scene.desk, 1)
+    await claim_due(scene.context, 1)
     assert len(scene.ledger.sent) == sent + 1
 
 
@@ -201,7 +203,7 @@ async def test_a_number_that_was_shown_is_not_asked_for_again(tmp_path: Path) ->
     scene.start()
     for _ in range(20):
         await scene.send(scene.asked())
-    held = max(scene.desk.node_tabs, key=lambda one: len(one.owed))
+    held = max(scene.context.node_tabs, key=lambda one: len(one.owed))
     fees = {number: owed.fee or 0 for number, owed in held.owed.items()}
     assert len(fees) > 2
     # What is owed for one that came to nothing hides in another one.
@@ -221,7 +223,7 @@ async def test_a_number_that_was_shown_is_not_asked_for_again(tmp_path: Path) ->
 
     scene.ledger.react = objected
     for _ in range(3):
-        await attend_nodes_claims(scene.desk)
+        await attend_nodes_claims(scene.context)
         for number in set(asked) - {hidden}:
             record = scene.ledger.state.tabs[tab].claim
             assert record is not None

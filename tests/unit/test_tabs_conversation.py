@@ -102,8 +102,8 @@ async def test_prices_are_asked_for_again_over_rebuilt_circuits(
         monkeypatch.setattr(running.session, "connect", broken)
         assert (await running.session.ready()).class_id
         failing += [1, 1, 1]
-        for desk in running.session.usable():
-            desk.calls, desk.offered = None, 0.0
+        for tab_context in running.session.usable():
+            tab_context.calls, tab_context.offered = None, 0.0
         with pytest.raises(CircuitFailed):
             await running.session.ready()
         assert not failing

@@ -99,8 +99,8 @@ async def test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds(t
         assert len(first.served) == 1
         dead = httpx.AsyncClient(base_url="http://127.0.0.1:9", trust_env=False)
         stage.clients[first.key.address] = dead
-        for desk in stage.session.desks.values():
-            desk.calls = None
+        for tab_context in stage.session.tab_contexts.values():
+            tab_context.calls = None
         begun = time.monotonic()
         assert text_of(await asked(stage)) == "hello world"
         assert time.monotonic() - begun < 5
@@ -146,8 +146,8 @@ async def test_what_broke_off_is_not_paid_and_what_it_may_cost_counts(tmp_path: 
         updates = await asked(stage)
         most = next(update.most for update in updates if isinstance(update, SentUpdate))
         limited = Wish(SamplingChoices(64, max_cost=most + 1), CheckWish("lot", 1_000_000))
-        for desk in stage.session.desks.values():
-            desk.away_until = 0.0
+        for tab_context in stage.session.tab_contexts.values():
+            tab_context.away_until = 0.0
         with pytest.raises(Exception, match="--max-cost"):
             await asked(stage, limited)
 

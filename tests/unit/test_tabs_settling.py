@@ -122,7 +122,7 @@ async def test_a_doubted_tab_is_ordered_on_again_once_its_owner_says_so(tmp_path
         assert (shown["doubt"], shown["trusted"]) == ("it answered with another voucher", False)
         assert session.usable() == []
         assert managing.trust(home, name[:12], yes=True)["trusted"]
-        assert [desk.identifier for desk in session.usable()] == [record.identifier]
+        assert [tab_context.identifier for tab_context in session.usable()] == [record.identifier]
         with pytest.raises(NoTab):
             managing.trust(home, "0xffffffff", yes=True)
 
@@ -150,7 +150,7 @@ async def test_an_order_that_ended_since_it_was_read_is_not_begun_again(tmp_path
         journal.step(entry.identifier, Phase.CONTRADICTED, failure="a lie")
         journal.release(entry.identifier)
         read_before = replace(entry, phase=Phase.ANSWERED, fee=None, paid=None)
-        await OrderKeeper(stage.session)._look_after(stage.session.desk_of(entry.tab), read_before)
+        await OrderKeeper(stage.session)._look_after(stage.session.tab_context_of(entry.tab), read_before)
         assert journal.entry(entry.identifier).phase is Phase.CONTRADICTED
 
 

@@ -87,21 +87,23 @@ class JudgingContext:
 
 
 def judge(
-    bench: JudgingContext, own: Recomputed, node_rows: bytes | None, opening: tuple[Hash32, Hash32]
+    context: JudgingContext, own: Recomputed, node_rows: bytes | None, opening: tuple[Hash32, Hash32]
 ) -> ReviewFinding:
     """The opinion over the node's trace. ``node_rows`` may be None in an exact class, whose roots are compared."""
-    states = fitted(own.states, bench.state.rows)
-    root = Hash32(committed(bench.state, bench.definition, bench.rules, states).root)
-    truthful = counts_truly(bench.papers, bench.text) and (own.text is None or own.text.accepted or not own.text.told)
-    if bench.rules.exact:
+    states = fitted(own.states, context.state.rows)
+    root = Hash32(committed(context.state, context.definition, context.rules, states).root)
+    truthful = counts_truly(context.papers, context.text) and (
+        own.text is None or own.text.accepted or not own.text.told
+    )
+    if context.rules.exact:
         same = truthful and root == opening[0]
         return ReviewFinding(Opinion.ACCEPT if same else Opinion.REJECT, root, states=states)
-    score, within = _score(bench, own, node_rows, opening[0])
-    spread = 0 if own.again is None else _scaled(_first_look(bench, own.again, own))
+    score, within = _score(context, own, node_rows, opening[0])
+    spread = 0 if own.again is None else _scaled(_first_look(context, own.again, own))
     if within and truthful and own.text is not None and not own.text.told:
         return ReviewFinding(Opinion.CANNOT_TELL)
     opinion = Opinion.ACCEPT if within and truthful else Opinion.REJECT
-    return ReviewFinding(opinion, root, max(score, _text_score(bench, own)), spread, states)
+    return ReviewFinding(opinion, root, max(score, _text_score(context, own)), spread, states)
 
 
 def committed(state: CaseState, definition: ExecutionClass, rules: Rules, states: RowArray) -> CommittedTrace:
@@ -121,9 +123,9 @@ def fitted(states: RowArray, rows: int) -> RowArray:
     return np.ascontiguousarray(states[places])
 
 
-def _score(bench: JudgingContext, own: Recomputed, node_rows: bytes | None, root: Hash32) -> tuple[int, bool]:
+def _score(context: JudgingContext, own: Recomputed, node_rows: bytes | None, root: Hash32) -> tuple[int, bool]:
     """How far the node's rows lie from the own ones; rows that are not its trace's, or another count, are beyond."""
-    rules, size = bench.rules, len(node_rows or b"")
+    rules, size = context.rules, len(node_rows or b"")
     count = size // (rules.hidden_size * Dtype(rules.dtype).element_bytes)
     if node_rows is None or count != len(own.states):
         return MOST, False
@@ -131,23 +133,23 @@ def _score(bench: JudgingContext, own: Recomputed, node_rows: bytes | None, root
         claimed = rows_from_bytes(node_rows, count, rules.hidden_size, Dtype(rules.dtype))
     except ProtocolError:
         return MOST, False
-    trace = fitted(claimed, bench.state.rows)
-    if committed(bench.state, bench.definition, rules, trace).root != root:
+    trace = fitted(claimed, context.state.rows)
+    if committed(context.state, context.definition, rules, trace).root != root:
         return MOST, False
-    report = _report(bench, claimed, own)
+    report = _report(context, claimed, own)
     return _scaled(report), report.accepted
 
 
-def _report(bench: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:
-    found = _first_look(bench, claimed, own)
-    if found.accepted or own.again is None or rules_version(bench.definition.calibration) < 2:
+def _report(context: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:
+    found = _first_look(context, claimed, own)
+    if found.accepted or own.again is None or rules_version(context.definition.calibration) < 2:
         return found
-    return judge_states(cast(Any, bench.definition), claimed, own.states, own.high, own.again)
+    return judge_states(cast(Any, context.definition), claimed, own.states, own.high, own.again)
 
 
-def _first_look(bench: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:
+def _first_look(context: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:
     # The cuts are those of the market's class, which has the fields that are compared by.
-    return judge_states(cast(Any, bench.definition), claimed, own.states, own.high)
+    return judge_states(cast(Any, context.definition), claimed, own.states, own.high)
 
 
 def _scaled(report: StateReport) -> int:
@@ -157,8 +159,8 @@ def _scaled(report: StateReport) -> int:
     return MOST if not math.isfinite(report.cuts) else min(int(report.cuts * MILLION), MOST)
 
 
-def _text_score(bench: JudgingContext, own: Recomputed) -> int:
-    if not counts_truly(bench.papers, bench.text):
+def _text_score(context: JudgingContext, own: Recomputed) -> int:
+    if not counts_truly(context.papers, context.text):
         return MOST
     if own.text is None:
         return 0

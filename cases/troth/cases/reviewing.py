@@ -203,11 +203,11 @@ class Reviewer:
         span = messages.layers_of(state.ends, segment)
         last = segment == len(gathered.papers.results) - 1
         inputs = Inputs(state.order, state.execution_class, span, gathered.text, gathered.before, last)
-        bench = JudgingContext(state, seat.definition, seat.rules, gathered.papers, gathered.text)
+        context = JudgingContext(state, seat.definition, seat.rules, gathered.papers, gathered.text)
         try:
             async with self._engine:  # one prefill of this length at a time
                 own = await self.recompute.recompute(inputs)
-            return await asyncio.to_thread(judge, bench, own, gathered.rows, gathered.opening)
+            return await asyncio.to_thread(judge, context, own, gathered.rows, gathered.opening)
         except Exception as error:  # noqa: BLE001 - whatever an engine raises
             # An engine that cannot run this must not accuse anybody, nor be silent, which costs stake. Its message may
             # hold a prompt, and stays out of the log.

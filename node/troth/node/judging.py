@@ -124,54 +124,56 @@ class Judgement:
         return self.tokens is None or self.tokens.accepted
 
 
-async def judge_rows(engine: Engine, work: JudgedSession, claimed: NDArray[Any], *, root_matches: bool) -> Judgement:
+async def judge_rows(engine: Engine, session: JudgedSession, claimed: NDArray[Any], *, root_matches: bool) -> Judgement:
     """Judge the claimed rows against this node's own; the caller has compared the root. Nothing is pooled yet."""
-    seat, own = work.seat, work.all_outputs()
-    reference = await reference_rows(engine, work)
+    seat, own = session.seat, session.all_outputs()
+    reference = await reference_rows(engine, session)
     states = await asyncio.to_thread(judge_states, seat.execution_class, claimed, own, reference)
     if not seat.is_last:
         text = None
     elif reference is None:
-        text = _Text(await judge_text(engine, work, own, work.tokens))
+        text = _Text(await judge_text(engine, session, own, session.tokens))
     else:
-        text = await _judge_beside_own(engine, work, own, reference)
+        text = await _judge_beside_own(engine, session, own, reference)
     found = Judgement(root_matches, states, None if text is None else text.report)
     if rules_version(seat.execution_class.calibration) >= 2:
         if not seat.execution_class.exact:
-            found = await _second_look(engine, work, claimed, reference, found)
-        return replace(found, findings=_findings(work, found, text, precise=reference is None))
+            found = await _second_look(engine, session, claimed, reference, found)
+        return replace(found, findings=_findings(session, found, text, precise=reference is None))
     if text is None or reference is None:
         return found
-    return replace(found, text=MarginSums(len(work.tokens), text.lost(len(work.tokens)), text.own))
+    return replace(found, text=MarginSums(len(session.tokens), text.lost(len(session.tokens)), text.own))
 
 
-def _findings(work: JudgedSession, found: Judgement, text: _Text | None, *, precise: bool) -> tuple[TaskFinding, ...]:
+def _findings(
+    session: JudgedSession, found: Judgement, text: _Text | None, *, precise: bool
+) -> tuple[TaskFinding, ...]:
     """What this task says; ``precise``: without a reference, in a float32 or an exact class."""
     if precise:
         return () if found.tokens is None else (of_precise_text(found.tokens),)
     states = of_states(found.states)
     if text is None:
         return (states,)
-    said = of_text(Sampling.of(work.seat.request), lost=text.lost(len(work.tokens)), own=text.own)
+    said = of_text(Sampling.of(session.seat.request), lost=text.lost(len(session.tokens)), own=text.own)
     return (states,) if said is None else (states, said)
 
 
 async def _second_look(
-    engine: Engine, work: JudgedSession, claimed: NDArray[Any], reference: NDArray[Any] | None, found: Judgement
+    engine: Engine, session: JudgedSession, claimed: NDArray[Any], reference: NDArray[Any] | None, found: Judgement
 ) -> Judgement:
     """What is refused or counts against the inferencer, judged by two runs of this node's own."""
-    rules, own, states, tokens = work.seat.execution_class, work.all_outputs(), found.states, found.tokens
+    rules, own, states, tokens = session.seat.execution_class, session.all_outputs(), found.states, found.tokens
     doubts_states = not states.accepted or (reference is not None and bool(of_states(states).value))
     doubts_text = tokens is not None and not tokens.accepted
     if tokens is not None and reference is None:
         doubts_text = doubts_text or bool(of_precise_text(tokens).value)
     if not doubts_states and not doubts_text:
         return found
-    again = await second_run(engine, work)
+    again = await second_run(engine, session)
     if doubts_states:
         states = await asyncio.to_thread(judge_states, rules, claimed, own, reference, again)
     if doubts_text:
-        tokens = await judge_doubted_text(engine, work, (own, again), reference, work.tokens)
+        tokens = await judge_doubted_text(engine, session, (own, again), reference, session.tokens)
     return replace(found, states=states, tokens=tokens)
 
 
@@ -180,16 +182,16 @@ def looks_twice(rules: Cuts) -> bool:
     return not rules.exact and rules_version(rules.calibration) >= 2
 
 
-async def second_run(engine: Engine, work: JudgedSession) -> NDArray[Any]:
+async def second_run(engine: Engine, session: JudgedSession) -> NDArray[Any]:
     """The same positions computed otherwise: the prompt in pieces, then one by one, as who decodes does.
 
     A prompt at once would have the very bits of the first run, and tell nothing of what rounding can do to it.
     """
-    inputs, start = work.all_inputs(), 0
+    inputs, start = session.all_inputs(), 0
     key, found = SessionKey(SECOND_RUN + os.urandom(16), 0, 0), []
     try:
-        for end in _second_ends(len(inputs), work.seat.prompt_positions):
-            found.append((await engine.forward(key, work.seat.layers, start, inputs[start:end])).rows)
+        for end in _second_ends(len(inputs), session.seat.prompt_positions):
+            found.append((await engine.forward(key, session.seat.layers, start, inputs[start:end])).rows)
             start = end
     finally:
         await engine.forget(key)
@@ -203,46 +205,54 @@ def _second_ends(positions: int, prompt: int) -> list[int]:
     return [*range(PIECE, min(prompt, PIECE * (PIECES + 1)), PIECE), *range(prompt, positions + 1)]
 
 
-async def reference_rows(engine: Engine, work: JudgedSession) -> NDArray[Any] | None:
+async def reference_rows(engine: Engine, session: JudgedSession) -> NDArray[Any] | None:
     """The rows in float32, where the class tolerates the noise of less; None elsewhere.
 
     They judge texts too: two honest bfloat16 runs may disagree by a logit where the nucleus ends, and none of the two
     is the measure of the other.
     """
-    if work.seat.dtype is not Dtype.BFLOAT16 or work.seat.execution_class.exact:
+    if session.seat.dtype is not Dtype.BFLOAT16 or session.seat.execution_class.exact:
         return None
-    return await engine.reference(work.seat.layers, work.all_inputs())
+    return await engine.reference(session.seat.layers, session.all_inputs())
 
 
 async def judge_text(
-    engine: Engine, work: JudgedSession, rows: NDArray[Any], text: tuple[int, ...], beside: NDArray[Any] | None = None
+    engine: Engine,
+    session: JudgedSession,
+    rows: NDArray[Any],
+    text: tuple[int, ...],
+    beside: NDArray[Any] | None = None,
 ) -> TokenReport:
     """Judge every token of a text from rows of the last segment: this node's own, or the reference; then its own are
     ``beside``."""
-    request, found = work.seat.request, []
-    async for position, tokens, logits, ruled in _blocks(engine, work, text):
+    request, found = session.seat.request, []
+    async for position, tokens, logits, ruled in _blocks(engine, session, text):
         seen = await logits(engine, rows)
         other = None if beside is None else await logits(engine, beside)
-        found.append(await asyncio.to_thread(_first_margins, work, seen, other, tokens, position=position, ruled=ruled))
-    return judge_tokens(np.concatenate(found), text, request, work.seat.execution_class.margin_cut / 1_000_000)
+        found.append(
+            await asyncio.to_thread(_first_margins, session, seen, other, tokens, position=position, ruled=ruled)
+        )
+    return judge_tokens(np.concatenate(found), text, request, session.seat.execution_class.margin_cut / 1_000_000)
 
 
 async def judge_doubted_text(
     engine: Engine,
-    work: JudgedSession,
+    session: JudgedSession,
     runs: tuple[NDArray[Any], NDArray[Any]],
     reference: NDArray[Any] | None,
     text: tuple[int, ...],
 ) -> TokenReport:
     """Judge every token of a text in the eyes of the kindest judge: the own runs, and the reference if there is one."""
-    request, by_judges, noise = work.seat.request, [], []
+    request, by_judges, noise = session.seat.request, [], []
     judges = runs if reference is None else (*runs, reference)
-    async for position, tokens, logits, ruled in _blocks(engine, work, text):
+    async for position, tokens, logits, ruled in _blocks(engine, session, text):
         seen = [await logits(engine, rows) for rows in judges]
         noise.append(await asyncio.to_thread(rows_apart, seen, ruled))
-        lost = await asyncio.to_thread(_second_margins, work, seen, noise[-1], tokens, position=position, ruled=ruled)
+        lost = await asyncio.to_thread(
+            _second_margins, session, seen, noise[-1], tokens, position=position, ruled=ruled
+        )
         by_judges.append(lost)
-    rules = work.seat.execution_class
+    rules = session.seat.execution_class
     cut, version = rules.margin_cut / 1_000_000, rules_version(rules.calibration)
     return judge_doubted_tokens(
         np.concatenate(by_judges, axis=1), np.concatenate(noise), text, request, cut, version=version
@@ -250,7 +260,7 @@ async def judge_doubted_text(
 
 
 def _first_margins(
-    work: JudgedSession,
+    session: JudgedSession,
     logits: NDArray[Any],
     beside: NDArray[Any] | None,
     tokens: tuple[int, ...],
@@ -259,14 +269,14 @@ def _first_margins(
     ruled: Ruled,
 ) -> NDArray[np.float64]:
     """What a block's tokens lose at the first look, by the class's rules."""
-    sampling, seed = Sampling.of(work.seat.request), work.seat.noise_seed
-    if rules_version(work.seat.execution_class.calibration) < 3:
+    sampling, seed = Sampling.of(session.seat.request), session.seat.noise_seed
+    if rules_version(session.seat.execution_class.calibration) < 3:
         return margins(logits, tokens, sampling, ruled, seed=seed, first_position=position)
     return first_look(logits, tokens, sampling, ruled, beside=beside, seed=seed, first_position=position)
 
 
 def _second_margins(
-    work: JudgedSession,
+    session: JudgedSession,
     seen: list[NDArray[Any]],
     noise: NDArray[np.float64],
     tokens: tuple[int, ...],
@@ -275,8 +285,8 @@ def _second_margins(
     ruled: Ruled,
 ) -> NDArray[np.float64]:
     """What a block's tokens lose by each judge at the second look, judges x tokens."""
-    sampling, seed = Sampling.of(work.seat.request), work.seat.noise_seed
-    if rules_version(work.seat.execution_class.calibration) < 3:
+    sampling, seed = Sampling.of(session.seat.request), session.seat.noise_seed
+    if rules_version(session.seat.execution_class.calibration) < 3:
         return np.array([margins(one, tokens, sampling, ruled, seed=seed, first_position=position) for one in seen])
     lost = [losses(one, tokens, sampling, ruled, seed=seed, first_position=position) for one in seen]
     return np.array([one.counted(reach(noise)) for one in lost])
@@ -294,28 +304,30 @@ class _Text:
         return self.report.mean_margin * tokens
 
 
-async def _judge_beside_own(engine: Engine, work: JudgedSession, own: NDArray[Any], reference: NDArray[Any]) -> _Text:
+async def _judge_beside_own(
+    engine: Engine, session: JudgedSession, own: NDArray[Any], reference: NDArray[Any]
+) -> _Text:
     """Judge a text by the reference, and this node's own choices along it, block by block: both share noise."""
-    request, found, lost = work.seat.request, [], 0.0
-    sampling, seed = Sampling.of(request), work.seat.noise_seed
+    request, found, lost = session.seat.request, [], 0.0
+    sampling, seed = Sampling.of(request), session.seat.noise_seed
 
     def both(low: NDArray[Any], high: NDArray[Any], tokens: tuple[int, ...], position: int, ruled: Ruled) -> Any:
         mine = choices(low, sampling, ruled, seed=seed, first_position=position, guesses=tokens)
-        theirs = _first_margins(work, high, low, tokens, position=position, ruled=ruled)
+        theirs = _first_margins(session, high, low, tokens, position=position, ruled=ruled)
         own = theirs.copy()
         for row in np.flatnonzero(np.array(mine) != tokens).tolist():
             one = slice(row, row + 1)
             rule, place = None if ruled is None else ruled[one], position + row
-            own[one] = _first_margins(work, high[one], low[one], tuple(mine[one]), position=place, ruled=rule)
+            own[one] = _first_margins(session, high[one], low[one], tuple(mine[one]), position=place, ruled=rule)
         return theirs, float(own.sum())
 
-    async for position, tokens, logits, ruled in _blocks(engine, work, work.tokens):
+    async for position, tokens, logits, ruled in _blocks(engine, session, session.tokens):
         low, high = await logits(engine, own), await logits(engine, reference)
         theirs, mine = await asyncio.to_thread(both, low, high, tokens, position, ruled)
         found.append(theirs)
         lost += mine
-    cut = work.seat.execution_class.margin_cut / 1_000_000
-    return _Text(judge_tokens(np.concatenate(found), work.tokens, request, cut), lost)
+    cut = session.seat.execution_class.margin_cut / 1_000_000
+    return _Text(judge_tokens(np.concatenate(found), session.tokens, request, cut), lost)
 
 
 async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) -> NDArray[Any]:
@@ -330,12 +342,14 @@ def rules_of(engine: Engine, request: Request) -> TextRules | None:
 
 
 async def _blocks(
-    engine: Engine, work: JudgedSession, text: tuple[int, ...]
+    engine: Engine, session: JudgedSession, text: tuple[int, ...]
 ) -> AsyncIterator[tuple[int, tuple[int, ...], LogitsOf, Ruled]]:
     """A block of the text at a time: position of the first row, tokens, a function from engine and rows to logits, and
     what transforms each row."""
-    first = len(work.seat.request.prompt_tokens) - 1
-    rules = await asyncio.to_thread(rules_of, engine, work.seat.request) if work.seat.request.transforms.any else None
+    first = len(session.seat.request.prompt_tokens) - 1
+    rules = (
+        await asyncio.to_thread(rules_of, engine, session.seat.request) if session.seat.request.transforms.any else None
+    )
     for start in range(0, len(text), LOGIT_ROWS):
         tokens = text[start : start + LOGIT_ROWS]
         ruled = None if rules is None else await asyncio.to_thread(rules.along, tokens)

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from troth.node.earning.keeper import EarningKeeper
 from troth.node.engine.interface import EngineLoad
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.duties import NodeDuties
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Segment
@@ -94,17 +94,17 @@ class NodeMarketMetrics(Collector):
         self._parts: tuple[NodeContext, EarningKeeper, NodeDuties] | None = None
         registry.register(self)
 
-    def follow(self, bench: NodeContext, keeper: EarningKeeper, duties: NodeDuties) -> None:
+    def follow(self, context: NodeContext, keeper: EarningKeeper, duties: NodeDuties) -> None:
         """Count these from now on."""
-        self._parts = (bench, keeper, duties)
+        self._parts = (context, keeper, duties)
 
     def collect(self) -> list[GaugeMetricFamily | CounterMetricFamily]:
         """As the registry asks."""
         if self._parts is None:
             return []
-        bench, keeper, duties = self._parts
-        state = bench.ground.state
-        own = [tab for tab, record in state.tabs.items() if record.tab.payee == bench.me]
+        context, keeper, duties = self._parts
+        state = context.ground.state
+        own = [tab for tab, record in state.tabs.items() if record.tab.payee == context.me]
         calls = CounterMetricFamily("troth_node_own_calls", "Transactions sent about money.", labels=["call"])
         # From 0 on: a series that begins at 1 has no increase, and an alert would not see the first claim.
         for name, count in ({"redeem": 0, "claim": 0} | keeper.sent).items():
@@ -114,7 +114,7 @@ class NodeMarketMetrics(Collector):
             GaugeMetricFamily(
                 "troth_node_tabs_units", "Money on them.", sum(state.pot(PotKind.TAB, tab) for tab in own)
             ),
-            GaugeMetricFamily("troth_node_credit_units", "Credit.", state.pot(PotKind.CREDIT, bench.me)),
+            GaugeMetricFamily("troth_node_credit_units", "Credit.", state.pot(PotKind.CREDIT, context.me)),
             CounterMetricFamily("troth_node_summons_answered", "Summons answered.", duties.responded),
             calls,
         ]

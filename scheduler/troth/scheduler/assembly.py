@@ -18,8 +18,8 @@ from eth_abi.exceptions import DecodingError
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Gauge
 
+from troth.cases.context import CaseContext
 from troth.cases.courtroom import ChainView
-from troth.cases.desk import CaseContext
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
@@ -37,7 +37,7 @@ from troth.scheduler.court.informing import Inquiries
 from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.http import order_routes, refuse_with_words
 from troth.scheduler.orders.offers import Offers
 from troth.scheduler.orders.rows_kept import KeptRows
@@ -74,13 +74,15 @@ class SchedulerMarketMetrics:
 
     def show(self, orders: Orders) -> None:
         """Compute from these orders, and from what they stand on."""
-        desk = orders.desk
+        context = orders.context
         self._gauge("running_orders", "Orders under way", lambda: orders.running)
-        self._gauge("block", "Newest block that was followed", lambda: desk.ledger.block)
-        self._gauge("exposure", "What running and unacknowledged orders are worth", lambda: desk.client_tabs.exposure)
-        me = desk.operator.address
-        self._gauge("stake", "Own stake", lambda: desk.ledger.state.pot(PotKind.STAKE, me))
-        self._gauge("summons", "Summons that are not answered", lambda: len(stuck(desk)))
+        self._gauge("block", "Newest block that was followed", lambda: context.ledger.block)
+        self._gauge(
+            "exposure", "What running and unacknowledged orders are worth", lambda: context.client_tabs.exposure
+        )
+        me = context.operator.address
+        self._gauge("stake", "Own stake", lambda: context.ledger.state.pot(PotKind.STAKE, me))
+        self._gauge("summons", "Summons that are not answered", lambda: len(stuck(context)))
         self._gauge("log_overdue", "Closed entries of the log that are not posted", lambda: len(orders.book.overdue()))
 
     def show_tunnels(self, lent: LentEndpoints) -> None:
@@ -114,15 +116,15 @@ class MarketScheduler:
 
     def reasons(self) -> list[str]:
         """Why it is not ready; empty when it is."""
-        desk, ledger = self.orders.desk, self.ledger
-        found = desk.offers.problems(ledger.state) + self.duties.reasons() + stuck(desk)
+        context, ledger = self.orders.context, self.ledger
+        found = context.offers.problems(ledger.state) + self.duties.reasons() + stuck(context)
         if self.orders.draining:
             found.append("draining: no orders are taken any more")
         if ledger.trouble:
             found.append(ledger.trouble)
-        if desk.database.failure is not None:
-            found.append(f"the disk takes nothing: {desk.database.failure}")
-        return found + _standing(ledger, desk.operator.address, desk.vrf_secret)
+        if context.database.failure is not None:
+            found.append(f"the disk takes nothing: {context.database.failure}")
+        return found + _standing(ledger, context.operator.address, context.vrf_secret)
 
     def app(self) -> FastAPI:
         """Its HTTP side."""
@@ -130,10 +132,10 @@ class MarketScheduler:
         app.include_router(health_routes(self.reasons, self.metrics.registry))
         app.include_router(order_routes(self.orders))
         app.include_router(placement_routes(self.pools))
-        operator, desk, ledger = self.orders.desk.operator, self.orders.desk, self.ledger
+        operator, context, ledger = self.orders.context.operator, self.orders.context, self.ledger
         self.pools.server(operator).mount(app)
-        Inquiries(desk).server(operator).mount(app)
-        seen, holdings = (lambda: ChainView(ledger.state, ledger.block)), OrderHoldings(desk)
+        Inquiries(context).server(operator).mount(app)
+        seen, holdings = (lambda: ChainView(ledger.state, ledger.block)), OrderHoldings(context)
         cases = CaseContext(seen, holdings=holdings, courtroom=ledger.courtroom)
         cases.server(operator).mount(app)
         if self.lent is not None:
@@ -164,7 +166,7 @@ async def assembled_market(
         pools = Coordinator(
             configuration.served, sides, peers, Gauges(metrics.registry), lambda: placing_pace(ledger.parameters)
         )
-        desk = SchedulerContext(
+        context = SchedulerContext(
             operator=operator,
             vrf_secret=keys.vrf_secret,
             ledger=ledger,
@@ -184,7 +186,7 @@ async def assembled_market(
         )
         seconds, most = configuration.log_seconds, configuration.log_orders
         book = LogBook(database, store, ledger, operator.address, seconds=seconds, orders=most)
-        orders = Orders(desk, book, concurrent=configuration.concurrent)
+        orders = Orders(context, book, concurrent=configuration.concurrent)
         stack.push_async_callback(orders.abandon)
         await orders.resume()
         duties = SchedulerDuties(orders, opener, times=configuration.redeem_times, pace=pace)

@@ -18,7 +18,7 @@ from troth.protocol.types import Address
 from troth.protocol.wire_market import Noted, Redeemable
 from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.errors import SchedulerError
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.tabs.claiming import attend_claims, attend_nodes_claims, claim_due
 from troth.scheduler.tabs.due import decision, rejections_decided
@@ -32,23 +32,23 @@ log = logging.getLogger(__name__)
 DELIVERY_SECONDS = 10.0
 
 
-async def acknowledge_nodes(desk: SchedulerContext) -> None:
+async def acknowledge_nodes(context: SchedulerContext) -> None:
     """Acknowledge what is due, store it, and tell every node whose word is newer than the one it has noted."""
-    ledger, store = desk.ledger, desk.store
+    ledger, store = context.ledger, context.store
     lag = ledger.parameters.lag
-    decided = rejections_decided(desk.node_tabs, ledger.state, store.get, ledger.block, lag)
-    due = desk.node_tabs.acknowledge_due(ledger.block, decision(ledger.state, store.get))
+    decided = rejections_decided(context.node_tabs, ledger.state, store.get, ledger.block, lag)
+    due = context.node_tabs.acknowledge_due(ledger.block, decision(ledger.state, store.get))
     if decided or due:
-        await desk.database.commit(*decided, *due)
-    behind = [held for held in desk.node_tabs if held.book.spent > held.delivered]
-    await asyncio.gather(*[_deliver(desk, held) for held in behind])
+        await context.database.commit(*decided, *due)
+    behind = [held for held in context.node_tabs if held.book.spent > held.delivered]
+    await asyncio.gather(*[_deliver(context, held) for held in behind])
 
 
-async def _deliver(desk: SchedulerContext, held: NodeTab) -> None:
+async def _deliver(context: SchedulerContext, held: NodeTab) -> None:
     """A node that is away hears it with its next promise, or the next time."""
-    spent, sent = held.book.spent, canonical.encode(desk.node_tabs.voucher(held.node))
+    spent, sent = held.book.spent, canonical.encode(context.node_tabs.voucher(held.node))
     try:
-        frame = await desk.peers.channel(held.node).request(Redeemable(), sent, DELIVERY_SECONDS)
+        frame = await context.peers.channel(held.node).request(Redeemable(), sent, DELIVERY_SECONDS)
     except (OverlayError, ProtocolError) as error:
         log.debug("%s did not note its newest voucher: %s", held.node, error)
         return
@@ -91,11 +91,11 @@ class SchedulerDuties:
 
     def start(self) -> None:
         """Begin; ends with ``stop``."""
-        desk, pace = self._orders.desk, self._pace
+        context, pace = self._orders.context, self._pace
         self._run("answering summons", pace.urgent, self._summons.look)
-        self._run("answering objections", pace.urgent, lambda: attend_claims(desk))
-        self._run("objecting to claims", pace.urgent, lambda: attend_nodes_claims(desk))
-        self._run("acknowledging nodes", pace.urgent, lambda: acknowledge_nodes(desk))
+        self._run("answering objections", pace.urgent, lambda: attend_claims(context))
+        self._run("objecting to claims", pace.urgent, lambda: attend_nodes_claims(context))
+        self._run("acknowledging nodes", pace.urgent, lambda: acknowledge_nodes(context))
         self._run("keeping tabs with nodes", pace.money, lambda: self._opener.keep(nodes_of(self._orders)))
         self._run("staying connected to nodes", pace.money, self._connect)
         self._run("taking up what was cut off", pace.money, self._orders.resume)
@@ -116,11 +116,11 @@ class SchedulerDuties:
         return [f"{one.name} fails: {one.reason}" for one in self._failing if one.reason is not None]
 
     async def _connect(self) -> None:
-        await self._orders.desk.peers.warm(nodes_of(self._orders), WARM_SECONDS)
+        await self._orders.context.peers.warm(nodes_of(self._orders), WARM_SECONDS)
 
     async def _collect(self) -> None:
-        await redeem(self._orders.desk, self._times)
-        await claim_due(self._orders.desk, self._times)
+        await redeem(self._orders.context, self._times)
+        await claim_due(self._orders.context, self._times)
 
     def _run(self, name: str, seconds: float, work: Callable[[], Awaitable[object]]) -> None:
         failing = Failing(name)
@@ -151,14 +151,14 @@ async def supervised(name: str, work: Callable[[], Awaitable[object]], pause: fl
 
 def nodes_of(orders: Orders) -> list[Address]:
     """Members of the groups of all classes as they are offered now: who may be drawn by the next order."""
-    desk = orders.desk
-    state, found = desk.ledger.state, dict[Address, None]()
-    for class_id in desk.offers.ids():
+    context = orders.context
+    state, found = context.ledger.state, dict[Address, None]()
+    for class_id in context.offers.ids():
         try:
-            offer = desk.offers.offer(class_id, state)
+            offer = context.offers.offer(class_id, state)
         except SchedulerError:
             continue
         for span in offer.spans:
-            members = state.members_at(group_id(class_id, span), desk.ledger.block)
+            members = state.members_at(group_id(class_id, span), context.ledger.block)
             found |= dict.fromkeys(entry.operator for entry in members if entry.seats)
     return list(found)

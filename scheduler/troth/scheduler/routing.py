@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from troth.protocol.market.types import Parameters
 from troth.protocol.types import Address
-from troth.scheduler.orders.desk import RoutedOrder
+from troth.scheduler.orders.context import RoutedOrder
 from troth.scheduler.pool.coordinator import Coordinator, RouteRequest
 from troth.scheduler.pool.pace import PlacementPace
 
@@ -23,7 +23,7 @@ def placing_pace(parameters: Parameters) -> PlacementPace:
 
 
 class PoolRoutes:
-    """``orders.desk.Routes`` over a Coordinator."""
+    """``orders.context.Routes`` over a Coordinator."""
 
     def __init__(self, pools: Coordinator) -> None:
         self._pools = pools

@@ -55,7 +55,7 @@ def model_json(running: Running, offer: CheckedOffer, created: int) -> dict[str,
             "written_price": str(quote.written_price),
             "check_rate": quote.check_rate,
             "fee_cap": str(offer.rules.fee_cap),
-            "schedulers": [desk.scheduler for desk in running.session.usable()],
+            "schedulers": [tab_context.scheduler for tab_context in running.session.usable()],
             "context": context,
         },
     }

@@ -229,10 +229,10 @@ class MarketIntake:
 def _free(running: Running) -> tuple[int, str]:
     """What all usable tabs together still cover, and the tab to top up."""
     session, total, first = running.session, 0, ""
-    for desk in session.usable():
-        state, book = session.state.tab_state(desk.identifier), session.books.record(desk.identifier).book
+    for tab_context in session.usable():
+        state, book = session.state.tab_state(tab_context.identifier), session.books.record(tab_context.identifier).book
         total += max(state.balance + state.redeemed - book.authorised, 0)
-        first = first or "0x" + desk.identifier.hex()
+        first = first or "0x" + tab_context.identifier.hex()
     return total, first
 
 

@@ -96,42 +96,44 @@ async def ask(
     name, failure = question or new_question(), None
     for attempt in range(attempts):
         placed = await _placed(session, state, name, failure)
-        desk, entry = placed
+        tab_context, entry = placed
         try:
-            yield SentUpdate(entry.identifier, desk.scheduler, entry.most, again=attempt > 0)
-            async with aclosing(_served(session, desk, entry, state, detokenizer)) as updates:
+            yield SentUpdate(entry.identifier, tab_context.scheduler, entry.most, again=attempt > 0)
+            async with aclosing(_served(session, tab_context, entry, state, detokenizer)) as updates:
                 async for update in updates:
                     yield update
             return
         except (OrderFailed, OrderStalled, OrderContradicted) as error:
             failure = error
-            _note_failure(state, desk, entry, error, last=attempt == attempts - 1)
+            _note_failure(state, tab_context, entry, error, last=attempt == attempts - 1)
         finally:
             # Whoever stops reading leaves the order to the keeper.
             session.journal.release(entry.identifier)
 
 
 async def _served(
-    session: PayerSession, desk: TabContext, entry: OrderRecord, state: _Question, detokenizer: Detokenizer
+    session: PayerSession, tab_context: TabContext, entry: OrderRecord, state: _Question, detokenizer: Detokenizer
 ) -> AsyncGenerator[Update, None]:
     """One order, from its sending to its end."""
-    async with aclosing(Course(session, desk, entry).send()) as steps:
+    async with aclosing(Course(session, tab_context, entry).send()) as steps:
         async for step in steps:
             if isinstance(step, SignedUpdate) and state.wish.state:
-                yield await last_state(session, desk, entry)
+                yield await last_state(session, tab_context, entry)
             for update in _shown(step, state, detokenizer):
                 yield update
-    async with aclosing(_finish(session, desk, entry, state.wish)) as endings:
+    async with aclosing(_finish(session, tab_context, entry, state.wish)) as endings:
         async for ending in endings:
             yield ending
 
 
-def _note_failure(state: _Question, desk: TabContext, entry: OrderRecord, error: ClientError, *, last: bool) -> None:
+def _note_failure(
+    state: _Question, tab_context: TabContext, entry: OrderRecord, error: ClientError, *, last: bool
+) -> None:
     """Raise the error where no other order may follow; else note what the failed one may still cost."""
-    desk.gone()
-    state.tried.add(desk.identifier)
+    tab_context.gone()
+    state.tried.add(tab_context.identifier)
     if isinstance(error, OrderFailed) and error.shortfall:
-        state.short.add(desk.identifier)
+        state.short.add(tab_context.identifier)
     if isinstance(error, OrderStalled):
         state.at_stake += entry.most
     lied = isinstance(error, OrderContradicted) and bool(state.shown)
@@ -143,24 +145,24 @@ def _note_failure(state: _Question, desk: TabContext, entry: OrderRecord, error:
 async def _placed(
     session: PayerSession, state: _Question, name: str, failure: ClientError | None
 ) -> tuple[TabContext, OrderRecord]:
-    """An order at the first desk that takes it; raises what the best of them was refused for."""
+    """An order at the first tab that takes it; raises what the best of them was refused for."""
     prompt, wish = state.rest()
     refused: Exception | None = None
-    desks = sorted(session.usable(), key=lambda desk: desk.identifier in state.tried)
-    for desk in desks:
-        if desk.identifier in state.short:
+    tab_contexts = sorted(session.usable(), key=lambda tab_context: tab_context.identifier in state.tried)
+    for tab_context in tab_contexts:
+        if tab_context.identifier in state.short:
             continue
         try:
-            offer = await session.open_desk(desk)
+            offer = await session.open_tab_context(tab_context)
             if wish.check.mode == "self":
                 await require_own_model(session, offer)
-            return desk, building.place(session, desk, offer, prompt, wish, name, state.at_stake)
+            return tab_context, building.place(session, tab_context, offer, prompt, wish, name, state.at_stake)
         except (PromptError, OwnModelUnusable, StoreUnusable):
             raise
         except (TabShort, FeeTooHigh) as error:
             refused = error
         except FAILURES as error:
-            desk.gone()
+            tab_context.gone()
             refused = refused or error
     if isinstance(refused, TabShort | FeeTooHigh):
         raise refused
@@ -192,9 +194,9 @@ def _piece(text: str, state: _Question) -> TextUpdate:
 
 
 async def _finish(
-    session: PayerSession, desk: TabContext, entry: OrderRecord, wish: Wish
+    session: PayerSession, tab_context: TabContext, entry: OrderRecord, wish: Wish
 ) -> AsyncGenerator[Update, None]:
-    ending = OrderSettlement(session, desk, session.journal.entry(entry.identifier))
+    ending = OrderSettlement(session, tab_context, session.journal.entry(entry.identifier))
     async with aclosing(ending.run()) as steps:
         async for step in steps:
             if not isinstance(step, EndedUpdate):

@@ -78,7 +78,7 @@ def most_of(offer: CheckedOffer, wish: Wish, prompt: int, *, spent: int = 0) -> 
 
 def place(  # noqa: PLR0917
     session: PayerSession,
-    desk: TabContext,
+    tab_context: TabContext,
     offer: CheckedOffer,
     prompt: tuple[int, ...],
     wish: Wish,
@@ -91,15 +91,15 @@ def place(  # noqa: PLR0917
     request = request_of(offer, prompt, session.language.end_tokens, wish)
     salt = Hash32(secrets.token_bytes(32))
     most = most_of(offer, wish, len(prompt), spent=spent)
-    record = session.books.record(desk.identifier)
+    record = session.books.record(tab_context.identifier)
     key = session.keyring.key(record.tab.key)
     hashed = request_hash(request, salt)
     logprobs = None if wish.choices.logprobs == NO_LOGPROBS else wish.choices.logprobs
-    terms = replace(offer.terms(max(session.block - 1, 0)), tab=desk.identifier)
+    terms = replace(offer.terms(max(session.block - 1, 0)), tab=tab_context.identifier)
     view = session.view(terms, record.tab)
 
     def make(number: int, voucher: Signed[Voucher]) -> Hash32:
-        made = lottery.secrets_for(master_of(key), desk.identifier, number, hashed)
+        made = lottery.secrets_for(master_of(key), tab_context.identifier, number, hashed)
         order = replace(
             terms,
             sequence=number,
@@ -119,8 +119,8 @@ def place(  # noqa: PLR0917
         session.journal.ordered(identifier, submission, question=question, mode=wish.check.mode)
         return identifier
 
-    state = session.state.tab_state(desk.identifier)
-    return session.journal.entry(session.books.order(desk.identifier, most, state, key, make))
+    state = session.state.tab_state(tab_context.identifier)
+    return session.journal.entry(session.books.order(tab_context.identifier, most, state, key, make))
 
 
 def secrets_of(session: PayerSession, order: Order, key_secret: bytes) -> lottery.Secrets:

@@ -65,11 +65,11 @@ _FAILURES = (ClientError, OverlayError, TimeoutError)
 class OrderSettlement:
     """One order whose draw is stored, on its way to an acknowledgement."""
 
-    def __init__(self, session: PayerSession, desk: TabContext, entry: OrderRecord) -> None:
+    def __init__(self, session: PayerSession, tab_context: TabContext, entry: OrderRecord) -> None:
         served = served_of(entry)
         assert served is not None
         self._session = session
-        self._desk = desk
+        self._tab_context = tab_context
         self._entry = entry
         self._served: ServedOrder = served
         self._key: Key = session.keyring.key(served.submission.tab.key)
@@ -136,7 +136,7 @@ class OrderSettlement:
             async with asyncio.timeout(TOLD_SECONDS):
                 if await self._by_way_of_node(self._shown_to):
                     return
-                await self._shown_to(await self._session.calls(self._desk))
+                await self._shown_to(await self._session.calls(self._tab_context))
         except _FAILURES as error:
             _log.info("a missed secret was not told, which only the scheduler's log wants: %s", what_happened(error))
 
@@ -152,7 +152,7 @@ class OrderSettlement:
         if entrance is None or node is None:
             return False
         try:
-            async with entrance.way(self._desk.scheduler, node) as calls:
+            async with entrance.way(self._tab_context.scheduler, node) as calls:
                 if await ask(calls):
                     return True
             _log.info("the node that the order entered at answers too little: its scheduler is asked")
@@ -177,7 +177,7 @@ class OrderSettlement:
                 if await self._by_way_of_node(gathered):
                     return gathering.words(self._silent())
                 gathering = _Gathering(self._session, self._served, seats, self._view)
-                calls = await self._session.calls(self._desk)
+                calls = await self._session.calls(self._tab_context)
                 async with aclosing(calls.show(self._entry.identifier, self._secrets.draw)) as lines:
                     await gathering.read(lines)
         except TimeoutError as error:
@@ -244,7 +244,7 @@ class OrderSettlement:
         for pause in OPENING_PAUSES:
             await asyncio.sleep(pause)
             try:
-                calls = await self._session.calls(self._desk)
+                calls = await self._session.calls(self._tab_context)
                 found = await calls.tiles(self._entry.identifier, self._secrets.tiles)
             except _FAILURES as error:
                 _log.info("the openings of a check did not come: %s", what_happened(error))
@@ -278,7 +278,7 @@ class OrderSettlement:
     def _contradiction(self, what: str) -> OrderContradicted:
         self._session.journal.step(self._entry.identifier, Phase.CONTRADICTED, failure=what)
         self._session.journal.release(self._entry.identifier)
-        self._session.books.doubt(self._desk.identifier, f"{what} (order {self._entry.name[:12]})")
+        self._session.books.doubt(self._tab_context.identifier, f"{what} (order {self._entry.name[:12]})")
         return OrderContradicted(what, self._entry.name, "Nothing is paid for it. Use another scheduler.")
 
 

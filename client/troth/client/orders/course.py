@@ -68,11 +68,11 @@ KEPT_LINE = 4096
 class Course:
     """One order under way. What it has seen is in the journal, so that another process can go on where this one was."""
 
-    def __init__(self, session: PayerSession, desk: TabContext, entry: OrderRecord) -> None:
+    def __init__(self, session: PayerSession, tab_context: TabContext, entry: OrderRecord) -> None:
         submission = entry.submission
         assert submission is not None
         self._session = session
-        self._desk = desk
+        self._tab_context = tab_context
         self._entry = entry
         self._submission: Submission = submission
         self._order = submission.order.message
@@ -95,7 +95,7 @@ class Course:
 
         Raises OrderFailed, OrderStalled or OrderContradicted.
         """
-        newest = self._session.books.record(self._desk.identifier).voucher or self._submission.voucher
+        newest = self._session.books.record(self._tab_context.identifier).voucher or self._submission.voucher
         sent = Submission(
             self._submission.order,
             self._submission.tab,
@@ -108,7 +108,7 @@ class Course:
             async for step in steps:
                 if isinstance(step, ServedUpdate):
                     # Whoever admits an order has accepted the voucher beside it.
-                    self._session.books.delivered(self._desk.identifier, newest)
+                    self._session.books.delivered(self._tab_context.identifier, newest)
                 yield step
 
     async def _steps(self, sent: Submission) -> AsyncGenerator[CourseStep, None]:
@@ -124,7 +124,7 @@ class Course:
             if entrance is not None and self._admitted is not None:
                 entrance.served([*self._request.prompt_tokens, *self.tokens], self._admitted.nodes[-1])
             return
-        calls = await self._session.calls(self._desk)
+        calls = await self._session.calls(self._tab_context)
         known, began = self._admitted is not None or bool(self._shown), time.monotonic()
         lines = calls.again(order, sent.salt) if known else _submitted(calls, sent, order)
         self._fall_back()
@@ -140,7 +140,7 @@ class Course:
     async def _entered(self, entrance: Entrance, node: Address, sent: Submission) -> AsyncGenerator[CourseStep, None]:
         """The order by way of a node, as far as that goes."""
         try:
-            async with entrance.way(self._desk.scheduler, node) as calls:
+            async with entrance.way(self._tab_context.scheduler, node) as calls:
                 lines = calls.submit(sent)
                 async with aclosing(self.read(lines, patience=ENTRY_SECONDS, hearsay=True)) as steps:
                     async for step in steps:
@@ -365,9 +365,9 @@ class Course:
             return self._stalled(f"The scheduler denies an order that it admitted: {printable_line(error.what)}")
         if error.code in _VOUCHERS and self._admitted is None:
             # Found out by the one who asks: newer words of this tab may be at the scheduler.
-            self._desk.recovered = False
+            self._tab_context.recovered = False
         give_up(self._session, self._entry, f"refused: {printable_line(error.what)}")
-        name = "0x" + self._desk.identifier.hex()
+        name = "0x" + self._tab_context.identifier.hex()
         if error.status == 402:
             command = top_up_command(name, error.shortfall) if error.shortfall else f"troth client tabs {name[:12]}"
             shown = f"{error.shortfall} units short"
@@ -439,7 +439,7 @@ class Course:
         lie = json.dumps(line).encode()[:KEPT_LINE]
         self._session.journal.step(self._entry.identifier, Phase.CONTRADICTED, failure=what, lie=lie)
         self._session.journal.release(self._entry.identifier)
-        self._session.books.doubt(self._desk.identifier, f"{what} (order {self._entry.name[:12]})")
+        self._session.books.doubt(self._tab_context.identifier, f"{what} (order {self._entry.name[:12]})")
         remedy = getattr(error, "remedy", "") or "Use another scheduler."
         value = printable_line(getattr(error, "value", ""), 80)
         convicts = f"`troth client case {self._entry.name[:12]}` says whether what was signed convicts somebody."

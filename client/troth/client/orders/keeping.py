@@ -95,12 +95,12 @@ class OrderKeeper:
     async def once(self) -> None:
         """Everything that is due now: pay, go on, summon, deliver, object, end what was left unanswered."""
         for record in self.session.books.all(self.session.domain):
-            desk = self.session.desk_of(record.identifier)
+            tab_context = self.session.tab_context_of(record.identifier)
             for entry in self.session.journal.due(record.identifier, self.session.block):
-                await self._look_after(desk, entry)
+                await self._look_after(tab_context, entry)
             for entry in self.session.journal.doubtable(record.identifier, MODE, self.session.block):
                 await self._by_self(entry)
-            await self._deliver(desk)
+            await self._deliver(tab_context)
             await self._watch_claim(self.session.books.record(record.identifier))
         await self._end_silence()
 
@@ -122,7 +122,7 @@ class OrderKeeper:
 
     # ---- one order
 
-    async def _look_after(self, desk: TabContext, entry: OrderRecord) -> None:
+    async def _look_after(self, tab_context: TabContext, entry: OrderRecord) -> None:
         owed = owed_now(self.session, entry)
         if owed is not None:
             pay(self.session, entry, owed)
@@ -136,7 +136,7 @@ class OrderKeeper:
                 # Who had it until now may have ended it since it was read: begun again, its end would be forgotten.
                 entry = self.session.journal.entry(entry.identifier)
                 if self._goes_on(entry):
-                    await self._go_on(desk, entry)
+                    await self._go_on(tab_context, entry)
             finally:
                 self.session.journal.release(entry.identifier)
 
@@ -187,14 +187,14 @@ class OrderKeeper:
         self.session.journal.step(entry.identifier, court=line.encode())
         self.report(entry, line)
 
-    async def _go_on(self, desk: TabContext, entry: OrderRecord) -> None:
+    async def _go_on(self, tab_context: TabContext, entry: OrderRecord) -> None:
         """Take an order up where a process left it."""
         try:
             if entry.phase in {Phase.ORDERED, Phase.ADMITTED, Phase.ANSWERED}:
-                await self._ask_again(desk, entry)
+                await self._ask_again(tab_context, entry)
                 entry = self.session.journal.entry(entry.identifier)
             if served_of(entry) is not None and (entry.phase in RUNNING or self._check_may_come(entry)):
-                await _run_out(OrderSettlement(self.session, desk, entry).run())
+                await _run_out(OrderSettlement(self.session, tab_context, entry).run())
         except StoreUnusable:
             raise
         except FAILURES as error:
@@ -205,12 +205,12 @@ class OrderKeeper:
             if after.phase is entry.phase:
                 self._put_off(entry.identifier)
 
-    async def _ask_again(self, desk: TabContext, entry: OrderRecord) -> None:
+    async def _ask_again(self, tab_context: TabContext, entry: OrderRecord) -> None:
         submission = entry.submission
         if submission is None:
             return
-        calls = await self.session.calls(desk)
-        course = Course(self.session, desk, entry)
+        calls = await self.session.calls(tab_context)
+        course = Course(self.session, tab_context, entry)
         lines = calls.again(entry.identifier, submission.salt)
         try:
             await _run_out(course.read(lines, patience=UNKNOWN_SECONDS, resumed=True))
@@ -286,21 +286,21 @@ class OrderKeeper:
 
     # ---- words
 
-    async def _deliver(self, desk: TabContext) -> None:
-        record = self.session.books.record(desk.identifier)
-        if record.delivered or record.voucher is None or not self._is_time(b"word" + desk.identifier):
+    async def _deliver(self, tab_context: TabContext) -> None:
+        record = self.session.books.record(tab_context.identifier)
+        if record.delivered or record.voucher is None or not self._is_time(b"word" + tab_context.identifier):
             return
         try:
-            calls = await self.session.calls(desk)
+            calls = await self.session.calls(tab_context)
             await calls.acknowledge(Acknowledgement(record.tab, record.voucher))
         except FAILURES as error:
-            self._put_off(b"word" + desk.identifier)
+            self._put_off(b"word" + tab_context.identifier)
             if isinstance(error, SchedulerRefusal):
-                desk.recovered, desk.offered = False, 0.0
+                tab_context.recovered, tab_context.offered = False, 0.0
             _log.info("a voucher is delivered later: %s", type(error).__name__)
             return
-        self.session.books.delivered(desk.identifier, record.voucher)
-        self._tries.pop(b"word" + desk.identifier, None)
+        self.session.books.delivered(tab_context.identifier, record.voucher)
+        self._tries.pop(b"word" + tab_context.identifier, None)
 
     # ---- patience
 

@@ -36,14 +36,14 @@ NOT_THERE_YET = frozenset({"not_yet", "unknown_order"})
 """Where the order went by way of a node, results may be here before its scheduler has them."""
 
 
-async def last_state(session: PayerSession, desk: TabContext, entry: OrderRecord) -> StateUpdate:
+async def last_state(session: PayerSession, tab_context: TabContext, entry: OrderRecord) -> StateUpdate:
     """Ask for the state of an order whose results are stored, and check it against them.
 
     What does not come, or is not what was signed, is told and not raised: the order goes on to its check and its end.
     """
     try:
         async with asyncio.timeout(STATE_SECONDS):
-            return StateUpdate(entry.identifier, await _opened(session, desk, entry.identifier))
+            return StateUpdate(entry.identifier, await _opened(session, tab_context, entry.identifier))
     except (ClientError, OverlayError, ProtocolError, TimeoutError) as error:
         _log.warning("the state of an answer was not shown: %s", what_happened(error))
         failure = StateUnknown(
@@ -54,12 +54,12 @@ async def last_state(session: PayerSession, desk: TabContext, entry: OrderRecord
         return StateUpdate(entry.identifier, None, failure)
 
 
-async def _opened(session: PayerSession, desk: TabContext, order: Hash32) -> NDArray[np.float32]:
+async def _opened(session: PayerSession, tab_context: TabContext, order: Hash32) -> NDArray[np.float32]:
     entry = session.journal.entry(order)
     submission, results = entry.submission, entry.read("results", Results)
     assert submission is not None
     assert results is not None
-    calls = await session.calls(desk)
+    calls = await session.calls(tab_context)
     shown = await _shown(calls, order, submission.salt)
     view = session.view(submission.order.message, submission.tab)
     prompt = from_canonical_bytes(submission.request).prompt_tokens

@@ -68,14 +68,14 @@ class ModelOnOffer:
         """Ask this model from now on; raises what `PayerSession.ready` raises, and nothing changed then."""
         before = (session.class_id, session.scheduler, session.language)
         session.class_id, session.scheduler, session.language = self.offer.class_id, self.scheduler, None
-        for desk in session.desks.values():
-            desk.offer = None
+        for tab_context in session.tab_contexts.values():
+            tab_context.offer = None
         try:
             await session.ready()
         except BaseException:
             session.class_id, session.scheduler, session.language = before
-            for desk in session.desks.values():
-                desk.offer = None
+            for tab_context in session.tab_contexts.values():
+                tab_context.offer = None
             raise
 
 

@@ -114,7 +114,7 @@ class PayerSession:
     pool: CircuitPool | None = None
     mode: str = "scheduler"
     entrance: Entrance | None = None
-    desks: dict[Hash32, TabContext] = field(default_factory=dict)
+    tab_contexts: dict[Hash32, TabContext] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -147,43 +147,43 @@ class PayerSession:
                 # What names a block that this client does not see is refused by the rules themselves.
                 return
 
-    # ---- desks
+    # ---- tabs
 
     def usable(self) -> list[TabContext]:
-        """Desks of tabs on which may be ordered: those that answered last time first, then by age."""
-        found = [self._desk(record) for record in self.books.all(self.domain) if self._is_usable(record)]
-        return sorted(found, key=lambda desk: desk.away_until > time.monotonic())
+        """Tabs on which may be ordered: those that answered last time first, then by age."""
+        found = [self._tab_context(record) for record in self.books.all(self.domain) if self._is_usable(record)]
+        return sorted(found, key=lambda tab_context: tab_context.away_until > time.monotonic())
 
-    def desk_of(self, identifier: Hash32) -> TabContext:
-        """The desk of a tab, whether or not more may be ordered there."""
-        return self._desk(self.books.record(identifier))
+    def tab_context_of(self, identifier: Hash32) -> TabContext:
+        """The context of a tab, whether or not more may be ordered there."""
+        return self._tab_context(self.books.record(identifier))
 
-    async def open_desk(self, desk: TabContext) -> CheckedOffer:
+    async def open_tab_context(self, tab_context: TabContext) -> CheckedOffer:
         """Connect, read its prices, and go on from the newest word of its tab; what the chain does not bear out is
         refused."""
-        async with desk.opening:
-            if desk.offer is not None and time.monotonic() < desk.offered + QUOTE_SECONDS:
-                return desk.offer
-            calls = await self.calls(desk)
-            if not desk.recovered:
-                await recover(self, desk)
-                desk.recovered = True
-            desk.offer = await self._offer(calls)
-            desk.offered, desk.away_until = time.monotonic(), 0.0
+        async with tab_context.opening:
+            if tab_context.offer is not None and time.monotonic() < tab_context.offered + QUOTE_SECONDS:
+                return tab_context.offer
+            calls = await self.calls(tab_context)
+            if not tab_context.recovered:
+                await recover(self, tab_context)
+                tab_context.recovered = True
+            tab_context.offer = await self._offer(calls)
+            tab_context.offered, tab_context.away_until = time.monotonic(), 0.0
             if self.language is None:
-                await self._load_language(calls, desk.offer)
-            return desk.offer
+                await self._load_language(calls, tab_context.offer)
+            return tab_context.offer
 
-    async def calls(self, desk: TabContext) -> MarketCalls:
-        """The calls to a desk's scheduler."""
-        if desk.calls is None:
-            party = registered_scheduler(self.state, desk.scheduler)
+    async def calls(self, tab_context: TabContext) -> MarketCalls:
+        """The calls to a tab's scheduler."""
+        if tab_context.calls is None:
+            party = registered_scheduler(self.state, tab_context.scheduler)
             async with asyncio.timeout(PRICES_SECONDS if len(self.usable()) > 1 else None):
-                desk.calls = await self.connect(party)
-        return desk.calls
+                tab_context.calls = await self.connect(party)
+        return tab_context.calls
 
-    def _desk(self, record: OwnTab) -> TabContext:
-        return self.desks.setdefault(record.identifier, TabContext(record.tab, record.identifier))
+    def _tab_context(self, record: OwnTab) -> TabContext:
+        return self.tab_contexts.setdefault(record.identifier, TabContext(record.tab, record.identifier))
 
     def has_tab(self, scheduler: Address) -> bool:
         """Whether there is a tab with a scheduler on which may be ordered, whichever is asked now."""
@@ -231,7 +231,7 @@ class PayerSession:
         self.class_id = offer.class_id
 
     async def ready(self) -> CheckedOffer:
-        """The first offer that can be had, with the model's language; raises what the last desk was refused for.
+        """The first offer that can be had, with the model's language; raises what the last tab was refused for.
 
         Reading prices orders nothing, so that a broken circuit is no reason to give up: the pool builds others. Where
         it takes long to find out that there is no way, it is not tried again.
@@ -249,11 +249,11 @@ class PayerSession:
 
     async def _first_offer(self) -> CheckedOffer:
         failure: Exception | None = None
-        for desk in self.usable():
+        for tab_context in self.usable():
             try:
-                return await self.open_desk(desk)
+                return await self.open_tab_context(tab_context)
             except FAILURES as error:
-                desk.gone()
+                tab_context.gone()
                 failure = error
         if failure is not None:
             raise failure

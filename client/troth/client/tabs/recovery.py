@@ -25,50 +25,50 @@ if TYPE_CHECKING:
     from troth.client.orders.session import PayerSession, TabContext
 
 
-async def recover(session: PayerSession, desk: TabContext) -> bool:
-    """Whether newer words than this machine's were taken over from a desk's scheduler.
+async def recover(session: PayerSession, tab_context: TabContext) -> bool:
+    """Whether newer words than this machine's were taken over from a tab's scheduler.
 
     Raises TabBehind where the chain shows that there are newer words, and the scheduler shows none.
     """
-    record = session.books.record(desk.identifier)
+    record = session.books.record(tab_context.identifier)
     key = session.keyring.key(record.tab.key)
-    query = sign(TabQuery(desk.identifier, int(time.time())), session.domain, key.secret)
-    known_behind = behind(record.book, session.state.tab_state(desk.identifier))
+    query = sign(TabQuery(tab_context.identifier, int(time.time())), session.domain, key.secret)
+    known_behind = behind(record.book, session.state.tab_state(tab_context.identifier))
     try:
-        shown = await (await session.calls(desk)).recover(query)
+        shown = await (await session.calls(tab_context)).recover(query)
     except (SchedulerRefused, SchedulerUnreachable, StreamError) as error:
         if known_behind:
-            raise _behind(session, desk) from error
+            raise _behind(session, tab_context) from error
         if isinstance(error, SchedulerRefused):
             # A tab on which nothing was ever ordered may be unknown to its scheduler.
             return False
         raise
-    taken = take_over(session, desk, shown)
-    if behind(session.books.record(desk.identifier).book, session.state.tab_state(desk.identifier)):
-        raise _behind(session, desk)
+    taken = take_over(session, tab_context, shown)
+    if behind(session.books.record(tab_context.identifier).book, session.state.tab_state(tab_context.identifier)):
+        raise _behind(session, tab_context)
     return taken
 
 
-def take_over(session: PayerSession, desk: TabContext, shown: Recovered) -> bool:
+def take_over(session: PayerSession, tab_context: TabContext, shown: Recovered) -> bool:
     """Take over what a scheduler shows, where it says more than this machine knows; ProofError for forged words."""
-    record = session.books.record(desk.identifier)
+    record = session.books.record(tab_context.identifier)
     if shown.voucher is None or not is_newer(shown.voucher.message, record.book):
         return False
     try:
         word = shown.voucher.require(session.domain, record.tab.key)
         opened = {one.order.require(session.domain, record.tab.key).sequence: one for one in shown.orders}
-        own = _own_orders(session.journal.unpaid(desk.identifier))
+        own = _own_orders(session.journal.unpaid(tab_context.identifier))
         book = tabs.resume(word, (*own, *(one.order.message for one in opened.values())))
     except ProtocolError as error:
         raise ProofError(error.what, error.value, "Leave this scheduler: `troth client close` ends the tab.") from error
-    if word.tab != desk.identifier:
+    if word.tab != tab_context.identifier:
         raise ProofError("The scheduler shows a word on another tab", word.tab, "Leave this scheduler.")
-    if not session.books.resume(desk.identifier, book, shown.voucher):
+    if not session.books.resume(tab_context.identifier, book, shown.voucher):
         return False
-    _forget(session, desk, word.sequence, set(book.bounds))
+    _forget(session, tab_context, word.sequence, set(book.bounds))
     for one in opened.values():
         if one.order.message.sequence in book.bounds:
-            _note(session, desk, one)
+            _note(session, tab_context, one)
     return True
 
 
@@ -76,19 +76,19 @@ def _own_orders(entries: Sequence[OrderRecord]) -> list[Order]:
     return [entry.submission.order.message for entry in entries if entry.submission is not None]
 
 
-def _forget(session: PayerSession, desk: TabContext, sequence: int, left: set[int]) -> None:
+def _forget(session: PayerSession, tab_context: TabContext, sequence: int, left: set[int]) -> None:
     """Orders of the backup that newer words paid, or that were never admitted under their number."""
-    for entry in session.journal.unpaid(desk.identifier):
+    for entry in session.journal.unpaid(tab_context.identifier):
         if entry.sequence <= sequence and entry.sequence not in left:
             failure = "paid, or given up, by a newer word than this machine had"
             session.journal.step(entry.identifier, failure=failure)
             session.journal.paid(entry.identifier, entry.fee or 0)
 
 
-def _note(session: PayerSession, desk: TabContext, one: OpenOrder) -> None:
+def _note(session: PayerSession, tab_context: TabContext, one: OpenOrder) -> None:
     order = one.order.message
     identifier = messages.order_id(order, session.domain)
-    mine = {entry.identifier for entry in session.journal.unpaid(desk.identifier)}
+    mine = {entry.identifier for entry in session.journal.unpaid(tab_context.identifier)}
     if identifier in mine:
         return
     session.journal.add(
@@ -98,9 +98,9 @@ def _note(session: PayerSession, desk: TabContext, one: OpenOrder) -> None:
     session.journal.release(identifier)
 
 
-def _behind(session: PayerSession, desk: TabContext) -> TabBehind:
-    redeemed = session.state.tab_state(desk.identifier).redeemed
-    spent = session.books.record(desk.identifier).book.spent
+def _behind(session: PayerSession, tab_context: TabContext) -> TabBehind:
+    redeemed = session.state.tab_state(tab_context.identifier).redeemed
+    spent = session.books.record(tab_context.identifier).book.spent
     what = f"The chain has paid {redeemed} of this tab, and this machine knows of {spent}"
     remedy = "Restore a newer backup, or close the tab: `troth client close` gives back what is left."
-    return TabBehind(what, desk.scheduler, remedy)
+    return TabBehind(what, tab_context.scheduler, remedy)

@@ -1,4 +1,4 @@
-"""A node's whole court: what it judges, defends, holds and brings, with one account and one desk."""
+"""A node's whole court: what it judges, defends, holds and brings, with one account and one context."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from troth.cases.carrying import Carrier
+from troth.cases.context import CaseContext
 from troth.cases.courtroom import LiveCourtroom
 from troth.cases.defending import Defender
-from troth.cases.desk import CaseContext
 from troth.cases.gathering import Gatherer
 from troth.cases.inbox import CaseInbox
 from troth.cases.journal import CaseJournal
@@ -31,7 +31,7 @@ from troth.node.court.proving import Prover
 from troth.node.court.recomputing import EngineRecompute
 from troth.node.earning.supervision import Supervised
 from troth.node.models.folder import ModelFolder
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.protocol.market.court_money import bond_of
 from troth.protocol.market.views import class_of, parameters_of, rules_in
 from troth.protocol.tensors import Dtype, row_size
@@ -41,7 +41,7 @@ from troth.protocol.tensors import Dtype, row_size
 class NodeCourt:
     """Close it after its tasks have ended."""
 
-    desk: CaseContext
+    case_context: CaseContext
     office: Office
     reviewer: Reviewer
     defender: Defender
@@ -75,34 +75,39 @@ class FollowedDeployment:
 
 
 def make_court(
-    bench: NodeContext,
+    context: NodeContext,
     chain: FollowedDeployment,
     folder: Path,
-    desk: CaseContext,
+    case_context: CaseContext,
     *,
     most_bond: int | None,
     accuse_wei: int,
     model: Callable[[], ModelFolder],
 ) -> NodeCourt:
-    """The court of a node whose engine is up; ``desk`` answers for all of it from now on.
+    """The court of a node whose engine is up; ``case_context`` answers for all of it from now on.
 
     ``most_bond`` None: what the bond of the longest order costs that this node serves. ``accuse_wei``: the most gas
     money for a proof of a wrong token; ``model``: the folder whose weights make it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     courtroom = LiveCourtroom(chain.market, chain.follower, chain.key)
-    parties = ChannelParties(bench.operator, lambda: chain.follower.state)
-    holdings = NodeHoldings(bench)
-    gatherer = Gatherer(bench.me, CaseInbox(folder / "inbox", bench.me, most_rows(bench)), parties)
+    parties = ChannelParties(context.operator, lambda: chain.follower.state)
+    holdings = NodeHoldings(context)
+    gatherer = Gatherer(context.me, CaseInbox(folder / "inbox", context.me, most_rows(context)), parties)
     record = Record(folder / "pledged")
-    reviewer = Reviewer(courtroom, bench.operator, EngineRecompute(bench), gatherer, record)
-    defender = Defender(courtroom, bench.me, holdings)
-    limit = longest_bond(bench) if most_bond is None else most_bond
+    reviewer = Reviewer(courtroom, context.operator, EngineRecompute(context), gatherer, record)
+    defender = Defender(courtroom, context.me, holdings)
+    limit = longest_bond(context) if most_bond is None else most_bond
     office = _office(courtroom, folder / "cases.sqlite", parties, limit)
-    bringer = Bringer(bench, office, ChannelInquirer(bench.operator, lambda: chain.follower.state), limit)
-    bringer.prover = Prover(bench, office.opener, model, accuse_wei) if accuse_wei else None
-    desk.reviewer, desk.defender, desk.holdings, desk.courtroom = reviewer, defender, holdings, courtroom
-    return NodeCourt(desk, office, reviewer, defender, bringer, parties, record)
+    bringer = Bringer(context, office, ChannelInquirer(context.operator, lambda: chain.follower.state), limit)
+    bringer.prover = Prover(context, office.opener, model, accuse_wei) if accuse_wei else None
+    case_context.reviewer, case_context.defender, case_context.holdings, case_context.courtroom = (
+        reviewer,
+        defender,
+        holdings,
+        courtroom,
+    )
+    return NodeCourt(case_context, office, reviewer, defender, bringer, parties, record)
 
 
 def _office(courtroom: LiveCourtroom, journal_path: Path, parties: ChannelParties, most_bond: int) -> Office:
@@ -111,13 +116,13 @@ def _office(courtroom: LiveCourtroom, journal_path: Path, parties: ChannelPartie
     return Office(courtroom, journal, opener, Carrier(courtroom, parties, journal, opener=opener), most_bond)
 
 
-def most_rows(bench: NodeContext) -> int:
+def most_rows(context: NodeContext) -> int:
     """Bytes of the longest trace that this node judges, with the salt before it."""
-    definition, descriptor = class_of(bench.ground.state, bench.execution_class)
-    return SALT_BYTES + bench.limits.positions * row_size(descriptor.hidden_size, Dtype(definition.dtype))
+    definition, descriptor = class_of(context.ground.state, context.execution_class)
+    return SALT_BYTES + context.limits.positions * row_size(descriptor.hidden_size, Dtype(definition.dtype))
 
 
-def longest_bond(bench: NodeContext) -> int:
+def longest_bond(context: NodeContext) -> int:
     """The bond of a case over the longest order that this node serves."""
-    rules = rules_in(bench.ground.state, bench.execution_class)
-    return bond_of(rules, bench.limits.positions, parameters_of(bench.ground.state).gas_price)
+    rules = rules_in(context.ground.state, context.execution_class)
+    return bond_of(rules, context.limits.positions, parameters_of(context.ground.state).gas_price)

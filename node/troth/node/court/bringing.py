@@ -20,7 +20,7 @@ from troth.node.court.holding import evidence_of
 from troth.node.court.inquiring import Inquirer
 from troth.node.court.proving import Prover
 from troth.node.errors import NodeError
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.informed import keep, post_of, signer_in
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.seat import drawn_check
@@ -41,7 +41,7 @@ class Bringer:
     """See ``orders.rejections.RejectionOpener``. ``most_bond`` is what the operator risks of its money for one case;
     ``prover`` needs none."""
 
-    bench: NodeContext
+    context: NodeContext
     office: Office
     inquirer: Inquirer
     most_bond: int
@@ -56,7 +56,7 @@ class Bringer:
         if self.most_bond == 0 and self.prover is None:
             log.warning("a rejection is not brought, since [court] most_bond is 0: whoever holds the evidence may")
             return True
-        now, before = self.bench.clock(), self._looks.get(place)
+        now, before = self.context.clock(), self._looks.get(place)
         if before is not None and now - before < self.pause:
             return False
         self._looks[place] = now
@@ -90,21 +90,21 @@ class Bringer:
             if not await self._prove(rejection, spoken):
                 log.info("most seats do not reject the result: only its client can call it into question")
             return True
-        return await self._bring(rejection, evidence_of(rejection, spoken, self.bench.operator.domain))
+        return await self._bring(rejection, evidence_of(rejection, spoken, self.context.operator.domain))
 
     async def _prove(self, rejection: Rejection, spoken: Spoken) -> bool:
         """Whether arithmetic convicts where the majority did not."""
-        evidence = evidence_of(rejection, spoken, self.bench.operator.domain)
+        evidence = evidence_of(rejection, spoken, self.context.operator.domain)
         return self.prover is not None and await self.prover.prove(rejection, evidence)
 
     async def _spoken(self, rejection: Rejection) -> Spoken:
-        told = partial(self.bench.stores.rejections.told, rejection.order, rejection.segment)
-        return await self.bench.write(told) or Spoken((rejection.commitment,), (rejection.verdict,))
+        told = partial(self.context.stores.rejections.told, rejection.order, rejection.segment)
+        return await self.context.write(told) or Spoken((rejection.commitment,), (rejection.verdict,))
 
     def _majority(self, rejection: Rejection, spoken: Spoken) -> Opinion | None:
         """What most seats say; None: some that could still make a majority have not been heard."""
-        papers, domain = rejection.papers, self.bench.operator.domain
-        seats = drawn_check(papers, post_of(self.bench, papers.tab.payee)).seats[rejection.segment]
+        papers, domain = rejection.papers, self.context.operator.domain
+        seats = drawn_check(papers, post_of(self.context, papers.tab.payee)).seats[rejection.segment]
         said = {
             signer: Opinion(one.message.opinion)
             for one in (*spoken.verdicts, rejection.verdict)
@@ -118,7 +118,7 @@ class Bringer:
         scheduler = papers.tab.payee
         data = await self.inquirer.ask(scheduler, rejection.order, segment)
         if data is not None:
-            await keep(self.bench, post_of(self.bench, scheduler), papers, segment, data)
+            await keep(self.context, post_of(self.context, scheduler), papers, segment, data)
 
     async def _bring(self, rejection: Rejection, evidence: Evidence) -> bool:
         """Hand it to the office, which has it on disk when this returns True."""

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from troth.cases.evidence import VERSION, Evidence
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import INFERS
 from troth.node.traces import StoredTrace
@@ -21,14 +21,14 @@ from troth.protocol.types import Hash32
 
 
 class NodeHoldings:
-    """Traces of ``cases.defending`` and Holdings of ``cases.desk``, from the records of a node."""
+    """Traces of ``cases.defending`` and Holdings of ``cases.context``, from the records of a node."""
 
-    def __init__(self, bench: NodeContext) -> None:
-        self._bench = bench
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
 
     async def root_of(self, order: Hash32, segment: int) -> tuple[Hash32, Hash32] | None:
         """The root that a result of this node commits to, and the commitment's salt."""
-        trace = await self._bench.write(partial(self._bench.stores.traces.find, order, segment, INFERS))
+        trace = await self._context.write(partial(self._context.stores.traces.find, order, segment, INFERS))
         return None if trace is None else (Hash32(trace.root), Hash32(trace.salt))
 
     async def trace_of(self, order: Hash32, segment: int) -> tuple[CommittedTrace, Hash32] | None:
@@ -37,34 +37,34 @@ class NodeHoldings:
         if found is None:
             return None
         trace, rows = found
-        model = self._bench.ground.state.classes[self._bench.execution_class].model
+        model = self._context.ground.state.classes[self._context.execution_class].model
         layout = TileLayout(order, model, trace.positions, trace.columns, Dtype(trace.dtype))
         return await asyncio.to_thread(layout.commit, rows), Hash32(trace.salt)
 
     async def evidence_of(self, order: Hash32) -> Evidence | None:
         """What this node rejected with, where it was told what the other verifiers signed."""
-        bench, rejections = self._bench, self._bench.stores.rejections
-        for rejection in await bench.write(partial(rejections.of, order)):
-            spoken = await bench.write(partial(rejections.told, order, rejection.segment))
+        context, rejections = self._context, self._context.stores.rejections
+        for rejection in await context.write(partial(rejections.of, order)):
+            spoken = await context.write(partial(rejections.told, order, rejection.segment))
             if spoken is not None:
-                return evidence_of(rejection, spoken, bench.operator.domain)
+                return evidence_of(rejection, spoken, context.operator.domain)
         return None
 
     async def rows_of(self, order: Hash32, segment: int) -> bytes | None:
         """The salt of the order's heads, then the rows that this node gave; None where they are not kept."""
-        words = self._bench.stores.words
-        begun = await self._bench.write(partial(words.begun, order, segment, "infer"))
+        words = self._context.stores.words
+        begun = await self._context.write(partial(words.begun, order, segment, "infer"))
         found = await self._inferred(order, segment)
         if begun is None or found is None:
             return None
         return begun.papers + rows_to_bytes(found[1], Dtype(found[0].dtype))
 
     async def _inferred(self, order: Hash32, segment: int) -> tuple[StoredTrace, RowArray] | None:
-        traces = self._bench.stores.traces
-        trace = await self._bench.write(partial(traces.find, order, segment, INFERS))
+        traces = self._context.stores.traces
+        trace = await self._context.write(partial(traces.find, order, segment, INFERS))
         if trace is None or not trace.keeps_rows:
             return None
-        return trace, await self._bench.write(partial(traces.rows, trace))
+        return trace, await self._context.write(partial(traces.rows, trace))
 
 
 def evidence_of(rejection: Rejection, spoken: Spoken, domain: Domain) -> Evidence:

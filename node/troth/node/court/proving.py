@@ -24,7 +24,7 @@ from troth.node.court.recomputing import prefill
 from troth.node.engine.interface import Engine
 from troth.node.errors import ProofTooDear
 from troth.node.models.folder import ModelFolder
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import JUDGED
 from troth.protocol.market import checks
@@ -87,7 +87,7 @@ async def rows_again(engine: Engine, evidence: Evidence, state: State) -> bytes:
 class Prover:
     """Acts for one node; ``model`` is read when a proof is made, ``most_wei`` is paid for its gas at most."""
 
-    bench: NodeContext
+    context: NodeContext
     opener: Opener
     model: Callable[[], ModelFolder]
     most_wei: int
@@ -120,16 +120,16 @@ class Prover:
 
     async def _proof(self, rejection: Rejection, evidence: Evidence) -> Proof:
         data = await self._rows(rejection, evidence)
-        text = accused_text(evidence, self.bench.ground.state, data)
+        text = accused_text(evidence, self.context.ground.state, data)
         return await asyncio.to_thread(lambda: accuse(text, self.model()))
 
     async def _rows(self, rejection: Rejection, evidence: Evidence) -> bytes:
         """Those that were rejected; NothingToDo where they are neither kept nor can be computed."""
-        bench = self.bench
-        trace = await bench.write(lambda: bench.stores.traces.find(rejection.order, rejection.segment, JUDGED))
+        context = self.context
+        trace = await context.write(lambda: context.stores.traces.find(rejection.order, rejection.segment, JUDGED))
         if trace is None:
-            return await rows_again(bench.engine, evidence, bench.ground.state)
-        rows = await bench.write(lambda: bench.stores.traces.rows(trace))
+            return await rows_again(context.engine, evidence, context.ground.state)
+        rows = await context.write(lambda: context.stores.traces.rows(trace))
         return rows_to_bytes(rows, Dtype(trace.dtype))
 
     async def _require_cheap(self, proof: Proof) -> None:

@@ -15,7 +15,7 @@ from troth.cases.judging import Inputs, Recomputed
 from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
 from troth.node.judging import LOGIT_ROWS, judge_doubted_text, judge_text, looks_twice, reference_rows, second_run
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.protocol.credit import Surprises, surprises_of
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of
@@ -72,19 +72,19 @@ class _Run:
 class EngineRecompute:
     """See ``cases.judging.Recompute``; one at a time, which the reviewer sees to."""
 
-    def __init__(self, bench: NodeContext) -> None:
-        self._bench = bench
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
 
     async def recompute(self, inputs: Inputs) -> Recomputed:
         """One prefill over prompt and answer; raises where this node does not hold the layers, or has no memory."""
-        bench = self._bench
-        definition, descriptor = class_of(bench.ground.state, inputs.execution_class)
-        if inputs.execution_class != bench.execution_class or not bench.engine.holds(inputs.span):
+        context = self._context
+        definition, descriptor = class_of(context.ground.state, inputs.execution_class)
+        if inputs.execution_class != context.execution_class or not context.engine.holds(inputs.span):
             raise OutOfOrder("these layers are not loaded here", inputs.span, "Let others judge.")
-        own = await recompute(bench.engine, inputs, definition, descriptor)
+        own = await recompute(context.engine, inputs, definition, descriptor)
         if definition.exact:
             return own
-        return replace(own, again=await _again(bench.engine, inputs, definition, descriptor, own.states))
+        return replace(own, again=await _again(context.engine, inputs, definition, descriptor, own.states))
 
 
 async def recompute(

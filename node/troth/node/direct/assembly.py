@@ -27,7 +27,7 @@ from troth.node.direct.serving import ServingContext
 from troth.node.engine.interface import WholeEngine
 from troth.node.errors import ConfigError, NodeBusy
 from troth.node.group.group import Group
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.service import OrderService
 from troth.node.orders.session import SegmentSession
 from troth.overlay.sessions.entry import EntryKeys, overlay_entry
@@ -48,18 +48,20 @@ class DirectParts:
     listening: AnswerListening
 
 
-def direct_parts(group: Group, bench: NodeContext, counters: Counters, reasons: Callable[[], list[str]]) -> DirectParts:
-    """The parts around a group and a node's bench."""
-    listening, ground = AnswerListening(bench), bench.ground
+def direct_parts(
+    group: Group, context: NodeContext, counters: Counters, reasons: Callable[[], list[str]]
+) -> DirectParts:
+    """The parts around a group and a node's context."""
+    listening, ground = AnswerListening(context), context.ground
     schedulers = SchedulerSide(lambda: ground.state)
-    hearing = AnswerReader(group, listening, bench.engine.vocabulary, bench.operator.domain)
+    hearing = AnswerReader(group, listening, context.engine.vocabulary, context.operator.domain)
     entry = EntryContext(
-        me=bench.me,
-        execution_class=bench.execution_class,
-        domain=bench.operator.domain,
+        me=context.me,
+        execution_class=context.execution_class,
+        domain=context.operator.domain,
         block=lambda: ground.block,
         schedulers=schedulers,
-        tools=ServingContext(Dealing(group, counters), hearing, counters, bench.engine.vocabulary),
+        tools=ServingContext(Dealing(group, counters), hearing, counters, context.engine.vocabulary),
         reasons=reasons,
     )
     return DirectParts(GroupSide(group, listening), entry, schedulers, listening)
@@ -117,7 +119,7 @@ class Direct:
         """Why the entry is not ready; empty when it is, or when there is none."""
         return [] if self._open else ["the overlay entry takes no requests yet"]
 
-    async def run(self, bench: NodeContext, service: OrderService, state: Callable[[], State]) -> None:
+    async def run(self, context: NodeContext, service: OrderService, state: Callable[[], State]) -> None:
         """Be a member of the group, and an entry where that is configured, until cancelled.
 
         A node that is no entry, and whose engine cannot tell what it holds, only answers: to tell all others how loaded
@@ -128,7 +130,7 @@ class Direct:
             OverlayError: the entry's port cannot be used.
             ChainError: a Reputation is configured, and cannot be read.
         """
-        overlay, engine = self._configuration.overlay, bench.engine
+        overlay, engine = self._configuration.overlay, context.engine
         if overlay is not None and engine.slice != Segment(0, engine.layers):
             remedy = f"Host layers 0:{engine.layers}, or take [overlay] out of node.toml."
             raise ConfigError("an overlay entry needs the whole model", str(engine.slice), remedy)
@@ -137,11 +139,11 @@ class Direct:
             rated = await stack.enter_async_context(
                 word_of_the_committee(named.rpc, named.reputation, named.folder, chain_id=named.chain_id)
             )
-            group = group_of(bench, state=state, sessions=lambda: service.sessions, reputation=rated)
+            group = group_of(context, state=state, sessions=lambda: service.sessions, reputation=rated)
             if group is None:
                 return
             stack.push_async_callback(group.close)
-            parts = direct_parts(group, bench, Counters(self._registry), self._why)
+            parts = direct_parts(group, context, Counters(self._registry), self._why)
             stack.push_async_callback(parts.schedulers.close)
             follow(service, group, parts.listening)
             self._group, self._side, self.parts = group, parts.side, parts

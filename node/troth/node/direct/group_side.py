@@ -12,7 +12,7 @@ from troth.node.group.group import Group
 from troth.node.group.loads import Loads
 from troth.node.group.membership import GroupMembership
 from troth.node.group.telling import PATH
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.protocol.market.state import State
 from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.types import Address, Segment
@@ -66,27 +66,27 @@ TURNS = 4
 
 
 def group_of(
-    bench: NodeContext,
+    context: NodeContext,
     *,
     state: Callable[[], State],
     sessions: Callable[[], int],
     capacity: int | None = None,
     reputation: Reputation = everybody_trusted,
 ) -> Group | None:
-    """The group of the node with this bench, to be run; None for a node that has none.
+    """The group of the node with this context, to be run; None for a node that has none.
 
     Args:
         state: the folded chain.
         sessions: requests that are computed here now, for engines that do not count them.
         capacity: requests that are computed at once; None as the engine is started here.
     """
-    engine = bench.engine
+    engine = context.engine
     tells = isinstance(engine, WholeEngine)
     if engine.slice != Segment(0, engine.layers):
         return None
-    loads = Loads(engine, sessions, bench.meter, capacity or (BATCH if tells else TURNS))
-    membership = GroupMembership(bench.operator.address, bench.execution_class, state)
+    loads = Loads(engine, sessions, context.meter, capacity or (BATCH if tells else TURNS))
+    membership = GroupMembership(context.operator.address, context.execution_class, state)
     source = engine if isinstance(engine, WholeEngine) else None
     return Group(
-        bench.operator, membership, loads, lambda naming, note: Cache(source, naming, note), reputation=reputation
+        context.operator, membership, loads, lambda naming, note: Cache(source, naming, note), reputation=reputation
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from troth.node.errors import NodeBusy, OutOfOrder
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.session import SegmentSession
 from troth.node.orders.telling import GrowingAnswer
 from troth.node.orders.words import COMMITMENT, VERDICT
@@ -51,12 +51,12 @@ class AnswerListening:
     """Answers Listen and Recall. ``began`` is told every session of this node.
 
     Args:
-        bench: keys and records.
+        context: keys and records.
         patience: seconds; see `LISTEN_SECONDS`.
     """
 
-    def __init__(self, bench: NodeContext, patience: float = LISTEN_SECONDS) -> None:
-        self._bench = bench
+    def __init__(self, context: NodeContext, patience: float = LISTEN_SECONDS) -> None:
+        self._context = context
         self._patience = patience
         self._answers: OrderedDict[bytes, _HeardAnswer] = OrderedDict()
         self._listeners: Counter[bytes] = Counter()
@@ -87,11 +87,11 @@ class AnswerListening:
 
     async def recall(self, message: Recall) -> tuple[Recalled, bytes]:
         """What this node signed in a check, as soon as it has; nothing after a while."""
-        words, bench = self._bench.stores.words, self._bench
+        words, context = self._context.stores.words, self._context
         with self._place(message.order), suppress(TimeoutError):
             async with asyncio.timeout(min(self._patience, RECALL_SECONDS)):
                 while True:
-                    word = await bench.write(lambda: words.find(message.order, message.segment, KINDS[message.kind]))
+                    word = await context.write(lambda: words.find(message.order, message.segment, KINDS[message.kind]))
                     if word is not None:
                         return Recalled(), word
                     await asyncio.sleep(LOOK_SECONDS)
@@ -124,7 +124,7 @@ class AnswerListening:
 
     def _signed(self, answer: _HeardAnswer, written: int) -> bytes:
         said = Said(answer.order, output_hash(answer.salt, answer.telling.tokens[:written]))
-        return self._bench.operator.sign(said)
+        return self._context.operator.sign(said)
 
     async def _answer(self, message: Listen) -> _HeardAnswer:
         """The answer that is meant; the scheduler may need a moment longer than the listener."""

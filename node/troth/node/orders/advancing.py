@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Computed
 from troth.node.errors import BadInput, OutOfOrder
-from troth.node.orders.bench import NodeContext
 from troth.node.orders.chaining import RowsAhead, chain_up, signed_row
 from troth.node.orders.choosing import ChosenToken, next_token, told_again
+from troth.node.orders.context import NodeContext
 from troth.node.orders.reading import MessageInputs, read_inputs, require_next, require_ordered, upstream_after
 from troth.node.orders.session import SegmentSession
 from troth.protocol.market.rows import RowHashes
@@ -30,19 +30,19 @@ from troth.transport.event_loop import beside
 Reply = tuple[Rows | Received, bytes]
 
 
-async def advance(bench: NodeContext, session: SegmentSession, header: Advance, payload: memoryview) -> Reply:
+async def advance(context: NodeContext, session: SegmentSession, header: Advance, payload: memoryview) -> Reply:
     """Answer an Advance, whose papers were read; the caller holds the session's lock.
 
     Raises Refusal or ProtocolError, see ``reading``; the session is as it was before.
     """
-    given = await beside(len(payload), read_inputs, session, header, payload, bench.limits.positions)
+    given = await beside(len(payload), read_inputs, session, header, payload, context.limits.positions)
     _require_emitter(session, header)
     if header.start + header.count <= session.positions:
-        return await _repeat(bench, session, header, given)
+        return await _repeat(context, session, header, given)
     session.require_open()
     require_next(session, header)
     _require_unfinished(session)
-    upstream, computed = await _compute_beside_check(bench, session, header, given)
+    upstream, computed = await _compute_beside_check(context, session, header, given)
     require_ordered(session, header, given.bound)
     await chain_up(session)
     tokens = session.tokens_of(given.inputs)
@@ -51,7 +51,7 @@ async def advance(bench: NodeContext, session: SegmentSession, header: Advance, 
     chosen, seconds = None, computed.seconds
     if header.emit:
         chosen, more = await next_token(
-            bench, session, computed.rows[-1:], position=last.position, asked=header.logprobs
+            context, session, computed.rows[-1:], position=last.position, asked=header.logprobs
         )
         seconds += more
     _keep(session, given, computed.rows, chain, upstream)
@@ -60,7 +60,7 @@ async def advance(bench: NodeContext, session: SegmentSession, header: Advance, 
         session.emit(last.position, chosen.token, chosen.logprobs)
     if not session.seat.infers:
         return Received(session.positions), b""
-    return _reply(session, header, signed_row(bench.operator, last), chosen, seconds), bytes(data)
+    return _reply(session, header, signed_row(context.operator, last), chosen, seconds), bytes(data)
 
 
 def _keep(
@@ -96,15 +96,15 @@ def _require_unfinished(session: SegmentSession) -> None:
 
 
 async def _compute_beside_check(
-    bench: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs
+    context: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs
 ) -> tuple[RowHashes | None, Computed]:
     seat = session.seat
-    computing = asyncio.ensure_future(_compute(bench, session, header, given))
+    computing = asyncio.ensure_future(_compute(context, session, header, given))
     try:
         await asyncio.sleep(0)
         upstream = None
         if not seat.is_first:
-            domain = bench.operator.domain
+            domain = context.operator.domain
             upstream = await beside(len(given.rows), upstream_after, session, given, header.upstream, domain)
         computed = await computing
     finally:
@@ -113,25 +113,25 @@ async def _compute_beside_check(
     return upstream, computed
 
 
-async def _compute(bench: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs) -> Computed:
+async def _compute(context: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs) -> Computed:
     """The states; of a verifier that has committed before a restart, those that it committed to.
 
     Where rows are not kept they are computed again, which gives the same ones.
     """
     trace = session.trace
     if trace is not None and trace.keeps_rows:
-        kept = await bench.write(lambda: bench.stores.traces.rows(trace))
+        kept = await context.write(lambda: context.stores.traces.rows(trace))
         rows = kept[header.start : header.start + header.count]
         if len(rows) != header.count:
             raise OutOfOrder("the trace that was committed is shorter", header.start, "Send the same positions again.")
         return Computed(rows, 0.0)
     layers = session.seat.layers
-    computed = await bench.engine.forward(session.key, layers, header.start, given.inputs)
-    bench.meter.note(layers.end - layers.first, header.count, computed.seconds)
+    computed = await context.engine.forward(session.key, layers, header.start, given.inputs)
+    context.meter.note(layers.end - layers.first, header.count, computed.seconds)
     return computed
 
 
-async def _repeat(bench: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs) -> Reply:
+async def _repeat(context: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs) -> Reply:
     """The answer to a message that was answered before: same inputs, same rows, same signature."""
     if not session.seat.infers:
         return Received(session.positions), b""
@@ -146,8 +146,8 @@ async def _repeat(bench: NodeContext, session: SegmentSession, header: Advance, 
     _, last, data = await beside(ahead.size, ahead.extended)
     token, chosen = session.emitted.get(end - 1), None
     if token is not None:
-        chosen = await told_again(bench, token, session.all_outputs()[end - 1 : end], header.logprobs)
-    reply = _reply(session, header, signed_row(bench.operator, last), chosen, 0.0)
+        chosen = await told_again(context, token, session.all_outputs()[end - 1 : end], header.logprobs)
+    reply = _reply(session, header, signed_row(context.operator, last), chosen, 0.0)
     return reply, bytes(data[header.start * session.sent_size :])
 
 

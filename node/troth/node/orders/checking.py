@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from troth.node.earning.leaf import Stage
 from troth.node.errors import BadInput, ModelError, OutOfOrder
 from troth.node.judging import Judgement, judge_rows, report
-from troth.node.orders.bench import NodeContext
 from troth.node.orders.chaining import RowsAhead
 from troth.node.orders.concluding import committed_trace, keep_trace
+from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import JUDGED, SegmentSession
 from troth.node.orders.words import COMMITMENT, VERDICT
@@ -55,7 +55,7 @@ Reveals = tuple[NodeReveal, NodeReveal]
 
 
 async def recommit(
-    bench: NodeContext, session: SegmentSession, header: Recommit, payload: memoryview
+    context: NodeContext, session: SegmentSession, header: Recommit, payload: memoryview
 ) -> tuple[Hidden, bytes]:
     """Commit to the own trace; the caller holds the session's lock.
 
@@ -73,10 +73,10 @@ async def recommit(
     if session.trace is None:
         own = session.all_outputs()
         committed = await asyncio.to_thread(committed_trace, session, own)
-        session.trace = await keep_trace(bench, session, own, root=_root(committed), salt=Hash32(os.urandom(32)))
-        await bench.engine.forget(session.key)
+        session.trace = await keep_trace(context, session, own, root=_root(committed), salt=Hash32(os.urandom(32)))
+        await context.engine.forget(session.key)
     session.tokens, session.committed = tokens, True
-    return Hidden(), await bench.write(lambda: _commitment(bench, session))
+    return Hidden(), await context.write(lambda: _commitment(context, session))
 
 
 def _root(committed: CommittedTrace) -> Hash32:
@@ -108,20 +108,20 @@ def _require_inputs(session: SegmentSession) -> None:
         raise BadInput("these are not the rows that the node read", entered, "Send the rows of the segment before.")
 
 
-def _commitment(bench: NodeContext, session: SegmentSession) -> bytes:
+def _commitment(context: NodeContext, session: SegmentSession) -> bytes:
     seat = session.seat
     judged = typed_data.struct_hash(seat.result)
-    message = TraceCommitment(seat.order_id, seat.index, judged, own_commitment(bench, session))
+    message = TraceCommitment(seat.order_id, seat.index, judged, own_commitment(context, session))
     place = (seat.order_id, seat.index)
-    return bench.stores.words.sign_once(place, COMMITMENT, message, lambda: bench.operator.sign(message))
+    return context.stores.words.sign_once(place, COMMITMENT, message, lambda: context.operator.sign(message))
 
 
-def own_commitment(bench: NodeContext, session: SegmentSession) -> Hash32:
+def own_commitment(context: NodeContext, session: SegmentSession) -> Hash32:
     """What this verifier commits to."""
     seat, trace = session.seat, session.trace
     assert trace is not None
     return messages.verifier_commitment(
-        seat.order_id, seat.index, bench.me, root=Hash32(trace.root), salt=Hash32(trace.salt)
+        seat.order_id, seat.index, context.me, root=Hash32(trace.root), salt=Hash32(trace.salt)
     )
 
 
@@ -129,7 +129,7 @@ def own_commitment(bench: NodeContext, session: SegmentSession) -> Hash32:
 
 
 async def judge(
-    bench: NodeContext, session: SegmentSession, header: Judge, payload: memoryview
+    context: NodeContext, session: SegmentSession, header: Judge, payload: memoryview
 ) -> tuple[Received | Judged, bytes]:
     """Take rows of the inferencer, and decide with the last of them; the caller holds the session's lock.
 
@@ -152,8 +152,8 @@ async def judge(
         session.claimed.append(rows)
         return Received(received + header.count), b""
     claimed = np.concatenate([*session.claimed, rows])
-    await beside(claimed.nbytes, _require_signed, bench, session, header, claimed)
-    word = await _decide(bench, session, claimed)
+    await beside(claimed.nbytes, _require_signed, context, session, header, claimed)
+    word = await _decide(context, session, claimed)
     session.drop_rows()
     return Judged(), word
 
@@ -169,13 +169,13 @@ def _handed_over(session: SegmentSession, header: Judge, payload: memoryview) ->
     return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, HASH_BYTES)
 
 
-def _require_signed(bench: NodeContext, session: SegmentSession, header: Judge, claimed: NDArray[Any]) -> None:
+def _require_signed(context: NodeContext, session: SegmentSession, header: Judge, claimed: NDArray[Any]) -> None:
     """Raise unless these are the rows, or hashes, that the inferencer chained, signed and named in its result."""
     seat = session.seat
     if header.row is None:
         raise BadInput("the last rows come with the chain's end", header.start, "Add it.")
     chain = RowHashes(seat.order_id, seat.index)
-    signer, domain = seat.nodes[seat.index], bench.operator.domain
+    signer, domain = seat.nodes[seat.index], context.operator.domain
     data = np.ascontiguousarray(claimed).astype(claimed.dtype.newbyteorder("<"), copy=False).tobytes()
     if seat.sends_hashes:
         chain = verify_hashes(chain, data, header.row, signer=signer, domain=domain)
@@ -201,11 +201,11 @@ class _Compared:
     shown: NDArray[Any] | None = None
 
 
-async def _decide(bench: NodeContext, session: SegmentSession, claimed: NDArray[Any]) -> bytes:
+async def _decide(context: NodeContext, session: SegmentSession, claimed: NDArray[Any]) -> bytes:
     seat = session.seat
     salt = trace_salt(seat.order_id, seat.index, seat.nodes[seat.index], seat.head_salt)
-    compared = await (_compare_hashes if seat.sends_hashes else _compare_rows)(bench, session, claimed, salt)
-    judgement = await _pooled(bench, session, compared.judgement)
+    compared = await (_compare_hashes if seat.sends_hashes else _compare_rows)(context, session, claimed, salt)
+    judgement = await _pooled(context, session, compared.judgement)
     report(judgement)
     opinion = _opinion(judgement)
     shown = leaves.NO_TRACE, leaves.NO_TRACE
@@ -216,22 +216,24 @@ async def _decide(bench: NodeContext, session: SegmentSession, claimed: NDArray[
     if opinion is Opinion.REJECT and not alone:
         log.warning("rejected for the pool of many texts alone: no case is brought, since a court would judge only one")
     if opinion is Opinion.REJECT and seat.is_last and compared.judged is not None and compared.shown is not None:
-        await _keep_judged(bench, session, compared.shown, Hash32(compared.judged.root))
-    return await bench.write(lambda: _sign(bench, session, opinion, shown, keeps=alone))
+        await _keep_judged(context, session, compared.shown, Hash32(compared.judged.root))
+    return await context.write(lambda: _sign(context, session, opinion, shown, keeps=alone))
 
 
-async def _compare_rows(bench: NodeContext, session: SegmentSession, claimed: NDArray[Any], salt: Hash32) -> _Compared:
+async def _compare_rows(
+    context: NodeContext, session: SegmentSession, claimed: NDArray[Any], salt: Hash32
+) -> _Compared:
     judged = await asyncio.to_thread(committed_trace, session, claimed)
     named = _is_named(session, judged, salt)
-    own = await _own_rows(bench, session)
-    judgement = await judge_rows(bench.engine, session, claimed, root_matches=named)
+    own = await _own_rows(context, session)
+    judgement = await judge_rows(context.engine, session, claimed, root_matches=named)
     return _Compared(judgement, own, judged, claimed)
 
 
 async def _compare_hashes(
-    bench: NodeContext, session: SegmentSession, claimed: NDArray[Any], salt: Hash32
+    context: NodeContext, session: SegmentSession, claimed: NDArray[Any], salt: Hash32
 ) -> _Compared:
-    own, rows = await _own_rows(bench, session), session.all_outputs()
+    own, rows = await _own_rows(context, session), session.all_outputs()
     ahead = RowsAhead.over(
         session, RowHashes(session.seat.order_id, 0), [rows], session.tokens_of(session.all_inputs())
     )
@@ -240,7 +242,7 @@ async def _compare_hashes(
     named = _is_named(session, own, salt)
     if not found.accepted and not named:
         return _Compared(Judgement(root_matches=False, states=found, tokens=None), own, None)
-    judgement = await judge_rows(bench.engine, session, rows, root_matches=found.accepted and named)
+    judgement = await judge_rows(context.engine, session, rows, root_matches=found.accepted and named)
     return _Compared(judgement, own, own)
 
 
@@ -248,16 +250,16 @@ def _is_named(session: SegmentSession, trace: CommittedTrace, salt: Hash32) -> b
     return messages.trace_commitment(Hash32(trace.root), salt) == session.seat.result.trace_commitment
 
 
-async def _keep_judged(bench: NodeContext, session: SegmentSession, claimed: NDArray[Any], root: Hash32) -> None:
+async def _keep_judged(context: NodeContext, session: SegmentSession, claimed: NDArray[Any], root: Hash32) -> None:
     """The rejected rows: by them a wrong token is proven where most verifiers say otherwise."""
     seat, trace = session.seat, session.trace
     assert trace is not None
-    judged = replace(trace, attempt=JUDGED, root=root, created_at=bench.stores.traces.now())
-    if await bench.write(lambda: bench.stores.traces.find(seat.order_id, seat.index, JUDGED)) is None:
-        await bench.write(lambda: bench.stores.traces.keep(judged, claimed))
+    judged = replace(trace, attempt=JUDGED, root=root, created_at=context.stores.traces.now())
+    if await context.write(lambda: context.stores.traces.find(seat.order_id, seat.index, JUDGED)) is None:
+        await context.write(lambda: context.stores.traces.keep(judged, claimed))
 
 
-async def _own_rows(bench: NodeContext, session: SegmentSession) -> CommittedTrace:
+async def _own_rows(context: NodeContext, session: SegmentSession) -> CommittedTrace:
     """The own trace as it was committed to, which is also what is compared.
 
     Raises ModelError where rows that are not kept were computed again, after a restart, and came out otherwise.
@@ -265,7 +267,7 @@ async def _own_rows(bench: NodeContext, session: SegmentSession) -> CommittedTra
     trace = session.trace
     assert trace is not None
     if trace.keeps_rows:
-        session.outputs = [await bench.write(lambda: bench.stores.traces.rows(trace))]
+        session.outputs = [await context.write(lambda: context.stores.traces.rows(trace))]
     committed = await asyncio.to_thread(committed_trace, session, session.all_outputs())
     if committed.root != trace.root:
         what = "these are not the rows that this node committed to"
@@ -273,27 +275,27 @@ async def _own_rows(bench: NodeContext, session: SegmentSession) -> CommittedTra
     return committed
 
 
-async def _pooled(bench: NodeContext, session: SegmentSession, judgement: Judgement) -> Judgement:
+async def _pooled(context: NodeContext, session: SegmentSession, judgement: Judgement) -> Judgement:
     """The judgement with what was seen of this inferencer before. A text that is refused anyway is not pooled: it may
     be refused for another's states, or have been made to frame."""
-    text, seat, margins = judgement.text, session.seat, bench.stores.margins
+    text, seat, margins = judgement.text, session.seat, context.stores.margins
     if not judgement.verdict:
         return judgement
-    place = (seat.nodes[seat.index], bench.execution_class, seat.order_id)
+    place = (seat.nodes[seat.index], context.execution_class, seat.order_id)
     if judgement.findings:
-        evidence = await bench.write(lambda: margins.gather(*place, judgement.findings))
-        await bench.write(lambda: _note(bench, session, judgement.findings))
+        evidence = await context.write(lambda: margins.gather(*place, judgement.findings))
+        await context.write(lambda: _note(context, session, judgement.findings))
         return replace(judgement, evidence=evidence)
     if not text.tokens:
         return judgement
-    return replace(judgement, pool=await bench.write(lambda: margins.add(*place, text)))
+    return replace(judgement, pool=await context.write(lambda: margins.add(*place, text)))
 
 
-def _note(bench: NodeContext, session: SegmentSession, findings: Sequence[TaskFinding]) -> None:
+def _note(context: NodeContext, session: SegmentSession, findings: Sequence[TaskFinding]) -> None:
     """Sign what this task says, for evidence that several verifiers gather."""
     seat = session.seat
     if seat.papers is not None:
-        bench.stores.notes.add(seat.papers, seat.index, coded(findings), seat.order_id, bench.operator.sign)
+        context.stores.notes.add(seat.papers, seat.index, coded(findings), seat.order_id, context.operator.sign)
 
 
 def _opinion(judgement: Judgement) -> Opinion:
@@ -313,29 +315,29 @@ def _shown(session: SegmentSession, own: CommittedTrace, judged: CommittedTrace,
     )
 
 
-def _sign(bench: NodeContext, session: SegmentSession, opinion: Opinion, shown: Reveals, *, keeps: bool) -> bytes:
+def _sign(context: NodeContext, session: SegmentSession, opinion: Opinion, shown: Reveals, *, keeps: bool) -> bytes:
     """The verdict as it travels, written with the leaf that it is owed for; ``keeps``: also with what a case needs."""
-    seat, stores = session.seat, bench.stores
+    seat, stores = session.seat, context.stores
     message = Verdict(
         order=seat.order_id,
         segment=seat.index,
         result=typed_data.struct_hash(seat.result),
-        commitment=own_commitment(bench, session),
+        commitment=own_commitment(context, session),
         opinion=opinion,
-        locks=bench.locks and opinion is Opinion.REJECT,
+        locks=context.locks and opinion is Opinion.REJECT,
     )
 
     def beside(signed: Signed[Verdict]) -> None:
-        _settle(bench, session, signed, shown)
+        _settle(context, session, signed, shown)
         if keeps:
-            stores.rejections.keep(_rejection(bench, session, signed))
+            stores.rejections.keep(_rejection(context, session, signed))
 
     place = (seat.order_id, seat.index)
-    return stores.words.sign_once(place, VERDICT, message, lambda: bench.operator.sign(message), beside=beside)
+    return stores.words.sign_once(place, VERDICT, message, lambda: context.operator.sign(message), beside=beside)
 
 
-def _settle(bench: NodeContext, session: SegmentSession, signed: Signed[Verdict], shown: Reveals) -> None:
-    seat, books = session.seat, bench.stores.books
+def _settle(context: NodeContext, session: SegmentSession, signed: Signed[Verdict], shown: Reveals) -> None:
+    seat, books = session.seat, context.stores.books
     leaf, papers = books.leaf(seat.order_id, seat.index, Work.CHECK), seat.papers
     if leaf is None or papers is None:
         return
@@ -346,16 +348,16 @@ def _settle(bench: NodeContext, session: SegmentSession, signed: Signed[Verdict]
             stage=Stage.DONE,
             worth=leaf.price,
             evidence=canonical.encode(checked),
-            done_at=bench.clock(),
-            done_block=bench.ground.block,
+            done_at=context.clock(),
+            done_block=context.ground.block,
             prompt=prices.positions(seat.result),
         )
     )
 
 
-def _rejection(bench: NodeContext, session: SegmentSession, signed: Signed[Verdict]) -> Rejection:
+def _rejection(context: NodeContext, session: SegmentSession, signed: Signed[Verdict]) -> Rejection:
     seat, trace = session.seat, session.trace
-    word = bench.stores.words.find(seat.order_id, seat.index, COMMITMENT)
+    word = context.stores.words.find(seat.order_id, seat.index, COMMITMENT)
     assert word is not None and trace is not None and seat.papers is not None  # noqa: PT018
     return Rejection(
         order=seat.order_id,

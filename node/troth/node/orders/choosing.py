@@ -57,50 +57,50 @@ class ChosenToken(NamedTuple):
 
 
 async def next_token(
-    bench: LogitSource, work: Writing, rows: NDArray[Any], *, position: int, asked: Asked
+    context: LogitSource, writing: Writing, rows: NDArray[Any], *, position: int, asked: Asked
 ) -> tuple[ChosenToken, float]:
     """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
-    engine, plain = bench.engine, asked is msgspec.UNSET and work.rules is None
+    engine, plain = context.engine, asked is msgspec.UNSET and writing.rules is None
     if plain and chooses(engine):
-        draw = TokenDraw(Sampling.of(work.seat.request), work.seat.noise_seed, position)
-        token, seconds = await engine.choose(work.key, rows, draw)
+        draw = TokenDraw(Sampling.of(writing.seat.request), writing.seat.noise_seed, position)
+        token, seconds = await engine.choose(writing.key, rows, draw)
         return ChosenToken(token), seconds
     logits, seconds, _ = await engine.logits(rows)
-    if plain and not work.seat.request.temperature_millionths:
+    if plain and not writing.seat.request.temperature_millionths:
         # Without noise and rules it takes microseconds, less than waking a thread.
-        return ChosenToken(_choose(work, logits[0], position)), seconds
-    return await asyncio.to_thread(_choose_and_tell, work, logits[0], position, asked), seconds
+        return ChosenToken(_choose(writing, logits[0], position)), seconds
+    return await asyncio.to_thread(_choose_and_tell, writing, logits[0], position, asked), seconds
 
 
-async def told_again(bench: LogitSource, token: int, rows: NDArray[Any], asked: Asked) -> ChosenToken:
+async def told_again(context: LogitSource, token: int, rows: NDArray[Any], asked: Asked) -> ChosenToken:
     """A token that was chosen before; how likely it was is computed anew from its row."""
     if asked is msgspec.UNSET:
         return ChosenToken(token)
-    logits = (await bench.engine.logits(rows)).rows
+    logits = (await context.engine.logits(rows)).rows
     return ChosenToken(token, await asyncio.to_thread(_tell, logits[0], token, asked))
 
 
-def _choose_and_tell(work: Writing, logits: NDArray[Any], position: int, asked: Asked) -> ChosenToken:
-    token = _choose(work, logits, position)
+def _choose_and_tell(writing: Writing, logits: NDArray[Any], position: int, asked: Asked) -> ChosenToken:
+    token = _choose(writing, logits, position)
     return ChosenToken(token, _tell(logits, token, asked))
 
 
-def _choose(work: Writing, logits: NDArray[Any], position: int) -> int:
-    sampling = Sampling.of(work.seat.request)
-    gumbel = noise(work.seat.noise_seed, position, len(logits)) if sampling.temperature > 0 else None
-    return choose(logits, sampling, gumbel, _rule(work, position))
+def _choose(writing: Writing, logits: NDArray[Any], position: int) -> int:
+    sampling = Sampling.of(writing.seat.request)
+    gumbel = noise(writing.seat.noise_seed, position, len(logits)) if sampling.temperature > 0 else None
+    return choose(logits, sampling, gumbel, _rule(writing, position))
 
 
-def _rule(work: Writing, position: int) -> RowRule | None:
+def _rule(writing: Writing, position: int) -> RowRule | None:
     """What transforms the row of a position, after all tokens before it."""
-    rules = work.rules
+    rules = writing.rules
     if rules is None:
         return None
-    first = len(work.seat.request.prompt_tokens) - 1
+    first = len(writing.seat.request.prompt_tokens) - 1
     for before in range(first + rules.taken, position):
-        if before not in work.emitted:
+        if before not in writing.emitted:
             raise BadInput("a token that transforms depend on was not chosen here", before, "Ask for every token.")
-        rules.take(work.emitted[before])
+        rules.take(writing.emitted[before])
     return rules.row()
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from troth.node.earning.leaf import Leaf, Stage
 from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
-from troth.node.orders.bench import NodeContext
 from troth.node.orders.chaining import chain_up
+from troth.node.orders.context import NodeContext
 from troth.node.orders.session import SegmentSession
 from troth.node.orders.words import RESULT
 from troth.node.traces import StoredTrace
@@ -32,7 +32,7 @@ from troth.protocol.wire_market import Conclude, Concluded
 
 
 async def conclude(
-    bench: NodeContext, session: SegmentSession, header: Conclude, payload: memoryview
+    context: NodeContext, session: SegmentSession, header: Conclude, payload: memoryview
 ) -> tuple[Concluded, bytes]:
     """Sign the segment's result; the caller holds the session's lock, and has looked whether it is signed already.
 
@@ -48,12 +48,12 @@ async def conclude(
     await session.end()
     await chain_up(session)
     rows = session.all_outputs()[: header.positions]
-    salt = trace_salt(seat.order_id, seat.index, bench.me, seat.head_salt)
+    salt = trace_salt(seat.order_id, seat.index, context.me, seat.head_salt)
     committed = await asyncio.to_thread(committed_trace, session, rows)
     result = _result(session, header.positions, written, tokens, messages.trace_commitment(_root(committed), salt))
-    session.trace = await keep_trace(bench, session, rows, root=_root(committed), salt=salt)
-    word = await bench.write(lambda: _sign(bench, session, result))
-    await bench.engine.forget(session.key)
+    session.trace = await keep_trace(context, session, rows, root=_root(committed), salt=salt)
+    word = await context.write(lambda: _sign(context, session, result))
+    await context.engine.forget(session.key)
     session.drop_rows()
     session.telling.conclude(word)
     last_row = rows_to_bytes(rows[-1:], seat.dtype) if seat.is_last and seat.sends_hashes else b""
@@ -113,13 +113,13 @@ def committed_trace(session: SegmentSession, rows: NDArray[Any]) -> CommittedTra
 
 
 async def keep_trace(
-    bench: NodeContext, session: SegmentSession, rows: NDArray[Any], *, root: Hash32, salt: Hash32
+    context: NodeContext, session: SegmentSession, rows: NDArray[Any], *, root: Hash32, salt: Hash32
 ) -> StoredTrace:
     """The trace on disk; the one that was kept before, if there is one, since it may have been committed to.
 
     Where nobody reads rows, what is opened of it is kept alone: its root, and the salt of the commitment.
     """
-    seat, traces = session.seat, bench.stores.traces
+    seat, traces = session.seat, context.stores.traces
     made = StoredTrace(
         order_id=seat.order_id,
         segment=seat.index,
@@ -141,24 +141,24 @@ async def keep_trace(
             raise AlreadySigned("another trace was kept of this segment", len(rows), "Ask for what was signed.")
         return known
 
-    return await bench.write(keep)
+    return await context.write(keep)
 
 
 def _root(committed: CommittedTrace) -> Hash32:
     return Hash32(committed.root)
 
 
-def _sign(bench: NodeContext, session: SegmentSession, result: Result) -> bytes:
+def _sign(context: NodeContext, session: SegmentSession, result: Result) -> bytes:
     """The result as it travels, written with the leaf that it is owed for."""
-    seat, books = session.seat, bench.stores.books
+    seat, books = session.seat, context.stores.books
 
     def beside(signed: Signed[Result]) -> None:
         leaf = books.leaf(seat.order_id, seat.index, Work.INFERENCE)
         if leaf is not None:
-            books.done(_served(leaf, signed, bench.clock(), bench.ground.block))
+            books.done(_served(leaf, signed, context.clock(), context.ground.block))
 
     place = (seat.order_id, seat.index)
-    return bench.stores.words.sign_once(place, RESULT, result, lambda: bench.operator.sign(result), beside=beside)
+    return context.stores.words.sign_once(place, RESULT, result, lambda: context.operator.sign(result), beside=beside)
 
 
 def _served(leaf: Leaf, signed: Signed[Result], now: float, block: int) -> Leaf:

@@ -19,8 +19,8 @@ import numpy as np
 
 from troth.node.engine.interface import writes_alone
 from troth.node.errors import BadInput, OutOfOrder
-from troth.node.orders.bench import NodeContext
 from troth.node.orders.choosing import Asked, ChosenToken, Packed, next_token
+from troth.node.orders.context import NodeContext
 from troth.node.orders.session import SegmentSession
 from troth.protocol.wire_decoding import WantedText
 from troth.protocol.wire_fields import DECODE_LIMIT
@@ -52,7 +52,7 @@ class Bell:
         self.ring(pressing=True)
 
 
-def decoding_of(bench: NodeContext, session: SegmentSession, wanted: WantedText) -> Decoding:
+def decoding_of(context: NodeContext, session: SegmentSession, wanted: WantedText) -> Decoding:
     """The loop of a session, begun where this is the first position that is wanted of it.
 
     Raises:
@@ -66,7 +66,7 @@ def decoding_of(bench: NodeContext, session: SegmentSession, wanted: WantedText)
     if session.decoding is None:
         if wanted.start != session.positions or session.positions - 1 not in session.emitted:
             raise OutOfOrder("no token was chosen before this position", wanted.start, "Ask to emit first.")
-        session.decoding = Decoding(bench, session, asked)
+        session.decoding = Decoding(context, session, asked)
     if session.decoding.asked != asked:
         raise BadInput("other log probabilities were asked for before", seat.index, "Ask for the same.")
     return session.decoding
@@ -79,15 +79,15 @@ class Decoding:
     the last answer had something of it.
     """
 
-    def __init__(self, bench: NodeContext, session: SegmentSession, asked: Asked) -> None:
-        self._bench = bench
+    def __init__(self, context: NodeContext, session: SegmentSession, asked: Asked) -> None:
+        self._context = context
         self._session = session
         self.asked = asked
         self.first = session.positions
         self.bell = Bell()
         self.failure: Exception | None = None
         self.told = 0.0
-        self._writes = writes_alone(bench.engine) and asked is msgspec.UNSET
+        self._writes = writes_alone(context.engine) and asked is msgspec.UNSET
         self._seconds: list[float] = []
         self._logprobs: list[Packed] = []
         self._wanted = self.first
@@ -183,7 +183,7 @@ class Decoding:
 
     async def _computed(self) -> AsyncGenerator[float, None]:
         """Position by position, as ``advancing.advance`` would compute them; the seconds of each."""
-        session, engine = self._session, self._bench.engine
+        session, engine = self._session, self._context.engine
         while True:
             async with session.lock:
                 session.require_open()
@@ -191,14 +191,14 @@ class Decoding:
                 inputs = np.array([session.emitted[position - 1]], dtype=np.int64)
                 outputs, seconds, _ = await engine.forward(session.key, session.seat.layers, position, inputs)
                 self._note(seconds)
-                chosen, more = await next_token(self._bench, session, outputs, position=position, asked=self.asked)
+                chosen, more = await next_token(self._context, session, outputs, position=position, asked=self.asked)
                 session.add(inputs, outputs)
                 self._chosen(position, chosen)
             yield seconds + more
 
     async def _written(self) -> AsyncGenerator[float, None]:
         """What the engine writes by itself after the text so far; the seconds of each position."""
-        session, engine = self._session, self._bench.engine
+        session, engine = self._session, self._context.engine
         assert writes_alone(engine)
         text = [*session.all_inputs().tolist(), session.emitted[session.positions - 1]]
         ordered = session.seat.request
@@ -232,4 +232,4 @@ class Decoding:
 
     def _note(self, seconds: float) -> None:
         layers = self._session.seat.layers
-        self._bench.meter.note(layers.end - layers.first, 1, seconds)
+        self._context.meter.note(layers.end - layers.first, 1, seconds)

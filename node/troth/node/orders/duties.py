@@ -22,7 +22,7 @@ from troth.cases.keeping import is_in_court, oldest_kept
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.node.earning.keeper import Wallet
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection, RejectionOpener
 from troth.node.orders.session import CHECKS, INFERS, JUDGED
 from troth.node.orders.words import RESULT, VERDICT, BegunSegment, SignedWords
@@ -81,13 +81,13 @@ class NodeDuties:
 
     def __init__(
         self,
-        bench: NodeContext,
+        context: NodeContext,
         wallet: Wallet,
         key: Key,
         opener: RejectionOpener,
         reached: Callable[[int], Awaitable[Any]],
     ) -> None:
-        self._bench = bench
+        self._context = context
         self._wallet = wallet
         self._key = key
         self._opener = opener
@@ -97,11 +97,11 @@ class NodeDuties:
 
     async def answer_summons(self) -> None:
         """Respond to every summons that was passed on to this node."""
-        bench, ground = self._bench, self._bench.ground
-        for summons_id, summons in passed_to(ground.state, bench.me, ground.block):
+        context, ground = self._context, self._context.ground
+        for summons_id, summons in passed_to(ground.state, context.me, ground.block):
             with task_bound(summons.order):
-                answer = partial(response, summons_id, summons, bench.stores.words, self._wallet.contracts)
-                call = await bench.write(answer)
+                answer = partial(response, summons_id, summons, context.stores.words, self._wallet.contracts)
+                call = await context.write(answer)
                 try:
                     receipt = await self._wallet.execute(call, self._key)
                 except ChainRejected as error:
@@ -113,7 +113,7 @@ class NodeDuties:
 
     async def hand_on(self) -> None:
         """Offer own rejections to whoever opens cases, until it has taken them; none waits for another's scheduler."""
-        waiting = await self._bench.write(self._bench.stores.rejections.waiting)
+        waiting = await self._context.write(self._context.stores.rejections.waiting)
         outcomes = await asyncio.gather(*(self._offer(one) for one in waiting), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -122,19 +122,19 @@ class NodeDuties:
     async def _offer(self, rejection: Rejection) -> None:
         with task_bound(rejection.order):
             if await self._opener.rejected(rejection):
-                await self._bench.write(partial(self._bench.stores.rejections.took, rejection))
+                await self._context.write(partial(self._context.stores.rejections.took, rejection))
 
     async def free(self) -> None:
         """Drop traces and words of orders that nobody can ask about any more, and paid leaves of last month."""
-        bench, ground = self._bench, self._bench.ground
-        stores, parameters = bench.stores, parameters_of(ground.state)
-        old = await bench.write(lambda: stores.words.older_than(oldest_kept(ground.block, parameters)))
+        context, ground = self._context, self._context.ground
+        stores, parameters = context.stores, parameters_of(ground.state)
+        old = await context.write(lambda: stores.words.older_than(oldest_kept(ground.block, parameters)))
         for begun in forgettable(old, ground.state, ground.block, parameters):
-            await bench.write(partial(_drop, bench, begun))
-        await bench.write(lambda: stores.books.forget_before(bench.clock() - LEAVES_KEPT))
+            await context.write(partial(_drop, context, begun))
+        await context.write(lambda: stores.books.forget_before(context.clock() - LEAVES_KEPT))
 
 
-def _drop(bench: NodeContext, begun: BegunSegment) -> None:
-    drop_traces(bench.stores.traces, begun)
-    bench.stores.words.forget(begun)
-    bench.stores.rejections.forget(begun.order, begun.segment)
+def _drop(context: NodeContext, begun: BegunSegment) -> None:
+    drop_traces(context.stores.traces, begun)
+    context.stores.words.forget(begun)
+    context.stores.rejections.forget(begun.order, begun.segment)

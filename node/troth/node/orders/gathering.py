@@ -15,8 +15,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from troth.node.orders.bench import NodeContext
 from troth.node.orders.chaining import signed_ranges
+from troth.node.orders.context import NodeContext
 from troth.node.orders.decoding import Bell, Decoding, decoding_of
 from troth.node.orders.session import SegmentSession
 from troth.protocol.errors import TrothError
@@ -75,8 +75,8 @@ class _Followed:
 class TextsAnswer:
     """One question of one scheduler, which takes the place of the one before."""
 
-    def __init__(self, bench: NodeContext, caller: Caller, most: int) -> None:
-        self._bench = bench
+    def __init__(self, context: NodeContext, caller: Caller, most: int) -> None:
+        self._context = context
         self._caller = caller
         self._most = most
         self._halted: list[DecodedPart] = []
@@ -106,7 +106,7 @@ class TextsAnswer:
             if isinstance(found, TrothError):
                 raise found
             begins = found.decoding is None
-            decoding = decoding_of(self._bench, found, wanted)
+            decoding = decoding_of(self._context, found, wanted)
             decoding.ask(wanted.start, self._bell)
             self._followed.append(_Followed(wanted, found, decoding))
         except TrothError as error:
@@ -151,7 +151,7 @@ class TextsAnswer:
             one.decoding.told = self._caller.answered
             chosen.append((one, one.end(self._most)))
         ranges = [(one.session, one.wanted.start, end) for one, end in chosen]
-        outcomes = await signed_ranges(self._bench.operator, ranges) if ranges else []
+        outcomes = await signed_ranges(self._context.operator, ranges) if ranges else []
         parts: list[DecodedPart] = []
         for (one, end), outcome in zip(chosen, outcomes, strict=True):
             await rounds.give_way()

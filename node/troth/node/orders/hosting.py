@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.service import OrderService
 from troth.protocol.errors import InvalidField
 from troth.protocol.market.court import last_opening_block
@@ -36,23 +36,23 @@ class Holding:
     over: tuple[Segment, ...] = ()
 
 
-def hosted_slice(bench: NodeContext) -> Segment | None:
+def hosted_slice(context: NodeContext) -> Segment | None:
     """What the chain says that this node hosts; None if it is not registered in its class."""
-    party = _party(bench)
+    party = _party(context)
     return None if party is None else party.hosted
 
 
-def holding(bench: NodeContext, at_work: Collection[Segment]) -> Holding | None:
+def holding(context: NodeContext, at_work: Collection[Segment]) -> Holding | None:
     """What the chain wants this node to hold, with sessions about the segments ``at_work``; None if it is no member."""
-    party = _party(bench)
+    party = _party(context)
     if party is None or party.hosted is None:
         return None
-    state, block = bench.ground.state, bench.ground.block
+    state, block = context.ground.state, context.ground.block
     parameters = parameters_of(state)
     asked = party.hosted_since(max(0, block - asked_for(parameters)))
     finishing = party.hosted_since(max(0, block - asked_for(parameters) - parameters.lag))
     going = {one for one in at_work if any(_inside(one, hosted) for hosted in finishing | {party.hosted})}
-    keep = asked | going | _judged(party, state, bench.execution_class)
+    keep = asked | going | _judged(party, state, context.execution_class)
     return Holding(party.hosted, _outside(keep, party.hosted), _outside(set(at_work) - going, party.hosted))
 
 
@@ -64,8 +64,8 @@ def asked_for(parameters: Parameters) -> int:
 class SliceHosting:
     """``step`` looks once; ``supervision`` repeats it."""
 
-    def __init__(self, bench: NodeContext, service: OrderService) -> None:
-        self._bench = bench
+    def __init__(self, context: NodeContext, service: OrderService) -> None:
+        self._context = context
         self._service = service
         self._held: tuple[Holding, Segment | None] | None = None
         self._coming: Segment | None = None
@@ -74,15 +74,15 @@ class SliceHosting:
     @property
     def lacking(self) -> str:
         """Why the slice that the chain says is not served yet; empty when it is."""
-        hosted = hosted_slice(self._bench)
-        if hosted is None or self._bench.engine.holds(hosted):
+        hosted = hosted_slice(self._context)
+        if hosted is None or self._context.engine.holds(hosted):
             return ""
         return f"layers {hosted.first}:{hosted.end} are loading"
 
     async def step(self) -> None:
         """Hold what is wanted now; raises ModelError where it cannot be loaded, and serves the rest meanwhile."""
         async with self._looking:
-            wanted, coming = holding(self._bench, self._service.segments), self._coming
+            wanted, coming = holding(self._context, self._service.segments), self._coming
             if wanted is None:
                 return
             if wanted.over:
@@ -90,8 +90,8 @@ class SliceHosting:
                 await self._service.end(wanted.over)
             if (wanted, coming) == self._held:
                 return
-            former = self._bench.engine.slice
-            await self._bench.engine.rehost(wanted.hosted, (*wanted.keep, coming) if coming else wanted.keep)
+            former = self._context.engine.slice
+            await self._context.engine.rehost(wanted.hosted, (*wanted.keep, coming) if coming else wanted.keep)
             self._held = (wanted, coming)
             if former != wanted.hosted:
                 log.info("hosting layers %s, before %s; kept for orders before: %s", wanted.hosted, former, wanted.keep)
@@ -108,9 +108,9 @@ class SliceHosting:
             await self.step()
 
 
-def _party(bench: NodeContext) -> Party | None:
-    party = bench.ground.state.parties.get(bench.me)
-    return party if party is not None and party.execution_class == bench.execution_class else None
+def _party(context: NodeContext) -> Party | None:
+    party = context.ground.state.parties.get(context.me)
+    return party if party is not None and party.execution_class == context.execution_class else None
 
 
 def _judged(party: Party, state: State, class_id: Hash32) -> set[Segment]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from troth.node.errors import BadInput, NotAssigned, OutOfOrder
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.seat import Post, drawn_check
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidRequest, InvalidSignature
@@ -27,7 +27,7 @@ ITEMS = 256
 """Signatures of one kind: more than any check draws seats."""
 
 
-async def told(bench: NodeContext, post: Post, header: Inform, payload: memoryview) -> tuple[Noted, bytes]:
+async def told(context: NodeContext, post: Post, header: Inform, payload: memoryview) -> tuple[Noted, bytes]:
     """Answer an Inform.
 
     Raises:
@@ -37,21 +37,21 @@ async def told(bench: NodeContext, post: Post, header: Inform, payload: memoryvi
     """
     if len(payload) != header.size:
         raise BadInput("the payload is not as long as the header says", len(payload), "Send what was signed alone.")
-    begun = await bench.write(lambda: bench.stores.words.begun(header.order, header.segment, "check"))
+    begun = await context.write(lambda: context.stores.words.begun(header.order, header.segment, "check"))
     if begun is None:
         raise OutOfOrder("this node checks no such segment", header.segment, "Tell those that were drawn.")
     if begun.scheduler != post.sender:
         raise NotAssigned("this is another scheduler's order", post.sender, "Send your own orders.")
     papers = canonical.decode(CheckPapers, begun.papers, PAPERS_LIMIT)
-    await keep(bench, post, papers, header.segment, payload)
+    await keep(context, post, papers, header.segment, payload)
     return Noted(), b""
 
 
-async def keep(bench: NodeContext, post: Post, papers: CheckPapers, segment: int, data: bytes | memoryview) -> Spoken:
+async def keep(context: NodeContext, post: Post, papers: CheckPapers, segment: int, data: bytes | memoryview) -> Spoken:
     """Check what was told of a segment, and keep it; raises BadInput or what papers raise."""
     spoken = canonical.decode(Spoken, data, SPOKEN_LIMIT)
     checked, order = await asyncio.to_thread(_checked, spoken, papers, segment, post)
-    await bench.write(lambda: bench.stores.rejections.tell(order, segment, checked))
+    await context.write(lambda: context.stores.rejections.tell(order, segment, checked))
     return checked
 
 
@@ -94,17 +94,17 @@ def _require_text(text: CourtText, papers: CheckPapers) -> None:
         raise BadInput("this is not the text that was ordered and answered", len(words), "Send the order's own text.")
 
 
-def post_of(bench: NodeContext, sender: Address) -> Post:
+def post_of(context: NodeContext, sender: Address) -> Post:
     """What papers of a scheduler are checked against now."""
-    ground = bench.ground
+    ground = context.ground
     return Post(
-        me=bench.me,
+        me=context.me,
         sender=sender,
-        execution_class=bench.execution_class,
-        position_limit=bench.limits.positions,
+        execution_class=context.execution_class,
+        position_limit=context.limits.positions,
         state=ground.state,
         chain_id=ground.chain_id,
         block=ground.block,
-        now=int(bench.clock()),
+        now=int(context.clock()),
         key_check=ground.key_check,
     )

@@ -12,7 +12,7 @@ from troth.node.configuration import NodeConfiguration
 from troth.node.engine.interface import WholeEngine
 from troth.node.errors import ModelError
 from troth.node.models.folder import find_model
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.hosting import SliceHosting
 from troth.node.pool.agreement import MOST_GROUPS, agreement_of, device_kind, weight_bytes
 from troth.node.pool.contacts import MarketContacts
@@ -40,9 +40,9 @@ class Moving:
     """Moves one node; ``whole`` is what its operator asks for all layers, where that is configured."""
 
     def __init__(
-        self, bench: NodeContext, hosting: SliceHosting, market: Market, key: Key, whole: Ask | None = None
+        self, context: NodeContext, hosting: SliceHosting, market: Market, key: Key, whole: Ask | None = None
     ) -> None:
-        self._bench = bench
+        self._context = context
         self._hosting = hosting
         self._market = market
         self._key = key
@@ -58,33 +58,33 @@ class Moving:
             ChainRejected: the registry refuses, for example since the slice was changed lately.
             ModelError: the layers cannot be loaded; nothing was sent.
         """
-        bench, market, me = self._bench, self._market, self._key.address
-        layers = bench.engine.layers
-        asks = asks_for(segments, asks_of(bench.ground.state, me, layers), layers, self._whole)
+        context, market, me = self._context, self._market, self._key.address
+        layers = context.engine.layers
+        asks = asks_for(segments, asks_of(context.ground.state, me, layers), layers, self._whole)
         call = change_slice(market.contracts, me, hosted, segments, [asks[one] for one in segments])
         simulation = await market.simulate(call, me)
         if simulation.rejection is not None:
             raise ChainRejected(call.call.function, simulation.rejection)
         async with self._hosting.expecting(hosted):
             receipt = await market.execute(call, self._key)
-            await bench.ground.until(lambda: bench.ground.block >= receipt.block, PATIENCE)
+            await context.ground.until(lambda: context.ground.block >= receipt.block, PATIENCE)
 
 
 def resident_of(
-    configuration: NodeConfiguration, bench: NodeContext, moving: Moving, sessions: Callable[[], int], *, auto: bool
+    configuration: NodeConfiguration, context: NodeContext, moving: Moving, sessions: Callable[[], int], *, auto: bool
 ) -> Resident:
     """Reports for a node; moves only with ``auto``, and never where the engine holds whole models only.
 
     Raises ConfigError where [auto] is not clear.
     """
-    contacts = MarketContacts(lambda: bench.ground.state)
-    moves = auto and not isinstance(bench.engine, WholeEngine)
+    contacts = MarketContacts(lambda: context.ground.state)
+    moves = auto and not isinstance(context.engine, WholeEngine)
     weights = weight_bytes(configuration.device, configuration.cache_bytes, configuration.auto.memory_bytes)
     return Resident(
-        bench,
+        context,
         Lent(weights, configuration.cache_bytes),
         device_kind(configuration.device),
-        _sizes(configuration, bench),
+        _sizes(configuration, context),
         contacts=contacts,
         sessions=sessions,
         agreement=agreement_of(configuration, contacts, MOST_GROUPS) if moves else None,
@@ -92,9 +92,9 @@ def resident_of(
     )
 
 
-def _sizes(configuration: NodeConfiguration, bench: NodeContext) -> ModelSizes:
+def _sizes(configuration: NodeConfiguration, context: NodeContext) -> ModelSizes:
     """Of the model's layers; an engine that needs no folder reports without them."""
     try:
-        return sizes_of(find_model(configuration.folder, configuration.model).config, bench.engine.dtype)
+        return sizes_of(find_model(configuration.folder, configuration.model).config, context.engine.dtype)
     except ModelError:
         return UNKNOWN_SIZES

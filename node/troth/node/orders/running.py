@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 from fastapi import FastAPI
 
+from troth.cases.context import CaseContext
 from troth.cases.courtroom import ChainView
-from troth.cases.desk import CaseContext
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
@@ -36,7 +36,7 @@ from troth.node.loading import load_engine, watch_weights
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.models.folder import ModelFolder, find_model
-from troth.node.orders.bench import LendingLimits, NodeContext, Stores
+from troth.node.orders.context import LendingLimits, NodeContext, Stores
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import SliceHosting
@@ -142,7 +142,7 @@ class RunningNode:
         self._metrics = NodeMetrics()
         self._money = NodeMarketMetrics(self._metrics.registry)
         self._service: OrderService | None = None
-        self._bench: NodeContext | None = None
+        self._context: NodeContext | None = None
         self._hosting: SliceHosting | None = None
         self._court: NodeCourt | None = None
         self._direct: Direct | None = None
@@ -171,7 +171,7 @@ class RunningNode:
                 )
             )
             # Left in reverse: the server answers what it has begun before engine and records are closed.
-            stack.push_async_callback(self._close_bench)
+            stack.push_async_callback(self._close_context)
             self._tunnel = tunnel = self._tunnel_through(market, follower)
             if tunnel is not None:
                 stack.push_async_callback(tunnel.close)
@@ -196,7 +196,7 @@ class RunningNode:
 
     def _server(self, market: Market, follower: MarketFollower) -> TlsServer:
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-        self._desk = CaseContext(lambda: ChainView(follower.state, follower.block))
+        self._case_context = CaseContext(lambda: ChainView(follower.state, follower.block))
 
         def authorise(sender: Address) -> bool:
             try:
@@ -208,7 +208,7 @@ class RunningNode:
         operator = Operator(self._key.secret, market.domain)
         channel = ChannelServer(operator, self._handle, authorise, requests=ORDER_REQUESTS)
         channel.mount(app)
-        self._desk.server(operator).mount(app)
+        self._case_context.server(operator).mount(app)
         self._direct = Direct(self._configuration, operator, self._metrics.registry, lambda: self._reasons(follower))
         self._direct.mount(app)
         app.include_router(health_routes(lambda: self._reasons(follower), self._metrics.registry))
@@ -247,7 +247,7 @@ class RunningNode:
     def _reasons(self, follower: MarketFollower) -> list[str]:
         """Why this node is not ready; empty when it is."""
         found = [] if self._service else ["the model is loading"]
-        engine = self._bench.engine if self._bench else None
+        engine = self._context.engine if self._context else None
         if isinstance(engine, WholeEngine) and engine.failure:
             found.append(engine.failure)
         if follower.trouble:
@@ -282,44 +282,46 @@ class RunningNode:
         ground = FollowedGround(follower, market.chain.chain_id)
         execution_class, descriptor = self._class_of(follower)
         engine = await self._load(follower, execution_class, descriptor)
-        self._bench = bench = self._bench_of(ground, Operator(self._key.secret, market.domain), engine, execution_class)
-        await _warm_up(bench)
-        await require_class(bench.engine, execution_class)
+        self._context = context = self._context_of(
+            ground, Operator(self._key.secret, market.domain), engine, execution_class
+        )
+        await _warm_up(context)
+        await require_class(context.engine, execution_class)
         if head_of(execution_class.name):
-            await require_head(bench.engine, execution_class, self._model())
-        service = self._parts.service(bench, self._metrics)
+            await require_head(context.engine, execution_class, self._model())
+        service = self._parts.service(context, self._metrics)
         await service.start()
-        self._hosting = SliceHosting(bench, service)
-        moving = Moving(bench, self._hosting, market, self._key, self._configuration.auto.ask)
-        self._resident = resident_of(self._configuration, bench, moving, lambda: service.sessions, auto=self._auto)
+        self._hosting = SliceHosting(context, service)
+        moving = Moving(context, self._hosting, market, self._key, self._configuration.auto.ask)
+        self._resident = resident_of(self._configuration, context, moving, lambda: service.sessions, auto=self._auto)
         self._court = make_court(
-            bench,
+            context,
             FollowedDeployment(market, follower, self._key),
             self._configuration.folder / "court",
-            self._desk,
+            self._case_context,
             most_bond=self._configuration.most_bond,
             accuse_wei=self._configuration.accuse_wei,
             model=self._model,
         )
-        self._tasks = self._supervised(market, follower, bench)
+        self._tasks = self._supervised(market, follower, context)
         self._service = service
-        self._metrics.follow_slice(lambda: bench.engine.slice)
-        engine = bench.engine
+        self._metrics.follow_slice(lambda: context.engine.slice)
+        engine = context.engine
         if isinstance(engine, WholeEngine):
             self._metrics.follow_load(lambda: engine.load)
         gc.enable()
         gc.freeze()
-        log.info("ready: layers %s", bench.engine.slice)
+        log.info("ready: layers %s", context.engine.slice)
         for reason in self._reasons(follower):
             log.warning("no work will come: %s", reason)
         assert self._direct is not None
         async with asyncio.TaskGroup() as jobs:
-            jobs.create_task(self._direct.run(bench, service, lambda: follower.state), name="direct mode")
+            jobs.create_task(self._direct.run(context, service, lambda: follower.state), name="direct mode")
             jobs.create_task(watch_weights(self._configuration), name="watching the weights")
             for task in self._tasks:
                 jobs.create_task(task.run(), name=task.name)
 
-    def _supervised(self, market: Market, follower: MarketFollower, bench: NodeContext) -> tuple[Supervised, ...]:
+    def _supervised(self, market: Market, follower: MarketFollower, context: NodeContext) -> tuple[Supervised, ...]:
         """Every long-lived task, each of which goes on after any error."""
         assert self._hosting is not None
         assert self._court is not None
@@ -333,18 +335,18 @@ class RunningNode:
             # Beside the follower's own loop: this one shows its age where that hangs.
             await follower.catch_up()
 
-        stores = bench.stores
+        stores = context.stores
         keeper = EarningKeeper(
             EarningContext(
                 wallet,
                 self._key,
-                bench.ledger,
+                context.ledger,
                 stores.books,
                 ClaimsRecord(stores.database),
                 self._configuration.earning,
-                bench.write,
+                context.write,
                 reached,
-                bench.clock,
+                context.clock,
             )
         )
         seen = -1
@@ -356,8 +358,8 @@ class RunningNode:
                 await keeper.step()
                 seen = block
 
-        duties = NodeDuties(bench, wallet, self._key, self._court.bringer, reached)
-        self._money.follow(bench, keeper, duties)
+        duties = NodeDuties(context, wallet, self._key, self._court.bringer, reached)
+        self._money.follow(context, keeper, duties)
         return (
             Supervised("following the chain", follow, interval=5.0),
             Supervised("answering summons", duties.answer_summons),
@@ -394,7 +396,7 @@ class RunningNode:
             self._parts.engine, configuration, execution_class, descriptor, verify=self._verify_weights
         )
 
-    def _bench_of(
+    def _context_of(
         self, ground: FollowedGround, operator: Operator, engine: Engine, execution_class: ExecutionClass
     ) -> NodeContext:
         configuration = self._configuration
@@ -413,11 +415,11 @@ class RunningNode:
             locks=configuration.earning.locks,
         )
 
-    async def _close_bench(self) -> None:
+    async def _close_context(self) -> None:
         if self._court is not None:
             await self._court.close()
-        if self._bench is not None:
-            await self._bench.close()
+        if self._context is not None:
+            await self._context.close()
 
 
 def open_stores(folder: Path) -> Stores:
@@ -450,15 +452,15 @@ def _standing(operator: Address, party: Party | None) -> list[str]:
     return []
 
 
-async def _warm_up(bench: NodeContext) -> None:
+async def _warm_up(context: NodeContext) -> None:
     """A few positions through every layer: the first call of a process is many times slower than the next ones."""
-    engine = bench.engine
+    engine = context.engine
     tokens, dtype = np.zeros(1, np.int64), np.dtype(Dtype(engine.dtype).storage)
     inputs = tokens if engine.slice.first == 0 else np.zeros((1, engine.hidden_size), dtype)
     rows = (await engine.forward(WARM_UP, engine.slice, 0, inputs)).rows
     for position in range(1, WARM_UP_POSITIONS):
         computed = await engine.forward(WARM_UP, engine.slice, position, inputs)
-        bench.meter.note(engine.slice.end - engine.slice.first, 1, computed.seconds)
+        context.meter.note(engine.slice.end - engine.slice.first, 1, computed.seconds)
     if engine.slice.end == engine.layers:
         await engine.logits(rows)
     await engine.forget(WARM_UP)

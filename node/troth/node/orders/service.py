@@ -12,9 +12,9 @@ from troth.node.errors import AlreadySigned, BadInput, NodeBusy, NotAssigned, Ou
 from troth.node.judging import rules_of
 from troth.node.metrics import NodeMetrics
 from troth.node.orders.advancing import advance
-from troth.node.orders.bench import NodeContext
 from troth.node.orders.checking import judge, recommit
 from troth.node.orders.concluding import conclude
+from troth.node.orders.context import NodeContext
 from troth.node.orders.gathering import Caller, Found, TextsAnswer
 from troth.node.orders.informed import post_of, told
 from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
@@ -64,14 +64,14 @@ Papers = InferencePapers | CheckPapers
 class OrderService:
     """The handler that the channel server calls; see ``wire_market`` for what each message means."""
 
-    def __init__(self, bench: NodeContext, metrics: NodeMetrics) -> None:
-        self._bench = bench
+    def __init__(self, context: NodeContext, metrics: NodeMetrics) -> None:
+        self._context = context
         self._metrics = metrics
         self._sessions: dict[Name, SegmentSession] = {}
         self._beginning: dict[Name, asyncio.Lock] = {}
         self._callers: dict[Address, Caller] = {}
         self._leaving = False
-        metrics.follow_sessions(lambda: len(self._sessions), lambda: bench.engine.cache_bytes)
+        metrics.follow_sessions(lambda: len(self._sessions), lambda: context.engine.cache_bytes)
         self.answered: Callable[[float], None] = lambda _seconds: None
         """Told the seconds from an order's first message to its last token, of every answer given here."""
         self.began: Callable[[SegmentSession], None] = lambda _session: None
@@ -79,7 +79,7 @@ class OrderService:
 
     async def start(self) -> None:
         """After a restart nothing runs any more: what broke off is owed nothing."""
-        await self._bench.write(self._bench.stores.books.end_running)
+        await self._context.write(self._context.stores.books.end_running)
 
     @property
     def sessions(self) -> int:
@@ -105,7 +105,7 @@ class OrderService:
         """Begin no session any more, and wait until those that are there have ended or are asked nothing any more."""
         self._leaving = True
         while True:
-            now = self._bench.clock()
+            now = self._context.clock()
             if all(now - session.touched >= QUIET_SECONDS for session in self._sessions.values()):
                 return
             await asyncio.sleep(LOOK_SECONDS)
@@ -135,9 +135,9 @@ class OrderService:
             case Judge():
                 return await self._judge(sender, header, payload)
             case Unveil():
-                return await unveil(self._bench, self._post(sender), header, payload)
+                return await unveil(self._context, self._post(sender), header, payload)
             case Inform():
-                return await told(self._bench, self._post(sender), header, payload)
+                return await told(self._context, self._post(sender), header, payload)
             case Redeemable():
                 return await self._hear(sender, payload)
             case Dismiss():
@@ -152,7 +152,7 @@ class OrderService:
             await self._begin_once(sender, header, papers, request)
         session = self._find(sender, name)
         async with session.lock:
-            answer = await advance(self._bench, session, header, rest)
+            answer = await advance(self._context, session, header, rest)
         role = "inferencer" if session.seat.infers else "verifier"
         self._metrics.positions.labels(role=role).inc(header.count)
         self._note_answered(session, getattr(answer[0], "finished", None))
@@ -161,7 +161,7 @@ class OrderService:
     async def _proceed(self, sender: Address, header: Proceed, payload: memoryview) -> Answer:
         texts = [(wanted, self._decoded(sender, wanted)) for wanted in decode_wanted(payload, header.texts)]
         caller = self._callers.setdefault(sender, Caller())
-        parts = await TextsAnswer(self._bench, caller, header.most).answer(texts)
+        parts = await TextsAnswer(self._context, caller, header.most).answer(texts)
         sessions = {wanted.order: found for wanted, found in texts}
         for part in parts:
             session = sessions[part.order]
@@ -179,7 +179,7 @@ class OrderService:
     def _note_answered(self, session: SegmentSession, finished: Finish | None) -> None:
         if finished is not None and not session.counted:
             session.counted = True
-            self.answered(self._bench.clock() - session.began)
+            self.answered(self._context.clock() - session.began)
 
     async def _conclude(self, sender: Address, header: Conclude, payload: memoryview) -> Answer:
         name = (header.order, header.segment, "infer")
@@ -194,7 +194,7 @@ class OrderService:
             if known is not None:
                 return Concluded(), known
             session.require_alive()
-            answer = await conclude(self._bench, session, header, payload)
+            answer = await conclude(self._context, session, header, payload)
         await self._drop(name)
         return answer
 
@@ -209,7 +209,7 @@ class OrderService:
         session = self._find(sender, name)
         async with session.lock:
             session.require_open()
-            return await recommit(self._bench, session, header, payload)
+            return await recommit(self._context, session, header, payload)
 
     async def _judge(self, sender: Address, header: Judge, payload: memoryview) -> Answer:
         name = (header.order, header.segment, "check")
@@ -222,7 +222,7 @@ class OrderService:
             if known is not None:
                 return Judged(), known
             session.require_open()
-            answer = await judge(self._bench, session, header, payload)
+            answer = await judge(self._context, session, header, payload)
         if isinstance(answer[0], Judged):
             await self._drop(name)
         return answer
@@ -230,8 +230,8 @@ class OrderService:
     async def _known(self, sender: Address, name: Name, kind: str) -> bytes | None:
         """What was signed before, for the scheduler that it was signed for."""
         order, segment, role = name
-        words = self._bench.stores.words
-        begun, found = await self._bench.write(
+        words = self._context.stores.words
+        begun, found = await self._context.write(
             lambda: (words.begun(order, segment, role), words.find(order, segment, kind))
         )
         if begun is None:
@@ -258,14 +258,14 @@ class OrderService:
     async def _refuse_unknown(self, sender: Address, name: Name) -> None:
         """Say why a session is not there: never shown, or broken off."""
         order, segment, role = name
-        begun = await self._bench.write(lambda: self._bench.stores.words.begun(order, segment, role))
+        begun = await self._context.write(lambda: self._context.stores.words.begun(order, segment, role))
         if begun is not None and begun.scheduler == sender and role == "infer":
             what = "this segment was begun here and is over; two chains of rows would convict this node"
             raise AlreadySigned(what, segment, "Ask for its result with Conclude; if there is none, order again.")
         raise OutOfOrder("this order was not shown here", segment, "Send its papers with the first message.")
 
     async def _begin(self, sender: Address, header: Advance, papers: memoryview, request: memoryview) -> SegmentSession:
-        bench = self._bench
+        context = self._context
         if self._leaving:
             raise NodeBusy("this node is being stopped", None, "Choose another node.")
         await self._make_room()
@@ -276,21 +276,21 @@ class OrderService:
         if seat.order_id != header.order:
             raise NotAssigned("the papers are of another order", seat.order_id, "Send the order's own papers.")
         # Drawn for a slice that it has changed to a moment ago: the chain is faster than a disk.
-        if not bench.engine.holds(seat.layers):
+        if not context.engine.holds(seat.layers):
             raise NodeBusy("these layers are not loaded here yet", seat.layers, "Retry in a moment, or choose another.")
         rules = None
         if seat.is_last and seat.request.transforms.any:
             # A grammar that does not compile is refused before anything is computed, by verifiers as well.
-            rules = await asyncio.to_thread(lambda: rules_of(bench.engine, seat.request))
+            rules = await asyncio.to_thread(lambda: rules_of(context.engine, seat.request))
         await self._record(seat, shown, papers)
-        session = SegmentSession.begin(seat, bench.clock())
+        session = SegmentSession.begin(seat, context.clock())
         session.rules = rules if seat.infers else None
         if not seat.infers:
-            session.trace = await bench.write(lambda: bench.stores.traces.find(seat.order_id, seat.index, CHECKS))
+            session.trace = await context.write(lambda: context.stores.traces.find(seat.order_id, seat.index, CHECKS))
         return session
 
     async def _wait_for_blocks(self, papers: Papers) -> None:
-        ground = self._bench.ground
+        ground = self._context.ground
         wanted = max(papers.order.message.reference_block + 1, papers.admission.message.block_number)
         if isinstance(papers, CheckPapers):
             wanted = max(wanted, papers.draw.message.block_number)
@@ -299,41 +299,41 @@ class OrderService:
 
     async def _record(self, seat: Assignment, papers: Papers, sent: memoryview) -> None:
         """The promise and the beginning on disk, before anything is computed."""
-        bench, stores = self._bench, self._bench.stores
-        pay, ledger = papers.pay, bench.ledger()
+        context, stores = self._context, self._context.stores
+        pay, ledger = papers.pay, context.ledger()
         assert pay is not None  # seats are given to who is paid
-        subject = bench.me if seat.infers else seat.nodes[seat.index]
+        subject = context.me if seat.infers else seat.nodes[seat.index]
         kept = seat.head_salt if seat.infers else bytes(sent)
         begun = BegunSegment(seat.order_id, seat.index, seat.role, seat.scheduler, seat.order.reference_block, kept)
 
         def record() -> tuple[Leaf, ...]:
             with stores.database.transaction():
                 stores.words.begin(begun)
-                return stores.books.take_on(pay, subject, ledger, limit=bench.limits.unpaid, now=bench.clock())
+                return stores.books.take_on(pay, subject, ledger, limit=context.limits.unpaid, now=context.clock())
 
-        await self._end_unpaid(await bench.write(record))
+        await self._end_unpaid(await context.write(record))
 
     async def _make_room(self) -> None:
-        bench, now, limits = self._bench, self._bench.clock(), self._bench.limits
+        context, now, limits = self._context, self._context.clock(), self._context.limits
         idle = [name for name, one in self._sessions.items() if now - one.touched > limits.idle_seconds]
         for name in idle:
             await self._drop(name)
         if len(self._sessions) >= limits.works:
             raise NodeBusy("this node has no session left", len(self._sessions), "Retry later or choose another node.")
-        if bench.stores.traces.kept > limits.trace_bytes:
-            kept = bench.stores.traces.kept
+        if context.stores.traces.kept > limits.trace_bytes:
+            kept = context.stores.traces.kept
             raise NodeBusy("the disk is full of traces that may be asked for", kept, "Choose another node.")
 
     # ------------------------------------------------------------------------------------------------------- vouchers
 
     async def _hear(self, sender: Address, payload: memoryview) -> Answer:
-        bench = self._bench
+        context = self._context
         signed = canonical.decode(Signed[Voucher], payload, VOUCHER_LIMIT)
-        record = bench.ground.state.tabs.get(signed.message.tab)
+        record = context.ground.state.tabs.get(signed.message.tab)
         if record is None or record.tab.payer != sender:
             raise NotAssigned("this is no tab of yours with this node", signed.message.tab, "Open one on chain.")
-        ledger = bench.ledger()
-        await self._end_unpaid(await bench.write(lambda: bench.stores.books.hear(record.tab, signed, ledger)))
+        ledger = context.ledger()
+        await self._end_unpaid(await context.write(lambda: context.stores.books.hear(record.tab, signed, ledger)))
         return Noted(), b""
 
     async def _end_unpaid(self, leaves: Iterable[Leaf]) -> None:
@@ -354,7 +354,7 @@ class OrderService:
         for name in own:
             await self._drop(name)
         if own:
-            await self._bench.engine.release(header.order)
+            await self._context.engine.release(header.order)
         return Released(), b""
 
     async def _drop(self, name: Name) -> None:
@@ -368,8 +368,8 @@ class OrderService:
         work = Work.INFERENCE if role == "infer" else Work.CHECK
         async with session.lock:
             # Not before the message at hand is answered, which would begin a cache that nobody frees.
-            await self._bench.write(lambda: self._bench.stores.books.broke_off(order, segment, work))
-            await self._bench.engine.forget(session.key)
+            await self._context.write(lambda: self._context.stores.books.broke_off(order, segment, work))
+            await self._context.engine.forget(session.key)
 
     def _find(self, sender: Address, name: Name) -> SegmentSession:
         session = self._sessions.get(name)
@@ -377,11 +377,11 @@ class OrderService:
             raise OutOfOrder("there is no such session here", name[1], "Send the order's papers with Advance.")
         if sender != session.seat.scheduler:
             raise NotAssigned("this is another scheduler's order", sender, "Send your own orders.")
-        session.touched = self._bench.clock()
+        session.touched = self._context.clock()
         return session
 
     def _post(self, sender: Address) -> Post:
-        return post_of(self._bench, sender)
+        return post_of(self._context, sender)
 
 
 def _split(header: Advance, payload: memoryview) -> tuple[memoryview, memoryview, memoryview]:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 
 from troth.node.errors import BadInput, NotAssigned, OutOfOrder
-from troth.node.orders.bench import NodeContext
+from troth.node.orders.context import NodeContext
 from troth.node.orders.seat import DrawnCheck, Post, drawn_check
 from troth.node.orders.session import CHECKS, INFERS
 from troth.node.orders.words import COMMITMENT, RESULT
@@ -33,7 +33,7 @@ from troth.transport.sealing import seal
 CONTEXT = b"troth opening "
 
 
-async def unveil(bench: NodeContext, post: Post, header: Unveil, payload: memoryview) -> tuple[Unveiled, bytes]:
+async def unveil(context: NodeContext, post: Post, header: Unveil, payload: memoryview) -> tuple[Unveiled, bytes]:
     """Answer an Unveil from what is on disk, so that a restarted node can do it.
 
     Raises:
@@ -45,66 +45,66 @@ async def unveil(bench: NodeContext, post: Post, header: Unveil, payload: memory
         raise BadInput("the payload is not as long as its papers", len(payload), "Send the papers alone.")
     shown = canonical.decode(Commitments, payload, PAPERS_LIMIT)
     order, segment = Hash32(header.order), header.segment
-    papers = await _papers(bench, header, shown)
+    papers = await _papers(context, header, shown)
     drawn = await asyncio.to_thread(drawn_check, papers, post)
     if post.sender != papers.tab.payee or drawn.order_id != order or segment >= len(drawn.seats):
         raise NotAssigned("these papers are of another order or scheduler", order, "Send those of your own order.")
     subject = Hash32(keccak256(bytes(payload)))
-    known = await bench.write(lambda: bench.stores.words.opening(order, segment, subject))
+    known = await context.write(lambda: context.stores.words.opening(order, segment, subject))
     if known is not None:
         return Unveiled(), known
-    await bench.write(lambda: bench.stores.words.require_openable(order, segment))
-    trace = await _trace(bench, header, papers, drawn)
-    committed = _committed(bench, header, shown.commitments, drawn)
+    await context.write(lambda: context.stores.words.require_openable(order, segment))
+    trace = await _trace(context, header, papers, drawn)
+    committed = _committed(context, header, shown.commitments, drawn)
     lottery.require_tiles_secret(papers.order.message, shown.second_secret)
-    opened = await _opened(bench, trace, drawn, (shown.second_secret, committed))
-    sealed = sealed_opening(opened, papers.order.message, order, segment, bench.me)
-    await bench.write(lambda: bench.stores.words.keep_opening((order, segment), subject, sealed))
+    opened = await _opened(context, trace, drawn, (shown.second_secret, committed))
+    sealed = sealed_opening(opened, papers.order.message, order, segment, context.me)
+    await context.write(lambda: context.stores.words.keep_opening((order, segment), subject, sealed))
     return Unveiled(), sealed
 
 
-async def _papers(bench: NodeContext, header: Unveil, shown: Commitments) -> CheckPapers:
+async def _papers(context: NodeContext, header: Unveil, shown: Commitments) -> CheckPapers:
     """The check's papers: sent to an inferencer, kept by a verifier."""
     if header.role == "infer":
         if shown.check is None:
             raise BadInput("an inferencer is shown the check that it opens for", None, "Send its papers.")
         return shown.check
-    begun = await bench.write(lambda: bench.stores.words.begun(header.order, header.segment, "check"))
+    begun = await context.write(lambda: context.stores.words.begun(header.order, header.segment, "check"))
     if begun is None:
         raise OutOfOrder("this node checks no such segment", header.segment, "Send the check with Advance first.")
     return canonical.decode(CheckPapers, begun.papers, PAPERS_LIMIT)
 
 
-async def _trace(bench: NodeContext, header: Unveil, papers: CheckPapers, drawn: DrawnCheck) -> StoredTrace:
+async def _trace(context: NodeContext, header: Unveil, papers: CheckPapers, drawn: DrawnCheck) -> StoredTrace:
     """The own trace of the check, once its result or commitment was signed here."""
     order, segment, infers = header.order, header.segment, header.role == "infer"
     kind, attempt = (RESULT, INFERS) if infers else (COMMITMENT, CHECKS)
-    word = await bench.write(lambda: bench.stores.words.find(order, segment, kind))
-    trace = await bench.write(lambda: bench.stores.traces.find(order, segment, attempt))
+    word = await context.write(lambda: context.stores.words.find(order, segment, kind))
+    trace = await context.write(lambda: context.stores.traces.find(order, segment, attempt))
     if word is None or trace is None:
         raise OutOfOrder("this node signed nothing about this segment", segment, "Conclude or recommit first.")
     if infers and word != canonical.encode(papers.results[segment]):
         raise NotAssigned("the check is about another result than this node's", segment, "Check what was signed.")
-    if not infers and bench.me not in drawn.seats[segment].seats:
+    if not infers and context.me not in drawn.seats[segment].seats:
         raise NotAssigned("this node is not drawn any more", segment, "Ask the nodes that are.")
     return trace
 
 
 def _committed(
-    bench: NodeContext, header: Unveil, commitments: Sequence[Signed[TraceCommitment]], drawn: DrawnCheck
+    context: NodeContext, header: Unveil, commitments: Sequence[Signed[TraceCommitment]], drawn: DrawnCheck
 ) -> tuple[Hash32, ...]:
     """What drawn verifiers committed to, in the order of their first seats; a silent one may be left out."""
     wanted = (header.order, header.segment, typed_data.struct_hash(drawn.results[header.segment]))
     waiting = iter(drawn.seats[header.segment].seats)
     found: dict[Address, Hash32] = {}
     for signed in commitments:
-        signer = next((node for node in waiting if _is_by(signed, node, bench)), None)
+        signer = next((node for node in waiting if _is_by(signed, node, context)), None)
         message = signed.message
         if signer is None or (message.order, message.segment, message.result) != wanted:
             what = "a commitment is not of a drawn verifier, or not in the order of their seats"
             raise NotAssigned(what, message.commitment, "Send those of this check in the order of their first seats.")
         found[signer] = message.commitment
-    if not found or (header.role == "check" and bench.me not in found):
+    if not found or (header.role == "check" and context.me not in found):
         raise NotAssigned("this verifier's own commitment is missing", len(found), "Send all commitments.")
     _require_majority(found, drawn.seats[header.segment])
     return tuple(found.values())
@@ -117,25 +117,25 @@ def _require_majority(found: dict[Address, Hash32], seats: DrawnSeats) -> None:
         raise OutOfOrder("most seats have not committed yet", committed, "Open after the verifiers have committed.")
 
 
-def _is_by(signed: Signed[TraceCommitment], node: Address, bench: NodeContext) -> bool:
+def _is_by(signed: Signed[TraceCommitment], node: Address, context: NodeContext) -> bool:
     from troth.protocol.errors import InvalidSignature
 
     try:
-        signed.require(bench.operator.domain, node)
+        signed.require(context.operator.domain, node)
     except InvalidSignature:
         return False
     return True
 
 
 async def _opened(
-    bench: NodeContext, trace: StoredTrace, drawn: DrawnCheck, picked: tuple[Hash32, tuple[Hash32, ...]]
+    context: NodeContext, trace: StoredTrace, drawn: DrawnCheck, picked: tuple[Hash32, tuple[Hash32, ...]]
 ) -> Opened:
     root, salt, result = Hash32(trace.root), Hash32(trace.salt), drawn.results[trace.segment]
     if drawn.view.rules.exact:
         return Opened(root, salt)
     indices = checks.check_tiles(*picked, result, drawn.view.rules)
-    rows = await bench.write(lambda: bench.stores.traces.rows(trace))
-    model = bench.ground.state.classes[bench.execution_class].model
+    rows = await context.write(lambda: context.stores.traces.rows(trace))
+    model = context.ground.state.classes[context.execution_class].model
 
     def tiles() -> TileOpening:
         layout = TileLayout(trace.order_id, model, trace.positions, trace.columns, Dtype(trace.dtype))

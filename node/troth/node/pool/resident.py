@@ -62,7 +62,7 @@ class Resident:
 
     def __init__(
         self,
-        bench: ResidentContext,
+        context: ResidentContext,
         lent: Lent,
         device: Kind,
         sizes: ModelSizes,
@@ -72,14 +72,14 @@ class Resident:
         agreement: AutoLimits | None,
         move: Move,
     ) -> None:
-        self._bench = bench
+        self._context = context
         self._lent = lent
         self._device = device
         self._sizes = sizes
         self._sessions = sessions
         self._agreement = agreement
         self._move = move
-        self._reporting = Reporting(bench.operator, self.draft, contacts, self.on_order)
+        self._reporting = Reporting(context.operator, self.draft, contacts, self.on_order)
         self._number = -1
         self._moved_at = float("-inf")
         self._not_before = float("-inf")
@@ -100,9 +100,9 @@ class Resident:
 
     def draft(self, scheduler: Address) -> Report:
         """What is to be said now; the sequence is the reporting's."""
-        engine, meter = self._bench.engine, self._bench.meter
+        engine, meter = self._context.engine, self._context.meter
         return Report(
-            execution_class=self._bench.execution_class,
+            execution_class=self._context.execution_class,
             sequence=0,
             device=self._device,
             memory_bytes=self._lent.weights,
@@ -131,7 +131,7 @@ class Resident:
             return
         place = LastHostingOrder(self._number, time.monotonic() - self._moved_at)
         try:
-            hosted, segments = accepted(order, self._agreement, place, self._sizes, self._bench.engine.layers)
+            hosted, segments = accepted(order, self._agreement, place, self._sizes, self._context.engine.layers)
         except HostingRefused as refusal:
             log.info("an order of %s is not carried out: %s", scheduler, refusal)
             return

@@ -10,54 +10,54 @@ from troth.protocol.market.state import State
 from troth.protocol.market.types import SummonsKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import NotYet, SecretRefused, TooLate
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.steps import RevealedStep
-from troth.scheduler.orders.story import OrderHistory
 
 
-async def reveal(desk: SchedulerContext, story: OrderHistory, secret: Hash32) -> bool:
+async def reveal(context: SchedulerContext, history: OrderHistory, secret: Hash32) -> bool:
     """Take the first secret, and say whether it hits; journalled before anything follows from it.
 
     Raises SecretRefused, NotYet before the draw, TooLate after half of the lag unless the check was summoned by then.
     """
-    if story.drawn is None:
+    if history.drawn is None:
         raise NotYet("The answer is not drawn yet", None, "Wait for the draw's line.")
-    draw = story.drawn.draw.message
+    draw = history.drawn.draw.message
     try:
-        hit = lottery.is_drawn(story.order, secret, draw.beta)
+        hit = lottery.is_drawn(history.order, secret, draw.beta)
     except InvalidSecret as error:
         raise SecretRefused(error.what, None, error.remedy) from error
-    if story.revealed is None:
-        due = lottery.secret_due(draw, desk.ledger.parameters)
-        if desk.ledger.block > due and not _was_summoned(desk.ledger.state, story):
+    if history.revealed is None:
+        due = lottery.secret_due(draw, context.ledger.parameters)
+        if context.ledger.block > due and not _was_summoned(context.ledger.state, history):
             what = f"The secret was due by block {due}; the answer stays undrawn"
-            raise TooLate(what, desk.ledger.block, "Show secrets as soon as the draw has come.")
-        await desk.store.note(story, RevealedStep(secret, desk.ledger.block))
+            raise TooLate(what, context.ledger.block, "Show secrets as soon as the draw has come.")
+        await context.store.note(history, RevealedStep(secret, context.ledger.block))
     return hit
 
 
-def drawn_verifiers(desk: SchedulerContext, story: OrderHistory) -> tuple[DrawnSeats, ...]:
+def drawn_verifiers(context: SchedulerContext, history: OrderHistory) -> tuple[DrawnSeats, ...]:
     """Who checks each segment now: without those that a summons proved silent."""
-    assert story.drawn is not None
-    assert story.revealed is not None
-    silent = {segment: silent_in(desk.ledger.state, story, segment) for segment in range(story.segments)}
+    assert history.drawn is not None
+    assert history.revealed is not None
+    silent = {segment: silent_in(context.ledger.state, history, segment) for segment in range(history.segments)}
     return checks.verifiers(
-        story.order,
-        story.results,
-        story.revealed.secret,
-        story.drawn.draw.message.beta,
-        nodes=story.admitted.nodes,
-        view=desk.view(story.order, story.admitted.tab),
+        history.order,
+        history.results,
+        history.revealed.secret,
+        history.drawn.draw.message.beta,
+        nodes=history.admitted.nodes,
+        view=context.view(history.order, history.admitted.tab),
         silent={segment: nodes for segment, nodes in silent.items() if nodes},
     )
 
 
-def silent_in(state: State, story: OrderHistory, segment: int) -> tuple[Address, ...]:
+def silent_in(state: State, history: OrderHistory, segment: int) -> tuple[Address, ...]:
     """Nodes that a summons of a segment's check proved silent."""
-    return state.silent_in_check(story.order_id, segment)
+    return state.silent_in_check(history.order_id, segment)
 
 
-def _was_summoned(state: State, story: OrderHistory) -> bool:
+def _was_summoned(state: State, history: OrderHistory) -> bool:
     return any(
-        summons_id(story.order_id, SummonsKind.CHECK, segment) in state.summons for segment in range(story.segments)
+        summons_id(history.order_id, SummonsKind.CHECK, segment) in state.summons for segment in range(history.segments)
     )

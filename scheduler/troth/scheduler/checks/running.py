@@ -27,7 +27,7 @@ from troth.scheduler.checks.lottery import drawn_verifiers
 from troth.scheduler.checks.seat import DrawnVerifier
 from troth.scheduler.court.informing import inform
 from troth.scheduler.errors import TaskFailed
-from troth.scheduler.orders.desk import OrderSession, SchedulerContext
+from troth.scheduler.orders.context import OrderSession, SchedulerContext
 from troth.scheduler.orders.steps import HiddenTraceStep, JudgedStep, PromisedCheckStep
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import Statement
@@ -50,48 +50,50 @@ Said = TypeVar("Said")
 class CheckRun:
     """Checks one drawn order; ``lines`` may be followed by anybody who shows its secret."""
 
-    def __init__(self, desk: SchedulerContext, work: OrderSession) -> None:
-        self._desk = desk
-        self._work = work
-        self._kept = desk.rows.open(work.order_id, work.offer.sent_bytes)
+    def __init__(self, context: SchedulerContext, session: OrderSession) -> None:
+        self._context = context
+        self._session = session
+        self._kept = context.rows.open(session.order_id, session.offer.sent_bytes)
         self.lines = Lines()
 
     @property
     def verifiers(self) -> tuple[Address, ...]:
         """Who was asked, of all segments."""
-        return tuple(dict.fromkeys(one for rounds in self._work.story.checks.values() for one in rounds[-1].operators))
+        return tuple(
+            dict.fromkeys(one for rounds in self._session.history.checks.values() for one in rounds[-1].operators)
+        )
 
     async def run(self) -> None:
         """All segments at once."""
         try:
-            drawn = drawn_verifiers(self._desk, self._work.story)
+            drawn = drawn_verifiers(self._context, self._session.history)
             self.lines.send("checking", segments=[list(one.operators) for one in drawn])
             await asyncio.gather(*[self._segment(segment, one) for segment, one in enumerate(drawn)])
             await self._acknowledge_checked(drawn)
-            self.lines.send("end", complete=self._work.story.is_checked)
+            self.lines.send("end", complete=self._session.history.is_checked)
         finally:
             self.lines.end()
 
     async def _segment(self, segment: int, drawn: DrawnSeats) -> None:
-        story = self._work.story
+        history = self._session.history
         check = await self._promised(segment, drawn)
         seats = [
-            DrawnVerifier(self._desk, self._work, segment, self._kept, verifier=verifier, promised=promised)
+            DrawnVerifier(self._context, self._session, segment, self._kept, verifier=verifier, promised=promised)
             for verifier, promised in zip(check.operators, check.promises, strict=True)
         ]
         if check.round or not self._is_closed(segment, drawn):
             await self._of_all(segment, "commit", [self._commit(segment, seat) for seat in seats])
-        commitments = [story.commitments.get((segment, one)) for one in check.operators]
+        commitments = [history.commitments.get((segment, one)) for one in check.operators]
         self.lines.send("committed", segment=segment, commitments=[to_json(one) for one in commitments if one])
         await self._of_all(segment, "judge", [self._judge(segment, seat) for seat in seats])
-        verdicts = [story.verdicts.get((segment, one)) for one in check.operators]
+        verdicts = [history.verdicts.get((segment, one)) for one in check.operators]
         self.lines.send("verdicts", segment=segment, verdicts=[to_json(one) for one in verdicts if one])
-        await inform(self._desk, story, segment, drawn)
+        await inform(self._context, history, segment, drawn)
 
     def _is_closed(self, segment: int, drawn: DrawnSeats) -> bool:
-        story = self._work.story
-        spoken = sum(count for one, count in drawn.seats.items() if (segment, one) in story.verdicts)
-        return story.frozen is not None or 2 * spoken > len(drawn.operators)
+        history = self._session.history
+        spoken = sum(count for one, count in drawn.seats.items() if (segment, one) in history.verdicts)
+        return history.frozen is not None or 2 * spoken > len(drawn.operators)
 
     async def _of_all(self, segment: int, what: str, work: Sequence[Awaitable[None]]) -> None:
         """One step of every verifier; who fails is left to the next time, or to a summons."""
@@ -105,29 +107,29 @@ class CheckRun:
 
     async def _promised(self, segment: int, drawn: DrawnSeats) -> PromisedCheckStep:
         """Who checks, and what they are promised: written down before anybody is asked."""
-        story, seats = self._work.story, drawn.seats
-        before = story.check_of(segment)
+        history, seats = self._session.history, drawn.seats
+        before = history.check_of(segment)
         if before is not None and before.operators == tuple(seats):
             return before
-        reward = prices.check_reward(self._work.offer.rules, prices.positions(story.results[segment]))
+        reward = prices.check_reward(self._session.offer.rules, prices.positions(history.results[segment]))
         for verifier, count in seats.items():
-            await self._desk.ensure_paid(verifier, reward * count)
+            await self._context.ensure_paid(verifier, reward * count)
         known = {} if before is None else dict(zip(before.operators, before.promises, strict=True))
         promises: list[Signed[Promise]] = []
         statements: list[Statement] = []
         for verifier, count in seats.items():
             old = known.get(verifier)
             if old is None or old.message.price < reward * count:
-                state = self._desk.ledger.state.tab_state(tab_id(self._desk.node_tabs.tab(verifier)))
-                old, more = self._desk.node_tabs.promise(verifier, self._wanted(segment, reward * count), state)
+                state = self._context.ledger.state.tab_state(tab_id(self._context.node_tabs.tab(verifier)))
+                old, more = self._context.node_tabs.promise(verifier, self._wanted(segment, reward * count), state)
                 statements += more
             promises.append(old)
         check = PromisedCheckStep(segment, 0 if before is None else before.round + 1, tuple(seats), tuple(promises))
-        await self._desk.store.note(story, check, *statements)
+        await self._context.store.note(history, check, *statements)
         return check
 
     def _wanted(self, segment: int, price: int) -> Callable[[Hash32, int], Promise]:
-        order_id, block = self._work.order_id, self._work.story.order.reference_block
+        order_id, block = self._session.order_id, self._session.history.order.reference_block
 
         def make(tab: Hash32, number: int) -> Promise:
             return Promise(tab, number, order_id, segment, WorkKind.CHECK, block, 0, 0, 0, price)
@@ -137,25 +139,25 @@ class CheckRun:
     # ---- what verifiers do
 
     async def _commit(self, segment: int, seat: DrawnVerifier) -> None:
-        story = self._work.story
-        if (segment, seat.verifier) in story.commitments:
+        history = self._session.history
+        if (segment, seat.verifier) in history.commitments:
             return
         commitment = await self._when_back(seat.commit)
-        await self._desk.store.note(story, HiddenTraceStep(seat.verifier, commitment))
+        await self._context.store.note(history, HiddenTraceStep(seat.verifier, commitment))
 
     async def _judge(self, segment: int, seat: DrawnVerifier) -> None:
-        story = self._work.story
-        commitment: Signed[TraceCommitment] | None = story.commitments.get((segment, seat.verifier))
-        if commitment is None or (segment, seat.verifier) in story.verdicts:
+        history = self._session.history
+        commitment: Signed[TraceCommitment] | None = history.commitments.get((segment, seat.verifier))
+        if commitment is None or (segment, seat.verifier) in history.verdicts:
             return
         verdict = await self._when_back(lambda: self._judged(seat, commitment))
-        await self._desk.store.note(story, verdict, *self._fee(segment, seat.verifier, verdict))
+        await self._context.store.note(history, verdict, *self._fee(segment, seat.verifier, verdict))
 
     async def _when_back(self, ask: Callable[[], Awaitable[Said]]) -> Said:
         """What a verifier says. One that restarts is waited for: the check would lack it for good, since nobody
         commits any more once most have spoken, and the log would show a drawn verifier without a verdict."""
-        ledger, waits = self._desk.ledger, self._desk.waits
-        last = self._work.story.drawn_first + ledger.parameters.lag // LAG_SHARE
+        ledger, waits = self._context.ledger, self._context.waits
+        last = self._session.history.drawn_first + ledger.parameters.lag // LAG_SHARE
         give_up = time.monotonic() + waits.absent
         async with asyncio.timeout(waits.check):
             while True:
@@ -175,26 +177,28 @@ class CheckRun:
             # It may have lost its session with a restart: it is given its inputs again, and answers the same.
             await seat.commit()
             verdict = await seat.judge(commitment)
-        return JudgedStep(seat.verifier, verdict, self._desk.ledger.block)
+        return JudgedStep(seat.verifier, verdict, self._context.ledger.block)
 
     def _fee(self, segment: int, verifier: Address, judged: JudgedStep) -> list[Statement]:
         """A yes is owed at once; a no, and the word of who cannot tell, once the result has fallen."""
-        check = self._work.story.check_of(segment)
+        check = self._session.history.check_of(segment)
         assert check is not None
         promised = check.promises[check.operators.index(verifier)].message
         if judged.verdict.message.opinion != Opinion.ACCEPT:
             return []
-        return self._desk.node_tabs.set_fee(verifier, promised.sequence, promised.price, self._desk.ledger.block)
+        return self._context.node_tabs.set_fee(verifier, promised.sequence, promised.price, self._context.ledger.block)
 
     async def _acknowledge_checked(self, drawn: Sequence[DrawnSeats]) -> None:
         """Nodes whose work a majority of seats accepts are acknowledged at once, as clients do."""
-        story = self._work.story
+        history = self._session.history
         for segment, one in enumerate(drawn):
             said = {
                 verifier: Opinion(signed.message.opinion)
-                for (place, verifier), signed in story.verdicts.items()
+                for (place, verifier), signed in history.verdicts.items()
                 if place == segment
             }
             if checks.majority(one, said) is not Opinion.ACCEPT:
                 return
-        await self._desk.database.commit(*inference_fees(self._desk.node_tabs, story, self._desk.ledger.block))
+        await self._context.database.commit(
+            *inference_fees(self._context.node_tabs, history, self._context.ledger.block)
+        )

@@ -14,7 +14,7 @@ from troth.protocol.types import Address
 from troth.protocol.wire import Received, Rows
 from troth.protocol.wire_market import Advance, Hidden, Judge, Judged, Recommit
 from troth.scheduler.errors import TaskFailed
-from troth.scheduler.orders.desk import OrderSession, SchedulerContext
+from troth.scheduler.orders.context import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import encoded_check, pay
 from troth.scheduler.orders.pipeline import chunk_of
 from troth.scheduler.orders.rows_kept import OrderRows
@@ -28,16 +28,16 @@ class DrawnVerifier:
 
     def __init__(
         self,
-        desk: SchedulerContext,
-        work: OrderSession,
+        context: SchedulerContext,
+        session: OrderSession,
         segment: int,
         kept: OrderRows,
         *,
         verifier: Address,
         promised: Signed[Promise],
     ) -> None:
-        self._desk = desk
-        self._work = work
+        self._context = context
+        self._session = session
         self._segment = segment
         self._promised = promised
         self._kept = kept
@@ -45,21 +45,21 @@ class DrawnVerifier:
 
     @property
     def _result(self) -> Result:
-        return self._work.story.results[self._segment]
+        return self._session.history.results[self._segment]
 
     @property
     def _rows(self) -> int:
-        assert self._work.story.answered is not None
-        return self._work.story.answered.rows
+        assert self._session.history.answered is not None
+        return self._session.history.answered.rows
 
     async def commit(self) -> Signed[TraceCommitment]:
         """One prefill over prompt and answer, then the commitment; raises OverlayError, ProtocolError, TaskFailed."""
-        channel, timeout = self._desk.peers.channel(self.verifier), self._desk.waits.check
-        papers, request = encoded_check(self._work, self._segment, pay(self._desk, self.verifier, self._promised))
+        channel, timeout = self._context.peers.channel(self.verifier), self._context.waits.check
+        papers, request = encoded_check(self._session, self._segment, pay(self._context, self.verifier, self._promised))
         links = self._kept.links(self._segment - 1) if self._segment else {}
         for start, count in self._chunks():
             header = Advance(
-                order=self._work.order_id,
+                order=self._session.order_id,
                 segment=self._segment,
                 role="check",
                 start=start,
@@ -78,25 +78,25 @@ class DrawnVerifier:
     async def _recommit(self) -> Signed[TraceCommitment]:
         tokens = self._answer()
         shown = tokens_to_bytes(tokens) if self._is_last else b""
-        header = Recommit(self._work.order_id, self._segment, self._rows, len(tokens))
-        channel = self._desk.peers.channel(self.verifier)
-        frame = await channel.request(header, shown, self._desk.waits.check)
+        header = Recommit(self._session.order_id, self._segment, self._rows, len(tokens))
+        channel = self._context.peers.channel(self.verifier)
+        frame = await channel.request(header, shown, self._context.waits.check)
         if not isinstance(frame.header, Hidden):
             raise TaskFailed("The verifier did not commit", type(frame.header).__name__)
         signed = canonical.decode(Signed[TraceCommitment], frame.payload, _LIMIT)
-        message = signed.require(self._desk.operator.domain, self.verifier)
-        wanted = (self._work.order_id, self._segment, typed_data.struct_hash(self._result))
+        message = signed.require(self._context.operator.domain, self.verifier)
+        wanted = (self._session.order_id, self._segment, typed_data.struct_hash(self._result))
         if (message.order, message.segment, message.result) != wanted:
             raise TaskFailed("The verifier committed for another place or result", message.segment)
         return signed
 
     async def judge(self, commitment: Signed[TraceCommitment]) -> Signed[Verdict]:
         """The verdict over the node's rows, which it is sent only now; raises as ``commit``."""
-        channel, timeout = self._desk.peers.channel(self.verifier), self._desk.waits.check
+        channel, timeout = self._context.peers.channel(self.verifier), self._context.waits.check
         last = self._kept.links(self._segment)[self._rows - 1]
         for start, count in self._chunks():
             row = last if start + count == self._rows else None
-            header = Judge(self._work.order_id, self._segment, self._rows, start, count, row)
+            header = Judge(self._session.order_id, self._segment, self._rows, start, count, row)
             frame = await channel.request(header, self._kept.rows(self._segment, start, count), timeout)
             if isinstance(frame.header, Judged):
                 return self._checked(canonical.decode(Signed[Verdict], frame.payload, _LIMIT), commitment)
@@ -105,8 +105,8 @@ class DrawnVerifier:
         raise TaskFailed("The verifier was sent all rows and gave no verdict")
 
     def _checked(self, signed: Signed[Verdict], commitment: Signed[TraceCommitment]) -> Signed[Verdict]:
-        verdict = signed.require(self._desk.operator.domain, self.verifier)
-        wanted = (self._work.order_id, self._segment, typed_data.struct_hash(self._result))
+        verdict = signed.require(self._context.operator.domain, self.verifier)
+        wanted = (self._session.order_id, self._segment, typed_data.struct_hash(self._result))
         if (verdict.order, verdict.segment, verdict.result) != wanted:
             raise TaskFailed("The verifier judged another result", verdict.segment)
         if verdict.commitment != commitment.message.commitment:
@@ -118,17 +118,17 @@ class DrawnVerifier:
 
     @property
     def _is_last(self) -> bool:
-        return self._segment == self._work.story.segments - 1
+        return self._segment == self._session.history.segments - 1
 
     def _answer(self) -> Sequence[int]:
-        tokens = self._work.story.tokens
+        tokens = self._session.history.tokens
         if tokens is None:
             raise ProtocolError("The answer is kept no longer", None, "Checks end with the time for them.")
         return tokens
 
     def _inputs(self, start: int, count: int) -> bytes:
         """Tokens for segment 0, both for segment 1 (the rows bind them), rows after that."""
-        sequence = [*self._work.request.prompt_tokens, *self._answer()]
+        sequence = [*self._session.request.prompt_tokens, *self._answer()]
         tokens = tokens_to_bytes(sequence[start : start + count]) if self._segment <= 1 else b""
         if not self._segment:
             return tokens
@@ -136,6 +136,6 @@ class DrawnVerifier:
 
     def _chunks(self) -> Iterator[tuple[int, int]]:
         """The same cuts as in the prompt's prefill, so that each ends at a row that the node signed."""
-        size = chunk_of(self._work)
+        size = chunk_of(self._session)
         for start in range(0, self._rows, size):
             yield start, min(size, self._rows - start)

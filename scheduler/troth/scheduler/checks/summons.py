@@ -21,10 +21,10 @@ from troth.protocol.market.types import NO_ADDRESS, SummonsKind, SummonsState
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.errors import OrderRefused
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.drawing import draw, fresh_draw
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.service import Orders
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import StorageFailed
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class _LiveSummons:
 
     summons_id: Hash32
     record: SummonsRecord
-    story: OrderHistory
+    history: OrderHistory
 
     @property
     def state(self) -> SummonsState:
@@ -51,20 +51,20 @@ class SummonsDuty:
         self._working: dict[Hash32, asyncio.Task[None]] = {}
 
     @property
-    def _desk(self) -> SchedulerContext:
-        return self._orders.desk
+    def _context(self) -> SchedulerContext:
+        return self._orders.context
 
     async def look(self) -> None:
         """Begin to answer whatever is asked."""
-        me, state = self._desk.operator.address, self._desk.ledger.state
+        me, state = self._context.operator.address, self._context.ledger.state
         for summons_id, record in state.summons.items():
             if record.state.scheduler != me or record.answered is not None or summons_id in self._working:
                 continue
-            story = self._desk.store.get(record.state.order)
-            if story is None:
+            history = self._context.store.get(record.state.order)
+            if history is None:
                 log.error("summoned for order 0x%s, which is not in the journal", record.state.order.hex())
                 continue
-            task = asyncio.create_task(self._answer(_LiveSummons(summons_id, record, story)))
+            task = asyncio.create_task(self._answer(_LiveSummons(summons_id, record, history)))
             self._working[summons_id] = task
             task.add_done_callback(partial(self._done, summons_id))
 
@@ -85,7 +85,7 @@ class SummonsDuty:
 
     async def _answer(self, asked: _LiveSummons) -> None:
         try:
-            if asked.state.passed_to != NO_ADDRESS and self._desk.ledger.block > asked.state.deadline:
+            if asked.state.passed_to != NO_ADDRESS and self._context.ledger.block > asked.state.deadline:
                 await self._end_silence(asked)
             elif asked.state.kind is SummonsKind.RESULTS:
                 await self._answer_results(asked)
@@ -97,101 +97,101 @@ class SummonsDuty:
             log.exception("a summons is not answered yet, its deadline is block %d", asked.state.deadline)
 
     async def _send(self, function: str, asked: _LiveSummons, *arguments: object, deposit: int = 0) -> None:
-        coin = self._desk.ledger.parameters.asset == NO_ADDRESS
+        coin = self._context.ledger.parameters.asset == NO_ADDRESS
         call = self._call(function, asked, *arguments, value=deposit if coin else 0)
-        block = await self._desk.ledger.execute(call, deposit)
+        block = await self._context.ledger.execute(call, deposit)
         log.info("%s was sent in block %d, the deadline is %d", function, block, asked.state.deadline)
 
     def _call(self, function: str, asked: _LiveSummons, *arguments: object, value: int) -> PartCall:
-        contracts = self._desk.ledger.contracts
+        contracts = self._context.ledger.contracts
         return build(contracts, Part.SUMMONS, function, asked.summons_id, asked.state, *arguments, value=value)
 
     # ---- results
 
     async def _answer_results(self, asked: _LiveSummons) -> None:
-        story = asked.story
-        if story.answered is None:
-            if story.failed is not None and not asked.state.extended:
+        history = asked.history
+        if history.answered is None:
+            if history.failed is not None and not asked.state.extended:
                 await self._pass_on_results(asked)
             return  # it runs, or its node was asked already and has its own time to speak
-        if story.drawn is None:
-            if self._orders.runs(story.order_id):
+        if history.drawn is None:
+            if self._orders.runs(history.order_id):
                 return  # its draw is on its way to the disk, which takes only one
-            await draw(self._desk, self._orders.book, story)
-        assert story.drawn is not None
+            await draw(self._context, self._orders.book, history)
+        assert history.drawn is not None
         # No older than the summons: its client may have no other draw than this one.
-        fresh = fresh_draw(self._desk, story, story.drawn.proof)
-        signatures = tuple(compact(one.signature) for one in story.answered.results)
-        shown = (story.admitted.nodes, story.results, signatures, fresh.message, fresh.signature)
+        fresh = fresh_draw(self._context, history, history.drawn.proof)
+        signatures = tuple(compact(one.signature) for one in history.answered.results)
+        shown = (history.admitted.nodes, history.results, signatures, fresh.message, fresh.signature)
         await self._send("answerResults", asked, *shown)
 
     async def _pass_on_results(self, asked: _LiveSummons) -> None:
-        story = asked.story
-        assert story.failed is not None
+        history = asked.history
+        assert history.failed is not None
         # Where nobody in particular failed, the first segment's node has to say what it has.
-        segment = story.failed.segment if story.failed.segment < story.segments else 0
-        node, promised = story.admitted.nodes[segment], story.admitted.promises[segment]
-        tab, deposit = self._desk.node_tabs.tab(node), await self._desk.ledger.pass_deposit()
-        shown = (story.admitted.nodes, tab, promised.message, promised.signature)
+        segment = history.failed.segment if history.failed.segment < history.segments else 0
+        node, promised = history.admitted.nodes[segment], history.admitted.promises[segment]
+        tab, deposit = self._context.node_tabs.tab(node), await self._context.ledger.pass_deposit()
+        shown = (history.admitted.nodes, tab, promised.message, promised.signature)
         await self._send("passOnResults", asked, *shown, deposit=deposit)
 
     # ---- checks
 
     async def _answer_check(self, asked: _LiveSummons) -> None:
-        story, segment = asked.story, asked.state.segment
-        if story.answered is None or story.drawn is None:
+        history, segment = asked.history, asked.state.segment
+        if history.answered is None or history.drawn is None:
             return
-        if story.revealed is None:
-            await reveal(self._desk, story, asked.state.secret)
-        await self._checked(story)
+        if history.revealed is None:
+            await reveal(self._context, history, asked.state.secret)
+        await self._checked(history)
         responded = set(asked.record.responded)
-        missing = [one for one in story.undecided(segment) if one not in responded]
+        missing = [one for one in history.undecided(segment) if one not in responded]
         if not missing:
             await self._send_verdicts(asked)
         elif asked.state.passed_to == NO_ADDRESS:
             await self._pass_on_check(asked, missing[0])
 
-    async def _checked(self, story: OrderHistory) -> None:
+    async def _checked(self, history: OrderHistory) -> None:
         """Run the check as if its client had asked here, and wait for its end."""
-        async for _ in self._orders.check(story).lines.follow():
+        async for _ in self._orders.check(history).lines.follow():
             pass
 
     async def _send_verdicts(self, asked: _LiveSummons) -> None:
-        story, segment = asked.story, asked.state.segment
-        check = story.check_of(segment)
+        history, segment = asked.history, asked.state.segment
+        check = history.check_of(segment)
         assert check is not None
-        given = [story.verdicts[segment, one] for one in check.operators if (segment, one) in story.verdicts]
+        given = [history.verdicts[segment, one] for one in check.operators if (segment, one) in history.verdicts]
         words = tuple(word_of(one) for one in given)
-        await self._send("answerCheck", asked, *self._results(story), words, self._hints(asked))
+        await self._send("answerCheck", asked, *self._results(history), words, self._hints(asked))
 
     async def _pass_on_check(self, asked: _LiveSummons, verifier: Address) -> None:
-        story, segment = asked.story, asked.state.segment
-        check = story.check_of(segment)
+        history, segment = asked.history, asked.state.segment
+        check = history.check_of(segment)
         assert check is not None
         place = check.operators.index(verifier)
         promised, node = check.promises[place], check.operators[place]
-        deposit = await self._desk.ledger.pass_deposit()
-        shown = (self._desk.node_tabs.tab(node), promised.message, promised.signature, self._hints(asked))
-        await self._send("passOnCheck", asked, *self._results(story), *shown, deposit=deposit)
+        deposit = await self._context.ledger.pass_deposit()
+        shown = (self._context.node_tabs.tab(node), promised.message, promised.signature, self._hints(asked))
+        await self._send("passOnCheck", asked, *self._results(history), *shown, deposit=deposit)
 
     async def _end_silence(self, asked: _LiveSummons) -> None:
         """The node to which it was passed on said nothing: it pays, and the next of the draw takes its place."""
         await self._send("convict", asked)
 
-    def _results(self, story: OrderHistory) -> tuple[object, object]:
-        assert story.answered is not None
-        return story.results, tuple(compact(one.signature) for one in story.answered.results)
+    def _results(self, history: OrderHistory) -> tuple[object, object]:
+        assert history.answered is not None
+        return history.results, tuple(compact(one.signature) for one in history.answered.results)
 
     def _hints(self, asked: _LiveSummons) -> bytes:
-        return drawn_verifiers(self._desk, asked.story)[asked.state.segment].hints
+        return drawn_verifiers(self._context, asked.history)[asked.state.segment].hints
 
 
-def stuck(desk: SchedulerContext) -> list[str]:
+def stuck(context: SchedulerContext) -> list[str]:
     """What is asked of this scheduler on chain and not answered, with the block by which it is due."""
-    me = desk.operator.address
+    me = context.operator.address
     return [
         f"a summons for {record.state.kind.name.lower()} of order 0x{record.state.order.hex()} "
         f"is due by block {record.state.deadline}"
-        for record in desk.ledger.state.summons.values()
+        for record in context.ledger.state.summons.values()
         if record.state.scheduler == me and record.answered is None
     ]

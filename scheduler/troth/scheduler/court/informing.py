@@ -19,8 +19,8 @@ from troth.protocol.types import Address, Hash32
 from troth.protocol.wire import CHECK_REQUESTS
 from troth.protocol.wire_market import CHECKS_PATH, SPOKEN_LIMIT, Inform, Informed, Inquire, Noted
 from troth.scheduler.checks.lottery import drawn_verifiers
-from troth.scheduler.orders.desk import SchedulerContext
-from troth.scheduler.orders.story import OrderHistory
+from troth.scheduler.orders.context import SchedulerContext
+from troth.scheduler.orders.history import OrderHistory
 from troth.transport.channel_server import ChannelServer
 from troth.transport.errors import OverlayError
 from troth.transport.identity import Operator
@@ -32,13 +32,13 @@ SECONDS = 5.0
 _REMEDY = "Ask about a check that you have given a verdict in."
 
 
-def spoken_of(story: OrderHistory, segment: int, drawn: DrawnSeats) -> Spoken:
+def spoken_of(history: OrderHistory, segment: int, drawn: DrawnSeats) -> Spoken:
     """What the drawn verifiers of a segment signed; with the text where it goes to court."""
-    commitments = [story.commitments.get((segment, one)) for one in drawn.seats]
-    verdicts = {one: story.verdicts[segment, one] for one in drawn.seats if (segment, one) in story.verdicts}
+    commitments = [history.commitments.get((segment, one)) for one in drawn.seats]
+    verdicts = {one: history.verdicts[segment, one] for one in drawn.seats if (segment, one) in history.verdicts}
     text, said = None, {one: Opinion(signed.message.opinion) for one, signed in verdicts.items()}
-    if checks.majority(drawn, said) is Opinion.REJECT and story.request and story.salt and story.tokens:
-        text = CourtText(story.request, story.salt, tokens_to_words(story.tokens))
+    if checks.majority(drawn, said) is Opinion.REJECT and history.request and history.salt and history.tokens:
+        text = CourtText(history.request, history.salt, tokens_to_words(history.tokens))
     return Spoken(tuple(one for one in commitments if one is not None), tuple(verdicts.values()), text)
 
 
@@ -47,22 +47,22 @@ def is_rejected_by_any(spoken: Spoken) -> bool:
     return any(one.message.opinion == Opinion.REJECT for one in spoken.verdicts)
 
 
-async def inform(desk: SchedulerContext, story: OrderHistory, segment: int, drawn: DrawnSeats) -> None:
+async def inform(context: SchedulerContext, history: OrderHistory, segment: int, drawn: DrawnSeats) -> None:
     """Tell every verifier that has spoken; who is not reached asks."""
-    spoken = spoken_of(story, segment, drawn)
+    spoken = spoken_of(history, segment, drawn)
     if not is_rejected_by_any(spoken):
         return
     sent = canonical.encode(spoken)
     if len(sent) > SPOKEN_LIMIT:
         log.error("what the verifiers of segment %d signed is too large to be told: %d bytes", segment, len(sent))
         return
-    heard = [one for one in drawn.seats if (segment, one) in story.verdicts]
-    await asyncio.gather(*(_tell(desk, Inform(story.order_id, segment, len(sent)), one, sent) for one in heard))
+    heard = [one for one in drawn.seats if (segment, one) in history.verdicts]
+    await asyncio.gather(*(_tell(context, Inform(history.order_id, segment, len(sent)), one, sent) for one in heard))
 
 
-async def _tell(desk: SchedulerContext, header: Inform, verifier: Address, sent: bytes) -> None:
+async def _tell(context: SchedulerContext, header: Inform, verifier: Address, sent: bytes) -> None:
     try:
-        frame = await desk.peers.channel(verifier).request(header, sent, SECONDS)
+        frame = await context.peers.channel(verifier).request(header, sent, SECONDS)
     except (OverlayError, ProtocolError, OSError, TimeoutError) as error:
         log.warning("%s was not told what the verifiers of segment %d signed: %s", verifier, header.segment, error)
         return
@@ -73,8 +73,8 @@ async def _tell(desk: SchedulerContext, header: Inform, verifier: Address, sent:
 class Inquiries:
     """Answers verifiers that were not told."""
 
-    def __init__(self, desk: SchedulerContext) -> None:
-        self._desk = desk
+    def __init__(self, context: SchedulerContext) -> None:
+        self._context = context
 
     def server(self, operator: Operator) -> ChannelServer:
         """The channel to mount beside that for reports."""
@@ -88,13 +88,13 @@ class Inquiries:
         )
 
     def _is_node(self, sender: Address) -> bool:
-        party = self._desk.ledger.state.parties.get(sender)
+        party = self._context.ledger.state.parties.get(sender)
         return party is not None and party.role is Role.NODE
 
     async def handle(self, sender: Address, header: Inquire, _payload: memoryview) -> tuple[Informed, bytes]:
         """One inquiry; WireError where its sender has no part in such a check."""
-        story, segment = self._desk.store.get(Hash32(header.order)), header.segment
-        if story is None or story.revealed is None or (segment, sender) not in story.verdicts:
+        history, segment = self._context.store.get(Hash32(header.order)), header.segment
+        if history is None or history.revealed is None or (segment, sender) not in history.verdicts:
             raise WireError("No verdict of yours over this segment is known here", segment, _REMEDY)
-        drawn = await asyncio.to_thread(drawn_verifiers, self._desk, story)
-        return Informed(), canonical.encode(spoken_of(story, segment, drawn[segment]))
+        drawn = await asyncio.to_thread(drawn_verifiers, self._context, history)
+        return Informed(), canonical.encode(spoken_of(history, segment, drawn[segment]))

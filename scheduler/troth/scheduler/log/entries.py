@@ -21,9 +21,9 @@ from troth.protocol.market.state import State
 from troth.protocol.market.types import LogCounts, SummonsKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.log.lines import counts_of, line_of
-from troth.scheduler.orders.desk import Ledger
+from troth.scheduler.orders.context import Ledger
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class LogBook:
         self._open = None if closed else _OpenEntry(number, opened, count)
         self._last = number
 
-    def assign(self, story: OrderHistory) -> tuple[int, list[Statement]]:
+    def assign(self, history: OrderHistory) -> tuple[int, list[Statement]]:
         """The entry that an order with results is promised for."""
         now, statements = self._clock(), list[Statement]()
         if self._open is not None and (self._open.orders >= self._orders or now - self._open.opened >= self._seconds):
@@ -81,9 +81,9 @@ class LogBook:
         row = "INSERT OR IGNORE INTO log_entry (number, opened) VALUES (?, ?)"
         statements.append((row, (self._open.number, self._open.opened)))
         self._open.orders += 1
-        last = story.results[-1]
-        assert story.answered is not None
-        values = (story.order_id, self._open.number, str(story.answered.fee), prices.positions(last))
+        last = history.results[-1]
+        assert history.answered is not None
+        values = (history.order_id, self._open.number, str(history.answered.fee), prices.positions(last))
         row = "INSERT OR IGNORE INTO log_line (order_id, entry, fee, positions) VALUES (?, ?, ?, ?)"
         statements.append((row, values))
         return self._open.number, statements
@@ -139,12 +139,12 @@ class LogBook:
         """The data of an entry, None while something in it may still change."""
         lines: list[LogLine] = []
         for (order_id,) in self._database.read("SELECT order_id FROM log_line WHERE entry = ?", number):
-            story = self._store.get(Hash32(order_id))
-            if story is None or not is_final(
-                story, self._ledger.state, self._ledger.block, self._ledger.parameters.lag
+            history = self._store.get(Hash32(order_id))
+            if history is None or not is_final(
+                history, self._ledger.state, self._ledger.block, self._ledger.parameters.lag
             ):
                 return None
-            lines.append(line_of(story))
+            lines.append(line_of(history))
         return log_data.encode_data(lines)
 
     def _counts(self, number: int, lines: tuple[LogLine, ...]) -> LogCounts:
@@ -152,17 +152,17 @@ class LogBook:
         return counts_of(lines, sum(row[1] for row in rows), sum(int(row[0]) for row in rows))
 
 
-def is_final(story: OrderHistory, state: State, block: int, lag: int) -> bool:
+def is_final(history: OrderHistory, state: State, block: int, lag: int) -> bool:
     """Whether an order's line can change no more."""
-    assert story.drawn is not None
-    if any(_is_summoned(story.order_id, segment, state) for segment in range(story.segments)):
+    assert history.drawn is not None
+    if any(_is_summoned(history.order_id, segment, state) for segment in range(history.segments)):
         return False
-    draw = story.drawn.draw.message
-    if story.revealed is None:
+    draw = history.drawn.draw.message
+    if history.revealed is None:
         return block > draw.block_number + lag
-    if not lottery.hits(story.revealed.secret, draw.beta, story.order.check_rate):
+    if not lottery.hits(history.revealed.secret, draw.beta, history.order.check_rate):
         return True
-    return story.is_checked or block > draw.block_number + 2 * lag
+    return history.is_checked or block > draw.block_number + 2 * lag
 
 
 def _is_summoned(order: Hash32, segment: int, state: State) -> bool:

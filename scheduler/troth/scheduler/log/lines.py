@@ -8,25 +8,25 @@ from troth.protocol import typed_data
 from troth.protocol.market import log_data, prices
 from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.types import Draw, LogCounts
-from troth.scheduler.orders.story import OrderHistory
+from troth.scheduler.orders.history import OrderHistory
 
 
-def line_of(story: OrderHistory) -> LogLine:
+def line_of(history: OrderHistory) -> LogLine:
     """The line of a drawn order, with whatever was shown and said since."""
-    assert story.drawn is not None
-    return line_with(story, story.drawn.draw.message, story.drawn.proof)
+    assert history.drawn is not None
+    return line_with(history, history.drawn.draw.message, history.drawn.proof)
 
 
-def line_with(story: OrderHistory, draw: Draw, proof: bytes) -> LogLine:
+def line_with(history: OrderHistory, draw: Draw, proof: bytes) -> LogLine:
     """The line of an order with results under a draw that is about to be signed; its bucket is the first draw's."""
-    assert story.answered is not None
-    order, admitted = story.order, story.admitted
+    assert history.answered is not None
+    order, admitted = history.order, history.admitted
     seen = tuple(
         LoggedResult(node, written(typed_data.struct_hash(one.message)), written(one.signature))
-        for node, one in zip(admitted.nodes, story.answered.results, strict=True)
+        for node, one in zip(admitted.nodes, history.answered.results, strict=True)
     )
     return LogLine(
-        order=written(story.order_id),
+        order=written(history.order_id),
         execution_class=written(order.execution_class),
         ends=written(order.ends),
         reference_block=order.reference_block,
@@ -40,14 +40,14 @@ def line_with(story: OrderHistory, draw: Draw, proof: bytes) -> LogLine:
         results=seen,
         beta=written(draw.beta),
         draw_proof=written(proof),
-        block_bucket=(story.drawn_first or draw.block_number) // log_data.BLOCK_BUCKET,
-        positions_bucket=log_data.bucket_of(prices.positions(story.results[-1])),
-        secret="" if story.revealed is None else written(story.revealed.secret),
-        verdicts=_said(story),
+        block_bucket=(history.drawn_first or draw.block_number) // log_data.BLOCK_BUCKET,
+        positions_bucket=log_data.bucket_of(prices.positions(history.results[-1])),
+        secret="" if history.revealed is None else written(history.revealed.secret),
+        verdicts=_said(history),
     )
 
 
-def _said(story: OrderHistory) -> tuple[LoggedVerdict, ...]:
+def _said(history: OrderHistory) -> tuple[LoggedVerdict, ...]:
     """The verdicts of who was drawn last: a node that a summons proved silent has no say."""
     return tuple(
         LoggedVerdict(
@@ -58,9 +58,9 @@ def _said(story: OrderHistory) -> tuple[LoggedVerdict, ...]:
             written(verdict.message.commitment),
             written(verdict.signature),
         )
-        for segment in sorted(story.checks)
-        for verifier in story.checks[segment][-1].operators
-        if (verdict := story.verdicts.get((segment, verifier))) is not None
+        for segment in sorted(history.checks)
+        for verifier in history.checks[segment][-1].operators
+        if (verdict := history.verdicts.get((segment, verifier))) is not None
     )
 
 

@@ -48,10 +48,10 @@ from troth.scheduler.errors import (
     VoucherRefused,
 )
 from troth.scheduler.orders.choosing import ProspectiveOrder, choose
-from troth.scheduler.orders.desk import OrderSession, SchedulerContext
+from troth.scheduler.orders.context import OrderSession, SchedulerContext
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.offers import ClassOffer
 from troth.scheduler.orders.steps import AdmittedStep
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import Statement, StorageFailed
 from troth.scheduler.tabs.fallen import forgive_fallen
 
@@ -60,7 +60,7 @@ from troth.scheduler.tabs.fallen import forgive_fallen
 class _CheckedOrder:
     """An order that passed every check: what was sent, what it asks for, and the chain as it is seen."""
 
-    desk: SchedulerContext
+    context: SchedulerContext
     sent: Submission
     request: Request
     offer: ClassOffer
@@ -89,52 +89,52 @@ class _DrawnNodes:
     candidates: tuple[tuple[Address, ...], ...]
 
 
-async def admit(desk: SchedulerContext, sent: Submission, preferred: Sequence[Address] = ()) -> OrderSession:
+async def admit(context: SchedulerContext, sent: Submission, preferred: Sequence[Address] = ()) -> OrderSession:
     """Take an order; raises one of OrderRefused's kinds, StorageFailed or ChainError, with nothing kept.
 
     ``preferred``: see ``choosing.choose``.
     """
     order = sent.order.message
-    offer = _offer(desk, order)
-    if sent.tab.payee != desk.operator.address:
-        raise BadRequest("The tab is with another scheduler", sent.tab.payee, f"This is {desk.operator.address}.")
+    offer = _offer(context, order)
+    if sent.tab.payee != context.operator.address:
+        raise BadRequest("The tab is with another scheduler", sent.tab.payee, f"This is {context.operator.address}.")
     request = _request(sent, offer)
-    if order.reference_block >= desk.ledger.block or not desk.ledger.state.tab_state(order.tab).known:
+    if order.reference_block >= context.ledger.block or not context.ledger.state.tab_state(order.tab).known:
         # The client may have seen a block, or opened its tab, that was not followed yet.
-        await desk.ledger.catch_up()
-    asked = _checked(desk, sent, request, offer)
+        await context.ledger.catch_up()
+    asked = _checked(context, sent, request, offer)
     if request.transforms.grammar is not None:
         # Compiling takes longer than all the rest: nobody has it done who could not pay. Meanwhile books may change.
         await asyncio.to_thread(_require_grammar, request, offer)
-        asked = _checked(desk, sent, request, offer)
+        asked = _checked(context, sent, request, offer)
     drawn = _draw(asked)
     nodes = _choose(asked, drawn, preferred)
     try:
         return await _take(asked, nodes, drawn.proof)
     except BaseException:
-        if desk.routes is not None:
-            desk.routes.release(asked.wanted)  # the choice held room for it
+        if context.routes is not None:
+            context.routes.release(asked.wanted)  # the choice held room for it
         raise
 
 
 # ------------------------------------------------------------------------------------------- the checks, in their order
 
 
-def _checked(desk: SchedulerContext, sent: Submission, request: Request, offer: ClassOffer) -> _CheckedOrder:
-    order, view = sent.order.message, _view(desk, sent)
-    asked = _CheckedOrder(desk, sent, request, offer, view)
-    if desk.store.known(asked.order_id):
+def _checked(context: SchedulerContext, sent: Submission, request: Request, offer: ClassOffer) -> _CheckedOrder:
+    order, view = sent.order.message, _view(context, sent)
+    asked = _CheckedOrder(context, sent, request, offer, view)
+    if context.store.known(asked.order_id):
         remedy = "GET /v1/orders/{id} shows how far it has come; for more, sign the next number."
         raise AlreadyOrdered("This order was taken before", "0x" + asked.order_id.hex(), remedy)
     _check_terms(order, request, offer)
     _check_order(sent, view)
-    _check_stake(desk, order)
-    _check_money(desk, sent, view)
+    _check_stake(context, order)
+    _check_money(context, sent, view)
     return asked
 
 
-def _offer(desk: SchedulerContext, order: Order) -> ClassOffer:
-    offer = desk.offers.offer(order.execution_class, desk.ledger.state)
+def _offer(context: SchedulerContext, order: Order) -> ClassOffer:
+    offer = context.offers.offer(order.execution_class, context.ledger.state)
     if order.ends != pack_ends(offer.ends):
         raise OtherSplit(offer.ends, order.ends.hex())
     return offer
@@ -175,10 +175,10 @@ def _require_grammar(request: Request, offer: ClassOffer) -> None:
         raise BadRequest(error.what, error.value, error.remedy) from error
 
 
-def _view(desk: SchedulerContext, sent: Submission) -> OrderView:
+def _view(context: SchedulerContext, sent: Submission) -> OrderView:
     try:
-        scheduler_of(desk.ledger.state, desk.operator.address)
-        return desk.view(sent.order.message, sent.tab)
+        scheduler_of(context.ledger.state, context.operator.address)
+        return context.view(sent.order.message, sent.tab)
     except (InvalidOrder, InvalidField) as error:
         raise OrderInvalid.of(error) from error
 
@@ -213,39 +213,39 @@ def _check_order(sent: Submission, view: OrderView) -> None:
         raise OrderInvalid.of(error) from error
 
 
-def _check_stake(desk: SchedulerContext, order: Order) -> None:
+def _check_stake(context: SchedulerContext, order: Order) -> None:
     """What is open at once, and could be cheated with at once, stays below what this scheduler can lose.
 
     The factor is that of the classes' own inequality: what is lost is at least 3/2 of what could be gained.
     """
-    stake = desk.ledger.state.pot(PotKind.STAKE, desk.operator.address)
-    opened = desk.client_tabs.exposure + order.max_fee
+    stake = context.ledger.state.pot(PotKind.STAKE, context.operator.address)
+    opened = context.client_tabs.exposure + order.max_fee
     if LOSS_TIMES * stake < GAIN_TIMES * opened:
         what = f"Orders worth {opened} would be open, more than a stake of {stake} covers"
         raise StakeExhausted(what, remedy="Try again when others are acknowledged, or order elsewhere.")
 
 
-def _check_money(desk: SchedulerContext, sent: Submission, view: OrderView) -> None:
+def _check_money(context: SchedulerContext, sent: Submission, view: OrderView) -> None:
     """What ``take_on`` will refuse for want of money, said with the shortfall."""
     order, state = sent.order.message, view.tab_state
     if not state.known or state.closes_at:
         what = "The tab is closing" if state.known else "There is no such tab on this chain"
         raise TabNotOpen(what, "0x" + order.tab.hex(), "Open a tab with this scheduler, or order on another one.")
-    book = desk.client_tabs.book(order.tab)
+    book = context.client_tabs.book(order.tab)
     spent = max(book.best.spent, sent.voucher.message.spent)
-    shortfall = spent + _left(desk, order, sent) + order.max_fee - (state.balance + state.redeemed)
+    shortfall = spent + _left(context, order, sent) + order.max_fee - (state.balance + state.redeemed)
     if shortfall > 0:
         what = f"The tab covers {state.balance + state.redeemed}, and {shortfall} are missing"
         raise TabTooSmall(what, shortfall, f"Top the tab up by {shortfall}, or acknowledge what was answered.")
 
 
-def _left(desk: SchedulerContext, order: Order, sent: Submission) -> int:
-    worth = desk.client_tabs.book(order.tab).worth
+def _left(context: SchedulerContext, order: Order, sent: Submission) -> int:
+    worth = context.client_tabs.book(order.tab).worth
     return sum(most for number, most in worth.items() if not is_acknowledged(sent.voucher.message, number))
 
 
 def _draw(asked: _CheckedOrder) -> _DrawnNodes:
-    secret = asked.desk.vrf_secret
+    secret = asked.context.vrf_secret
     if vrf.public_key(secret) != asked.view.vrf_key:
         raise GroupTooSmall("This scheduler's VRF key is not the registered one", None, "Order elsewhere.")
     proof = vrf.prove(secret, messages.infer_alpha(asked.order_id))
@@ -257,25 +257,25 @@ def _draw(asked: _CheckedOrder) -> _DrawnNodes:
 
 
 def _choose(asked: _CheckedOrder, drawn: _DrawnNodes, preferred: Sequence[Address]) -> tuple[Address, ...]:
-    desk, paid = asked.desk, []
+    context, paid = asked.context, []
     for segment, candidates in enumerate(drawn.candidates):
-        prices_of = ((node, _tab_state(desk, node), _most(asked, node, segment)) for node in candidates)
-        covered = [node for node, state, price in prices_of if desk.node_tabs.covers(node, price, state)]
+        prices_of = ((node, _tab_state(context, node), _most(asked, node, segment)) for node in candidates)
+        covered = [node for node, state, price in prices_of if context.node_tabs.covers(node, price, state)]
         if not covered:
             what = f"No node that was drawn for segment {segment} has a tab that pays it"
             raise NodeUnpaid(what, remedy="Try again in a minute: tabs with nodes are opened and topped up.")
-        trusted = [node for node in covered if desk.reputation(node) >= LEAST_REPUTATION]
+        trusted = [node for node in covered if context.reputation(node) >= LEAST_REPUTATION]
         if not trusted:
             what = f"The committee rates all nodes that were drawn for segment {segment} below its bar"
             raise NodeUntrusted(what, covered, "Order again: each order draws anew.")
         paid.append(trusted)
-    nodes = choose(desk, asked.wanted, paid, preferred)
-    desk.peers.note_draw({node for candidates in drawn.candidates for node in candidates}, nodes)
+    nodes = choose(context, asked.wanted, paid, preferred)
+    context.peers.note_draw({node for candidates in drawn.candidates for node in candidates}, nodes)
     return nodes
 
 
-def _tab_state(desk: SchedulerContext, node: Address) -> TabState:
-    return desk.ledger.state.tab_state(messages.tab_id(desk.node_tabs.tab(node)))
+def _tab_state(context: SchedulerContext, node: Address) -> TabState:
+    return context.ledger.state.tab_state(messages.tab_id(context.node_tabs.tab(node)))
 
 
 def _ask(asked: _CheckedOrder, node: Address, segment: int) -> Ask:
@@ -294,39 +294,39 @@ def _most(asked: _CheckedOrder, node: Address, segment: int) -> int:
 
 async def _take(asked: _CheckedOrder, nodes: tuple[Address, ...], proof: bytes) -> OrderSession:
     """Enter the order into all books at once, sign, journal. Nothing waits between the books and the disk."""
-    desk, sent, order = asked.desk, asked.sent, asked.order
+    context, sent, order = asked.context, asked.sent, asked.order
     used, statements = _enter(asked)
     try:
         promises, promised = _promises(asked, nodes)
     except BaseException:
-        desk.client_tabs.withdraw(order.tab, order.sequence)
+        context.client_tabs.withdraw(order.tab, order.sequence)
         raise
     named = Admission(asked.order_id, messages.nodes_hash(nodes), asked.view.block)
     admitted = AdmittedStep(
         order=sent.order,
         tab=sent.tab,
         voucher=used,
-        admission=desk.signed(named),
+        admission=context.signed(named),
         nodes=nodes,
         infer_proof=proof,
         promises=promises,
         head_salt=Hash32(randomness.token_bytes(32)),
     )
-    story = OrderHistory(named.order, admitted, sent.request, sent.salt)
+    history = OrderHistory(named.order, admitted, sent.request, sent.salt)
     try:
-        await desk.store.begin(story, *statements, *promised)
+        await context.store.begin(history, *statements, *promised)
     except StorageFailed:
-        desk.client_tabs.withdraw(order.tab, order.sequence)
-        _withdraw(desk, nodes, promises)
+        context.client_tabs.withdraw(order.tab, order.sequence)
+        _withdraw(context, nodes, promises)
         raise
     alternatives = NO_LOGPROBS if sent.logprobs is None else min(sent.logprobs, ALTERNATIVES_LIMIT)
-    return OrderSession(story, asked.request, sent.salt, asked.offer, alternatives)
+    return OrderSession(history, asked.request, sent.salt, asked.offer, alternatives)
 
 
 def _enter(asked: _CheckedOrder) -> tuple[Signed[Voucher], list[Statement]]:
-    forgiven = forgive_fallen(asked.desk, asked.order.tab)
+    forgiven = forgive_fallen(asked.context, asked.order.tab)
     try:
-        used, taken = asked.desk.client_tabs.take_on(asked.order, asked.sent.voucher, asked.view)
+        used, taken = asked.context.client_tabs.take_on(asked.order, asked.sent.voucher, asked.view)
         return used, [*forgiven, *taken]
     except InvalidSignature as error:
         raise BadSignature(error.what, None, error.remedy) from error
@@ -335,23 +335,23 @@ def _enter(asked: _CheckedOrder) -> tuple[Signed[Voucher], list[Statement]]:
 
 
 def _promises(asked: _CheckedOrder, nodes: Sequence[Address]) -> tuple[tuple[Signed[Promise], ...], list[Statement]]:
-    desk = asked.desk
+    context = asked.context
     made: list[Signed[Promise]] = []
     statements: list[Statement] = []
     for segment, node in enumerate(nodes):
         try:
-            promised, more = desk.node_tabs.promise(node, _wanted(asked, node, segment), _tab_state(desk, node))
+            promised, more = context.node_tabs.promise(node, _wanted(asked, node, segment), _tab_state(context, node))
         except InvalidVoucher as error:
-            _withdraw(desk, nodes, made)
+            _withdraw(context, nodes, made)
             raise NodeUnpaid(error.what, node, "Try again in a minute: tabs with nodes are topped up.") from error
         made.append(promised)
         statements += more
     return tuple(made), statements
 
 
-def _withdraw(desk: SchedulerContext, nodes: Sequence[Address], made: Sequence[Signed[Promise]]) -> None:
+def _withdraw(context: SchedulerContext, nodes: Sequence[Address], made: Sequence[Signed[Promise]]) -> None:
     for node, promised in zip(nodes, made, strict=False):
-        desk.node_tabs.withdraw(node, promised.message.sequence)
+        context.node_tabs.withdraw(node, promised.message.sequence)
 
 
 def _wanted(asked: _CheckedOrder, node: Address, segment: int) -> Callable[[Hash32, int], Promise]:

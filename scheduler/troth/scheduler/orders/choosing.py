@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import Address, Hash32, Segment, to_address
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ MOST_PREFERRED = 64
 
 
 def choose(
-    desk: SchedulerContext,
+    context: SchedulerContext,
     wanted: ProspectiveOrder,
     allowed: Sequence[Sequence[Address]],
     preferred: Sequence[Address] = (),
@@ -35,16 +35,16 @@ def choose(
     ``preferred`` are nodes as the entry of an order of one segment would choose them, the best first: it knows whose
     cache holds the prompt. They are a hint, and choose among those that were drawn alone.
     """
-    sound = [[node for node in nodes if not desk.peers.failed_lately(node)] or list(nodes) for nodes in allowed]
+    sound = [[node for node in nodes if not context.peers.failed_lately(node)] or list(nodes) for nodes in allowed]
     if len(sound) == 1:
         named = next((node for node in preferred if node in sound[0]), None)
         if named is not None:
             return (named,)
-    if desk.routes is not None:
-        found = desk.routes.choose(wanted, sound)
+    if context.routes is not None:
+        found = context.routes.choose(wanted, sound)
         if found is not None:
             return found
-    return tuple(min(nodes, key=desk.peers.preference) for nodes in sound)
+    return tuple(min(nodes, key=context.peers.preference) for nodes in sound)
 
 
 def read_preferred(text: str) -> tuple[Address, ...]:

@@ -18,9 +18,9 @@ from troth.protocol.types import ZERO_HASH, Hash32
 from troth.protocol.wire import Frame
 from troth.protocol.wire_market import Conclude, Concluded
 from troth.scheduler.errors import NodeFailed
-from troth.scheduler.orders.desk import OrderSession, SchedulerContext
+from troth.scheduler.orders.context import OrderSession, SchedulerContext
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.hop import Hop
-from troth.scheduler.orders.story import OrderHistory
 from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure
 
 _LIMIT = 1 << 13
@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 class OrderEnding:
     """The end of an order: its nodes, the tokens that they wrote, and every result that was ``shown`` so far."""
 
-    desk: SchedulerContext
-    work: OrderSession
+    context: SchedulerContext
+    session: OrderSession
     hops: Sequence[Hop]
     tokens: Sequence[int]
     shown: dict[int, Signed[Result]] = field(default_factory=dict)
@@ -95,47 +95,49 @@ class OrderEnding:
         return segment == len(self.hops) - 1
 
     def _checked(self, segment: int, written: int, frame: Frame) -> Signed[Result]:
-        hop, work = self.hops[segment], self.work
+        hop, session = self.hops[segment], self.session
         if not isinstance(frame.header, Concluded):
             raise hop.failed(f"an answer to another question: {type(frame.header).__name__}")
         signed = canonical.decode(Signed[Result], frame.payload, _LIMIT)
-        result = signed.require(self.desk.operator.domain, hop.node)
+        result = signed.require(self.context.operator.domain, hop.node)
         expected = replace(
             result,
-            order=work.order_id,
+            order=session.order_id,
             segment=segment,
-            input_head=work.story.order.request_hash if segment == 0 else self._head(segment - 1),
+            input_head=session.history.order.request_hash if segment == 0 else self._head(segment - 1),
             output_head=self._head(segment),
             written=written,
-            output_hash=output_hash(work.salt, self.tokens) if self._is_last(segment) else ZERO_HASH,
+            output_hash=output_hash(session.salt, self.tokens) if self._is_last(segment) else ZERO_HASH,
         )
-        if result != expected or result.prompt + result.cached != len(work.request.prompt_tokens):
+        if result != expected or result.prompt + result.cached != len(session.request.prompt_tokens):
             raise hop.failed("a result that is not over the rows and tokens that it gave")
         return signed
 
     def _head(self, segment: int) -> Hash32:
-        return checks.head(self.work.order_id, self.work.story.admitted.head_salt, self.hops[segment].chain.link)
+        return checks.head(
+            self.session.order_id, self.session.history.admitted.head_salt, self.hops[segment].chain.link
+        )
 
 
-async def signed_before(desk: SchedulerContext, story: OrderHistory, segment: int) -> Signed[Result] | None:
+async def signed_before(context: SchedulerContext, history: OrderHistory, segment: int) -> Signed[Result] | None:
     """The result that a node of an interrupted order has signed, which it is owed for; None: it has signed none.
 
     Nothing is signed for being asked: no result is over no positions. Raises ChannelUnavailable or TimeoutError where
     the node is away.
     """
-    node = story.admitted.nodes[segment]
+    node = history.admitted.nodes[segment]
     try:
-        frame = await desk.peers.channel(node).request(Conclude(story.order_id, segment, 0), b"", ASKED_SECONDS)
+        frame = await context.peers.channel(node).request(Conclude(history.order_id, segment, 0), b"", ASKED_SECONDS)
         if not isinstance(frame.header, Concluded):
             return None
         signed = canonical.decode(Signed[Result], frame.payload, _LIMIT)
-        result = signed.require(desk.operator.domain, node)
+        result = signed.require(context.operator.domain, node)
     except (OverlayError, ProtocolError) as error:
         if _is_away(error):
             raise ChannelUnavailable(f"{node} cannot say yet what it has signed", error) from error
         log.info("%s has signed nothing for an order that was cut off: %s", node, error)
         return None
-    return signed if (result.order, result.segment) == (story.order_id, segment) else None
+    return signed if (result.order, result.segment) == (history.order_id, segment) else None
 
 
 def _was_lost(error: Exception) -> bool:

@@ -10,49 +10,49 @@ from troth.protocol.market.types import Draw, Inclusion
 from troth.protocol.types import Hash32
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.log.lines import line_with
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.steps import DrawnStep
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.due import inference_fees
 
 
-async def draw(desk: SchedulerContext, log: LogBook, story: OrderHistory) -> DrawnStep:
+async def draw(context: SchedulerContext, log: LogBook, history: OrderHistory) -> DrawnStep:
     """Draw over an order's results; journalled before it is returned. The lag of its nodes runs from its block."""
-    proof = vrf.prove(desk.vrf_secret, messages.draw_alpha(story.order_id))
-    fresh = fresh_draw(desk, story, proof)
-    entry, statements = log.assign(story)
-    drawn = DrawnStep(fresh, proof, _inclusion(desk, story, fresh.message, proof, entry))
-    due = fresh.message.block_number + desk.ledger.parameters.lag
-    await desk.store.note(story, drawn, *statements, *inference_fees(desk.node_tabs, story, due))
+    proof = vrf.prove(context.vrf_secret, messages.draw_alpha(history.order_id))
+    fresh = fresh_draw(context, history, proof)
+    entry, statements = log.assign(history)
+    drawn = DrawnStep(fresh, proof, _inclusion(context, history, fresh.message, proof, entry))
+    due = fresh.message.block_number + context.ledger.parameters.lag
+    await context.store.note(history, drawn, *statements, *inference_fees(context.node_tabs, history, due))
     return drawn
 
 
-async def draw_again(desk: SchedulerContext, story: OrderHistory) -> DrawnStep:
+async def draw_again(context: SchedulerContext, history: OrderHistory) -> DrawnStep:
     """The same draw with the newest block, for a client that was away when the first one came.
 
     Only while the first one's time for the secret runs: else a client could keep its secrets as long as it likes.
     """
-    drawn = story.drawn
+    drawn = history.drawn
     assert drawn is not None
-    block = desk.ledger.block
-    late = block > story.drawn_first + desk.ledger.parameters.lag // 2
-    if story.revealed is not None or late or block <= drawn.draw.message.block_number + DRAW_AGE:
+    block = context.ledger.block
+    late = block > history.drawn_first + context.ledger.parameters.lag // 2
+    if history.revealed is not None or late or block <= drawn.draw.message.block_number + DRAW_AGE:
         return drawn
-    again = DrawnStep(fresh_draw(desk, story, drawn.proof), drawn.proof, drawn.inclusion)
-    await desk.store.note(story, again)
+    again = DrawnStep(fresh_draw(context, history, drawn.proof), drawn.proof, drawn.inclusion)
+    await context.store.note(history, again)
     return again
 
 
-def fresh_draw(desk: SchedulerContext, story: OrderHistory, proof: bytes) -> Signed[Draw]:
+def fresh_draw(context: SchedulerContext, history: OrderHistory, proof: bytes) -> Signed[Draw]:
     """The draw's words with the newest block: a newer block says nothing new, so it may be signed as often as asked."""
-    beta, results = Hash32(vrf.output_of_sound(proof)), messages.results_hash(story.results)
-    signed: Signed[Draw] = desk.signed(Draw(story.order_id, results, beta, desk.ledger.block))
+    beta, results = Hash32(vrf.output_of_sound(proof)), messages.results_hash(history.results)
+    signed: Signed[Draw] = context.signed(Draw(history.order_id, results, beta, context.ledger.block))
     return signed
 
 
 def _inclusion(
-    desk: SchedulerContext, story: OrderHistory, message: Draw, proof: bytes, entry: int
+    context: SchedulerContext, history: OrderHistory, message: Draw, proof: bytes, entry: int
 ) -> Signed[Inclusion]:
-    leaf = log_data.promised_leaf(line_with(story, message, proof))
-    signed: Signed[Inclusion] = desk.signed(Inclusion(story.order_id, leaf, entry))
+    leaf = log_data.promised_leaf(line_with(history, message, proof))
+    signed: Signed[Inclusion] = context.signed(Inclusion(history.order_id, leaf, entry))
     return signed

@@ -21,7 +21,7 @@ from troth.protocol.wire_decoding import WantedText, WrittenPart
 from troth.protocol.wire_fields import Message, RowSignature
 from troth.protocol.wire_market import Advance, Conclude, Concluded
 from troth.scheduler.errors import NodeFailed
-from troth.scheduler.orders.desk import OrderSession, SchedulerContext
+from troth.scheduler.orders.context import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import inference_papers
 from troth.scheduler.orders.rows_kept import OrderRows
 from troth.transport.errors import OverlayError
@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 class Hop:
     """One segment of one order."""
 
-    def __init__(self, desk: SchedulerContext, work: OrderSession, segment: int, kept: OrderRows) -> None:
-        self._desk = desk
-        self._work = work
+    def __init__(self, context: SchedulerContext, session: OrderSession, segment: int, kept: OrderRows) -> None:
+        self._context = context
+        self._session = session
         self._kept = kept
         self.segment = segment
-        self.node = work.nodes[segment]
-        self.chain = RowHashes(work.order_id, segment)
+        self.node = session.nodes[segment]
+        self.chain = RowHashes(session.order_id, segment)
         self._introduced = False
         self._doubted = False
         self.latency = 0.0
@@ -59,9 +59,11 @@ class Hop:
         timeout: float,
     ) -> tuple[Rows, Frame]:
         """Ask for ``count`` positions from ``start``; raises NodeFailed, whatever the reason."""
-        papers, request = (b"", b"") if self._introduced else inference_papers(self._desk, self._work, self.segment)
+        papers, request = (
+            (b"", b"") if self._introduced else inference_papers(self._context, self._session, self.segment)
+        )
         header = Advance(
-            order=self._work.order_id,
+            order=self._session.order_id,
             segment=self.segment,
             role="infer",
             start=start,
@@ -88,16 +90,16 @@ class Hop:
     async def proceed(self, start: int, timeout: float) -> WrittenPart:
         """What the only segment computed alone from ``start`` on; raises NodeFailed."""
         before = time.perf_counter()
-        alternatives = None if self._work.alternatives == NO_LOGPROBS else self._work.alternatives
-        wanted = WantedText(self._work.order_id, start, alternatives)
+        alternatives = None if self._session.alternatives == NO_LOGPROBS else self._session.alternatives
+        wanted = WantedText(self._session.order_id, start, alternatives)
         try:
-            part = await self._desk.peers.texts(self.node).next(wanted, timeout)
+            part = await self._context.peers.texts(self.node).next(wanted, timeout)
         except (OverlayError, ProtocolError) as error:
             raise self.failed(error) from error
-        if part.row_bytes != self._work.offer.sent_bytes:
-            raise self.failed(f"rows of {part.row_bytes} bytes, not {self._work.offer.sent_bytes}")
-        if max(part.tokens) >= self._work.offer.model.vocabulary:
-            raise self.failed(f"token {max(part.tokens)} of a vocabulary of {self._work.offer.model.vocabulary}")
+        if part.row_bytes != self._session.offer.sent_bytes:
+            raise self.failed(f"rows of {part.row_bytes} bytes, not {self._session.offer.sent_bytes}")
+        if max(part.tokens) >= self._session.offer.model.vocabulary:
+            raise self.failed(f"token {max(part.tokens)} of a vocabulary of {self._session.offer.model.vocabulary}")
         now = time.perf_counter()
         self.latency = now - before
         self._alone_since = self._alone_since or before
@@ -107,12 +109,12 @@ class Hop:
 
     async def conclude(self, positions: int, written: int, payload: bytes, timeout: float) -> Frame:
         """Ask for the result of ``positions`` rows; raises NodeFailed."""
-        header = Conclude(self._work.order_id, self.segment, positions, written)
+        header = Conclude(self._session.order_id, self.segment, positions, written)
         return await self._ask(header, payload, timeout)
 
     def keep_last(self, header: Message) -> None:
         """Keep the last row that came with a result; a node that shows none, or another, is not believed by clients."""
-        offer = self._work.offer
+        offer = self._session.offer
         if isinstance(header, Concluded) and offer.sends_hashes and len(header.last_row) == offer.row_bytes:
             self._kept.append_last(self.segment, header.last_row)
 
@@ -129,7 +131,7 @@ class Hop:
         self._kept.append(self.segment, data, row)
 
     def _verified(self, data: bytes | memoryview, tokens: Sequence[int], row: RowSignature) -> RowHashes:
-        offer, domain = self._work.offer, self._desk.operator.domain
+        offer, domain = self._session.offer, self._context.operator.domain
         if offer.sends_hashes:
             if len(data) != len(tokens) * HASH_BYTES:
                 raise WireError("A whole model's exact class sends row hashes", len(data), "Run this node's version.")
@@ -150,11 +152,11 @@ class Hop:
 
         Its rows stand all the same: log probabilities are nobody's money.
         """
-        if self._work.alternatives == NO_LOGPROBS or isinstance(packed, msgspec.UnsetType):
+        if self._session.alternatives == NO_LOGPROBS or isinstance(packed, msgspec.UnsetType):
             return None
-        vocabulary = self._work.offer.model.vocabulary
+        vocabulary = self._session.offer.model.vocabulary
         try:
-            return logprobs_from_bytes(packed, token, count=self._work.alternatives, vocabulary=vocabulary)
+            return logprobs_from_bytes(packed, token, count=self._session.alternatives, vocabulary=vocabulary)
         except ProtocolError as error:
             if not self._doubted:
                 log.warning("%s sent log probabilities that cannot be, left out: %s", self.node, error.what)
@@ -166,12 +168,12 @@ class Hop:
         return NodeFailed(self.segment, self.node, cause)
 
     def _alternatives(self) -> int | msgspec.UnsetType:
-        asked = self._work.alternatives
+        asked = self._session.alternatives
         return msgspec.UNSET if asked == NO_LOGPROBS else asked
 
     async def _ask(self, header: Advance | Conclude, payload: bytes | memoryview, timeout: float) -> Frame:
         try:
-            channel = self._desk.peers.channel(self.node)
+            channel = self._context.peers.channel(self.node)
             # The admission names this node, and there can be no second one: so a connection that is about to be tried
             # again is awaited, as long as an answer would be.
             await channel.open(wait=timeout)

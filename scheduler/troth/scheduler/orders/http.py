@@ -44,12 +44,12 @@ from troth.scheduler.errors import (
     VoucherRefused,
 )
 from troth.scheduler.orders.choosing import read_preferred
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.nodes_seen import seen_of
 from troth.scheduler.orders.offers import ClassOffer, offers_checks, price_entry, rated_nodes
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.shown import shown_tiles
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.reading import read_hash
 from troth.scheduler.tabs.database import StorageFailed
@@ -59,24 +59,24 @@ QUERY_SECONDS = 300
 """How far a query's time may lie from this clock: one that leaked says nothing for ever."""
 
 
-def recovered(desk: SchedulerContext, tab_id: Hash32, query: Recovery) -> Recovered:
+def recovered(context: SchedulerContext, tab_id: Hash32, query: Recovery) -> Recovered:
     """The answer to a query; raises UnknownOrder, Expired, BadSignature."""
-    held = desk.client_tabs.get(tab_id)
+    held = context.client_tabs.get(tab_id)
     if held is None:
         raise UnknownOrder("Nothing was ordered on this tab here", "0x" + tab_id.hex(), "Ask the tab's own scheduler.")
-    if abs(desk.clock() - query.time) > QUERY_SECONDS:
+    if abs(context.clock() - query.time) > QUERY_SECONDS:
         raise Expired("The query's time is not now", query.time, "Set the clock, and sign another query.")
-    digest = messages.signing_digest(TabQuery(tab_id, query.time), desk.operator.domain)
-    if not desk.key_check(held.tab.key, digest, query.signature):
+    digest = messages.signing_digest(TabQuery(tab_id, query.time), context.operator.domain)
+    if not context.key_check(held.tab.key, digest, query.signature):
         raise BadSignature("The tab key did not sign this query", None, messages.BY_ACCOUNT)
     if held.best is None:
         return Recovered(None, ())
-    stories = (desk.store.by_number(tab_id, number) for number in tabs.outstanding(held.best.message))
-    return Recovered(held.best, tuple(_open(story) for story in stories if story is not None))
+    histories = (context.store.by_number(tab_id, number) for number in tabs.outstanding(held.best.message))
+    return Recovered(held.best, tuple(_open(history) for history in histories if history is not None))
 
 
-def _open(story: OrderHistory) -> OpenOrder:
-    admitted, answered, drawn = story.admitted, story.answered, story.drawn
+def _open(history: OrderHistory) -> OpenOrder:
+    admitted, answered, drawn = history.admitted, history.answered, history.drawn
     return OpenOrder(
         order=admitted.order,
         admission=admitted.admission,
@@ -88,18 +88,18 @@ def _open(story: OrderHistory) -> OpenOrder:
     )
 
 
-def shown_info(desk: SchedulerContext) -> dict[str, object]:
+def shown_info(context: SchedulerContext) -> dict[str, object]:
     """The scheduler, its deployment, and its classes."""
-    state = desk.ledger.state
+    state = context.ledger.state
     assert state.deployed is not None
-    domain = desk.operator.domain
+    domain = context.operator.domain
     return {
-        "operator": desk.operator.address,
-        "factory": desk.factory,
+        "operator": context.operator.address,
+        "factory": context.factory,
         "bank": domain.contract,
         "chain_id": domain.chain_id,
-        "block": desk.ledger.block,
-        "classes": [_class(offer) for offer in _offers(desk)],
+        "block": context.ledger.block,
+        "classes": [_class(offer) for offer in _offers(context)],
     }
 
 
@@ -114,27 +114,27 @@ def _class(offer: ClassOffer) -> dict[str, object]:
     }
 
 
-def price_list(desk: SchedulerContext) -> dict[str, object]:
+def price_list(context: SchedulerContext) -> dict[str, object]:
     """The form of OpenRouter's models list; with less than k + 6 owners in a group a class offers no checks."""
-    state, block = desk.ledger.state, desk.ledger.block
-    word = desk.reputation
+    state, block = context.ledger.state, context.ledger.block
+    word = context.reputation
     listed = [
         price_entry(
             offer,
             checks=offers_checks(offer, state, block),
-            decimals=desk.asset_decimals,
+            decimals=context.asset_decimals,
             rated=None if word is everybody_trusted else rated_nodes(offer, state, block, word),
         )
-        for offer in _offers(desk)
+        for offer in _offers(context)
     ]
     return {"data": listed}
 
 
-def _offers(desk: SchedulerContext) -> list[ClassOffer]:
+def _offers(context: SchedulerContext) -> list[ClassOffer]:
     found = []
-    for class_id in desk.offers.ids():
+    for class_id in context.offers.ids():
         try:
-            found.append(desk.offers.offer(class_id, desk.ledger.state))
+            found.append(context.offers.offer(class_id, context.ledger.state))
         except UnknownClass:
             continue
     return found
@@ -161,11 +161,11 @@ def _offer_routes(router: APIRouter, orders: Orders) -> None:
 
     @router.get("/v1/info")
     async def info() -> JSONResponse:
-        return JSONResponse(shown_info(orders.desk))
+        return JSONResponse(shown_info(orders.context))
 
     @router.get("/v1/prices")
     async def listed() -> JSONResponse:
-        return JSONResponse(price_list(orders.desk))
+        return JSONResponse(price_list(orders.context))
 
     @router.get("/v1/nodes/{operator}")
     async def node(operator: str) -> JSONResponse:
@@ -173,11 +173,11 @@ def _offer_routes(router: APIRouter, orders: Orders) -> None:
             named = to_address(operator)
         except ProtocolError as error:
             raise BadRequest("An operator is an address", operator[:100], error.remedy) from error
-        return JSONResponse(seen_of(orders.desk, named))
+        return JSONResponse(seen_of(orders.context, named))
 
     @router.get("/v1/models/{class_id}/tokenizer")
     async def tokenizer(class_id: str) -> JSONResponse:
-        texts = orders.desk.offers.served(read_hash(class_id, "class id")).texts
+        texts = orders.context.offers.served(read_hash(class_id, "class id")).texts
         return JSONResponse(
             {"tokenizer": texts.tokenizer, "chat_template": texts.chat_template, "config": texts.config}
         )
@@ -234,7 +234,7 @@ def _tab_routes(router: APIRouter, orders: Orders) -> None:
     @router.post("/v1/tabs/{tab_id}/recover")
     async def recover(tab_id: str, request: Request) -> Response:
         query = await _read(request, Recovery, BODY_LIMIT)
-        found = recovered(orders.desk, read_hash(tab_id, "tab id"), query)
+        found = recovered(orders.context, read_hash(tab_id, "tab id"), query)
         return Response(canonical.encode(found), media_type="application/json")
 
 
@@ -277,17 +277,19 @@ def refusal(error: OrderRefused) -> Response:
 
 
 async def _acknowledge(orders: Orders, given: Acknowledgement) -> dict[str, str]:
-    desk = orders.desk
-    record = desk.ledger.state.tabs.get(messages.tab_id(given.tab))
-    if record is None or given.tab.payee != desk.operator.address:
+    context = orders.context
+    record = context.ledger.state.tabs.get(messages.tab_id(given.tab))
+    if record is None or given.tab.payee != context.operator.address:
         raise BadRequest("There is no such tab with this scheduler", remedy="Open it first.")
-    forgiven = forgive_fallen(desk, messages.tab_id(given.tab))
+    forgiven = forgive_fallen(context, messages.tab_id(given.tab))
     try:
-        held, statements = desk.client_tabs.acknowledge(given.tab, given.voucher, desk.operator.domain, desk.key_check)
+        held, statements = context.client_tabs.acknowledge(
+            given.tab, given.voucher, context.operator.domain, context.key_check
+        )
     except ProtocolError as error:
         raise VoucherRefused(error.what, str(error.value)[:200], error.remedy) from error
     if forgiven or statements:
-        await desk.database.commit(*forgiven, *statements)
+        await context.database.commit(*forgiven, *statements)
     best = held.book.best
     return {"spent": str(best.spent), "acknowledged_through": str(best.acknowledged_through)}
 

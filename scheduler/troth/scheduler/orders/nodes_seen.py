@@ -16,22 +16,22 @@ from troth.protocol.market.state import Party
 from troth.protocol.market.types import Entry, Role
 from troth.protocol.types import Address, Segment
 from troth.scheduler.errors import UnknownClass
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.offers import ClassOffer
 from troth.scheduler.peers import NodeSeen
 
 
-def seen_of(desk: SchedulerContext, node: Address) -> dict[str, Any]:
+def seen_of(context: SchedulerContext, node: Address) -> dict[str, Any]:
     """Connection, draws, and what keeps orders from a node, as JSON."""
-    seen = desk.peers.seen(node)
+    seen = context.peers.seen(node)
     return {
         "operator": node,
-        "block": desk.ledger.block,
+        "block": context.ledger.block,
         "connected": seen.connected,
         "failure": seen.failure,
         "drawn": seen.drawn,
         "chosen": seen.chosen,
-        "why": list(_reasons(desk, node)),
+        "why": list(_reasons(context, node)),
         "note": _note(seen),
     }
 
@@ -43,8 +43,8 @@ def _note(seen: NodeSeen) -> str:
     return "" if seen.drawn else "it was in no draw since this scheduler started: draws go by seats"
 
 
-def _reasons(desk: SchedulerContext, node: Address) -> Iterator[str]:
-    party = desk.ledger.state.parties.get(node)
+def _reasons(context: SchedulerContext, node: Address) -> Iterator[str]:
+    party = context.ledger.state.parties.get(node)
     if party is None or party.role is not Role.NODE:
         yield "it is not registered as a node"
         return
@@ -52,17 +52,17 @@ def _reasons(desk: SchedulerContext, node: Address) -> Iterator[str]:
         yield "it is leaving, and is in no group any more"
         return
     try:
-        offer = desk.offers.offer(party.execution_class, desk.ledger.state)
+        offer = context.offers.offer(party.execution_class, context.ledger.state)
     except UnknownClass:
         yield "this scheduler does not serve its execution class"
         return
-    yield from _of_groups(desk, party, offer)
-    yield from _of_connection(desk, node)
+    yield from _of_groups(context, party, offer)
+    yield from _of_connection(context, node)
 
 
-def _of_groups(desk: SchedulerContext, party: Party, offer: ClassOffer) -> Iterator[str]:
+def _of_groups(context: SchedulerContext, party: Party, offer: ClassOffer) -> Iterator[str]:
     """Whether it is in a group that is offered, with seats, an ask that is paid, and a tab."""
-    state, block, found = desk.ledger.state, desk.ledger.block, False
+    state, block, found = context.ledger.state, context.ledger.block, False
     for span in offer.spans:
         group = group_id(offer.served.class_id, span)
         entry = next((one for one in state.members_at(group, block) if one.operator == party.operator), Entry())
@@ -79,7 +79,7 @@ def _of_groups(desk: SchedulerContext, party: Party, offer: ClassOffer) -> Itera
         spans = ", ".join(f"{span.first}:{span.end}" for span in offer.spans)
         yield f"it is in none of the groups that this scheduler offers: {spans}"
         return
-    tab = state.tab_state(messages.tab_id(desk.node_tabs.tab(party.operator)))
+    tab = state.tab_state(messages.tab_id(context.node_tabs.tab(party.operator)))
     if not tab.known or not tab.balance:
         yield "this scheduler has no tab with it yet, or an empty one"
 
@@ -90,7 +90,7 @@ def _most(offer: ClassOffer, span: Segment) -> Any:
     return most_asked(prices, listed.node_share, span.end - span.first, offer.model.layers)
 
 
-def _of_connection(desk: SchedulerContext, node: Address) -> Iterator[str]:
-    seen = desk.peers.seen(node)
+def _of_connection(context: SchedulerContext, node: Address) -> Iterator[str]:
+    seen = context.peers.seen(node)
     if seen.failure and not seen.connected:
         yield f"it cannot be reached: {seen.failure}"

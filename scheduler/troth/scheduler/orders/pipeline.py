@@ -19,7 +19,7 @@ from troth.protocol.tokens import finish_reason
 from troth.protocol.wire import Rows
 from troth.protocol.wire_fields import RowSignature
 from troth.scheduler.errors import NodeFailed
-from troth.scheduler.orders.desk import OrderSession
+from troth.scheduler.orders.context import OrderSession
 from troth.scheduler.orders.hop import Hop
 from troth.scheduler.patience import MESSAGE_BYTES, Finish, GenerationPatience
 
@@ -46,9 +46,9 @@ class PipelineRun:
     """The nodes of one order, first segment first. ``on_token`` gets each token once the rows behind it are checked."""
 
     def __init__(
-        self, work: OrderSession, hops: Sequence[Hop], on_token: OnToken, patience: GenerationPatience
+        self, session: OrderSession, hops: Sequence[Hop], on_token: OnToken, patience: GenerationPatience
     ) -> None:
-        self._work = work
+        self._session = session
         self._hops = hops
         self._on_token = on_token
         self._patience = patience
@@ -58,13 +58,13 @@ class PipelineRun:
 
     async def run(self) -> Finish:
         """Prefill, then decode to the end; raises NodeFailed."""
-        rows = await self._prefill(self._work.request.prompt_tokens)
+        rows = await self._prefill(self._session.request.prompt_tokens)
         finished = await (self._decode_alone(rows) if len(self._hops) == 1 else self._decode_relayed(rows))
         await self._check_last_answer()
         return finished
 
     async def _prefill(self, sequence: Sequence[int]) -> Rows:
-        size = chunk_of(self._work)
+        size = chunk_of(self._session)
         for start in range(0, len(sequence), size):
             last = start + size >= len(sequence)
             part = sequence[start : start + size]
@@ -74,7 +74,7 @@ class PipelineRun:
     async def _decode_relayed(self, rows: Rows) -> Finish:
         """Token by token through all segments."""
         while rows.finished is None:
-            position = len(self._work.request.prompt_tokens) + len(self.tokens)
+            position = len(self._session.request.prompt_tokens) + len(self.tokens)
             assert rows.token is not None  # Hop.advance refuses an answer without the token that was asked for
             rows = await self._pass(position, [rows.token], emit=True, timeout=self._patience.token)
         return rows.finished
@@ -151,13 +151,13 @@ class PipelineRun:
 
     def _hand_out(self, hop: Hop, token: int, finished: Finish | None, packed: Packed) -> None:
         self.tokens.append(token)
-        expected = finish_reason(self.tokens, self._work.request)
-        if finished != expected or token >= self._work.offer.model.vocabulary:
+        expected = finish_reason(self.tokens, self._session.request)
+        if finished != expected or token >= self._session.offer.model.vocabulary:
             self.tokens.pop()
             raise hop.failed(f"token {token} with finish {finished}, not {expected}")
         self._on_token(len(self.tokens) - 1, token, hop.logprobs(packed, token))
 
 
-def chunk_of(work: OrderSession) -> int:
+def chunk_of(session: OrderSession) -> int:
     """Rows in one message: each cut ends at a row that its node signed, in an answer and in its check."""
-    return max(1, min(MESSAGE_BYTES // work.offer.row_bytes, 1 << 16))
+    return max(1, min(MESSAGE_BYTES // session.offer.row_bytes, 1 << 16))

@@ -19,13 +19,13 @@ from troth.protocol.types import Address
 from troth.scheduler.errors import NodeFailed, OrderAborted
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.concluding import OrderEnding
-from troth.scheduler.orders.desk import OrderSession, SchedulerContext
+from troth.scheduler.orders.context import OrderSession, SchedulerContext
 from troth.scheduler.orders.drawing import draw
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.hop import Hop
 from troth.scheduler.orders.pipeline import PipelineRun
 from troth.scheduler.orders.shown import shown_admitted, shown_draw, shown_failed, shown_logprobs, shown_results
 from troth.scheduler.orders.steps import AnsweredStep, FailedStep
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.due import nothing_owed, results_fees
 
@@ -38,12 +38,12 @@ FAILED_REMEDY = "Order again: nothing is owed for this one."
 class OrderRun:
     """Drives one order. ``lines`` may be read by a client, by several, or by nobody."""
 
-    def __init__(self, desk: SchedulerContext, book: LogBook, work: OrderSession) -> None:
-        self._desk = desk
+    def __init__(self, context: SchedulerContext, book: LogBook, session: OrderSession) -> None:
+        self._context = context
         self._book = book
-        self._work = work
-        self._kept = desk.rows.open(work.order_id, work.offer.sent_bytes)
-        self._hops = [Hop(desk, work, segment, self._kept) for segment in range(work.story.segments)]
+        self._session = session
+        self._kept = context.rows.open(session.order_id, session.offer.sent_bytes)
+        self._hops = [Hop(context, session, segment, self._kept) for segment in range(session.history.segments)]
         self._tokens: list[int] = []
         self._shown: dict[int, Signed[Result]] = {}
         self.lines = Lines()
@@ -51,11 +51,11 @@ class OrderRun:
     @property
     def nodes(self) -> tuple[Address, ...]:
         """Who serves it."""
-        return self._work.nodes
+        return self._session.nodes
 
     async def run(self) -> None:
         """Everything after the admission was journalled."""
-        self.lines.send("admitted", **shown_admitted(self._work.story))
+        self.lines.send("admitted", **shown_admitted(self._session.history))
         try:
             await self._serve()
         except OrderAborted as error:
@@ -66,25 +66,25 @@ class OrderRun:
             self.lines.end()
 
     async def _serve(self) -> None:
-        desk, work, story = self._desk, self._work, self._work.story
-        pipeline = PipelineRun(work, self._hops, self._on_token, desk.waits.generation)
+        context, session, history = self._context, self._session, self._session.history
+        pipeline = PipelineRun(session, self._hops, self._on_token, context.waits.generation)
         self._tokens = pipeline.tokens
         try:
             reason = await pipeline.run()
-            results = await self._ending().results(desk.waits.generation.prefill)
+            results = await self._ending().results(context.waits.generation.prefill)
         except ProtocolError as error:
             raise OrderAborted(error.what, None, FAILED_REMEDY) from error
         except OSError as error:
             raise OrderAborted("The scheduler's disk takes no rows", error.strerror, FAILED_REMEDY) from error
-        fee = prices.fee(story.order, work.offer.rules, story.segments, results[-1].message)
+        fee = prices.fee(history.order, session.offer.rules, history.segments, results[-1].message)
         if self._kept.in_files:
             await asyncio.to_thread(self._kept.sync)
-        served = desk.client_tabs.serve(story.order.tab, story.order.sequence, fee, desk.ledger.block)
+        served = context.client_tabs.serve(history.order.tab, history.order.sequence, fee, context.ledger.block)
         answered = AnsweredStep("end" if reason == "stop" else reason, results, self._hops[-1].chain.position, fee)
-        await desk.store.note_answer(story, answered, tuple(pipeline.tokens), *served, *self._kept.statements())
-        self.lines.send("results", **shown_results(story))
-        await draw(desk, self._book, story)
-        self.lines.send("draw", **shown_draw(story))
+        await context.store.note_answer(history, answered, tuple(pipeline.tokens), *served, *self._kept.statements())
+        self.lines.send("results", **shown_results(history))
+        await draw(context, self._book, history)
+        self.lines.send("draw", **shown_draw(history))
 
     def _on_token(self, position: int, token: int, logprobs: Logprobs | None) -> None:
         fields = {} if logprobs is None else {"logprobs": shown_logprobs(logprobs)}
@@ -92,49 +92,49 @@ class OrderRun:
 
     async def _fail(self, error: OrderAborted) -> None:
         """Nothing is owed by the client; nodes before the one that failed are paid for what they can show."""
-        segment = error.segment if isinstance(error, NodeFailed) else self._work.story.segments
+        segment = error.segment if isinstance(error, NodeFailed) else self._session.history.segments
         log.warning("the order failed: %s", error)
         if isinstance(error, NodeFailed):
-            self._desk.peers.note_failure(self._work.nodes[segment])
-        failed = await fail(self._desk, self._work.story, error.code, error.what, segment, shown=self._shown)
+            self._context.peers.note_failure(self._session.nodes[segment])
+        failed = await fail(self._context, self._session.history, error.code, error.what, segment, shown=self._shown)
         self.lines.send("failed", **shown_failed(failed))
         await self._pay_earlier(segment)
 
     async def _pay_earlier(self, segment: int) -> None:
         """Nodes before the one that failed show what they have, and are paid for it as if the order had ended well."""
-        for earlier in range(min(segment, self._work.story.segments)):
+        for earlier in range(min(segment, self._session.history.segments)):
             result = await self._earlier_result(earlier)
-            desk, story = self._desk, self._work.story
-            due = desk.ledger.block + desk.ledger.parameters.lag
-            owed = results_fees(desk.node_tabs, story, [result], due) if result else None
-            await desk.database.commit(*(owed or nothing_owed(desk.node_tabs, story, [earlier])))
+            context, history = self._context, self._session.history
+            due = context.ledger.block + context.ledger.parameters.lag
+            owed = results_fees(context.node_tabs, history, [result], due) if result else None
+            await context.database.commit(*(owed or nothing_owed(context.node_tabs, history, [earlier])))
 
     async def _earlier_result(self, segment: int) -> Signed[Result] | None:
-        written = self._hops[segment].chain.position - len(self._work.request.prompt_tokens) + 1
-        if written < 1 or segment == self._work.story.segments - 1:
+        written = self._hops[segment].chain.position - len(self._session.request.prompt_tokens) + 1
+        if written < 1 or segment == self._session.history.segments - 1:
             return None  # it broke off within the prompt, of which no result can be signed
         try:
-            return await self._ending().result(segment, written, self._desk.waits.generation.token)
+            return await self._ending().result(segment, written, self._context.waits.generation.token)
         except (NodeFailed, ProtocolError) as error:
             log.info("an earlier node showed no result: %s", error)
             return None
 
     def _ending(self) -> OrderEnding:
-        return OrderEnding(self._desk, self._work, self._hops, self._tokens, self._shown)
+        return OrderEnding(self._context, self._session, self._hops, self._tokens, self._shown)
 
     def _remember(self) -> None:
         """How long each node took: the next choice goes by it. Their caches are free now."""
-        for hop, span in zip(self._hops, self._work.spans, strict=True):
-            self._desk.peers.note_latency(hop.node, hop.latency)
-            if self._desk.routes is not None and hop.decoding is not None:
-                self._desk.routes.note_answer(self._work, hop.node, span.end - span.first, hop.decoding)
-        if self._desk.routes is not None:
-            self._desk.routes.release(self._work)
+        for hop, span in zip(self._hops, self._session.spans, strict=True):
+            self._context.peers.note_latency(hop.node, hop.latency)
+            if self._context.routes is not None and hop.decoding is not None:
+                self._context.routes.note_answer(self._session, hop.node, span.end - span.first, hop.decoding)
+        if self._context.routes is not None:
+            self._context.routes.release(self._session)
 
 
 async def fail(
-    desk: SchedulerContext,
-    story: OrderHistory,
+    context: SchedulerContext,
+    history: OrderHistory,
     code: str,
     what: str,
     segment: int,
@@ -145,11 +145,11 @@ async def fail(
 
     From ``segment`` on nodes are owed what results they have ``shown``: one that signed may claim its promise.
     """
-    failed = FailedStep(code, what, FAILED_REMEDY, desk.ledger.block, segment)
-    served = desk.client_tabs.serve(story.order.tab, story.order.sequence, 0, desk.ledger.block)
-    later = range(segment, story.segments)
-    owed = nothing_owed(desk.node_tabs, story, [one for one in later if one not in shown])
-    due = desk.ledger.block + desk.ledger.parameters.lag
-    owed += results_fees(desk.node_tabs, story, [shown[one] for one in later if one in shown], due)
-    await desk.store.note(story, failed, *served, *owed)
+    failed = FailedStep(code, what, FAILED_REMEDY, context.ledger.block, segment)
+    served = context.client_tabs.serve(history.order.tab, history.order.sequence, 0, context.ledger.block)
+    later = range(segment, history.segments)
+    owed = nothing_owed(context.node_tabs, history, [one for one in later if one not in shown])
+    due = context.ledger.block + context.ledger.parameters.lag
+    owed += results_fees(context.node_tabs, history, [shown[one] for one in later if one in shown], due)
+    await context.store.note(history, failed, *served, *owed)
     return failed

@@ -38,12 +38,12 @@ from troth.scheduler.errors import Busy, ChainAway, NotYet, OrderAborted, OrderR
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.admission import admit
 from troth.scheduler.orders.concluding import signed_before
-from troth.scheduler.orders.desk import OrderSession, SchedulerContext
+from troth.scheduler.orders.context import OrderSession, SchedulerContext
 from troth.scheduler.orders.drawing import draw, draw_again
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.running import OrderRun, fail
 from troth.scheduler.orders.shown import replay, replay_forgotten
 from troth.scheduler.orders.store import ANSWERED, FAILED, OrderStore
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import StorageFailed
 from troth.scheduler.tabs.due import left_undecided, nothing_owed, results_fees
@@ -55,14 +55,14 @@ log = logging.getLogger(__name__)
 DISMISS_SECONDS = 5.0
 
 
-async def dismiss(desk: SchedulerContext, order_id: Hash32, nodes: Iterable[Address]) -> None:
+async def dismiss(context: SchedulerContext, order_id: Hash32, nodes: Iterable[Address]) -> None:
     """Tell each node once; who does not hear it frees its cache by itself, later."""
-    await asyncio.gather(*[_tell(desk, order_id, node) for node in dict.fromkeys(nodes)])
+    await asyncio.gather(*[_tell(context, order_id, node) for node in dict.fromkeys(nodes)])
 
 
-async def _tell(desk: SchedulerContext, order_id: Hash32, node: Address) -> None:
+async def _tell(context: SchedulerContext, order_id: Hash32, node: Address) -> None:
     try:
-        await desk.peers.channel(node).request(Dismiss(order_id), b"", DISMISS_SECONDS)
+        await context.peers.channel(node).request(Dismiss(order_id), b"", DISMISS_SECONDS)
     except (OverlayError, ProtocolError) as error:
         log.debug("%s was not told that an order is over: %s", node, error)
 
@@ -71,11 +71,13 @@ FINALITY_BLOCKS = 96
 """Two epochs of Ethereum, in which a block becomes final, and one in which a call is included."""
 
 
-def is_owed_no_more(story: OrderHistory, state: State, block: int, parameters: Parameters) -> bool:
+def is_owed_no_more(history: OrderHistory, state: State, block: int, parameters: Parameters) -> bool:
     """Whether nobody may ask for prompt, answer or rows of an order any more."""
-    if block <= _last_word(story, parameters):
+    if block <= _last_word(history, parameters):
         return False
-    return not any(is_in_court(state, story.order_id, segment, block, parameters) for segment in range(story.segments))
+    return not any(
+        is_in_court(state, history.order_id, segment, block, parameters) for segment in range(history.segments)
+    )
 
 
 def maybe_over(store: OrderStore, block: int, parameters: Parameters) -> list[Hash32]:
@@ -84,11 +86,11 @@ def maybe_over(store: OrderStore, block: int, parameters: Parameters) -> list[Ha
     return store.kept(ANSWERED, answered) + store.kept(FAILED, failed)
 
 
-def _last_word(story: OrderHistory, parameters: Parameters) -> int:
-    if story.answered is not None:
-        return last_block(story.order.reference_block, parameters)
-    admitted = story.admitted.admission.message.block_number
-    ended = admitted if story.failed is None else max(admitted, story.failed.block)
+def _last_word(history: OrderHistory, parameters: Parameters) -> int:
+    if history.answered is not None:
+        return last_block(history.order.reference_block, parameters)
+    admitted = history.admitted.admission.message.block_number
+    ended = admitted if history.failed is None else max(admitted, history.failed.block)
     return ended + parameters.lag + FINALITY_BLOCKS
 
 
@@ -111,8 +113,8 @@ RETRY_AFTER = 5
 class Orders:
     """All orders of one scheduler; at most ``concurrent`` run at once, more are refused with Busy."""
 
-    def __init__(self, desk: SchedulerContext, book: LogBook, *, concurrent: int) -> None:
-        self.desk = desk
+    def __init__(self, context: SchedulerContext, book: LogBook, *, concurrent: int) -> None:
+        self.context = context
         self.book = book
         self.draining = False
         self._concurrent = concurrent
@@ -142,13 +144,13 @@ class Orders:
         if len(self._runs) >= self._concurrent:
             raise Busy(f"All {self._concurrent} places are taken", RETRY_AFTER)
         try:
-            work = await admit(self.desk, sent, preferred)
+            session = await admit(self.context, sent, preferred)
         except ChainError as error:
             raise ChainAway("This scheduler cannot reach the chain", error, "Try again later.") from error
         except StorageFailed as error:
             raise Busy("This scheduler's disk takes nothing now", RETRY_AFTER) from error
-        run = self._runs[work.order_id] = OrderRun(self.desk, self.book, work)
-        self._start(work.order_id, self._serve(run, work.order_id))
+        run = self._runs[session.order_id] = OrderRun(self.context, self.book, session)
+        self._start(session.order_id, self._serve(run, session.order_id))
         return run.lines
 
     async def _serve(self, run: OrderRun, order_id: Hash32) -> None:
@@ -158,44 +160,44 @@ class Orders:
             del self._runs[order_id]
         if self._has_failed(order_id):
             # Who has concluded has let its caches go with that.
-            await dismiss(self.desk, order_id, run.nodes)
+            await dismiss(self.context, order_id, run.nodes)
 
     def _has_failed(self, order_id: Hash32) -> bool:
-        story = self.desk.store.get(order_id)
-        return story is None or story.answered is None
+        history = self.context.store.get(order_id)
+        return history is None or history.answered is None
 
     async def again(self, order_id: Hash32, salt: Hash32) -> Lines:
         """All lines of an order, for who has its salt; raises UnknownOrder, or TooLate.
 
         Once prompt, answer and salt are gone, whoever knows the order's id hears whether it failed, and nothing else.
         """
-        story = self.desk.store.get(order_id)
-        if story is not None and story.salt is None:
-            return replay_forgotten(story)
-        story = self._owned(order_id, salt)
+        history = self.context.store.get(order_id)
+        if history is not None and history.salt is None:
+            return replay_forgotten(history)
+        history = self._owned(order_id, salt)
         running = self._runs.get(order_id)
         if running is not None:
             return running.lines
-        if story.drawn is not None:
+        if history.drawn is not None:
             async with self._lock(order_id):
-                await draw_again(self.desk, story)
-        return replay(story)
+                await draw_again(self.context, history)
+        return replay(history)
 
     async def last_row(self, order_id: Hash32, salt: Hash32) -> LastRow:
         """The last row of an answered order, for who has its salt; raises UnknownOrder, NotYet, TooLate.
 
         It is read from the disk, so that a restart changes nothing, and asking again gives the same.
         """
-        story = self._owned(order_id, salt)
-        if story.answered is None:
+        history = self._owned(order_id, salt)
+        if history.answered is None:
             raise NotYet("The order has no results", None, "Follow its lines to the results first.")
-        offer = self.work_of(story).offer
-        kept, last = self.desk.rows.open(order_id, offer.sent_bytes), story.segments - 1
+        offer = self.work_of(history).offer
+        kept, last = self.context.rows.open(order_id, offer.sent_bytes), history.segments - 1
         try:
-            row, previous = await asyncio.to_thread(kept.last, last, story.answered.rows, offer.row_bytes)
+            row, previous = await asyncio.to_thread(kept.last, last, history.answered.rows, offer.row_bytes)
         except (OSError, EOFError, KeyError) as error:
             raise TooLate("The order's rows are kept no longer", None, "Order again.") from error
-        return LastRow(row, previous, story.admitted.head_salt)
+        return LastRow(row, previous, history.admitted.head_salt)
 
     async def rows(self, order_id: Hash32, salt: Hash32, segment: int, start: int) -> RowsPiece:
         """Rows that a segment gave, or their hashes where those travel, for who has the order's salt, once nobody is to
@@ -204,53 +206,53 @@ class Orders:
         A verifier commits to its own rows before it sees a node's: until the check is over, no client may have them to
         pass on. Raises UnknownOrder, NotYet, TooLate.
         """
-        story = self._owned(order_id, salt)
-        if story.answered is None or order_id in self._checks or not self._is_judged(story):
+        history = self._owned(order_id, salt)
+        if history.answered is None or order_id in self._checks or not self._is_judged(history):
             raise NotYet("Rows are shown once the order's check is over", None, "Show its first secret, and follow it.")
-        total, size = story.answered.rows, self.work_of(story).offer.sent_bytes
-        if segment >= story.segments or start >= total:
+        total, size = history.answered.rows, self.work_of(history).offer.sent_bytes
+        if segment >= history.segments or start >= total:
             raise UnknownOrder("The order has no such row", f"segment {segment}, row {start}", "Begin with the first.")
-        kept, count = self.desk.rows.open(order_id, size), min(total - start, max(ROWS_PIECE // size, 1))
+        kept, count = self.context.rows.open(order_id, size), min(total - start, max(ROWS_PIECE // size, 1))
         try:
             data = await asyncio.to_thread(kept.rows, segment, start, count)
         except (OSError, EOFError) as error:
             raise TooLate("The order's rows are kept no longer", None, "They go with the time for checks.") from error
-        return RowsPiece(total, story.admitted.head_salt, data)
+        return RowsPiece(total, history.admitted.head_salt, data)
 
     def _owned(self, order_id: Hash32, salt: Hash32) -> OrderHistory:
-        story = self.desk.store.get(order_id)
-        if story is None or story.salt is None or not hmac.compare_digest(story.salt, salt):
+        history = self.context.store.get(order_id)
+        if history is None or history.salt is None or not hmac.compare_digest(history.salt, salt):
             raise UnknownOrder("No such order is known here", "0x" + order_id.hex(), "Send the order's own salt.")
-        return story
+        return history
 
-    def _is_judged(self, story: OrderHistory) -> bool:
+    def _is_judged(self, history: OrderHistory) -> bool:
         """Whether nobody computes an order's rows unseen any more: undrawn, judged by all, or past any verdict."""
-        if story.drawn is None or story.revealed is None:
+        if history.drawn is None or history.revealed is None:
             return False
-        hit = lottery.is_drawn(story.order, story.revealed.secret, story.drawn.draw.message.beta)
-        ledger = self.desk.ledger
-        return not hit or story.is_checked or ledger.block > story.drawn_first + 2 * ledger.parameters.lag
+        hit = lottery.is_drawn(history.order, history.revealed.secret, history.drawn.draw.message.beta)
+        ledger = self.context.ledger
+        return not hit or history.is_checked or ledger.block > history.drawn_first + 2 * ledger.parameters.lag
 
     # ---- checks
 
     async def show_secret(self, order_id: Hash32, secret: Hash32) -> Lines:
         """The client's first secret: the lines of its check, or that there is none."""
-        story = self._story(order_id)
+        history = self._history(order_id)
         async with self._lock(order_id):
-            hit = await reveal(self.desk, story, secret)
+            hit = await reveal(self.context, history, secret)
         if not hit:
             lines = Lines()
             lines.send("undrawn")
             lines.end()
             return lines
-        return self.check(story).lines
+        return self.check(history).lines
 
-    def check(self, story: OrderHistory) -> CheckRun:
+    def check(self, history: OrderHistory) -> CheckRun:
         """The check of a drawn order, begun unless it is under way."""
-        running = self._checks.get(story.order_id)
+        running = self._checks.get(history.order_id)
         if running is None:
-            running = self._checks[story.order_id] = CheckRun(self.desk, self.work_of(story))
-            self._start(story.order_id, self._check(running, story.order_id))
+            running = self._checks[history.order_id] = CheckRun(self.context, self.work_of(history))
+            self._start(history.order_id, self._check(running, history.order_id))
         return running
 
     async def _check(self, running: CheckRun, order_id: Hash32) -> None:
@@ -258,16 +260,16 @@ class Orders:
             await running.run()
         finally:
             del self._checks[order_id]
-        await dismiss(self.desk, order_id, running.verifiers)
+        await dismiss(self.context, order_id, running.verifiers)
 
     async def show_second(self, order_id: Hash32, secret: Hash32) -> OrderHistory:
-        """The client's second secret; everybody that opened is in the story."""
-        story = self._story(order_id)
-        if story.revealed is None or order_id in self._checks:
+        """The client's second secret; everybody that opened is in the history."""
+        history = self._history(order_id)
+        if history.revealed is None or order_id in self._checks:
             raise NotYet("The check has not ended", None, "Follow the lines of the first secret to their end.")
         async with self._lock(order_id):
-            await open_tiles(self.desk, self.work_of(story), secret)
-        return story
+            await open_tiles(self.context, self.work_of(history), secret)
+        return history
 
     def _lock(self, order_id: Hash32) -> asyncio.Lock:
         """What its client asks of one order is done one after the other: each step is written once."""
@@ -276,19 +278,19 @@ class Orders:
             lock = self._locks[order_id] = asyncio.Lock()
         return lock
 
-    def work_of(self, story: OrderHistory) -> OrderSession:
+    def work_of(self, history: OrderHistory) -> OrderSession:
         """An order to be worked on again; raises TooLate once prompt and answer are gone."""
-        if story.request is None or story.salt is None:
+        if history.request is None or history.salt is None:
             raise TooLate("Prompt and answer are kept no longer", None, "Checks end with the time for them.")
-        ends = unpack_ends(story.order.ends)
-        offer = self.desk.offers.offer(story.order.execution_class, self.desk.ledger.state, ends)
-        return OrderSession(story, from_canonical_bytes(story.request), story.salt, offer, NO_LOGPROBS)
+        ends = unpack_ends(history.order.ends)
+        offer = self.context.offers.offer(history.order.execution_class, self.context.ledger.state, ends)
+        return OrderSession(history, from_canonical_bytes(history.request), history.salt, offer, NO_LOGPROBS)
 
-    def _story(self, order_id: Hash32) -> OrderHistory:
-        story = self.desk.store.get(order_id)
-        if story is None:
+    def _history(self, order_id: Hash32) -> OrderHistory:
+        history = self.context.store.get(order_id)
+        if history is None:
             raise UnknownOrder("No such order was taken here", "0x" + order_id.hex(), "Ask the order's own scheduler.")
-        return story
+        return history
 
     # ---- from start to stop
 
@@ -299,21 +301,21 @@ class Orders:
         One that cannot be taken up now keeps no other waiting: the next call tries it again.
         """
         taken_up = 0
-        for story in self.desk.store.running():
-            if story.order_id not in self._runs:
-                taken_up += await self._take_up(story)
+        for history in self.context.store.running():
+            if history.order_id not in self._runs:
+                taken_up += await self._take_up(history)
         await self._decide_failed()
         return taken_up
 
-    async def _take_up(self, story: OrderHistory) -> bool:
-        with task_bound(story.order_id):
+    async def _take_up(self, history: OrderHistory) -> bool:
+        with task_bound(history.order_id):
             try:
-                if story.answered is not None:
+                if history.answered is not None:
                     log.info("drawing over results that were stored before the restart")
-                    await draw(self.desk, self.book, story)
+                    await draw(self.context, self.book, history)
                 else:
                     error = OrderAborted("The scheduler was interrupted while the order ran")
-                    await fail(self.desk, story, error.code, error.what, story.segments)
+                    await fail(self.context, history, error.code, error.what, history.segments)
             except (StorageFailed, ProtocolError) as error:
                 log.error("an order that was cut off cannot be taken up now: %s", error)
                 return False
@@ -321,50 +323,56 @@ class Orders:
 
     async def _decide_failed(self) -> None:
         """Nodes of orders that a crash cut off are owed for what they had signed, and nothing else."""
-        node_tabs, left = self.desk.node_tabs, list[Coroutine[None, None, None]]()
+        node_tabs, left = self.context.node_tabs, list[Coroutine[None, None, None]]()
         for order_id in node_tabs.undecided(PromisedWork.INFERENCE):
-            story = None if order_id in self._runs else self.desk.store.get(order_id)
-            if story is not None and story.failed is not None:
-                left += [self._decide(story, segment) for segment in left_undecided(node_tabs, story)]
+            history = None if order_id in self._runs else self.context.store.get(order_id)
+            if history is not None and history.failed is not None:
+                left += [self._decide(history, segment) for segment in left_undecided(node_tabs, history)]
         await asyncio.gather(*left)
 
-    async def _decide(self, story: OrderHistory, segment: int) -> None:
+    async def _decide(self, history: OrderHistory, segment: int) -> None:
         """What one node is owed; one that is away is asked again for as long as answers wait for their payment."""
-        desk, lag = self.desk, self.desk.ledger.parameters.lag
-        assert story.failed is not None
+        context, lag = self.context, self.context.ledger.parameters.lag
+        assert history.failed is not None
         try:
-            signed = await signed_before(desk, story, segment)
+            signed = await signed_before(context, history, segment)
         except (ChannelUnavailable, TimeoutError):
-            if desk.ledger.block <= story.failed.block + lag:
+            if context.ledger.block <= history.failed.block + lag:
                 return
             signed = None
         if signed is None:
-            await desk.database.commit(*nothing_owed(desk.node_tabs, story, [segment]))
+            await context.database.commit(*nothing_owed(context.node_tabs, history, [segment]))
         else:
-            await desk.database.commit(*results_fees(desk.node_tabs, story, [signed], desk.ledger.block + lag))
+            await context.database.commit(
+                *results_fees(context.node_tabs, history, [signed], context.ledger.block + lag)
+            )
 
     async def ask_again(self) -> None:
         """Verifiers that committed and did not speak are asked again while it may matter: one that has signed and was
         killed before its answer came is owed for it, and says the same."""
-        ledger, lag = self.desk.ledger, self.desk.ledger.parameters.lag
-        for order_id in self.desk.node_tabs.undecided(PromisedWork.CHECK):
-            story = self.desk.store.get(order_id)
-            if story is None or story.request is None or ledger.block > story.drawn_first + 2 * lag:
+        ledger, lag = self.context.ledger, self.context.ledger.parameters.lag
+        for order_id in self.context.node_tabs.undecided(PromisedWork.CHECK):
+            history = self.context.store.get(order_id)
+            if history is None or history.request is None or ledger.block > history.drawn_first + 2 * lag:
                 continue
-            if any((segment, one) in story.commitments for segment in story.checks for one in story.undecided(segment)):
-                self.check(story)
+            if any(
+                (segment, one) in history.commitments
+                for segment in history.checks
+                for one in history.undecided(segment)
+            ):
+                self.check(history)
 
     async def forget_old(self) -> None:
         """Remove prompts, answers and rows that nobody may ask for any more."""
-        ledger, forgotten = self.desk.ledger, 0
-        for order_id in maybe_over(self.desk.store, ledger.block, ledger.parameters):
-            story = None if order_id in self._runs or order_id in self._checks else self.desk.store.get(order_id)
-            if story is not None and is_owed_no_more(story, ledger.state, ledger.block, ledger.parameters):
-                self.desk.rows.forget(order_id)
-                await self.desk.store.forget(story)
+        ledger, forgotten = self.context.ledger, 0
+        for order_id in maybe_over(self.context.store, ledger.block, ledger.parameters):
+            history = None if order_id in self._runs or order_id in self._checks else self.context.store.get(order_id)
+            if history is not None and is_owed_no_more(history, ledger.state, ledger.block, ledger.parameters):
+                self.context.rows.forget(order_id)
+                await self.context.store.forget(history)
                 forgotten += 1
         if forgotten:
-            await asyncio.to_thread(self.desk.database.truncate)
+            await asyncio.to_thread(self.context.database.truncate)
 
     async def drain(self) -> None:
         """Take no more orders and wait for what is under way."""

@@ -13,20 +13,20 @@ import msgspec
 
 from troth.protocol.market import canonical
 from troth.protocol.types import Hash32
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.steps import KINDS, AdmittedStep, AnsweredStep, DrawnStep, FailedStep, OrderStep, kind_of
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement, StorageFailed
 
 _LIMIT = 1 << 24
 REMEMBERED = 256
-"""Stories that are held beside those that run: what its client does with an answer, it does within seconds."""
+"""Histories that are held beside those that run: what its client does with an answer, it does within seconds."""
 
 FORGOTTEN, FAILED, ANSWERED, RUNNING = range(4)
 """What is kept of an order, in the column of that name: nothing private, or its text and what became of it."""
 
 
 class OrderStore:
-    """Stories by order. There is one object for each order, as long as anybody holds it."""
+    """Histories by order. There is one object for each order, as long as anybody holds it."""
 
     def __init__(self, database: SchedulerDatabase) -> None:
         self._database = database
@@ -35,13 +35,13 @@ class OrderStore:
         self._held: WeakValueDictionary[Hash32, OrderHistory] = WeakValueDictionary()
         self._lately: OrderedDict[Hash32, OrderHistory] = OrderedDict()
         for (order_id,) in database.read("SELECT order_id FROM orders WHERE kept = ?", RUNNING):
-            story = self._read(Hash32(order_id))
-            if story is not None:
-                self._running[story.order_id] = self._held[story.order_id] = story
+            history = self._read(Hash32(order_id))
+            if history is not None:
+                self._running[history.order_id] = self._held[history.order_id] = history
 
     def running(self) -> list[OrderHistory]:
         """Orders without an end: neither drawn nor failed; without those that are not on the disk yet."""
-        return [story for story in self._running.values() if story.order_id not in self._beginning]
+        return [history for history in self._running.values() if history.order_id not in self._beginning]
 
     def kept(self, kind: int, block: int) -> list[Hash32]:
         """Orders that ended as FAILED or ANSWERED, whose text is still kept, with a reference block by ``block``."""
@@ -55,90 +55,92 @@ class OrderStore:
         return bool(self._database.read("SELECT 1 FROM orders WHERE order_id = ?", order_id))
 
     def get(self, order_id: Hash32) -> OrderHistory | None:
-        """The story of an order; None for one that was never taken."""
-        story = self._held.get(order_id) or self._read(order_id)
-        if story is not None:
-            self._remember(story)
-        return story
+        """The history of an order; None for one that was never taken."""
+        history = self._held.get(order_id) or self._read(order_id)
+        if history is not None:
+            self._remember(history)
+        return history
 
     def by_number(self, tab: Hash32, number: int) -> OrderHistory | None:
         """The order behind a number of a tab."""
         rows = self._database.read("SELECT order_id FROM orders WHERE tab = ? AND number = ?", tab, number)
         return self.get(Hash32(rows[0][0])) if rows else None
 
-    async def begin(self, story: OrderHistory, *beside: Statement) -> None:
+    async def begin(self, history: OrderHistory, *beside: Statement) -> None:
         """Take an order, with what changes in the books; raises StorageFailed, and then it was not taken."""
-        order = story.order
+        order = history.order
         row = (
             "INSERT INTO orders (order_id, tab, number, block, kept) VALUES (?, ?, ?, ?, ?)",
-            (story.order_id, order.tab, order.sequence, order.reference_block, RUNNING),
+            (history.order_id, order.tab, order.sequence, order.reference_block, RUNNING),
         )
-        private = [("INSERT INTO private VALUES (?, ?, ?)", (story.order_id, name, data)) for name, data in _of(story)]
-        self._running[story.order_id] = self._held[story.order_id] = story
-        self._beginning.add(story.order_id)
+        private = [
+            ("INSERT INTO private VALUES (?, ?, ?)", (history.order_id, name, data)) for name, data in _of(history)
+        ]
+        self._running[history.order_id] = self._held[history.order_id] = history
+        self._beginning.add(history.order_id)
         try:
-            await self._database.commit(row, *private, _step(story.order_id, story.admitted), *beside)
+            await self._database.commit(row, *private, _step(history.order_id, history.admitted), *beside)
         except StorageFailed:
             # Not where its client was cut off meanwhile: what is on its way to the disk is an order that was taken.
-            del self._running[story.order_id], self._held[story.order_id]
+            del self._running[history.order_id], self._held[history.order_id]
             raise
         finally:
-            self._beginning.discard(story.order_id)
+            self._beginning.discard(history.order_id)
 
-    async def note(self, story: OrderHistory, step: OrderStep, *beside: Statement) -> None:
+    async def note(self, history: OrderHistory, step: OrderStep, *beside: Statement) -> None:
         """Journal a step, then fold it; raises StorageFailed if it was journalled before, or the disk refuses."""
         ended = {DrawnStep: ANSWERED, FailedStep: FAILED}.get(type(step))
-        kept = () if ended is None else (_kept(story.order_id, ended),)
-        await self._database.commit(_step(story.order_id, step), *kept, *beside)
-        story.note(step)
-        if ended is not None and self._running.pop(story.order_id, None) is not None:
-            self._remember(story)
+        kept = () if ended is None else (_kept(history.order_id, ended),)
+        await self._database.commit(_step(history.order_id, step), *kept, *beside)
+        history.note(step)
+        if ended is not None and self._running.pop(history.order_id, None) is not None:
+            self._remember(history)
 
     async def note_answer(
-        self, story: OrderHistory, step: AnsweredStep, tokens: tuple[int, ...], *beside: Statement
+        self, history: OrderHistory, step: AnsweredStep, tokens: tuple[int, ...], *beside: Statement
     ) -> None:
         """The same with the answer's tokens."""
-        values = (story.order_id, "tokens", msgspec.msgpack.encode(tokens))
-        await self.note(story, step, ("INSERT OR REPLACE INTO private VALUES (?, ?, ?)", values), *beside)
-        story.tokens = tokens
+        values = (history.order_id, "tokens", msgspec.msgpack.encode(tokens))
+        await self.note(history, step, ("INSERT OR REPLACE INTO private VALUES (?, ?, ?)", values), *beside)
+        history.tokens = tokens
 
-    async def forget(self, story: OrderHistory) -> None:
-        """Nothing of prompt and answer is owed any more: remove them, and close the story."""
+    async def forget(self, history: OrderHistory) -> None:
+        """Nothing of prompt and answer is owed any more: remove them, and close the history."""
         await self._database.commit(
-            ("DELETE FROM private WHERE order_id = ?", (story.order_id,)),
-            _kept(story.order_id, FORGOTTEN),
+            ("DELETE FROM private WHERE order_id = ?", (history.order_id,)),
+            _kept(history.order_id, FORGOTTEN),
         )
-        story.request = story.salt = story.tokens = None
-        self._lately.pop(story.order_id, None)
+        history.request = history.salt = history.tokens = None
+        self._lately.pop(history.order_id, None)
 
-    def _remember(self, story: OrderHistory) -> None:
+    def _remember(self, history: OrderHistory) -> None:
         """Hold it until as many others were asked for since."""
-        self._held[story.order_id] = self._lately[story.order_id] = story
-        self._lately.move_to_end(story.order_id)
+        self._held[history.order_id] = self._lately[history.order_id] = history
+        self._lately.move_to_end(history.order_id)
         while len(self._lately) > REMEMBERED:
             self._lately.popitem(last=False)
 
     def _read(self, order_id: Hash32) -> OrderHistory | None:
-        story: OrderHistory | None = None
+        history: OrderHistory | None = None
         query = "SELECT kind, data FROM steps WHERE order_id = ? ORDER BY number"
         for kind, data in self._database.read(query, order_id):
             step = canonical.decode(KINDS[kind], data, _LIMIT)
             if isinstance(step, AdmittedStep):
-                story = OrderHistory(order_id, step)
-            elif story is not None:
-                story.note(step)
-        if story is not None:
+                history = OrderHistory(order_id, step)
+            elif history is not None:
+                history.note(step)
+        if history is not None:
             text = "SELECT name, data FROM private WHERE order_id = ? AND name IN ('request', 'salt', 'tokens')"
             private = dict(self._database.read(text, order_id))
-            story.request = private.get("request")
-            story.salt = Hash32(private["salt"]) if "salt" in private else None
+            history.request = private.get("request")
+            history.salt = Hash32(private["salt"]) if "salt" in private else None
             found = private.get("tokens")
-            story.tokens = None if found is None else msgspec.msgpack.decode(found, type=tuple[int, ...])
-        return story
+            history.tokens = None if found is None else msgspec.msgpack.decode(found, type=tuple[int, ...])
+        return history
 
 
-def _of(story: OrderHistory) -> list[tuple[str, bytes]]:
-    values = {"request": story.request, "salt": story.salt}
+def _of(history: OrderHistory) -> list[tuple[str, bytes]]:
+    values = {"request": history.request, "salt": history.salt}
     return [(name, value) for name, value in values.items() if value is not None]
 
 

@@ -19,7 +19,7 @@ from troth.protocol.market.prices import PER
 from troth.protocol.market.state import ClaimRecord, TabRecord
 from troth.protocol.market.types import LeafKind, Tab
 from troth.protocol.types import Hash32
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.drawing import fresh_draw
 from troth.scheduler.tabs.client_tabs import ClientTab
 from troth.scheduler.tabs.database import Statement
@@ -35,11 +35,11 @@ PATIENCE_LAGS = 3
 """Lags after its answer for which an order that is not acknowledged is waited for on an open tab."""
 
 
-async def claim_due(desk: SchedulerContext, times: int) -> None:
+async def claim_due(context: SchedulerContext, times: int) -> None:
     """File what is due; raises ChainError."""
-    for filing in filings(desk, times):
-        await desk.database.commit(filing.kept)
-        block = await desk.ledger.execute(filing.call)
+    for filing in filings(context, times):
+        await context.database.commit(filing.kept)
+        block = await context.ledger.execute(filing.call)
         log.info("%d orders were claimed in block %d: %d", len(filing.amounts), block, filing.total)
 
 
@@ -89,8 +89,8 @@ def _claimable(books: ClientBooks, held: ClientTab, *, closing: bool) -> dict[in
         worth, leaf = held.book.worth.get(number, 0), held.leaves.get(number)
         if not worth or leaf is None or (not closing and leaf.block > waited):
             continue
-        story = books.store.get(leaf.order)
-        if story is None or story.answered is None or fell(books.ledger.state, story):
+        history = books.store.get(leaf.order)
+        if history is None or history.answered is None or fell(books.ledger.state, history):
             continue
         if found and number - min(found) >= tabs.WINDOW:
             break  # only so many numbers can be left out of one claim; the next one takes what follows
@@ -112,51 +112,53 @@ def _filing(books: ClientBooks, held: ClientTab, amounts: dict[int, int]) -> lis
     return [Filing(tab_id, amounts, claim.total, call, row)]
 
 
-async def attend_claims(desk: SchedulerContext) -> None:
+async def attend_claims(context: SchedulerContext) -> None:
     """Answer objections to own claims, and settle what stood; raises ChainError."""
-    state, block = desk.ledger.state, desk.ledger.block
+    state, block = context.ledger.state, context.ledger.block
     for record in state.tabs.values():
-        if record.tab.payee != desk.operator.address or record.claim is None:
+        if record.tab.payee != context.operator.address or record.claim is None:
             continue
         for number, objection in sorted(record.claim.objections.items(), key=lambda one: one[1].deadline):
             if block <= objection.deadline:
-                await _answer(desk, record.tab, record.claim, number)
+                await _answer(context, record.tab, record.claim, number)
         if not record.claim.objections and block >= record.claim.state.settles_at:
-            await desk.ledger.execute(build(desk.ledger.contracts, Part.BANK, "settle", record.tab, record.claim.state))
+            await context.ledger.execute(
+                build(context.ledger.contracts, Part.BANK, "settle", record.tab, record.claim.state)
+            )
 
 
-async def _answer(desk: SchedulerContext, tab: Tab, record: ClaimRecord, number: int) -> None:
-    amounts = _amounts(desk, record.state.claim.root)
+async def _answer(context: SchedulerContext, tab: Tab, record: ClaimRecord, number: int) -> None:
+    amounts = _amounts(context, record.state.claim.root)
     if amounts is None:
         log.error("the amounts of a claim are lost: the objection to number %d cannot be answered", number)
         return
-    call = answer_call(desk, tab, record, number, amounts)
-    block = await desk.ledger.execute(call)
+    call = answer_call(context, tab, record, number, amounts)
+    block = await context.ledger.execute(call)
     log.info("the objection to number %d was answered in block %d", number, block)
 
 
 def answer_call(
-    desk: SchedulerContext, tab: Tab, record: ClaimRecord, number: int, amounts: dict[int, int]
+    context: SchedulerContext, tab: Tab, record: ClaimRecord, number: int, amounts: dict[int, int]
 ) -> PartCall:
     """The leaf of a number, or the emptiness of its place."""
     claim = record.state.claim
     path = claims.build(claim.first, claim.last, amounts).path(number)
     amount, leaf = amounts.get(number, 0), b""
     if amount:
-        story = desk.store.by_number(messages.tab_id(tab), number)
-        assert story is not None
-        assert story.answered is not None
-        assert story.drawn is not None
+        history = context.store.by_number(messages.tab_id(tab), number)
+        assert history is not None
+        assert history.answered is not None
+        assert history.drawn is not None
         # Fresh: the payer, who may see these results for the first time, has its lottery and the court.
-        draw = fresh_draw(desk, story, story.drawn.proof)
-        leaf = leaves.encode(leaves.order_leaf(story.admitted.order, tab, story.answered.results, draw))
+        draw = fresh_draw(context, history, history.drawn.proof)
+        leaf = leaves.encode(leaves.order_leaf(history.admitted.order, tab, history.answered.results, draw))
     shown = (path.siblings, path.sums, leaf)
-    contracts = desk.ledger.contracts
+    contracts = context.ledger.contracts
     return build(contracts, Part.BANK, "answer", tab, record.state, number, LeafKind.ORDER, amount, *shown)
 
 
-def _amounts(desk: SchedulerContext, root: Hash32) -> dict[int, int] | None:
-    rows = desk.database.read("SELECT data FROM claims WHERE claim = ?", root)
+def _amounts(context: SchedulerContext, root: Hash32) -> dict[int, int] | None:
+    rows = context.database.read("SELECT data FROM claims WHERE claim = ?", root)
     if not rows:
         return None
     kept = msgspec.msgpack.decode(rows[0][0], type=dict[str, str])
@@ -167,25 +169,25 @@ MOST_OBJECTIONS = 4
 """Open at once: each answered one tells what its number was claimed for, and one that stays open strikes the claim."""
 
 
-async def attend_nodes_claims(desk: SchedulerContext) -> None:
+async def attend_nodes_claims(context: SchedulerContext) -> None:
     """Object to claims above what is known to be owed, and strike those whose objections were not answered."""
-    block, parameters = desk.ledger.block, desk.ledger.parameters
-    for record in desk.ledger.state.tabs.values():
+    block, parameters = context.ledger.block, context.ledger.parameters
+    for record in context.ledger.state.tabs.values():
         claim = record.claim
-        if record.tab.payer != desk.operator.address or claim is None:
+        if record.tab.payer != context.operator.address or claim is None:
             continue
         for number, objection in claim.objections.items():
             if block > objection.deadline:
-                call = build(desk.ledger.contracts, Part.BANK, "strike", record.tab, claim.state, number)
-                await desk.ledger.execute(call)
+                call = build(context.ledger.contracts, Part.BANK, "strike", record.tab, claim.state, number)
+                await context.ledger.execute(call)
                 break  # the claim is gone with its first strike
         else:
             if block < claim.state.settles_at - parameters.answer_window:
-                await _object(desk, record, claim)
+                await _object(context, record, claim)
 
 
-async def _object(desk: SchedulerContext, record: TabRecord, claim: ClaimRecord) -> None:
-    held = desk.node_tabs.held(record.tab.payee)
+async def _object(context: SchedulerContext, record: TabRecord, claim: ClaimRecord) -> None:
+    held = context.node_tabs.held(record.tab.payee)
     worth = known_worth(held, claim)
     # A number that was acknowledged since the claim's voucher is in what was spent: owed is never both.
     if claim.state.owed <= held.book.spent + sum(worth.values()) or len(claim.objections) >= MOST_OBJECTIONS:
@@ -194,8 +196,8 @@ async def _object(desk: SchedulerContext, record: TabRecord, claim: ClaimRecord)
     left = [number for number in sorted(worth, key=lambda one: worth[one]) if number not in asked]
     for number in left[: MOST_OBJECTIONS - len(claim.objections)]:
         log.warning("number %d of a claim of %s is objected to", number, record.tab.payee)
-        call = build(desk.ledger.contracts, Part.BANK, "object", record.tab, claim.state, number)
-        await desk.ledger.execute(call)
+        call = build(context.ledger.contracts, Part.BANK, "object", record.tab, claim.state, number)
+        await context.ledger.execute(call)
 
 
 def known_worth(held: NodeTab, claim: ClaimRecord) -> dict[int, int]:

@@ -18,7 +18,7 @@ from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS, TabConsent
 from troth.protocol.types import Address
-from troth.scheduler.orders.desk import Ledger
+from troth.scheduler.orders.context import Ledger
 from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.transport.identity import Operator

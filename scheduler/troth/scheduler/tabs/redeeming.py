@@ -10,7 +10,7 @@ from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import PER
 from troth.protocol.market.types import Contracts
-from troth.scheduler.orders.desk import SchedulerContext
+from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.tabs.client_tabs import ClientTab
 from troth.scheduler.tabs.money import ClientBooks
 
@@ -22,15 +22,15 @@ MOST_TABS = 64
 """Vouchers in one transaction: under a million gas."""
 
 
-async def redeem(desk: SchedulerContext, times: int) -> int:
+async def redeem(context: SchedulerContext, times: int) -> int:
     """Redeem what is worth ``times`` its gas at the deployment's ceiling price, and what is on tabs that close.
 
     How many vouchers were sent; raises ChainError.
     """
-    chosen = redeemable(desk, times)
+    chosen = redeemable(context, times)
     if not chosen:
         return 0
-    block = await desk.ledger.execute(redeem_call(desk.ledger.contracts, chosen))
+    block = await context.ledger.execute(redeem_call(context.ledger.contracts, chosen))
     log.info("%d vouchers were redeemed in block %d", len(chosen), block)
     return len(chosen)
 

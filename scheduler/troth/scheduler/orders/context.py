@@ -16,10 +16,10 @@ from troth.protocol.market.types import NO_ADDRESS, Contracts, Order, Parameters
 from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.request import Request
 from troth.protocol.types import Address, Hash32, Segment
+from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.offers import ClassOffer, Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.store import OrderStore
-from troth.scheduler.orders.story import OrderHistory
 from troth.scheduler.patience import GenerationPatience
 from troth.scheduler.peers import Peers
 from troth.scheduler.tabs.client_tabs import ClientTabs
@@ -177,7 +177,7 @@ class SchedulerContext:
 class OrderSession:
     """One order as it is worked on: what was signed, what it asks for, and the class that it is of."""
 
-    story: OrderHistory
+    history: OrderHistory
     request: Request
     salt: Hash32
     offer: ClassOffer
@@ -185,11 +185,11 @@ class OrderSession:
 
     @property
     def order_id(self) -> Hash32:
-        return self.story.order_id
+        return self.history.order_id
 
     @property
     def execution_class(self) -> Hash32:
-        return self.story.order.execution_class
+        return self.history.order.execution_class
 
     @property
     def spans(self) -> tuple[Segment, ...]:
@@ -201,4 +201,4 @@ class OrderSession:
 
     @property
     def nodes(self) -> tuple[Address, ...]:
-        return self.story.admitted.nodes
+        return self.history.admitted.nodes

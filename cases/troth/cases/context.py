@@ -56,7 +56,7 @@ class Holdings(Protocol):
 
 @dataclass(slots=True)
 class CaseContext:
-    """One party's desk; what it is not (reviewer, judged, holder) is None.
+    """One party's context; what it is not (reviewer, judged, holder) is None.
 
     ``courtroom``: by which it knows reviewers that are drawn and of whom nobody has told the chain; None: it does not.
     """
