@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.toy_tab_scheduler import Stage, toy_stage
+from support.toy_tab_stage import Stage, toy_stage
 
 from troth.cases.judging import Inputs, Recomputed
 from troth.committee.answers import ChallengeAnswer, decode_answer, encode_answer, require_distinct
