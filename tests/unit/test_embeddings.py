@@ -12,8 +12,8 @@ import pytest
 from fastapi.responses import JSONResponse
 from openai import APIStatusError, AsyncOpenAI
 from support.byte_language import tokens_of
+from support.toy_market import CLASS, COLUMNS, RULES
 from support.toy_tab_gateway import TabGateway, tab_gateway
-from support.toy_tab_scheduler import CLASS, COLUMNS, RULES
 
 from troth.client.gateway import embeddings
 from troth.client.gateway.embeddings import MOST_INPUTS
