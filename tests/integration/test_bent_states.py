@@ -21,7 +21,7 @@ from troth.node.models.folder import ModelFolder
 from troth.node.orders.session import INFERS
 from troth.protocol.market.last_row import LastRow, require_last_row
 from troth.protocol.market.life import Acknowledged, Rejected, live
-from troth.protocol.market.rows import RowHashes
+from troth.protocol.market.rows import RowHashes, hashes_in
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import Segment
 
@@ -64,10 +64,12 @@ def network_of(folder: ModelFolder, path: Path, **rules: Any) -> Network:
 def opened(network: Network, ordered: Ordered) -> Any:
     """The state of the last position, as the client of the order checks it."""
     rules = network.view(ordered.order.message).rules
-    size = 4 * rules.hidden_size
-    count = len(ordered.rows[0]) // size
-    _, last = RowHashes(ordered.order_id, 0).extend(ordered.rows[0], size, ordered.sequence)
-    shown = LastRow(ordered.rows[0][(count - 1) * size :], last.previous, ordered.head_salt)
+    size, begun = 4 * rules.hidden_size, RowHashes(ordered.order_id, 0)
+    if rules.exact:
+        row, (_, last) = ordered.last_row, begun.extend_hashed(hashes_in(ordered.rows[0]))
+    else:
+        row, (_, last) = ordered.rows[0][-size:], begun.extend(ordered.rows[0], size, ordered.sequence)
+    shown = LastRow(row, last.previous, ordered.head_salt)
     result = ordered.results[0].message
     return require_last_row(shown, result, rules, ordered.request.prompt_tokens, ordered.tokens)
 

@@ -158,6 +158,7 @@ async def test_a_claim_left_short_convicts_the_scheduler_that_promised(court: Co
     record = court.follower.state.tabs[tab_id(tab)].claim
     assert record is not None
     await stage.send(node, Part.BANK, "settle", tab, record.state)
+    await court.follower.catch_up()
     domain = stage.market.domain
     held = Evidence(1, domain.chain_id, domain.contract, short_tabs=(tab, stage.client_tab))
     opener = court.carrier(reporter).opener

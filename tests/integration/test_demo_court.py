@@ -14,6 +14,7 @@ from troth.demo.court_play import FALSE, TRUE, RingNetwork
 from troth.testnet.colluding import token_of
 from troth.testnet.display import Display
 from troth.testnet.network import FAVOURED_SEATS
+from troth.testnet.weights import prepare_model
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
 MONEY = re.compile(
@@ -33,6 +34,7 @@ def test_all_but_one_node_are_the_rings(tmp_path: Path) -> None:
 
 @pytest.mark.model
 def test_a_word_of_several_tokens_is_refused() -> None:
+    prepare_model(MODELS, court_play.plan(), Display(Console(file=io.StringIO())))
     tokenizer = (MODELS / "models" / "smollm2-135m" / "tokenizer.json").read_text()
     assert len({token_of(tokenizer, TRUE), token_of(tokenizer, FALSE)}) == 2
     with pytest.raises(ValueError, match="tokens of this model"):

@@ -349,7 +349,7 @@ async def test_where_only_hashes_travelled_a_verifier_proves_it_by_rows_of_its_o
         stores = SimpleNamespace(traces=TraceStore(tmp_path / "traces"))
         engine, ground = Engine(), SimpleNamespace(state=trial.follower.state)
         context: Any = SimpleNamespace(write=write, stores=stores, ground=ground, engine=engine)
-        prover = Prover(context, trial.opener, lambda: trial.scene.folder)
+        prover = Prover(context, trial.opener, lambda: trial.scene.folder, 10**18)
         rejection: Any = SimpleNamespace(order=evidence.order_id, segment=0)
         told = replace(evidence, rows=())
         engine.rows = true + np.float32(1)

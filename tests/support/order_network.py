@@ -80,6 +80,7 @@ class Ordered:
     pays: dict[tuple[Address, int, Work], Pay] = field(default_factory=dict)
     tokens: list[int] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
+    last_row: bytes = b""
     ends: list[RowSignature | None] = field(default_factory=list)
     results: list[Signed[Result]] = field(default_factory=list)
     draw: Signed[Draw] | None = None
@@ -263,7 +264,8 @@ class Network:
     async def conclude(self, ordered: Ordered) -> Ordered:
         ordered.results = []
         for segment, node in enumerate(ordered.nodes):
-            _, word = await self.nodes[node].ask(*self.conclude_message(ordered, segment))
+            said, word = await self.nodes[node].ask(*self.conclude_message(ordered, segment))
+            ordered.last_row = said.last_row
             ordered.results.append(canonical.decode(Signed[Result], word, 1 << 16))
         return ordered
 
