@@ -190,6 +190,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.nice(NICENESS)
 
 
+@pytest.hookimpl(optionalhook=True)  # what runs alone knows no xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FillingScheduling | None:
     """Who runs what where there are fillers; else what --dist says."""
     return FillingScheduling(config, log, config.option.fillers) if config.option.fillers else None

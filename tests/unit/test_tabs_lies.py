@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -270,7 +271,8 @@ async def test_a_check_that_does_not_come_whole_can_be_summoned_and_is_not_paid(
         assert told.outcome is OrderOutcome.REFUSED_CHECK
         assert "troth client summon" in told.advice
         assert "until block 1025" in told.advice
-        assert "The check ended without a verdict of 3 of 3 verifiers (0x" in told.advice
+        # Three seats; a node may have been drawn for two of them.
+        assert re.search(r"ended without a verdict of ([123]) of \1 verifiers \(0x", told.advice)
         stage.world.block += 100
         await OrderKeeper(stage.session).once()
         assert (only(stage).paid, stage.book().spent) == (None, 0)
