@@ -149,8 +149,9 @@ class EpochTurns:
         self._asking = {name: task for name, task in self._asking.items() if not task.done()}
         for challenge in challenges_of(openings, places, self.rater.terms.tokens):
             name = names[challenge.place]
+            # They are in the order of their moments, which is not that in which a member's own questions are due.
             if due_of(challenge.moment) > moment.progress:
-                return
+                continue
             if name not in self._asking and not self.rater.examiner.asked(name):
                 self._asking[name] = asyncio.create_task(self._one(name, challenge), name=name)
 
