@@ -20,7 +20,7 @@ from typing import Any
 import eth_account  # noqa: F401 - it raises the bound on recursion for the whole process, see below
 import httpx
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from support.distribution import NICENESS, FillingScheduling, is_filler
 
 from troth.chain.deployment import deploy_market
@@ -34,10 +34,12 @@ from troth.testnet.ports import free_port
 sys.setrecursionlimit(1000)
 """Python's own, as in every process of Troth: none imports eth_account, with which tests compare."""
 
-settings.register_profile("fixed", derandomize=True)
-settings.register_profile("random")
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", UNTIMED, derandomize=True)
+settings.register_profile("random", UNTIMED)
 settings.load_profile("fixed")
-"""`make test` must never fail by chance: its examples are the same in every run. `make fuzz` takes random ones."""
+"""`make test` must never fail by chance: its examples are the same in every run, and how long one takes beside other
+tests is no finding. `make fuzz` takes random ones."""
 
 ROOT = Path(__file__).resolve().parent.parent
 ANVIL = ROOT / "node_modules" / ".bin" / "anvil"

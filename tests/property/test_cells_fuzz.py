@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.overlay_vectors import layers, secret
 
@@ -49,7 +49,6 @@ cells = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(cells, max_size=6), st.lists(st.integers(1, 5000), max_size=30))
 def test_cells_come_out_whole_however_the_stream_is_cut(sent: list[bytes], cuts: list[int]) -> None:
     reader, stream, got = CellReader(), b"".join(sent), []
@@ -60,7 +59,6 @@ def test_cells_come_out_whole_however_the_stream_is_cut(sent: list[bytes], cuts:
     assert [header(cell.command, cell.circuit_id, cell.size) + cell.body for cell in got] == sent
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=20_000))
 @example(b"\x05" + bytes(2000))
 @example(b"\xff")
@@ -73,7 +71,6 @@ def test_any_bytes_are_cells_or_refused(data: bytes) -> None:
     assert reader.held < LARGE
 
 
-@settings(deadline=None)
 @given(st.sampled_from(ParcelKind), sizes, st.data())
 def test_a_parcel_comes_back(kind: ParcelKind, size: int, data: st.DataObject) -> None:
     parcel = Parcel(kind, data.draw(st.binary(max_size=CAPACITY[size])))
@@ -82,7 +79,6 @@ def test_a_parcel_comes_back(kind: ParcelKind, size: int, data: st.DataObject) -
     assert len(payload) == CAPACITY[size] + 3
 
 
-@settings(deadline=None)
 @given(st.one_of(st.binary(min_size=935, max_size=935), st.binary(min_size=3, max_size=40).map(lambda b: b.ljust(935))))
 def test_any_payload_is_a_parcel_or_refused(payload: bytes) -> None:
     with contextlib.suppress(MalformedCell):
@@ -94,7 +90,6 @@ def test_a_parcel_has_a_largest_content() -> None:
         messages.encode(Parcel(ParcelKind.DATA, bytes(CAPACITY[SMALL] + 1)))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 40_000), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
 @example(0, True, True, 0)
 @example(2781, True, False, 1)
@@ -109,7 +104,6 @@ def test_a_message_comes_back_and_fits_its_cells(length: int, named: bool, final
     assert reassembly.held == 0
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.sampled_from((0, 1, 2, 3, 7, 8, 255)), st.binary(max_size=60)), max_size=40
@@ -125,21 +119,18 @@ def test_any_fragments_stay_within_bounds(pieces: list[tuple[int, int, bytes]]) 
         assert reassembly.held <= 2 * 100 + 60 * len(pieces)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_data_parcel_is_a_fragment_or_refused(content: bytes) -> None:
     with contextlib.suppress(CellRefused):
         Reassembly(named=True, largest=100, open_messages=1).add(content, 0.0)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=90))
 def test_any_request_is_answered_or_refused(request: bytes) -> None:
     with contextlib.suppress(HandshakeRefused):
         IDENTITY.answer(request)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=70))
 @example(bytes(64))
 def test_no_made_up_answer_is_believed(reply: bytes) -> None:
@@ -147,7 +138,6 @@ def test_no_made_up_answer_is_believed(reply: bytes) -> None:
         ClientShare.new(DESCRIPTOR).finish(reply)
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=951, max_size=951))
 def test_any_body_is_refused_by_every_layer(body: bytes) -> None:
     onion, relays = layers(3)
@@ -157,7 +147,6 @@ def test_any_body_is_refused_by_every_layer(body: bytes) -> None:
         onion.peel(body + bytes(64))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=4))
 def test_any_credit_is_within_what_was_sent_or_refused(content: bytes) -> None:
     window = SendWindow()
@@ -167,7 +156,6 @@ def test_any_credit_is_within_what_was_sent_or_refused(content: bytes) -> None:
     assert window.left <= WINDOW
 
 
-@settings(deadline=None)
 @given(st.lists(st.booleans(), max_size=400))
 def test_a_sender_that_waits_for_credits_is_never_refused(turns: list[bool]) -> None:
     send, receive, on_the_way = SendWindow(), ReceiveWindow(), []
@@ -189,7 +177,6 @@ def test_a_sender_that_does_not_wait_is_refused() -> None:
         receive.received()
 
 
-@settings(deadline=None)
 @given(st.integers(0, 255))
 def test_any_reason_is_one(value: int) -> None:
     assert reason_of(value) in EndReason
@@ -200,7 +187,6 @@ frames = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(frames, max_size=5), st.lists(st.integers(1, 100), max_size=20))
 def test_delivery_frames_come_out_whole_however_the_stream_is_cut(sent: list[DeliveryFrame], cuts: list[int]) -> None:
     reader, stream, got = FrameReader(200), b"".join(map(encode_frame, sent)), []
@@ -210,7 +196,6 @@ def test_delivery_frames_come_out_whole_however_the_stream_is_cut(sent: list[Del
     assert got == sent
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=500))
 def test_any_bytes_are_delivery_frames_or_refused(data: bytes) -> None:
     reader = FrameReader(100)

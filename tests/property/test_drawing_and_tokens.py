@@ -67,7 +67,7 @@ def test_worse_rows_never_lower_a_score(distances: np.ndarray, index: int) -> No
 
 
 @given(close, tempered, words, some.integers(0, 2**32 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_quick_look_says_what_the_whole_rule_says(
     row: np.ndarray, sampling: Sampling, seed: Hash32, position: int
 ) -> None:

@@ -34,7 +34,7 @@ ALL = 30
 """The place of the last block in which something happened."""
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @example([("advance", ALL, 0), ("examine", 0, 0), ("fork", 3, 20)])
 @example([("advance", ALL, 0), ("examine", 0, 0), ("kill", 0, 0), ("fork", 27, ALL), ("examine", 0, 0)])
 @example([("advance", 26, 0), ("examine", 0, 0), ("fork", 24, 28), ("advance", ALL, 0)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.prefixes import IDLE, naming, stored, view_of, words
 
@@ -185,7 +185,6 @@ ACTIONS = st.lists(
 
 
 @given(ACTIONS, st.lists(PROMPTS, min_size=1, max_size=8))
-@settings(deadline=None)
 def test_views_converge_to_what_the_caches_hold(
     actions: list[tuple[int, str, list[int]]], questions: list[list[int]]
 ) -> None:
@@ -223,7 +222,6 @@ def test_views_converge_to_what_the_caches_hold(
 
 
 @given(ACTIONS, st.integers(0, 60), st.sampled_from([(), (96,), (32, 64), (128, 32)]))
-@settings(deadline=None)
 def test_renamed_blocks_are_those_that_had_the_names_from_the_start(
     actions: list[tuple[int, str, list[int]]], place: int, lengths: tuple[int, ...]
 ) -> None:

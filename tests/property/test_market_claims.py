@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.market_scene import hash_of
 
@@ -23,7 +23,6 @@ def _voucher(**changes: int) -> Voucher:
     return replace(Voucher(hash_of("tab"), 0, 1 << 40, 400, 0, 0), **changes)
 
 
-@settings(deadline=None)
 @given(amounts)
 def test_every_place_round_trips(leaves: dict[int, int]) -> None:
     claim, tree = claims.claim_of(_voucher(), leaves)
@@ -34,7 +33,6 @@ def test_every_place_round_trips(leaves: dict[int, int]) -> None:
         assert claims.is_claimed(claim, number) == (number in leaves)
 
 
-@settings(deadline=None)
 @given(amounts, st.data())
 def test_a_forged_leaf_path_or_claim_fails(leaves: dict[int, int], data: st.DataObject) -> None:
     claim, tree = claims.claim_of(_voucher(), leaves)
@@ -62,7 +60,6 @@ def test_a_forged_leaf_path_or_claim_fails(leaves: dict[int, int], data: st.Data
             claims.verify_path(*wrong)
 
 
-@settings(deadline=None)
 @given(amounts, st.integers(1, 500))
 def test_a_sum_beyond_the_last_number_or_in_an_exception_is_seen(leaves: dict[int, int], hidden: int) -> None:
     """A tree whose total hides money at a place that is not claimed: the path of that place is no zero leaf."""
@@ -90,7 +87,6 @@ def test_the_encoding_is_that_of_the_contracts() -> None:
     assert claims.depth_of(1, 1 << 32) == 32
 
 
-@settings(deadline=None)
 @given(st.integers(0, 399), st.integers(0, (1 << 256) - 1), st.integers(1, 400), st.integers(0, 200))
 def test_only_open_numbers_can_be_claimed(through: int, exceptions: int, first: int, length: int) -> None:
     voucher = _voucher(acknowledged_through=through, exceptions=exceptions)

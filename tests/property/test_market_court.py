@@ -107,7 +107,7 @@ def _around(before: dict[Pot, int], **changes: object) -> Circumstances:
     return replace(Circumstances(before, GAS_PRICE, DECIDER), **changes)  # type: ignore[arg-type]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(hearings(), st.integers(0, 10_000), st.integers(0, 5), st.booleans())
 def test_no_money_is_made_or_lost(hearing: Hearing, stake: int, pooled: int, voided: bool) -> None:
     state = _state(hearing, Opinion.REJECT if hearing.kind is CaseKind.REJECTION else Opinion.ACCEPT, round=1)
@@ -149,7 +149,7 @@ def _naive_cluster(hearing: Hearing) -> frozenset[int]:
     return frozenset(proper[0]) if proper else frozenset()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(hearings())
 def test_the_outcome_is_what_the_rules_say(hearing: Hearing) -> None:
     finding = court.judge(hearing, EXACT)
@@ -255,7 +255,6 @@ def test_traces_are_compared_as_the_class_says() -> None:
     assert not np.array_equal(trace.tiles, near.tiles)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 5)), min_size=1, max_size=12))
 def test_the_median_is_that_of_the_seats(weighted: list[tuple[int, int]]) -> None:
     spread_out = sorted(value for value, weight in weighted for _ in range(weight))

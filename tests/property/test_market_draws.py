@@ -91,7 +91,7 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(requests, groups())
 def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: GroupHistory) -> None:
     expected = []
@@ -113,7 +113,6 @@ def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: GroupHistory)
     assert all(block > request.block_number for block in blocks)
 
 
-@settings(deadline=None)
 @given(groups())
 def test_what_changes_later_does_not_change_a_draw(group: GroupHistory) -> None:
     later = replace(

@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import ceil, comb
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.market_scene import Scene, execution_class, hash_of, rules
 
@@ -30,7 +30,6 @@ def _order(asked: tuple[int, int, int], rate: int = 50_000, bound: int = 2**90) 
     return replace(ORDER, **changes, check_rate=rate, max_fee=bound)
 
 
-@settings(deadline=None)
 @given(st.tuples(price, price, price), st.tuples(counts, counts, counts), st.integers(1, 10**6), st.integers(1, 8))
 def test_a_fee_is_its_exact_price_rounded_up_once(
     asked: tuple[int, int, int], used: tuple[int, int, int], rate: int, segments: int
@@ -42,7 +41,6 @@ def test_a_fee_is_its_exact_price_rounded_up_once(
     assert prices.fee(_order(asked, rate), open_rules, segments, result) == ceil(work + checks)
 
 
-@settings(deadline=None)
 @given(st.tuples(counts, counts, counts), st.tuples(counts, counts, counts))
 def test_more_work_never_costs_less_and_never_more_than_the_bound(
     first: tuple[int, int, int], more: tuple[int, int, int]
@@ -55,7 +53,6 @@ def test_more_work_never_costs_less_and_never_more_than_the_bound(
     assert prices.fee(replace(order, max_fee=2**90), RULES, 1, large) <= RULES.fee_cap
 
 
-@settings(deadline=None)
 @given(counts, counts, counts)
 def test_the_most_is_never_less_than_the_fee(prompt: int, cached: int, written: int) -> None:
     result = replace(RESULT, prompt=prompt, cached=cached, written=written)
@@ -63,7 +60,6 @@ def test_the_most_is_never_less_than_the_fee(prompt: int, cached: int, written: 
     assert prices.fee(replace(ORDER, max_fee=2**90), RULES, 2, result) <= bound <= RULES.fee_cap
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**40), st.integers(0, 2**30))
 def test_units_keep_the_proportions_of_the_paper(check_price: int, count: int) -> None:
     priced = replace(RULES, check_price=check_price)
@@ -72,7 +68,6 @@ def test_units_keep_the_proportions_of_the_paper(check_price: int, count: int) -
     assert prices.check_reward(priced, count) == 6 * unit
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 10_000), st.integers(1, 100), st.integers(1, 100))
 def test_nodes_of_all_segments_together_never_ask_more_than_the_order_pays(
     one_price: int, share: int, width: int, others: int
@@ -107,7 +102,6 @@ def test_the_lottery_hits_at_its_rate() -> None:
         assert abs(hit - 4_000 * share) < 4 * (4_000 * share * (1 - share)) ** 0.5
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=32, max_size=32), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_a_higher_rate_never_hits_less(secret: bytes, low: int, high: int) -> None:
     first, beta = hash_of(secret.hex()), hash_of("beta")
@@ -156,7 +150,6 @@ def _tail(count: int, least: int, share: int) -> Fraction:
     return sum((comb(count, n) * r**n * (1 - r) ** (count - n) for n in range(least, count + 1)), Fraction(0))
 
 
-@settings(deadline=None)
 @given(st.sampled_from((1, 3, 5, 7)), st.sampled_from((15, 17, 31)), st.integers(5_001, 10_000), st.integers(1, 10**6))
 def test_p_is_rounded_down_by_next_to_nothing(verifiers: int, reviewers: int, share: int, rate: int) -> None:
     exact = Fraction(rate, 10**6) * _tail(verifiers, verifiers // 2 + 1, share)
@@ -165,7 +158,6 @@ def test_p_is_rounded_down_by_next_to_nothing(verifiers: int, reviewers: int, sh
     assert 0 <= exact - ours < Fraction(5, economy.ONE)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10**30), st.integers(1, economy.ONE))
 def test_the_least_penalty_is_the_least(gain: int, probability: int) -> None:
     least = economy.least_penalty(gain, probability)

@@ -36,7 +36,6 @@ def _naive(voucher: Voucher, number: int) -> bool:
     return number not in excepted
 
 
-@settings(deadline=None)
 @given(vouchers)
 def test_the_window_is_what_the_specification_says(voucher: Voucher) -> None:
     numbers = range(1, voucher.sequence + 1)
@@ -68,7 +67,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps)
 def test_no_number_is_paid_twice_and_nothing_honest_is_lost(plan: list[tuple[str, int]]) -> None:
     play = Play(PayerBook(TAB), PayeeBook(tabs.first_voucher(TAB)))
@@ -106,7 +105,6 @@ def test_no_number_is_paid_twice_and_nothing_honest_is_lost(plan: list[tuple[str
     assert play.state.redeemed == sum(fees.values())
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.data())
 def test_owed_is_the_largest_sum_and_a_short_tab_pays_in_part(shown: list[int], data: st.DataObject) -> None:
     state = TabState(balance=data.draw(st.integers(0, 60)), known=True)
@@ -121,7 +119,6 @@ def test_owed_is_the_largest_sum_and_a_short_tab_pays_in_part(shown: list[int], 
     assert tabs.redeem(topped, max(shown))[0].redeemed == max(shown)
 
 
-@settings(deadline=None)
 @given(vouchers, vouchers)
 def test_a_payee_never_accepts_less_than_before(first: Voucher, second: Voucher) -> None:
     worth = dict.fromkeys(outstanding(first)[:40], 3)
@@ -212,7 +209,7 @@ def test_what_the_tab_does_not_cover_is_not_ordered_and_not_admitted() -> None:
         tabs.admit(payee, 2, 0, state)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(1, 40), st.integers(1, tabs.ROOM))
 def test_a_tab_takes_no_more_orders_before_one_that_is_never_settled_leaves_the_window(stuck: int, most: int) -> None:
     book, running = PayerBook(TAB), list[int]()

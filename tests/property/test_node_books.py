@@ -81,7 +81,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(STEPS)
 def test_payer_and_payee_agree_after_any_course(steps: list[tuple[str, int]]) -> None:
     with books() as kept:
@@ -127,7 +127,7 @@ def test_payer_and_payee_agree_after_any_course(steps: list[tuple[str, int]]) ->
             assert kept.claimable(TAB_ID, standing) == {number: worth for number, worth in done.items() if worth}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.dictionaries(st.integers(1, 900), st.integers(1, 50), min_size=1, max_size=60),
     st.integers(1, 900),
@@ -146,7 +146,7 @@ def test_what_is_claimed_together_can_always_be_filed(amounts: dict[int, int], s
     assert bool(chosen) == (first <= sequence and amounts[first] <= room)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 5), st.integers(0, PRICE - 1))
 def test_a_word_that_pays_less_or_is_forged_changes_nothing(count: int, paid: int) -> None:
     with books() as kept:
@@ -164,7 +164,7 @@ def test_a_word_that_pays_less_or_is_forged_changes_nothing(count: int, paid: in
         assert (kept.voucher(TAB_ID), kept.book(TAB_ID, ledger())) == before
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 8), st.integers(1, 8))
 def test_unpaid_work_never_exceeds_the_limit(orders: int, allowed: int) -> None:
     with books() as kept:

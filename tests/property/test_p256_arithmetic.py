@@ -35,7 +35,7 @@ def plainly_multiplied(point: Point, scalar: int) -> Point | None:
     return result
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SCALARS, st.integers(1, N - 1))
 @example(0, 1)
 @example(1, 1)
@@ -52,7 +52,7 @@ def test_multiples(scalar: int, base: int) -> None:
     assert p256.same_multiples(point, other, scalar) == (p256.multiple(point, scalar), p256.multiple(other, scalar))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SCALARS, SCALARS)
 @example(3, 3)
 @example(3, N - 3)
@@ -64,7 +64,7 @@ def test_sums(first: int, second: int) -> None:
     assert p256.negate(total) == p256.generator_multiple(-first - second)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, N - 1))
 def test_compressed_points_come_back(scalar: int) -> None:
     point = p256.generator_multiple(scalar)
@@ -73,7 +73,7 @@ def test_compressed_points_come_back(scalar: int) -> None:
     assert p256.decode(p256.encode(point)) == point
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.binary(min_size=32, max_size=32), st.sampled_from([2, 3]))
 def test_half_of_all_abscissas_are_refused(abscissa: bytes, prefix: int) -> None:
     value = int.from_bytes(abscissa, "big")
@@ -84,7 +84,7 @@ def test_half_of_all_abscissas_are_refused(abscissa: bytes, prefix: int) -> None
             p256.decode(bytes([prefix]) + abscissa)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, N - 2), st.binary(max_size=100), st.binary(max_size=100))
 def test_proofs_hold_for_their_input_alone(scalar: int, alpha: bytes, other: bytes) -> None:
     secret = scalar.to_bytes(32, "big")

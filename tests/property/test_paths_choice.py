@@ -29,7 +29,7 @@ def crowds(draw, largest: int):
 
 
 @given(crowds(40), st.integers(0, 8), st.integers(1, 4), st.integers(1, 3), st.integers(0, 99), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_paths_share_nothing_with_each_other_or_with_those_in_use(relays, guards, count, hops, seed, data) -> None:
     descriptors = [one.relay for one in relays]
     chosen = descriptors[:guards]
@@ -49,7 +49,7 @@ def test_paths_share_nothing_with_each_other_or_with_those_in_use(relays, guards
 
 
 @given(crowds(9), st.integers(0, 4), st.integers(1, 2), st.integers(0, 9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_an_error_says_that_every_choice_was_impossible(relays, guards, count, seed) -> None:
     descriptors = [one.relay for one in relays]
     possible = any(

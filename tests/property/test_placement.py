@@ -55,7 +55,7 @@ atlases = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(machines, max_size=30), shapes, terms, atlases)
 def test_any_input_gives_a_plan_that_keeps_its_promises(
     pool: list[Machine], shape: ModelShape, asked: Terms, atlas: Atlas
@@ -74,7 +74,7 @@ def test_any_input_gives_a_plan_that_keeps_its_promises(
         assert asked.crossing or not pipeline.crossings
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(machines, max_size=30), shapes, terms, atlases, st.randoms(use_true_random=False))
 def test_the_order_of_machines_does_not_matter(
     pool: list[Machine], shape: ModelShape, asked: Terms, atlas: Atlas, shuffle: random.Random
@@ -135,7 +135,7 @@ PLAIN = ModelShape(24, 100, 0, 130, 70)
 sizes = st.integers(150, 2600)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(sizes, max_size=11), sizes)
 def test_a_machine_more_never_lowers_the_score_of_a_small_region(pool: list[int], more: int) -> None:
     before, after = (_of_sizes(memory) for memory in (pool, [*pool, more]))
@@ -143,14 +143,14 @@ def test_a_machine_more_never_lowers_the_score_of_a_small_region(pool: list[int]
 
 
 # The bound is what was seen over thousands of pools, not proven: so always the same examples.
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.lists(sizes, min_size=20, max_size=120), sizes)
 def test_a_machine_more_costs_a_large_region_at_most_a_pipeline(pool: list[int], more: int) -> None:
     before, after = (len(_of_sizes(memory).pipelines) for memory in (pool, [*pool, more]))
     assert after >= before - 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(sizes, min_size=1, max_size=60))
 def test_never_fewer_than_the_proven_fallback(pool: list[int]) -> None:
     """Half of what capacity allows, as next fit guarantees where every machine can be an end."""
@@ -194,7 +194,7 @@ def test_regions_that_cannot_serve_alone_share_a_pipeline_with_one_crossing() ->
     assert "cross regions" in alone.reason
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(sizes.map(lambda memory: max(250, memory)), min_size=1, max_size=60))
 def test_next_fit_builds_what_is_proven(memory: list[int]) -> None:
     pool = pool_of([capacity_of(size, PLAIN, 0) for size in memory], PLAIN.layers)

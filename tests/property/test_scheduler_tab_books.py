@@ -46,7 +46,7 @@ def _order(number: int) -> Any:
     return replace(SCENE.order, sequence=number)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(["order", "serve", "fail", "pay", "late"]), st.integers(0, 99)), max_size=30))
 def test_clients_books_are_the_same_after_a_restart(steps: list[tuple[str, int]]) -> None:
     async def work(database: SchedulerDatabase) -> None:
@@ -98,7 +98,7 @@ def _wanted(price: int) -> Callable[[Hash32, int], Promise]:
     return make
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from(["promise", "fee", "due", "restart", "hold"]), st.integers(1, 99)), max_size=40)
 )
@@ -154,7 +154,7 @@ def test_a_node_can_always_accept_the_newest_word_and_no_promise_is_lost(steps: 
 # ----------------------------------------------------------------------------------------------------------- the file
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=4), min_size=1, max_size=12))
 def test_commits_that_wait_together_stand_or_fall_alone(groups: list[list[int]]) -> None:
     """A step that is written twice is refused with all that came with it, and nothing else is."""

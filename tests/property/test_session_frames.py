@@ -132,7 +132,7 @@ def _answers(messages):
     return asyncio.run(run())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.binary(max_size=300), max_size=20))
 def test_a_destination_answers_any_bytes_with_nothing(messages):
     found, sessions = _answers(messages)
@@ -140,7 +140,7 @@ def test_a_destination_answers_any_bytes_with_nothing(messages):
     assert sessions == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 255), st.binary(max_size=120))
 def test_a_destination_survives_any_frame_of_one_who_opened_a_path(kind, content):
     if kind == frames.FrameKind.CLOVE and not content:

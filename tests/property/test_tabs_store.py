@@ -54,7 +54,7 @@ def step(books: TabBooks, what: str, amount: int, data: Any) -> None:
         assert books.record(identifier).book == book
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS)
 def test_a_payee_accepts_every_word_in_the_order_in_which_it_was_signed(steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -79,7 +79,7 @@ def test_a_payee_accepts_every_word_in_the_order_in_which_it_was_signed(steps: l
             store.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(STEPS, some.integers(0, 30))
 def test_a_backup_resumes_from_the_newest_word_and_from_no_older_one(steps: list[Any], when: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +100,7 @@ def test_a_backup_resumes_from_the_newest_word_and_from_no_older_one(steps: list
         store.close()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some.lists(some.integers(1, 100), min_size=1, max_size=20))
 def test_two_connections_never_give_a_number_out_twice(amounts: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:

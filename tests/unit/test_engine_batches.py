@@ -125,7 +125,7 @@ moves = st.tuples(st.integers(0, SEQUENCES - 1), st.integers(1, 40), st.integers
 """A sequence, how many positions it takes part with, and how far it goes back before."""
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(dtype=st.sampled_from([0, 1]), passes=st.lists(st.lists(moves, min_size=1, max_size=SEQUENCES), max_size=12))
 def test_rows_of_an_exact_class_do_not_depend_on_what_else_is_in_a_pass(
     folder: ModelFolder, dtype: int, passes: list[list[tuple[int, int, int]]]

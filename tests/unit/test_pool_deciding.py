@@ -88,7 +88,7 @@ def test_nodes_whose_operators_did_not_agree_stay_and_are_counted() -> None:
 
 
 @pytest.mark.parametrize("calm", [False, True])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     pool=some.lists(
         some.tuples(

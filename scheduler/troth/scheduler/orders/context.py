@@ -12,7 +12,7 @@ from troth.protocol.market.calls import PartCall
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.state import State
-from troth.protocol.market.types import NO_ADDRESS, Contracts, Order, Parameters, Tab
+from troth.protocol.market.types import NO_ADDRESS, Order, Tab
 from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.request import Request
 from troth.protocol.types import Address, Hash32, Segment
@@ -24,28 +24,13 @@ from troth.scheduler.patience import GenerationPatience
 from troth.scheduler.peers import Peers
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase
+from troth.scheduler.tabs.money import FollowedChain
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.transport.identity import Operator
 
 
-class Ledger(Protocol):
+class Ledger(FollowedChain, Protocol):
     """The chain, as far as a scheduler reads and writes it."""
-
-    @property
-    def state(self) -> State:
-        """Folded up to ``block``."""
-
-    @property
-    def block(self) -> int:
-        """The newest block that was followed."""
-
-    @property
-    def contracts(self) -> Contracts:
-        """Where the deployment's contracts are."""
-
-    @property
-    def parameters(self) -> Parameters:
-        """Of the deployment."""
 
     async def catch_up(self) -> None:
         """Follow to the newest block; raises ChainError."""

@@ -70,6 +70,7 @@ class RowReceiver:
         except EngineError as error:
             reason = error.what
         except OSError:
+            # The worker went, or `close` was called: both are what ENDED says.
             pass
         finally:
             with suppress(RuntimeError):  # the loop is closed: nobody wants to know
