@@ -13,7 +13,7 @@ from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, seed_
 from troth.node.calibration.prompts import Bucket
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
-from troth.protocol.agreement import agreeing_elements
+from troth.protocol.agreement import agreeing_counts
 from troth.protocol.doubts import first_look
 from troth.protocol.scores import relative_rms, rho
 from troth.protocol.statistics import paper_statistics
@@ -87,16 +87,13 @@ class Verifier:
         return {"distances": np.array(distances, np.float32), "paper": np.array(statistics, np.float32)}
 
     def _agreements(self, bucket: Bucket, index: int, claimed: NDArray[Any], own: NDArray[Any]) -> Measured:
-        found: dict[str, list[list[list[int]]]] = {layout: [] for layout in LAYOUTS}
+        found: dict[str, list[NDArray[np.int64]]] = {layout: [] for layout in LAYOUTS}
         for sequence, (theirs, ours) in enumerate(zip(claimed, own, strict=True)):
             draw = np.random.default_rng([bucket.index, index, sequence])
             for layout in LAYOUTS:
                 pairs = self._tiles(layout, draw, seed_of(bucket.first + sequence, "task"), (theirs, ours))
-                found[layout].append([self._counts(first, second) for first, second in pairs])
+                found[layout].append(agreeing_counts(pairs, self._dtype, RULES[self._dtype]))
         return {f"agreeing-{layout}": np.array(counts, np.uint16) for layout, counts in found.items()}
-
-    def _counts(self, first: bytes, second: bytes) -> list[int]:
-        return [agreeing_elements(first, second, self._dtype, bits, steps)[0] for bits, steps in RULES[self._dtype]]
 
     def _tiles(
         self, layout: str, draw: np.random.Generator, task: bytes, rows: tuple[NDArray[Any], NDArray[Any]]
