@@ -72,9 +72,9 @@ class StepKind(IntEnum):
     PRODUCT = 2
     """[sum a b + sum c]; slices: a, b of one length, and perhaps one number c."""
     COSINE = 3
-    """[cos [t f]32]; constants: the position t as an integer, the frequency f."""
+    """[[cos [t f]32]32]; constants: the position t as an integer, the frequency f from 0 to 1."""
     SINE = 4
-    """[sin [t f]32]; constants as above."""
+    """[[sin [t f]32]32]; constants as above."""
     ROTATION = 5
     """[a c - b s]; slices: a, c, b, s, one number each. Constant one: [a c + b s]."""
     SCORE = 6
@@ -112,6 +112,8 @@ SUM_UNIT_BITS, SUM_BYTES = 298, 96
 """Between the parts of a FACTOR, PRODUCT, SCORE or SUM stands the exact sum so far, before bias, scale, mean or root:
 an integer in units of 2**-298 (each product of two float32 numbers is one), two's complement, big-endian. Between those
 of a MAXIMUM stands the largest number so far."""
+NO_SUM = -(1 << 767)
+"""Stands for the sum so far once a term was no finite number."""
 MOST_WIDTH = 1 << 16
 """Columns of a state, a feed-forward row, or all heads together."""
 MOST_POSITIONS = 1 << 20
@@ -153,6 +155,8 @@ class LayerShape:
         divides = 1 <= self.key_heads <= self.heads <= MOST_HEADS and self.heads % self.key_heads == 0
         if not all(1 <= width <= MOST_WIDTH for width in widths) or not divides or self.head_width % 2:
             raise InvalidStep("A layer of these sizes is not checked", (*widths, self.key_heads), "See LayerShape.")
+        if any(not 0 <= frequency <= 0x3F800000 for frequency in self.frequencies):
+            raise InvalidStep("A frequency is from 0 to 1", max(self.frequencies), "Check the rotary embedding.")
         if len(self.frequencies) != self.head_width // 2 or not 0 <= self.window <= MOST_POSITIONS:
             raise InvalidStep("A rotary embedding has half a head's frequencies", len(self.frequencies), "Check it.")
 
