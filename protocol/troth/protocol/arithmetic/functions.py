@@ -32,10 +32,8 @@ def exponential(bits: int) -> int:
     x = units(bits)
     if x == 0:
         return ONE
-    if x > 0:
-        # Beyond float32 from e**89 on; below, the inverse of exp(-x) is between the inverses of what that is between.
-        return NOT_A_NUMBER if x >= 89 << UNIT_BITS else _rounded(lambda p: _inverse(_decay(x, p), p))
-    return _rounded(lambda p: _decay(-x, p))
+    # Beyond float32 from e**89 on.
+    return NOT_A_NUMBER if x >= 89 << UNIT_BITS else _rounded(lambda p: exponential_between(x, p))
 
 
 def hyperbolic_tangent(bits: int) -> int:
@@ -46,12 +44,7 @@ def hyperbolic_tangent(bits: int) -> int:
     if x == 0:
         return 0
 
-    def bracket(p: int) -> Bracket:
-        low, high = _decay(2 * abs(x), p)
-        one = 1 << p
-        return _signed(_quotient((one - high, one - low), (one + low, one + high), p), x < 0)
-
-    return _rounded(bracket)
+    return _rounded(lambda p: tangent_between(x, p))
 
 
 def activation(bits: int, kind: Activation) -> int:
@@ -62,15 +55,7 @@ def activation(bits: int, kind: Activation) -> int:
     if x == 0:
         return 0
 
-    def bracket(p: int) -> Bracket:
-        # x / (1 + exp(-y)), where y has x's sign; of a negative one x exp(-|y|) / (1 + exp(-|y|)).
-        low, high = _decay(abs(x), p) if kind is Activation.SILU else _decay_of_cubic(abs(x), p)
-        one, size = 1 << p, abs(x)
-        upper = (size * low, size * high) if x < 0 else (size << p, size << p)
-        least, most = _quotient(upper, (one + low, one + high), p)
-        return _signed((least >> UNIT_BITS, (most >> UNIT_BITS) + 1), x < 0)
-
-    return _rounded(bracket)
+    return _rounded(lambda p: activation_between(x, kind, p))
 
 
 def cosine(bits: int) -> int:
@@ -78,7 +63,7 @@ def cosine(bits: int) -> int:
     if not is_finite(bits):
         return NOT_A_NUMBER
     x = units(bits)
-    return ONE if x == 0 else _rounded(lambda p: _turned(x, 1, p))
+    return ONE if x == 0 else _rounded(lambda p: turned_between(x, 1, p))
 
 
 def sine(bits: int) -> int:
@@ -86,7 +71,30 @@ def sine(bits: int) -> int:
     if not is_finite(bits):
         return NOT_A_NUMBER
     x = units(bits)
-    return 0 if x == 0 else _rounded(lambda p: _turned(x, 0, p))
+    return 0 if x == 0 else _rounded(lambda p: turned_between(x, 0, p))
+
+
+def exponential_between(x: int, p: int) -> Bracket:
+    """exp(x 2**-149) in units of 2**-p."""
+    # The inverse of exp(-x) is between the inverses of what that is between.
+    return _inverse(_decay(x, p), p) if x > 0 else _decay(-x, p)
+
+
+def tangent_between(x: int, p: int) -> Bracket:
+    """tanh(x 2**-149) in units of 2**-p."""
+    low, high = _decay(2 * abs(x), p)
+    one = 1 << p
+    return _signed(_quotient((one - high, one - low), (one + low, one + high), p), x < 0)
+
+
+def activation_between(x: int, kind: Activation, p: int) -> Bracket:
+    """act(x 2**-149) in units of 2**-p."""
+    # x / (1 + exp(-y)), where y has x's sign; of a negative one x exp(-|y|) / (1 + exp(-|y|)).
+    low, high = _decay(abs(x), p) if kind is Activation.SILU else _decay_of_cubic(abs(x), p)
+    one, size = 1 << p, abs(x)
+    upper = (size * low, size * high) if x < 0 else (size << p, size << p)
+    least, most = _quotient(upper, (one + low, one + high), p)
+    return _signed((least >> UNIT_BITS, (most >> UNIT_BITS) + 1), x < 0)
 
 
 def _rounded(bracket: Callable[[int], Bracket]) -> int:
@@ -144,7 +152,7 @@ def _decay_fixed(argument: int, p: int) -> Bracket:
     return max(value - _DOUBT, 0) >> GUARD, (value + _DOUBT >> GUARD) + 1
 
 
-def _turned(x: int, quarters: int, p: int) -> Bracket:
+def turned_between(x: int, quarters: int, p: int) -> Bracket:
     """sin(x 2**-149 + quarters pi / 2) in units of 2**-p; x is not negative."""
     w = p + GUARD + max(x.bit_length() - UNIT_BITS, 0)
     k, rest = divmod(x << w >> UNIT_BITS, pi(w) >> 1)

@@ -308,12 +308,11 @@ def settled(value: Doubles, error: Doubles, kept: NumberFormat, decide: Callable
 
 def rounded(value: Doubles, kept: NumberFormat) -> Numbers:
     """Each of float64 values rounded once; beyond the largest number it is none, and a zero is +0."""
-    if kept is NumberFormat.FLOAT32:
-        found = value.astype(np.float32)
-    else:
+    if kept is NumberFormat.BFLOAT16:
         place = np.maximum(np.frexp(value)[1] - 8, -133)
-        found = np.ldexp(np.rint(np.ldexp(value, -place)), place).astype(np.float32)
-    return _clean(found) + np.float32(0)
+        value = np.ldexp(np.rint(np.ldexp(value, -place)), place)
+    with np.errstate(over="ignore"):
+        return _clean(value.astype(np.float32)) + np.float32(0)
 
 
 def _clean(numbers: Numbers) -> Numbers:

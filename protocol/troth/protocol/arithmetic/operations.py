@@ -2,8 +2,8 @@
 
 An operation gives a row of numbers at each position. Every number of a row, an element, is one step: it is read from
 named slices of earlier rows and of the weights, and is the correctly rounded value of an exact real expression over
-them. So it depends on no order of summation, and one step can be checked alone. The contracts' library
-``ArithmeticOperations`` has the same operations, widths and reads.
+them. So it depends on no order of summation, and one step can be checked alone. The contracts' library ``Arithmetic``
+has the same expressions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from troth.protocol.exact_numbers import NumberFormat
 
 
 class Operation(IntEnum):
-    """The rows of a layer, in the order in which they are computed; the values are the contract's."""
+    """The rows of a layer, in the order in which they are computed."""
 
     INPUT = 0
     """The layer's input, which nothing in the layer computes."""
