@@ -137,7 +137,7 @@ async def test_forged_and_late_words_are_refused(stage: OrganisationStage) -> No
     with pytest.raises(ChainRejected, match="NotInGroup"):
         await stage.send(calls.post(half.epoch, [forged]), stage.bob)
     silent = type(due.presence)(stage.nodes["bob one"].address, 0, LAYERS, 1, 1)
-    with pytest.raises(ChainRejected, match="(AbnormalCredit|BelowBar)"):
+    with pytest.raises(ChainRejected, match=r"(AbnormalCredit|BelowBar)"):
         await stage.send(calls.post(due.epoch, [silent]), stage.bob)
     await stage.next_epoch()
     with pytest.raises(ChainRejected, match="posted in the one that follows"):

@@ -9,7 +9,7 @@ from troth.chain.adapter import Chain
 from troth.chain.errors import WrongChain
 from troth.protocol.logs import Log
 from troth.protocol.market.state import State
-from troth.protocol.organisation_events import OrganisationsState, parse_organisation_log
+from troth.protocol.organisation_events import OrganisationEvent, OrganisationsState, parse_organisation_log
 from troth.protocol.organisations import OrganisationsPlace, ServedEpoch, ServiceRecord, served_by
 from troth.protocol.reputation_events import NodeRated, ReputationState, parse_reputation_log
 from troth.protocol.types import Address
@@ -19,13 +19,26 @@ SPAN = 2_000
 
 
 @dataclass(frozen=True, slots=True)
+class OrganisationStep:
+    """An event, and the state in which it happened."""
+
+    event: OrganisationEvent
+    before: OrganisationsState
+
+
+@dataclass(frozen=True, slots=True)
 class OrganisationsReading:
-    """Everything up to a block: the contract's state, and the record from which its credits are computed again."""
+    """Everything up to a block: the contract's state, and the record from which its credits are computed again.
+
+    Attributes:
+        steps: every event in order, with the state before it.
+    """
 
     place: OrganisationsPlace
     state: OrganisationsState
     record: ServiceRecord
     block: int
+    steps: tuple[OrganisationStep, ...]
 
     @property
     def epoch(self) -> int:
@@ -39,7 +52,11 @@ class OrganisationsReading:
             return None
         hosted = self.state.hosts_in(last).get(node)
         served = served_by(last, self.record, node, None if hosted is None else hosted[1])
-        return served if served is not None and (hosted is not None or not served.refusal) else None
+        if served is None:
+            return None
+        # A deployment pays for a node that nobody rated, too: whoever sends it requests can send it away.
+        refused = bool(served.refusal) if hosted is None else not self.record.is_trusted(node)
+        return None if refused else served
 
 
 async def read_organisations(
@@ -64,11 +81,13 @@ async def read_organisations(
     """
     async with await Chain.connect(rpc, place.contract, chain_id=chain_id) as chain:
         last = await chain.block_number() if block is None else block
-        found: list[OrganisationsState] = [OrganisationsState()]
-        await _each(
-            chain, place.start_block, last, lambda log: found.append(found.pop().after(parse_organisation_log(log)))
-        )
-    state = found[0]
+        events: list[OrganisationEvent] = []
+        await _each(chain, place.start_block, last, lambda log: events.append(parse_organisation_log(log)))
+    state = OrganisationsState()
+    steps: list[OrganisationStep] = []
+    for event in events:
+        steps.append(OrganisationStep(event, state))
+        state = state.after(event)
     if state.deployed is None:
         what = f"The contract says nothing of organisations from block {place.start_block} on"
         raise WrongChain(what, place.contract, "Name the Organisations contract, and a block not after it.")
@@ -76,7 +95,7 @@ async def read_organisations(
         what = "The contract belongs to another market"
         raise WrongChain(what, place.contract, "Name the contract of this deployment, or its --factory.")
     record = await _record(rpc, state.deployed.reputation, market, last, chain_id)
-    return OrganisationsReading(place, state, record, last)
+    return OrganisationsReading(place, state, record, last, tuple(steps))
 
 
 async def _record(rpc: str, contract: Address, market: State, last: int, chain_id: int | None) -> ServiceRecord:

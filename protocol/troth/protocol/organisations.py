@@ -125,6 +125,11 @@ class ServiceRecord:
         """What members said of a node in an epoch; None if nobody rated it."""
         return next((one for one in self.ratings.get(node, ()) if one.epoch == epoch), None)
 
+    def is_trusted(self, node: Address) -> bool:
+        """Whether a node's own score is not below the bar now."""
+        said, rules = self.ratings.get(node, ()), self.reputation.rules
+        return (said[-1].score if said else rules.initial) >= rules.bar
+
 
 @dataclass(frozen=True, slots=True)
 class ServedEpoch:
