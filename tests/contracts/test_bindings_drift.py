@@ -13,8 +13,17 @@ from typing import Any, get_type_hints
 import pytest
 from eth_abi import encode
 
-from troth.protocol import committee, contract_errors, reputation, types
-from troth.protocol.bindings import COMMITTEE, MARKET, REPUTATION, Parameter, entries, named, read_resource
+from troth.protocol import committee, contract_errors, organisations, reputation, types
+from troth.protocol.bindings import (
+    COMMITTEE,
+    MARKET,
+    ORGANISATIONS,
+    REPUTATION,
+    Parameter,
+    entries,
+    named,
+    read_resource,
+)
 from troth.protocol.contract_errors import explained
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import reverts, token_proofs
@@ -23,12 +32,12 @@ from troth.protocol.runtime_code import runtime_of
 from troth.protocol.typed_data import camel_case
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CONTRACTS = (COMMITTEE, REPUTATION, *MARKET)
+CONTRACTS = (COMMITTEE, REPUTATION, ORGANISATIONS, *MARKET)
 NOT_OURS = {("market/lens", ""), ("market/lens", "page"), ("market/registry", ""), ("market/judgement", "finding")}
 """What only explorers and the contracts themselves read."""
 STRUCTS = tuple(
     kind
-    for module in (types, market_types, committee, reputation, token_proofs)
+    for module in (types, market_types, committee, reputation, organisations, token_proofs)
     for kind in vars(module).values()
     if isinstance(kind, type) and is_dataclass(kind)
 )
@@ -88,7 +97,7 @@ def some(parameter: Parameter) -> Any:
 
 @pytest.mark.parametrize(
     ("remedies", "contracts"),
-    [(contract_errors.REMEDIES, (COMMITTEE, REPUTATION)), (reverts.REMEDIES, MARKET)],
+    [(contract_errors.REMEDIES, (COMMITTEE, REPUTATION, ORGANISATIONS)), (reverts.REMEDIES, MARKET)],
     ids=["committee", "market"],
 )
 def test_remedies_are_for_errors_that_exist_and_fit_their_arguments(remedies: Any, contracts: tuple[str, ...]) -> None:
@@ -119,7 +128,7 @@ def test_bindings_are_those_of_the_compiled_contract() -> None:
 @pytest.mark.parametrize("contract", CONTRACTS)
 def test_code_is_known_whatever_its_immutables_are_and_by_every_other_byte(contract: str) -> None:
     name = contract.removeprefix("market/").capitalize()
-    folder = {COMMITTEE: "overlay", REPUTATION: "reputation"}.get(contract, "market")
+    folder = {COMMITTEE: "overlay", REPUTATION: "reputation", ORGANISATIONS: "organisations"}.get(contract, "market")
     artifact = json.loads((ROOT / f"artifacts/contracts/{folder}/{name}.sol/{name}.json").read_text())
     code, runtime = bytes.fromhex(artifact["deployedBytecode"][2:]), runtime_of(contract)
     filled = bytearray(code)

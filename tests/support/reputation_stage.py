@@ -135,12 +135,17 @@ async def reputation_stage(
     *,
     members: int = 7,
     nodes: int = 0,
+    registry: Address | None = None,
 ) -> ReputationStage:
-    """Deploy a committee and a Reputation, and enroll everybody; each member is its own owner."""
+    """Deploy a committee and a Reputation, and enroll everybody; each member is its own owner.
+
+    Args:
+        registry: of a real market; without it every account is a node of its own.
+    """
     keys = sorted((rater_key(number) for number in range(members)), key=lambda key: address_to_bytes(key.address))
     first = [CommitteeMember(key.address, Hash32(bytes(31) + b"\1"), "https://192.0.2.1:8543") for key in keys]
     committee = (await submit(url, committee_creation(first), payer)).created
-    registry = (await submit(url, REGISTRY_CREATION, payer)).created
+    registry = registry or (await submit(url, REGISTRY_CREATION, payer)).created
     assert committee is not None
     assert registry is not None
     created = await submit(url, reputation_creation(committee, registry, rules), payer)

@@ -1,4 +1,4 @@
-"""`troth audit market`, `log`, `receipt`, `notes`, `watch`: exit code 0 clean, 1 violation, 2 usage, 3 incomplete."""
+"""`troth audit market`, `log`, `receipt`, `notes`, `credits`, `watch`; exit codes: 0 clean, 1 violation, 3 incomplete."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import typer
 from troth.audit import running
 from troth.audit.bundle import write_bundle
 from troth.audit.checks import CHAIN, LOG
+from troth.audit.credits import audit_credits
 from troth.audit.display import finish, guarded
 from troth.audit.notes import audit_notes, read_notes
 from troth.audit.options import LastOption, read_address
 from troth.audit.receipts import audit_receipt, read_receipt
 from troth.audit.report import Finding, Reproduce
 from troth.audit.watch_command import watch
+from troth.protocol.organisations import OrganisationsPlace
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 
 BundleOption = Annotated[
@@ -35,6 +37,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(log)
     app.command()(receipt)
     app.command()(notes)
+    app.command("credits")(credits_posted)
     app.command()(watch)
 
 
@@ -137,6 +140,25 @@ def notes(
     finish(report, _again(what, rpc, factory, bundle, report.last_block), as_json, lines, more)
 
 
+def credits_posted(
+    organisations: Annotated[str, typer.Argument(metavar="ORGANISATIONS", help="The Organisations contract, 0x….")],
+    *,
+    factory: FactoryOption = "",
+    bank: BankOption = "",
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    start_block: StartBlockOption = 0,
+    to_block: LastOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compute every contribution credit again from who served and who was rated, and name each that is another."""
+    contract = read_address(organisations)
+    reading, lines, more = _read(rpc, factory, bank, bundle=None, start=start_block, last=to_block)
+    place = OrganisationsPlace(contract, start_block)
+    report = guarded(lambda: asyncio.run(audit_credits(rpc, place, reading.subject)))
+    again = _again(f"credits {contract}", rpc, factory, None, report.last_block)
+    finish(report, again, as_json, lines, more)
+
+
 def _read(
     rpc: str,
     factory: str,
@@ -176,7 +198,7 @@ def _again(what: str, rpc: str, factory: str, bundle: Path | None, last: int) ->
         source = f" --bundle {shlex.quote(str(bundle))}"
 
     def command(finding: Finding) -> str:
-        chosen = "" if what.startswith(("receipt", "notes")) else f" --check {finding.check}"
+        chosen = "" if what.startswith(("receipt", "notes", "credits")) else f" --check {finding.check}"
         return f"troth audit {what}{chosen}{source}"
 
     return command

@@ -20,6 +20,8 @@ version = 1
 [tunnel]  optional: scheduler = "0x…", which lends this node the endpoint in [listen] (docs/how-to/nat.md)
 [router]  optional: by = "any", "nat-pmp" or "upnp"; gateway = its address: a port is asked of it (docs/how-to/nat.md)
 [reputation] optional: contract = "0x…", start_block: whom the committee rates below its bar gets nothing forwarded
+[organisations] optional: contract = "0x…", start_block: what the node serves is credited to its owner; allow = "any" or
+          ["0x…"], owners whose own models `start --auto` may host here (docs/how-to/organisations.md)
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, e
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.parts import MarketPlace
 from troth.protocol.market.types import Ask
+from troth.protocol.organisations import OrganisationsPlace
 from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address, Hash32, Segment
 from troth.transport.strict_toml import (
@@ -121,6 +124,12 @@ class _RouterTable(Section, frozen=True, forbid_unknown_fields=True):
     gateway: str = ""
 
 
+class _OrganisationsTable(Section, frozen=True, forbid_unknown_fields=True):
+    contract: str
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+    allow: Literal["any"] | Annotated[tuple[str, ...], msgspec.Meta(max_length=1024)] = ()
+
+
 class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: ChainSection
@@ -137,6 +146,19 @@ class _NodeFile(Section, frozen=True, forbid_unknown_fields=True):
     earning: _Earning = _Earning()
     court: _Court = _Court()
     reputation: ReputationSection | None = None
+    organisations: _OrganisationsTable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostingConsent:
+    """Where credits are kept, and whose models the owner agreed to host; ``allowed`` None: everybody's."""
+
+    place: OrganisationsPlace
+    allowed: frozenset[Address] | None = frozenset()
+
+    def allows(self, owner: Address) -> bool:
+        """Whether an organisation's models may be hosted here."""
+        return self.allowed is None or owner in self.allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +214,7 @@ class NodeConfiguration:
     tunnel: Address | None = None
     router: AskedRouter | None = None
     reputation: ReputationPlace | None = None
+    organisations: HostingConsent | None = None
 
     @property
     def own_host(self) -> str:
@@ -263,7 +286,17 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         tunnel=tunnel,
         router=_router(file),
         reputation=None if file.reputation is None else file.reputation.place(ConfigError),
+        organisations=None if file.organisations is None else _consent(file.organisations),
     )
+
+
+def _consent(table: _OrganisationsTable) -> HostingConsent:
+    contract = address_of("organisations.contract", table.contract, ConfigError)
+    place = OrganisationsPlace(contract, table.start_block)
+    if table.allow == "any":
+        return HostingConsent(place, None)
+    named = (address_of("organisations.allow", one, ConfigError) for one in table.allow)
+    return HostingConsent(place, frozenset(named))
 
 
 def _router(file: _NodeFile) -> AskedRouter | None:

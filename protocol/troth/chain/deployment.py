@@ -14,7 +14,7 @@ from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.chain.records import Simulation, TransactionReceipt
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, message
-from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, REPUTATION, named, read_resource
+from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, ORGANISATIONS, REPUTATION, named, read_resource
 from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
@@ -76,6 +76,13 @@ def reputation_creation(committee: Address, registry: Address, rules: Reputation
     code = _unhex(read_resource("reputation.bytecode.json")["bytecode"])
     inputs = named("constructor", REPUTATION)["constructor"].inputs
     return Call("deployment of Reputation", code + encode_parameters(inputs, [committee, registry, rules]))
+
+
+def organisations_creation(reputation: Address) -> Call:
+    """What creates an Organisations over a Reputation, whose epochs and market it takes."""
+    code = _unhex(read_resource("organisations.bytecode.json")["bytecode"])
+    inputs = named("constructor", ORGANISATIONS)["constructor"].inputs
+    return Call("deployment of Organisations", code + encode_parameters(inputs, [reputation]))
 
 
 async def submit(

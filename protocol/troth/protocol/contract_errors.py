@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from troth.protocol.bindings import COMMITTEE, REPUTATION, AbiEntry, errors_by_selector
+from troth.protocol.bindings import COMMITTEE, ORGANISATIONS, REPUTATION, AbiEntry, errors_by_selector
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.errors import InvalidField
 
@@ -43,8 +43,8 @@ def _shown(value: Any) -> str:
 
 
 def decode_error(data: bytes) -> ContractError:
-    """What revert ``data`` of the directory's committee or of Reputation says; never raises."""
-    return explained(data, errors_by_selector((COMMITTEE, REPUTATION)), REMEDIES)
+    """What revert ``data`` of the directory's committee, of Reputation or of Organisations says; never raises."""
+    return explained(data, errors_by_selector((COMMITTEE, REPUTATION, ORGANISATIONS)), REMEDIES)
 
 
 def explained(
@@ -124,5 +124,27 @@ REMEDIES: Mapping[str, Remedy] = {
         f"Add signatures of members that do not belong to {error['owner']}: {error['others']} of {error['needed']}."
     ),
     "SilentAndScored": lambda error: f"{error['node']} answered: leave its credit or the reports out.",
+    "NotAReputation": lambda error: f"Nothing stands at {error['place']}; name the market's Reputation.",
+    "NotLastEpoch": lambda error: f"It is epoch {error['current']}: an epoch is posted in the one that follows it.",
+    "NotInGroup": lambda error: (
+        f"{error['node']} had no seats there at block {error['blockNumber']}: who is away for a part earns nothing."
+    ),
+    "NotRated": lambda error: f"Members rated no answer of {error['node']} in epoch {error['epoch']}: nothing is due.",
+    "AbnormalCredit": lambda error: f"{error['node']} was silent or answered badly in epoch {error['epoch']}: wait.",
+    "BelowBar": lambda error: f"The score of {error['node']} has to climb first: `troth committee reputation show`.",
+    "InvalidDeployment": "Ask for at least one replica and one epoch, and say in 256 bytes where the model is found.",
+    "NotEnoughCredits": lambda error: (
+        f"It costs {error['cost']} and {error['owner']} has {error['balance']}: fewer replicas, or fewer days."
+    ),
+    "UnknownDeployment": "List them: `troth org status`.",
+    "DeploymentOver": lambda error: f"It ends before epoch {error['end']}; nothing can be changed any more.",
+    "DeploymentNotOver": lambda error: f"Wait for epoch {error['end'] + 1}; it is epoch {error['current']}.",
+    "DeploymentFull": lambda error: f"It has room for {error['most']} layers; host another deployment.",
+    "WrongClass": lambda error: f"{error['node']} serves another class: register a node of the deployed one.",
+    "InvalidLayers": lambda error: f"Name layers inside {error['first']}:{error['end']}, as the node hosts them.",
+    "StillHosting": lambda error: (
+        f"{error['node']} hosts another deployment; take this one after epoch {error['end']}."
+    ),
+    "NotHosting": lambda error: f"{error['node']} hosts no deployment now.",
 }
-"""What to do about the errors of the directory's committee, and of Reputation."""
+"""What to do about the errors of the directory's committee, of Reputation, and of Organisations."""

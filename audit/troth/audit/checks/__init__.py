@@ -21,9 +21,10 @@ LOG = tuple(logs.TITLES)
 RECEIPT = ("M19", "What a receipt proves")
 HANDED = ("M20", "What evidence that was handed in allows")
 NOTED = ("M22", "What verifiers noted of nodes, together")
+CREDITED = ("M23", "Credits are what was served")
 NUMBERS = tuple(
     sorted(
-        (*(check.number for check in CHAIN), *LOG, RECEIPT[0], HANDED[0], NOTED[0]),
+        (*(check.number for check in CHAIN), *LOG, RECEIPT[0], HANDED[0], NOTED[0], CREDITED[0]),
         key=lambda number: int(number[1:]),
     )
 )

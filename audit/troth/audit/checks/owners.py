@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from troth.audit.checks.stream import groups_within
 from troth.audit.report import CheckResult, Finding, FindingKind
 from troth.audit.subject import AuditCheck, AuditSubject
 from troth.protocol.market.draws import GroupHistory, offers_checks, seats_by_owner
 from troth.protocol.market.state import Party
 from troth.protocol.market.views import rules_in
+from troth.protocol.organisations import groups_within
 from troth.protocol.types import Hash32
 
 NUMBER = "M21"

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 from troth.audit.report import CheckResult, Finding, FindingKind
 from troth.audit.subject import AuditCheck, AuditSubject, shown
-from troth.protocol.identifiers import group_id
 from troth.protocol.market.addresses import contracts_of
 from troth.protocol.market.events import CaseOpened, Claimed, EntryChanged, EntryLogged, Summoned
 from troth.protocol.market.log_data import next_chain
 from troth.protocol.market.messages import case_id, state_hash, tab_id
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import LATEST, NO_ADDRESS, CaseKind, PotKind, Role
-from troth.protocol.types import Address, Hash32, Segment
+from troth.protocol.organisations import groups_within
+from troth.protocol.types import Address, Hash32
 
 
 def _folds(subject: AuditSubject) -> Iterator[CheckResult]:
@@ -114,14 +114,6 @@ def _member(subject: AuditSubject, group: Hash32, operator: Address, seats: int)
         yield Finding(
             "M4", FindingKind.MISMATCH, "A node is a member for layers that it does not host", group, party=operator
         )
-
-
-def groups_within(execution_class: Hash32, hosted: Segment) -> dict[Hash32, Segment]:
-    """All groups that a node with these layers may be in, each with its segment, which its hash does not tell."""
-    segments = (
-        Segment(first, end) for first in range(hosted.first, hosted.end) for end in range(first + 1, hosted.end + 1)
-    )
-    return {group_id(execution_class, segment): segment for segment in segments}
 
 
 def _addresses(subject: AuditSubject) -> Iterator[CheckResult]:

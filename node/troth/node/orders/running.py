@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from troth.cases.context import CaseContext
 from troth.cases.courtroom import ChainView
+from troth.chain.deployment import submit
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
@@ -45,9 +46,11 @@ from troth.node.orders.notes import Notes
 from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import Answer, OrderService
 from troth.node.orders.words import SignedWords
+from troth.node.organisations import Contributing
 from troth.node.pool.contacts import lender_of
 from troth.node.pool.resident import Resident
 from troth.node.traces import TraceStore
+from troth.protocol.calls import Call
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.heads import head_of
@@ -369,7 +372,28 @@ class RunningNode:
             Supervised("reporting to schedulers", self._resident.run, stale_after=float("inf")),
             Supervised("freeing old traces", duties.free, interval=60.0, stale_after=3600.0),
             *self._court.tasks(),
+            *self._contributing(market, follower),
         )
+
+    def _contributing(self, market: Market, follower: MarketFollower) -> tuple[Supervised, ...]:
+        """What credits this node's service, where its file names the contract."""
+        consent, rpc = self._configuration.organisations, self._configuration.rpc
+        if consent is None:
+            return ()
+
+        async def send(call: Call) -> object:
+            return await submit(rpc, call, self._key, consent.place.contract)
+
+        contributing = Contributing(
+            self._configuration,
+            self._key.address,
+            lambda: follower.state,
+            market.contracts,
+            lambda: follower.block,
+            send,
+            self._auto,
+        )
+        return (Supervised("crediting what was served", contributing.step, stale_after=float("inf")),)
 
     def _model(self) -> ModelFolder:
         return find_model(self._configuration.folder, self._configuration.model)

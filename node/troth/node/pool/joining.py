@@ -14,6 +14,7 @@ from troth.node.configured_slice import text_of
 from troth.node.errors import ConfigError
 from troth.node.membership import Joining, join
 from troth.node.orders.running import connect
+from troth.node.organisations import with_deployment
 from troth.node.pool.agreement import MOST_GROUPS, agreement_of
 from troth.node.pool.contacts import MarketContacts
 from troth.node.pool.window import place_for
@@ -39,6 +40,8 @@ async def placed(
     async with await connect(configuration) as market, MarketFollower(market, events) as follower:
         await follower.catch_up()
         state = follower.state
+        payer = None if owner is None else owner.address
+        configuration = await with_deployment(configuration, market.contracts, state, operator.address, payer)
         if operator.address in state.parties:
             return _known(state, configuration, operator)
         execution_class, model = _class(state, configuration)

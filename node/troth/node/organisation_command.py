@@ -1,0 +1,250 @@
+"""`troth org …`: an organisation's credits, and its own model on others' machines."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from troth.transport.command_options import (
+    BankOption,
+    BroadcastOption,
+    FactoryOption,
+    JsonOption,
+    PasswordOption,
+    RpcOption,
+    StartBlockOption,
+    show,
+)
+
+app = typer.Typer(
+    help="What your nodes earned by serving, spent on machines for a model of your own (docs/how-to/organisations.md).",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+ContractOption = Annotated[
+    str, typer.Option("--organisations", envvar="TROTH_ORGANISATIONS", help="The Organisations contract, 0x….")
+]
+OwnerOption = Annotated[
+    Path, typer.Option("--keystore", envvar="TROTH_KEYSTORE", help="Keyfile of the owner, who sends and pays.")
+]
+NumberArgument = Annotated[int, typer.Argument(min=1, help="The deployment's number, as `troth org status` has it.")]
+NodeArgument = Annotated[str, typer.Argument(help="Operator of a node, 0x….")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before credits are set aside.")]
+
+
+@app.command()
+def create(
+    reputation: Annotated[str, typer.Argument(help="The market's Reputation contract, 0x….")],
+    *,
+    rpc: RpcOption,
+    keystore: OwnerOption,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Create the contract of a market's organisations, once (dry run by default)."""
+    from troth.node.deployments import Sender
+    from troth.node.deployments import create as make
+
+    show(asyncio.run(make(rpc, reputation, Sender(keystore.expanduser(), password_file, broadcast))), as_json)
+
+
+@app.command("credits")
+def show_credits(
+    *,
+    rpc: RpcOption,
+    factory: FactoryOption = "",
+    bank: BankOption = "",
+    organisations: ContractOption = "",
+    start_block: StartBlockOption = 0,
+    owner: Annotated[str, typer.Option("--owner", envvar="TROTH_OWNER", help="Only this owner, 0x….")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """What organisations have, and what each node earned last, or why it earned nothing."""
+    from troth.node.deployments import OrganisationsAt, credits_of
+    from troth.protocol.types import to_address
+
+    place = OrganisationsAt(rpc, factory, bank, organisations, start_block)
+    show(asyncio.run(credits_of(place, to_address(owner) if owner else None)), as_json)
+
+
+@app.command()
+def status(
+    number: Annotated[int, typer.Argument(min=0, help="One deployment; all without it.")] = 0,
+    *,
+    rpc: RpcOption,
+    factory: FactoryOption = "",
+    bank: BankOption = "",
+    organisations: ContractOption = "",
+    start_block: StartBlockOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Deployments: who hosts them, how long, and what is left."""
+    from troth.node.deployments import OrganisationsAt
+    from troth.node.deployments import status as look
+
+    place = OrganisationsAt(rpc, factory, bank, organisations, start_block)
+    show(asyncio.run(look(place, number)), as_json)
+
+
+@app.command()
+def deploy(
+    model: Annotated[str, typer.Argument(help="Your model's registered class: its id 0x… or its name.")],
+    *,
+    replicas: Annotated[int, typer.Option("--replicas", min=1, max=65535, help="Machines that host all layers.")],
+    days: Annotated[float, typer.Option("--days", min=0.0, help="For how long; rounded up to whole epochs.")],
+    rpc: RpcOption,
+    factory: FactoryOption = "",
+    keystore: OwnerOption,
+    source: Annotated[
+        str, typer.Option("--source", help="Where nodes find the files; its last part names their folder.")
+    ] = "",
+    node: Annotated[str, typer.Option("--node", help="Your trusted node that stands for it; default: the best.")] = "",
+    bank: BankOption = "",
+    organisations: ContractOption = "",
+    start_block: StartBlockOption = 0,
+    password_file: PasswordOption = None,
+    yes: YesOption = False,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have your own model hosted on others' machines (dry run by default). Credits are set aside at once."""
+    from troth.node.deployments import DeployWish, OrganisationsAt, Sender
+    from troth.node.deployments import deploy as order
+    from troth.transport.interview import at_terminal
+
+    place = OrganisationsAt(rpc, factory, bank, organisations, start_block)
+    wish, path = DeployWish(model, replicas, days, source, node), keystore.expanduser()
+    if broadcast and not yes and at_terminal():
+        show(asyncio.run(order(place, wish, Sender(path, password_file, broadcast=False))), as_json=False)
+        typer.confirm("Set these credits aside?", abort=True, err=True)
+    show(asyncio.run(order(place, wish, Sender(path, password_file, broadcast))), as_json)
+
+
+@app.command()
+def stop(
+    number: NumberArgument,
+    *,
+    rpc: RpcOption,
+    keystore: OwnerOption,
+    organisations: ContractOption = "",
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """End a deployment with this epoch (dry run by default); `withdraw` brings the rest back two epochs later."""
+    from troth.node.deployments import OrganisationsAt, Sender, change
+    from troth.protocol import organisation_calls as calls
+
+    place = OrganisationsAt(rpc, "", "", organisations, 0)
+    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(change(place, calls.stop(number), sender, {"deployment": number})), as_json)
+
+
+@app.command()
+def withdraw(
+    number: NumberArgument,
+    *,
+    rpc: RpcOption,
+    keystore: OwnerOption,
+    organisations: ContractOption = "",
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring back what a deployment that is over did not spend (dry run by default)."""
+    from troth.node.deployments import OrganisationsAt, Sender, change
+    from troth.protocol import organisation_calls as calls
+
+    place = OrganisationsAt(rpc, "", "", organisations, 0)
+    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(change(place, calls.reclaim(number), sender, {"deployment": number})), as_json)
+
+
+@app.command()
+def dismiss(
+    node: NodeArgument,
+    *,
+    rpc: RpcOption,
+    keystore: OwnerOption,
+    organisations: ContractOption = "",
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send away a node that does not answer your requests: this epoch is not paid (dry run by default)."""
+    from troth.node.deployments import OrganisationsAt, Sender, change
+    from troth.protocol import organisation_calls as calls
+    from troth.protocol.types import to_address
+
+    place = OrganisationsAt(rpc, "", "", organisations, 0)
+    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(change(place, calls.dismiss(to_address(node)), sender, {"node": node})), as_json)
+
+
+@app.command("host")
+def host_layers(
+    number: NumberArgument,
+    node: NodeArgument,
+    layers: Annotated[str, typer.Argument(help="FIRST:END, a segment whose group the node is in.")],
+    *,
+    rpc: RpcOption,
+    keystore: OwnerOption,
+    organisations: ContractOption = "",
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have your node host a deployment from the next epoch on (dry run by default), as `start --auto` does it."""
+    from troth.node.configuration import segment_of
+    from troth.node.deployments import OrganisationsAt, Sender, host
+    from troth.protocol.types import to_address
+
+    place = OrganisationsAt(rpc, "", "", organisations, 0)
+    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(host(place, number, to_address(node), segment_of(layers), sender)), as_json)
+
+
+@app.command()
+def leave(
+    node: NodeArgument,
+    *,
+    rpc: RpcOption,
+    keystore: OwnerOption,
+    organisations: ContractOption = "",
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have your node host its deployment no longer: this epoch is not paid (dry run by default)."""
+    from troth.node.deployments import OrganisationsAt, Sender, change
+    from troth.protocol import organisation_calls as calls
+    from troth.protocol.types import to_address
+
+    place = OrganisationsAt(rpc, "", "", organisations, 0)
+    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    show(asyncio.run(change(place, calls.leave(to_address(node)), sender, {"node": node})), as_json)
+
+
+@app.command("post")
+def post_epoch(
+    *,
+    rpc: RpcOption,
+    factory: FactoryOption = "",
+    keystore: OwnerOption,
+    bank: BankOption = "",
+    organisations: ContractOption = "",
+    start_block: StartBlockOption = 0,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Credit the last epoch of all your nodes (dry run by default). Nodes with [organisations] do it by themselves."""
+    from troth.node.deployments import OrganisationsAt, Sender, post
+
+    place = OrganisationsAt(rpc, factory, bank, organisations, start_block)
+    show(asyncio.run(post(place, Sender(keystore.expanduser(), password_file, broadcast))), as_json)
