@@ -19,7 +19,8 @@ from support.toy_model import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
 from troth.protocol import tokens, typed_data
 from troth.protocol.hashing import keccak256
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
-from troth.protocol.market import canonical, checks, life, lottery, messages, prices, tabs, views
+from troth.protocol.market import ballots, canonical, checks, life, lottery, messages, prices, tabs, views
+from troth.protocol.market.ballots import Ballot
 from troth.protocol.market.bodies import opening_context
 from troth.protocol.market.checks import Opened, OrderView
 from troth.protocol.market.messages import Signed
@@ -52,6 +53,8 @@ from troth.protocol.wire_market import (
     Judge,
     Judged,
     Noted,
+    Poll,
+    Polled,
     Proceed,
     Recommit,
     Redeemable,
@@ -75,6 +78,8 @@ class Faults:
     wrong_signature_at: int | None = None
     wrong_result: dict[str, Any] = field(default_factory=dict)
     opinion: Opinion = Opinion.ACCEPT
+    ballot: Opinion | None = None
+    """What its ballot says in place of its verdict."""
     noise: float = 0.0
     sends_rows: bool = False
     """Also where only hashes of them travel."""
@@ -136,6 +141,7 @@ class ToyTabNode:
             Conclude: self._conclude,
             Recommit: self._recommit,
             Judge: self._judge,
+            Poll: self._poll,
             Unveil: self._unveil,
             Inform: self._inform,
             Redeemable: self._redeemable,
@@ -423,6 +429,13 @@ class ToyTabNode:
         )
         self._words[name] = canonical.encode(Signed(verdict, self.operator.sign(verdict)))
         return Judged(), self._words[name]
+
+    def _poll(self, header: Poll, payload: memoryview) -> tuple[Any, bytes]:
+        word = self._words[header.order, header.segment, "verdict"]
+        said = canonical.decode(Signed[Verdict], word, 4096).message
+        ballot = Ballot(said.order, said.segment, said.result, self.faults.ballot or said.opinion)
+        cast = ballots.cast(self.operator.secret, ballots.ring_in(payload), ballot, self.operator.domain)
+        return Polled(), cast.signature
 
     def _unveil(self, header: Unveil, payload: memoryview) -> tuple[Any, bytes]:
         given = canonical.decode(Commitments, payload, PAPERS_LIMIT)

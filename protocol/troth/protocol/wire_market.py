@@ -126,6 +126,20 @@ class Judged(Message, frozen=True):
     """Payload: a verifier's Signed[Verdict]."""
 
 
+class Poll(Message, frozen=True):
+    """To a verifier of a veiled class that has given its verdict: sign it once more, as one of a ring (``ballots``).
+
+    Payload: the ring's compressed keys, 33 bytes each, ascending. Answer: Polled.
+    """
+
+    order: Bytes32
+    segment: Uint8
+
+
+class Polled(Message, frozen=True):
+    """Payload: the ring signature over a Ballot with the verdict's opinion."""
+
+
 class Unveil(Message, frozen=True):
     """To an inferencer or a verifier of a check: open the tiles that the client's second secret picks.
 

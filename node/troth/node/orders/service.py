@@ -17,6 +17,7 @@ from troth.node.orders.concluding import conclude
 from troth.node.orders.context import NodeContext
 from troth.node.orders.gathering import Caller, Found, TextsAnswer
 from troth.node.orders.informed import post_of, told
+from troth.node.orders.polling import poll
 from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, SegmentSession
 from troth.node.orders.unveiling import unveil
@@ -39,6 +40,7 @@ from troth.protocol.wire_market import (
     Judge,
     Judged,
     Noted,
+    Poll,
     Proceed,
     Recommit,
     Redeemable,
@@ -134,6 +136,8 @@ class OrderService:
                 return await self._recommit(sender, header, payload)
             case Judge():
                 return await self._judge(sender, header, payload)
+            case Poll():
+                return await poll(self._context, sender, header, payload)
             case Unveil():
                 return await unveil(self._context, self._post(sender), header, payload)
             case Inform():
