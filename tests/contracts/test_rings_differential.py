@@ -10,7 +10,7 @@ import pytest
 from support.ring_keys import SCOPE, keys_of, negated, outsider, ring_of_keys
 from web3.exceptions import ContractCustomError
 
-from troth.protocol import rings
+from troth.protocol import rings, secp256k1
 from troth.protocol.errors import InvalidField, InvalidProof
 from troth.protocol.hashing import keccak256
 from troth.protocol.typed_data import CURVE_ORDER as N
@@ -143,7 +143,7 @@ def _holds(ring: tuple[bytes, ...], signature: bytes) -> bool:
 
 def _is_point(data: bytes) -> bool:
     try:
-        rings.account_of(data)
+        secp256k1.account_of(data)
     except InvalidProof:
         return False
     return True

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.ring_keys import SCOPE, keys_of, outsider, ring_of_keys
 
-from troth.protocol import rings
+from troth.protocol import rings, secp256k1
 from troth.protocol.errors import InvalidField, InvalidProof
 from troth.protocol.hashing import keccak256
 from troth.protocol.rings import RingSignature
@@ -139,7 +139,7 @@ def test_a_forger_who_knows_all_public_keys_does_not_close_the_ring() -> None:
 
 def test_accounts_are_those_that_sign() -> None:
     for secret in SECRETS:
-        assert rings.account_of(rings.public_key(secret)) == address_of(secret)
+        assert secp256k1.account_of(rings.public_key(secret)) == address_of(secret)
 
 
 def test_a_secret_that_is_no_key_is_refused_and_not_shown() -> None:

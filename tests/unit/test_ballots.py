@@ -112,10 +112,10 @@ def test_a_ring_with_a_stranger_counts_nothing() -> None:
 def test_a_ring_travels_in_one_form() -> None:
     ring = _ring()
     data = b"".join(ring)
-    assert ballots.ring_in(memoryview(data)) == ring
+    assert rings.ring_in(memoryview(data)) == ring
     for other in (b"", data[:-1], data[33:] + data[:33], data + data[-33:], data[:33]):
         with pytest.raises(InvalidField):
-            ballots.ring_in(other)
+            rings.ring_in(other)
 
 
 # ------------------------------------------------------------------------------------------------------------ the log
@@ -304,7 +304,7 @@ async def test_a_scheduler_polls_its_verifiers_and_logs_no_name(tmp_path: Path) 
     assert line.verdicts == ()
     assert len(cast.ballots) == len(history.verdicts) >= 2
     given = [CastBallot(log_data.opinion_of(one), log_data.read_bytes(one.signature)) for one in cast.ballots]
-    ring = ballots.ring_in(log_data.read_bytes(cast.ring))
+    ring = rings.ring_in(log_data.read_bytes(cast.ring))
     place = (asked.order_id, 0, typed_data.struct_hash(history.results[0]))
     drawn = history.checks[0][-1].operators
     opinions = ballots.count(given, ring, place, drawn=drawn, domain=scene.domain)

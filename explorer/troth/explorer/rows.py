@@ -15,11 +15,12 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data
-from troth.protocol.market.ballots import members_of, ring_in
+from troth.protocol.market.ballots import members_of
 from troth.protocol.market.court_money import unpack_movements
 from troth.protocol.market.log_data import LoggedBallots, LogLine
 from troth.protocol.market.state import CaseRecord, State, account_id
 from troth.protocol.market.types import CaseState, ExecutionClass, Movement, Opinion, PotKind, Role
+from troth.protocol.rings import ring_in
 from troth.protocol.types import Address, Hash32, Segment
 
 Row = tuple[Any, ...]

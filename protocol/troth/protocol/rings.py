@@ -24,18 +24,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from coincurve import PrivateKey, PublicKey
+from coincurve import PublicKey
 
+from troth.protocol import secp256k1
 from troth.protocol.errors import InvalidField, InvalidProof
 from troth.protocol.hashing import keccak256
+from troth.protocol.secp256k1 import KEY_BYTES, SCALAR_BYTES, P
 from troth.protocol.typed_data import CURVE_ORDER as N
-from troth.protocol.types import Address, Hash32, address_from_bytes, to_hash32
+from troth.protocol.types import Hash32, to_hash32
 
-P = 2**256 - 2**32 - 977
-"""Order of secp256k1's field."""
 FEWEST, MOST = 2, 64
 """Keys of a ring: one alone hides nobody, and a verifier's work grows with each."""
-KEY_BYTES, SCALAR_BYTES = 33, 32
 HINTS = 5
 """Words that the contract needs beside a signature for each key."""
 SCOPE_TAG = keccak256(b"troth/ring/scope/1")
@@ -59,7 +58,7 @@ def signature_bytes(members: int) -> int:
 
 def encode(signature: RingSignature) -> bytes:
     """Tag, challenge and scalars, one after the other."""
-    return signature.tag + b"".join(_word(one) for one in (signature.challenge, *signature.scalars))
+    return signature.tag + b"".join(secp256k1.word(one) for one in (signature.challenge, *signature.scalars))
 
 
 def decode(data: bytes, members: int) -> RingSignature:
@@ -67,16 +66,24 @@ def decode(data: bytes, members: int) -> RingSignature:
     if len(data) != signature_bytes(members):
         what = f"A signature by {members} keys has {signature_bytes(members)} bytes"
         raise InvalidProof(what, f"{len(data)} bytes", REMEDY)
-    words = [int.from_bytes(data[at : at + SCALAR_BYTES], "big") for at in range(KEY_BYTES, len(data), SCALAR_BYTES)]
-    if not all(0 < one < N for one in words):
-        raise InvalidProof("A scalar of a ring signature lies between 0 and the group's order", data[:40], REMEDY)
-    _point(data[:KEY_BYTES])
-    return RingSignature(data[:KEY_BYTES], words[0], tuple(words[1:]))
+    challenge, *scalars = secp256k1.scalars_in(data[KEY_BYTES:])
+    secp256k1.decode(data[:KEY_BYTES])
+    return RingSignature(data[:KEY_BYTES], challenge, tuple(scalars))
 
 
 def ring_of(keys: Sequence[bytes]) -> tuple[bytes, ...]:
     """These compressed keys as a ring: in ascending order, each once; raises InvalidField for keys that make none."""
     ring = tuple(sorted(keys))
+    require_ring(ring)
+    return ring
+
+
+def ring_in(data: bytes | memoryview) -> tuple[bytes, ...]:
+    """A ring as it travels, its keys one after the other; raises InvalidField."""
+    whole = bytes(data)
+    if len(whole) % KEY_BYTES or len(whole) > MOST * KEY_BYTES:
+        raise InvalidField(f"A ring's keys have {KEY_BYTES} bytes each", len(whole), "Send whole keys.")
+    ring = tuple(whole[at : at + KEY_BYTES] for at in range(0, len(whole), KEY_BYTES))
     require_ring(ring)
     return ring
 
@@ -89,20 +96,19 @@ def require_ring(ring: Sequence[bytes]) -> None:
         raise InvalidField("A ring's keys ascend, each once", len(ring), "Sort them, and leave doubles out.")
     for key in ring:
         try:
-            _point(key)
+            secp256k1.decode(key)
         except InvalidProof as error:
             raise InvalidField("A ring's key is no point of secp256k1", key, "Ask its owner for the key.") from error
 
 
 def public_key(secret: bytes) -> bytes:
-    """The compressed key of an operator's secret, 33 bytes."""
-    key: bytes = _private(secret).public_key.format()
+    """The compressed key of an operator's secret, 33 bytes; raises InvalidField where it is no secret."""
+    scalar = int.from_bytes(secret, "big")
+    if len(secret) != SCALAR_BYTES or not 0 < scalar < N:
+        # The value stays out of the message: an error may be logged.
+        raise InvalidField("A ring's secret is a secp256k1 key", f"{len(secret)} bytes", "Take the operator's key.")
+    key: bytes = secp256k1.generator_multiple(scalar).format()
     return key
-
-
-def account_of(key: bytes) -> Address:
-    """The account that signs with a compressed key; raises InvalidProof where it is no point."""
-    return _account(_point(key))
 
 
 def sign(secret: bytes, ring: Sequence[bytes], scope: Hash32, message: Hash32) -> RingSignature:
@@ -116,19 +122,20 @@ def sign(secret: bytes, ring: Sequence[bytes], scope: Hash32, message: Hash32) -
         raise InvalidField("The signer's key is not in the ring", own, "Sign for a ring that holds it.")
     place, count, key = ring.index(own), len(ring), int.from_bytes(secret, "big")
     base = hash_to_curve(scope)
-    tag = _secret_multiple(base, key).format()
-    transcript = _transcript(ring, scope, message, tag)
-    nonce = _nonce(secret, transcript)
-    scalars = [1 + secrets.randbelow(N - 1) for _ in ring]
-    commitment = _challenge(transcript, PrivateKey(_word(nonce)).public_key, _secret_multiple(base, nonce))
-    challenges = {(place + 1) % count: commitment}
+    tag = secp256k1.secret_multiple(base, key)
+    transcript = _transcript(ring, scope, message, tag.format())
+    nonce = drawn_nonce(secret, transcript)
+    scalars = [secp256k1.random_scalar() for _ in ring]
+    commitment = secp256k1.generator_multiple(nonce), secp256k1.secret_multiple(base, nonce)
+    challenges = {(place + 1) % count: _challenge(transcript, *commitment)}
     for step in range(1, count):
         at = (place + step) % count
         scalar, challenge = scalars[at], challenges[at]
-        right = _sum(base.multiply(_word(scalar)), _point(tag).multiply(_word(challenge)))
-        challenges[(at + 1) % count] = _challenge(transcript, _left(ring[at], scalar, challenge), right)
+        left = secp256k1.two_multiples(scalar, ring[at], challenge)
+        right = secp256k1.add(secp256k1.multiple(base, scalar), secp256k1.multiple(tag, challenge))
+        challenges[(at + 1) % count] = _challenge(transcript, left, right)
     scalars[place] = (nonce - challenges[place] * key) % N
-    return RingSignature(tag, challenges[0], tuple(scalars))
+    return RingSignature(tag.format(), challenges[0], tuple(scalars))
 
 
 def verify(signature: RingSignature, ring: Sequence[bytes], scope: Hash32, message: Hash32) -> None:
@@ -170,12 +177,14 @@ def walk(
     if len(signature.scalars) != len(ring):
         raise InvalidProof(f"The ring has {len(ring)} keys", len(signature.scalars), REMEDY)
     decode(encode(signature), len(ring))
-    base, tag = hash_to_curve(scope), _point(signature.tag)
+    base, tag = hash_to_curve(scope), secp256k1.decode(signature.tag)
     transcript, challenges = _transcript(ring, scope, message, signature.tag), [signature.challenge]
     parts = []
     for key, scalar in zip(ring, signature.scalars, strict=True):
-        parts.append((base.multiply(_word(scalar)), tag.multiply(_word(challenges[-1]))))
-        challenges.append(_challenge(transcript, _left(key, scalar, challenges[-1]), _sum(*parts[-1])))
+        challenge = challenges[-1]
+        parts.append((secp256k1.multiple(base, scalar), secp256k1.multiple(tag, challenge)))
+        left, right = secp256k1.two_multiples(scalar, key, challenge), secp256k1.add(*parts[-1])
+        challenges.append(_challenge(transcript, left, right))
     return parts, challenges
 
 
@@ -191,45 +200,7 @@ def hash_to_curve(scope: Hash32) -> PublicKey:
     raise InvalidField("The scope hashes to no point", scope, "Use another one; this one was not random.")
 
 
-def _left(key: bytes, scalar: int, challenge: int) -> PublicKey:
-    """sG + cP in one multiplication, as the key that ECDSA recovers from r = P's abscissa (SEC 1, section 4.1.6)."""
-    abscissa = int.from_bytes(key[1:], "big")
-    recoverable = key[1:] + _word(challenge * abscissa % N) + bytes([key[0] - 2])
-    try:
-        return PublicKey.from_signature_and_message(recoverable, _word(-scalar * abscissa % N), hasher=None)
-    except ValueError as error:
-        raise InvalidProof("A commitment of the ring is the point at infinity", key, REMEDY) from error
-
-
-def _transcript(ring: Sequence[bytes], scope: Hash32, message: Hash32, tag: bytes) -> bytes:
-    return keccak256(TRANSCRIPT_TAG + to_hash32(scope) + to_hash32(message) + keccak256(b"".join(ring)) + tag)
-
-
-def _challenge(transcript: bytes, left: PublicKey, right: PublicKey) -> int:
-    hashed = keccak256(transcript + keccak256(_coordinates(left))[12:] + _coordinates(right))
-    challenge = int.from_bytes(hashed, "big") % N
-    if not challenge:
-        raise InvalidProof("A challenge of zero", transcript, "Sign again.")
-    return challenge
-
-
-def _sum(first: PublicKey, second: PublicKey) -> PublicKey:
-    try:
-        return PublicKey.combine_keys([first, second])
-    except ValueError as error:
-        raise InvalidProof("A commitment of the ring is the point at infinity", b"", REMEDY) from error
-
-
-def _secret_multiple(point: PublicKey, secret: int) -> PublicKey:
-    """secret·point as the sum of two multiples by random scalars: the time of a multiplication tells of those alone."""
-    blind = 1 + secrets.randbelow(N - 1)
-    rest = (secret - blind) % N
-    if not rest:
-        return point.multiply(_word(blind))
-    return PublicKey.combine_keys([point.multiply(_word(blind)), point.multiply(_word(rest))])
-
-
-def _nonce(secret: bytes, transcript: bytes) -> int:
+def drawn_nonce(secret: bytes, transcript: bytes) -> int:
     """Random, and by the secret and what is signed: two signatures share none even where randomness fails."""
     while True:
         drawn = int.from_bytes(keccak256(secret + secrets.token_bytes(32) + transcript), "big")
@@ -237,32 +208,13 @@ def _nonce(secret: bytes, transcript: bytes) -> int:
             return drawn
 
 
-@lru_cache(maxsize=16)
-def _private(secret: bytes) -> PrivateKey:
-    if len(secret) != SCALAR_BYTES or not 0 < int.from_bytes(secret, "big") < N:
-        # The value stays out of the message: an error may be logged.
-        raise InvalidField("A ring's secret is a secp256k1 key", f"{len(secret)} bytes", "Take the operator's key.")
-    return PrivateKey(secret)
+def _transcript(ring: Sequence[bytes], scope: Hash32, message: Hash32, tag: bytes) -> bytes:
+    return keccak256(TRANSCRIPT_TAG + to_hash32(scope) + to_hash32(message) + keccak256(b"".join(ring)) + tag)
 
 
-def _point(data: bytes) -> PublicKey:
-    """A compressed point whose abscissa the EVM's ``ecrecover`` takes."""
-    if len(data) != KEY_BYTES or data[0] not in (2, 3) or not 0 < int.from_bytes(data[1:], "big") < N:
-        raise InvalidProof("A compressed point is 0x02 or 0x03 and an abscissa", data, REMEDY)
-    try:
-        return PublicKey(bytes(data))
-    except ValueError as error:
-        raise InvalidProof("No point of secp256k1 has this abscissa", data, REMEDY) from error
-
-
-def _account(point: PublicKey) -> Address:
-    return address_from_bytes(keccak256(_coordinates(point))[12:])
-
-
-def _coordinates(point: PublicKey) -> bytes:
-    coordinates: bytes = point.format(compressed=False)[1:]
-    return coordinates
-
-
-def _word(number: int) -> bytes:
-    return number.to_bytes(SCALAR_BYTES, "big")
+def _challenge(transcript: bytes, left: PublicKey, right: PublicKey) -> int:
+    account = keccak256(secp256k1.coordinates(left))[12:]
+    challenge = int.from_bytes(keccak256(transcript + account + secp256k1.coordinates(right)), "big") % N
+    if not challenge:
+        raise InvalidProof("A challenge of zero", transcript, "Sign again.")
+    return challenge

@@ -205,9 +205,9 @@ def recover(message: Any, domain: Domain, signature: bytes) -> Address:
     return recover_digest(digest(message, domain), signature)
 
 
-def signing_key(message: Any, domain: Domain, signature: bytes) -> bytes:
-    """The compressed public key, 33 bytes, that signed ``message``; raises InvalidSignature as ``recover`` does."""
-    key: bytes = _recovered(digest(message, domain), signature).format()
+def recovered_key(message_digest: bytes, signature: bytes) -> bytes:
+    """The compressed public key, 33 bytes, that signed a digest; raises InvalidSignature as ``recover`` does."""
+    key: bytes = _recovered(message_digest, signature).format()
     return key
 
 

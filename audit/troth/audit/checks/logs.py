@@ -12,7 +12,7 @@ from troth.protocol.errors import InvalidField, InvalidProof, InvalidSignature, 
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, log_data, messages, prices
-from troth.protocol.market.ballots import CastBallot, is_veiled, members_of, ring_in
+from troth.protocol.market.ballots import CastBallot, is_veiled, members_of
 from troth.protocol.market.ballots import count as count_ballots
 from troth.protocol.market.log_data import LoggedBallots, LoggedVerdict, LogLine
 from troth.protocol.market.messages import Signed
@@ -27,6 +27,7 @@ from troth.protocol.market.types import (
     Rules,
     Verdict,
 )
+from troth.protocol.rings import ring_in
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, segments_from_ends
 

@@ -12,6 +12,7 @@ import asyncio
 from troth.node.errors import BadInput, NotAssigned, OutOfOrder
 from troth.node.orders.context import NodeContext
 from troth.node.orders.words import VERDICT
+from troth.protocol import rings
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import ballots, canonical
 from troth.protocol.market.ballots import Ballot
@@ -20,9 +21,6 @@ from troth.protocol.market.types import Verdict
 from troth.protocol.market.views import class_of
 from troth.protocol.types import Address
 from troth.protocol.wire_market import Poll, Polled
-
-RING_LIMIT = 1 << 12
-"""Bytes of a ring's keys."""
 
 
 async def poll(context: NodeContext, sender: Address, header: Poll, payload: memoryview) -> tuple[Polled, bytes]:
@@ -47,12 +45,10 @@ async def poll(context: NodeContext, sender: Address, header: Poll, payload: mem
     definition, _ = class_of(context.ground.state, context.execution_class)
     if not ballots.is_veiled(definition.name):
         raise NotAssigned("logs of this class name who verified", definition.name, "Log the verdict.")
-    if len(payload) > RING_LIMIT:
-        raise BadInput("the ring is too large", len(payload), "Take those who verified this segment.")
     said = canonical.decode(Signed[Verdict], word, len(word)).message
     ballot = Ballot(said.order, said.segment, said.result, said.opinion)
     try:
-        ring = ballots.ring_in(payload)
+        ring = rings.ring_in(payload)
         operator = context.operator
         cast = await asyncio.to_thread(ballots.cast, operator.secret, ring, ballot, operator.domain)
     except InvalidField as error:

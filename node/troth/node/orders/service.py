@@ -26,6 +26,7 @@ from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, InferencePapers
 from troth.protocol.market.types import Voucher, Work
+from troth.protocol.rings import public_key
 from troth.protocol.tokens import Finish
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire import Decoded, OrderReply, OrderRequest, Released
@@ -37,6 +38,8 @@ from troth.protocol.wire_market import (
     Dismiss,
     Hidden,
     Inform,
+    Introduce,
+    Introduced,
     Judge,
     Judged,
     Noted,
@@ -115,7 +118,7 @@ class OrderService:
     async def handle(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
         """Answer one message; raises a Refusal or a ProtocolError, which the channel turns into a Failure."""
         started, outcome = time.perf_counter(), "refused"
-        subject = b"" if isinstance(header, Redeemable | Proceed) else header.order
+        subject = b"" if isinstance(header, Redeemable | Proceed | Introduce) else header.order
         with task_bound(subject):
             try:
                 answer = await self._route(sender, header, payload)
@@ -146,6 +149,8 @@ class OrderService:
                 return await self._hear(sender, payload)
             case Dismiss():
                 return await self._dismiss(sender, header)
+            case Introduce():
+                return Introduced(), public_key(self._context.operator.secret)
 
     # ------------------------------------------------------------------------------------------------------ inference
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from troth.protocol import rings, typed_data
+from troth.protocol import rings, secp256k1, typed_data
 from troth.protocol.errors import InvalidField, InvalidProof
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.types import Opinion
-from troth.protocol.rings import KEY_BYTES
+from troth.protocol.secp256k1 import KEY_BYTES
 from troth.protocol.types import Address, Hash32, Uint8, to_hash32
 
 VEILED = "/veiled"
@@ -61,19 +61,9 @@ def scope_of(order: Hash32, segment: int) -> Hash32:
     return Hash32(keccak256(SCOPE_TAG + to_hash32(order) + segment.to_bytes(1)))
 
 
-def ring_in(data: bytes | memoryview) -> tuple[bytes, ...]:
-    """A ring as it travels, its keys one after the other; raises InvalidField."""
-    whole = bytes(data)
-    if len(whole) % KEY_BYTES:
-        raise InvalidField(f"A ring's keys have {KEY_BYTES} bytes each", len(whole), "Send whole keys.")
-    ring = tuple(whole[at : at + KEY_BYTES] for at in range(0, len(whole), KEY_BYTES))
-    rings.require_ring(ring)
-    return ring
-
-
 def members_of(ring: Iterable[bytes]) -> tuple[Address, ...]:
     """The operators of a ring, in its order."""
-    return tuple(rings.account_of(key) for key in ring)
+    return tuple(secp256k1.account_of(key) for key in ring)
 
 
 def cast(secret: bytes, ring: Sequence[bytes], ballot: Ballot, domain: typed_data.Domain) -> CastBallot:

@@ -162,7 +162,9 @@ class CheckRun:
         spoken = {one: said for one in seats if (said := history.verdicts.get((segment, one.verifier))) is not None}
         if not is_veiled(self._session.offer.execution_class.name) or len(spoken) < rings.FEWEST:
             return
-        keys = [typed_data.signing_key(one.message, domain, one.signature) for one in spoken.values()]
+        keys = [
+            typed_data.recovered_key(typed_data.digest(one.message, domain), one.signature) for one in spoken.values()
+        ]
         ring = rings.ring_of(keys)
         known = history.ballots.get((segment, ring), {})
         asked = [(seat, said.message) for seat, said in spoken.items() if seat.verifier not in known]
