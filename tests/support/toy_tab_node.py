@@ -229,8 +229,8 @@ class ToyTabNode:
         if header.role == "infer":
             life.validate_order(shown.order, view)
         if NO_ADDRESS in shown.nodes:
-            place = header.segment
-            drawn = checks.require_own_place(order, shown.admission, place, self.address, shown.infer_proof, view)
+            place = (header.segment, self.address)
+            drawn = checks.require_own_place(order, shown.admission, place, shown.infer_proof, view)
         else:
             drawn = checks.require_admission(order, shown.admission, shown.nodes, shown.infer_proof, view)
         assert (shown.salt is not None) == (header.segment in (0, len(shown.nodes) - 1))

@@ -24,7 +24,6 @@ from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import Address
 from troth.protocol.wire_fields import RowSignature, VeiledRow
 from troth.protocol.wire_market import Advance, Introduce
-from troth.transport.errors import ChannelUnavailable
 
 VEILED = "toy float32/veiled"
 
@@ -155,7 +154,7 @@ async def test_a_node_that_was_not_drawn_takes_no_hidden_place(tmp_path: Path) -
     stranger = next(one for one in scene.network.nodes if one not in drawn)
     with pytest.raises(InvalidAdmission, match="was not drawn"):
         order_network.checks.require_own_place(
-            order, scene.ordered.admission, 1, stranger, scene.ordered.infer_proof, scene.network.view(order)
+            order, scene.ordered.admission, (1, stranger), scene.ordered.infer_proof, scene.network.view(order)
         )
 
 

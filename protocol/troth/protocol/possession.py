@@ -51,7 +51,8 @@ def prove(signature: bytes, digest: Hash32, ring: Sequence[bytes]) -> bytes:
         made = _commitment(point, digest, ring[at], scalars[at], challenges[at])
         challenges[(at + 1) % count] = _challenge(transcript, made)
     scalars[place] = (nonce - challenges[place] * int.from_bytes(secret, "big")) % N
-    return point.format() + b"".join(secp256k1.word(one) for one in (challenges[0], *scalars))
+    shown: bytes = point.format()
+    return shown + b"".join(secp256k1.word(one) for one in (challenges[0], *scalars))
 
 
 def verify(proof: bytes, digest: Hash32, ring: Sequence[bytes]) -> None:

@@ -43,7 +43,8 @@ class Advance(Message, frozen=True):
     The first message of a session brings papers: InferencePapers (``role`` "infer") or CheckPapers ("check"). Payload:
     papers, canonical request (parties of the first and last segment, with the papers), then ``count`` tokens, or rows
     of the segment before; rows of segment 0 come behind the ``count`` tokens that they bind. ``upstream`` is the
-    signature over the last row sent, None for tokens; ``veiled`` is in its place where papers hide who signed. ``emit`` asks the last segment's inferencer for the next token.
+    signature over the last row sent, None for tokens; ``veiled`` is in its place where papers hide who signed it.
+    ``emit`` asks the last segment's inferencer for the next token.
     Answer: Rows; Received to who checks, since a verifier's rows stay hidden until all have committed.
     """
 

@@ -160,9 +160,9 @@ def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) 
     )
     life.validate_order(papers.order, view)
     _require_money(order, view.tab_state)
+    drawn = _require_admission(papers, index, view, post)
     _require(index < len(papers.nodes), "there is no such segment", index)
     _require(papers.nodes[index] == post.me, "another node was admitted for this segment", papers.nodes[index])
-    drawn = _require_admission(papers, index, view, post)
     text = _request_of(order, papers.salt, request, index in {0, len(papers.nodes) - 1})
     _require_own_tab(papers.pay, papers.tab.payee, post)
     seat = _seat(papers, index, view, post, text=text, promise=papers.pay.promise)
@@ -290,7 +290,7 @@ def _require_admission(
     definition, _ = class_of(post.state, order.execution_class)
     _require(is_veiled(definition.name), "papers of this class name all nodes", definition.name, "Name them.")
     _require(len(papers.nodes) == len(view.segments(order)), "there is a place for each segment", len(papers.nodes))
-    return checks.require_own_place(order, papers.admission, index, post.me, papers.infer_proof, view)
+    return checks.require_own_place(order, papers.admission, (index, post.me), papers.infer_proof, view)
 
 
 def _require_money(order: Order, tab: TabState) -> None:

@@ -19,6 +19,7 @@ from troth.protocol import rings, secp256k1, typed_data
 from troth.protocol.errors import InvalidField, InvalidProof
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.errors import InvalidCheck
+from troth.protocol.market.heads import without_head
 from troth.protocol.market.types import Opinion
 from troth.protocol.secp256k1 import KEY_BYTES
 from troth.protocol.types import Address, Hash32, Uint8, to_hash32
@@ -53,7 +54,12 @@ class CastBallot:
 
 def is_veiled(class_name: str) -> bool:
     """Whether the logs of this class name no verifier."""
-    return class_name.partition("/head:")[0].endswith(VEILED)
+    return without_head(class_name).endswith(VEILED)
+
+
+def veiled(class_name: str) -> str:
+    """The name of such a class, by a name that says nothing of it and names no head yet."""
+    return class_name if is_veiled(class_name) else class_name + VEILED
 
 
 def scope_of(order: Hash32, segment: int) -> Hash32:

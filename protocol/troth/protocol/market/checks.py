@@ -132,13 +132,14 @@ def require_admission(
 
 
 def require_own_place(
-    order: Order, admission: Signed[Admission], segment: int, node: Address, proof: bytes, view: OrderView
+    order: Order, admission: Signed[Admission], place: tuple[int, Address], proof: bytes, view: OrderView
 ) -> tuple[tuple[Address, ...], ...]:
-    """The same for a node of a veiled class, which is told no other: it was drawn for this segment.
+    """The same for a node of a veiled class, which is told no other. ``place``: a segment for which it was drawn.
 
     Whether the admission names it, only the client can see. What it is owed follows from its promise and its result.
     """
     _require_admitted(order, admission, view)
+    segment, node = place
     drawn = candidates(order, proof, view)
     if segment >= len(drawn) or node not in drawn[segment]:
         raise InvalidAdmission(f"This node was not drawn for segment {segment}", node, "Ask the nodes that were drawn.")
