@@ -55,6 +55,13 @@ def arithmetic_harness() -> Iterator[Any]:
         yield contract
 
 
+@pytest.fixture(scope="session")
+def ring_harness() -> Iterator[Any]:
+    """Ring signatures."""
+    with _deployed_harness("contracts/test/RingHarness.sol") as contract:
+        yield contract
+
+
 @contextmanager
 def _deployed_harness(source: str) -> Iterator[Any]:
     compiled = _compile(source)

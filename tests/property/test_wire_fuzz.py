@@ -20,7 +20,7 @@ from troth.protocol.wire import (
     encode_frame,
 )
 from troth.protocol.wire_fields import DECODE_LIMIT, SEQUENCES_LIMIT, RowSignature
-from troth.protocol.wire_market import Advance, Conclude, Dismiss, Judge, Proceed, Unveil
+from troth.protocol.wire_market import Advance, Conclude, Dismiss, Judge, Poll, Proceed, Unveil
 from troth.protocol.wire_reports import (
     LINKS_LIMIT,
     SEGMENTS_HELD_LIMIT,
@@ -54,6 +54,7 @@ messages = some.one_of(
     some.builds(Proceed, some.integers(0, SEQUENCES_LIMIT), some.integers(1, DECODE_LIMIT)),
     some.builds(Decoded, some.integers(0, SEQUENCES_LIMIT)),
     some.builds(Conclude, words, bytes_, positions, some.integers(0, 65_536)),
+    some.builds(Poll, words, bytes_),
     some.builds(Unveil, words, bytes_, some.sampled_from(["infer", "check"]), some.integers(0, 1 << 18)),
     some.builds(Dismiss, words),
     some.builds(

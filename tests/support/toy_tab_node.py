@@ -16,10 +16,11 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from support.toy_model import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
 
-from troth.protocol import tokens, typed_data
+from troth.protocol import rings, tokens, typed_data
 from troth.protocol.hashing import keccak256
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
-from troth.protocol.market import canonical, checks, life, lottery, messages, prices, tabs, views
+from troth.protocol.market import ballots, canonical, checks, life, lottery, messages, prices, tabs, views
+from troth.protocol.market.ballots import Ballot
 from troth.protocol.market.bodies import opening_context
 from troth.protocol.market.checks import Opened, OrderView
 from troth.protocol.market.messages import Signed
@@ -32,8 +33,8 @@ from troth.protocol.market.papers import (
     Spoken,
     trace_salt,
 )
-from troth.protocol.market.rows import RowHashes, travel_as_hashes, verify_hashes, verify_rows
-from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict, Voucher, Work
+from troth.protocol.market.rows import RowHashes, travel_as_hashes, verify_hashes, verify_rows, verify_veiled
+from troth.protocol.market.types import NO_ADDRESS, Opinion, Result, TraceCommitment, Verdict, Voucher, Work
 from troth.protocol.masks import TextRules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import Dtype, rows_from_bytes, tokens_from_bytes
@@ -49,9 +50,13 @@ from troth.protocol.wire_market import (
     Dismiss,
     Hidden,
     Inform,
+    Introduce,
+    Introduced,
     Judge,
     Judged,
     Noted,
+    Poll,
+    Polled,
     Proceed,
     Recommit,
     Redeemable,
@@ -75,6 +80,8 @@ class Faults:
     wrong_signature_at: int | None = None
     wrong_result: dict[str, Any] = field(default_factory=dict)
     opinion: Opinion = Opinion.ACCEPT
+    ballot: Opinion | None = None
+    """What its ballot says in place of its verdict."""
     noise: float = 0.0
     sends_rows: bool = False
     """Also where only hashes of them travel."""
@@ -94,6 +101,7 @@ class _Session:
     tokens: tuple[int, ...] = ()
     bound: tuple[int, ...] = ()
     rules: TextRules | None = None
+    before: tuple[Address, ...] = ()
 
 
 class ToyTabNode:
@@ -136,6 +144,8 @@ class ToyTabNode:
             Conclude: self._conclude,
             Recommit: self._recommit,
             Judge: self._judge,
+            Introduce: lambda _header, _payload: (Introduced(), rings.public_key(self.operator.secret)),
+            Poll: self._poll,
             Unveil: self._unveil,
             Inform: self._inform,
             Redeemable: self._redeemable,
@@ -218,7 +228,11 @@ class ToyTabNode:
         assert messages.order_id(order, view.domain) == header.order
         if header.role == "infer":
             life.validate_order(shown.order, view)
-        checks.require_admission(order, shown.admission, shown.nodes, shown.infer_proof, view)
+        if NO_ADDRESS in shown.nodes:
+            place = (header.segment, self.address)
+            drawn = checks.require_own_place(order, shown.admission, place, shown.infer_proof, view)
+        else:
+            drawn = checks.require_admission(order, shown.admission, shown.nodes, shown.infer_proof, view)
         assert (shown.salt is not None) == (header.segment in (0, len(shown.nodes) - 1))
         if shown.salt is not None:
             assert request_hash(from_canonical_bytes(request), shown.salt) == order.request_hash
@@ -227,7 +241,8 @@ class ToyTabNode:
         chain = RowHashes(Hash32(header.order), header.segment)
         upstream = RowHashes(Hash32(header.order), header.segment - 1) if header.segment else None
         parsed = from_canonical_bytes(request) if request else None
-        return _Session(shown, view, parsed, range(span.first, span.end), chain, [], upstream)
+        before = drawn[header.segment - 1] if header.segment else ()
+        return _Session(shown, view, parsed, range(span.first, span.end), chain, [], upstream, before=before)
 
     def _require_paid(self, shown: Any, segment: int, view: OrderView) -> None:
         pay: Pay = shown.pay
@@ -272,17 +287,17 @@ class ToyTabNode:
             return _EMBEDDING[list(tokens)], tokens
         size = 4 * header.count if header.segment == 1 else 0
         bound = tokens_from_bytes(payload[:size], header.count, VOCABULARY) if size else None
-        assert header.upstream is not None
         assert session.upstream is not None
-        session.upstream = verify_rows(
-            session.upstream,
-            payload[size:],
-            4 * COLUMNS,
-            header.upstream,
-            signer=session.papers.nodes[header.segment - 1],
-            domain=self.operator.domain,
-            tokens=bound,
-        )
+        chained = (session.upstream, payload[size:], 4 * COLUMNS)
+        signer, domain = session.papers.nodes[header.segment - 1], self.operator.domain
+        if signer == NO_ADDRESS:
+            assert header.upstream is None
+            session.upstream = verify_veiled(
+                *chained, header.veiled, members=session.before, domain=domain, tokens=bound
+            )
+        else:
+            assert header.upstream is not None
+            session.upstream = verify_rows(*chained, header.upstream, signer=signer, domain=domain, tokens=bound)
         return rows_from_bytes(payload[size:], header.count, COLUMNS, Dtype.FLOAT32), None
 
     def _emit(self, session: _Session) -> tuple[int, str | None]:
@@ -423,6 +438,13 @@ class ToyTabNode:
         )
         self._words[name] = canonical.encode(Signed(verdict, self.operator.sign(verdict)))
         return Judged(), self._words[name]
+
+    def _poll(self, header: Poll, payload: memoryview) -> tuple[Any, bytes]:
+        word = self._words[header.order, header.segment, "verdict"]
+        said = canonical.decode(Signed[Verdict], word, 4096).message
+        ballot = Ballot(said.order, said.segment, said.result, self.faults.ballot or said.opinion)
+        cast = ballots.cast(self.operator.secret, rings.ring_in(payload), ballot, self.operator.domain)
+        return Polled(), cast.signature
 
     def _unveil(self, header: Unveil, payload: memoryview) -> tuple[Any, bytes]:
         given = canonical.decode(Commitments, payload, PAPERS_LIMIT)

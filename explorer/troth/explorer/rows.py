@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data
+from troth.protocol.market.ballots import members_of
 from troth.protocol.market.court_money import unpack_movements
-from troth.protocol.market.log_data import LogLine
+from troth.protocol.market.log_data import LoggedBallots, LogLine
 from troth.protocol.market.state import CaseRecord, State, account_id
 from troth.protocol.market.types import CaseState, ExecutionClass, Movement, Opinion, PotKind, Role
+from troth.protocol.rings import ring_in
 from troth.protocol.types import Address, Hash32, Segment
 
 Row = tuple[Any, ...]
@@ -396,7 +399,8 @@ def task_rows(scheduler: Address, number: int, lines: Iterable[LogLine], wrong: 
             line.positions_bucket,
             line.check_rate,
             len(line.results),
-            *(int(bool(line.secret)), int(_drawn(line)), int(bool(line.verdicts)), int(log_data.is_rejected(line))),
+            *(int(bool(line.secret)), int(_drawn(line))),
+            *(int(bool(log_data.opinions_in(line))), int(log_data.is_rejected(line))),
             wrong.get(line.order, 0),
         )
         for line in lines
@@ -412,7 +416,10 @@ def _drawn(line: LogLine) -> bool:
 
 
 def work_rows(scheduler: Address, number: int, lines: Iterable[LogLine]) -> list[Row]:
-    """Who inferred and who checked which order: operator, bucket, order, scheduler, number, part, segment, opinion."""
+    """Who inferred and who checked which order: operator, bucket, order, scheduler, number, part, segment, opinion.
+
+    Who is in a ring has checked; what it said is "veiled".
+    """
     made = []
     for line in lines:
         place = (line.block_bucket, line.order, scheduler, number)
@@ -421,7 +428,17 @@ def work_rows(scheduler: Address, number: int, lines: Iterable[LogLine]) -> list
         for said in line.verdicts:
             opinions = {int(one): one.name.lower() for one in Opinion}
             made.append((said.verifier, *place, "check", said.segment, opinions.get(said.opinion, "unknown")))
+        for one in log_data.ballots_in(line):
+            made += [(member, *place, "check", one.segment, "veiled") for member in _members(one)]
     return made
+
+
+def _members(ballots: LoggedBallots) -> tuple[Address, ...]:
+    """Who is in a ring; nobody where it is none, and M16 says so."""
+    try:
+        return members_of(ring_in(log_data.read_bytes(ballots.ring)))
+    except ProtocolError:
+        return ()
 
 
 def order_of(task: Hash32 | None) -> str:

@@ -91,6 +91,14 @@ HeadOption = Annotated[
         "logits are nothing else, and a wrong token convicts without a court.",
     ),
 ]
+VeiledOption = Annotated[
+    bool,
+    typer.Option(
+        "--veiled",
+        help="Logs say what verifiers found without saying who, and nodes of a pipeline are not told who computed "
+        "before them.",
+    ),
+]
 CalibrationOption = Annotated[
     Path | None,
     typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
@@ -118,6 +126,7 @@ def register(
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="Of an exact class.")] = "cpu",
     calibration: CalibrationOption = None,
     head: HeadOption = True,
+    veiled: VeiledOption = False,
     rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -148,6 +157,7 @@ def register(
         reviewers=reviewers,
         honest_share=honest_share,
         names_head=head,
+        veils=veiled,
     )
     name = class_name or f"{folder.path.name}/torch/{dtype}"
     measured = wanted.measured(report, name, dtype, calibration, (engine, device) if exact else None)

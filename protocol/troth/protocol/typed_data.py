@@ -205,8 +205,18 @@ def recover(message: Any, domain: Domain, signature: bytes) -> Address:
     return recover_digest(digest(message, domain), signature)
 
 
+def recovered_key(message_digest: bytes, signature: bytes) -> bytes:
+    """The compressed public key, 33 bytes, that signed a digest; raises InvalidSignature as ``recover`` does."""
+    key: bytes = _recovered(message_digest, signature).format()
+    return key
+
+
 def recover_digest(message_digest: bytes, signature: bytes) -> Address:
     """Signer of a 32-byte digest; raises InvalidSignature as ``recover`` does."""
+    return _address(_recovered(message_digest, signature))
+
+
+def _recovered(message_digest: bytes, signature: bytes) -> PublicKey:
     remedy = "Sign the message again with troth.protocol.typed_data.sign."
     if len(signature) != 65:
         raise InvalidSignature("A signature has 65 bytes: r, s, v", f"{len(signature)} bytes", remedy)
@@ -219,10 +229,9 @@ def recover_digest(message_digest: bytes, signature: bytes) -> Address:
         raise InvalidSignature("r must lie between 1 and the curve order", hex(r), remedy)
     try:
         recoverable = bytes(signature[:64]) + bytes((signature[64] - 27,))
-        key = PublicKey.from_signature_and_message(recoverable, message_digest, hasher=None)
+        return PublicKey.from_signature_and_message(recoverable, message_digest, hasher=None)
     except ValueError as error:
         raise InvalidSignature("No public key fits the signature", signature, remedy) from error
-    return _address(key)
 
 
 def require_signer(message: Any, domain: Domain, signature: bytes, expected: Address) -> None:

@@ -37,9 +37,13 @@ from troth.protocol.wire_market import (
     Inform,
     Informed,
     Inquire,
+    Introduce,
+    Introduced,
     Judge,
     Judged,
     Noted,
+    Poll,
+    Polled,
     Proceed,
     Recommit,
     Redeemable,
@@ -93,17 +97,44 @@ class Failure(_Message, frozen=True):
 
 GroupRequest = Tell | Listen | Recall
 GroupReply = Told | Heard | Recalled | Failure
-OrderRequest = Advance | Proceed | Conclude | Recommit | Judge | Unveil | Inform | Redeemable | Dismiss
+OrderRequest = (
+    Advance | Proceed | Conclude | Recommit | Judge | Poll | Unveil | Inform | Redeemable | Dismiss | Introduce
+)
 CheckRequest = Inquire
 CheckReply = Informed | Failure
-OrderReply = Rows | Decoded | Concluded | Hidden | Received | Judged | Unveiled | Noted | Released | Failure
+OrderReply = (
+    Rows
+    | Decoded
+    | Concluded
+    | Hidden
+    | Received
+    | Judged
+    | Polled
+    | Unveiled
+    | Noted
+    | Released
+    | Introduced
+    | Failure
+)
 CaseRequest = Furnish | Fetch | Pledge | Show
 CaseReply = Furnished | Fetched | Pledged | Shown | Failure
 TunnelReply = Visited | Failure
 Request = OrderRequest | Report | GroupRequest | CaseRequest | CheckRequest | Attend
 Reply = OrderReply | Reported | GroupReply | CaseReply | CheckReply | TunnelReply
 Message = Request | Reply
-ORDER_REQUESTS = (Advance, Proceed, Conclude, Recommit, Judge, Unveil, Inform, Redeemable, Dismiss)
+ORDER_REQUESTS = (
+    Advance,
+    Proceed,
+    Conclude,
+    Recommit,
+    Judge,
+    Poll,
+    Unveil,
+    Inform,
+    Redeemable,
+    Dismiss,
+    Introduce,
+)
 """What a node answers."""
 CHECK_REQUESTS = (Inquire,)
 """What a scheduler answers to verifiers."""

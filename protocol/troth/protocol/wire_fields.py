@@ -27,6 +27,8 @@ SequenceCount = Annotated[int, msgspec.Meta(ge=0, le=SEQUENCES_LIMIT)]
 DecodeCount = Annotated[int, msgspec.Meta(ge=1, le=DECODE_LIMIT)]
 Bytes32 = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 SignatureBytes = Annotated[bytes, msgspec.Meta(min_length=65, max_length=65)]
+RingBytes = Annotated[bytes, msgspec.Meta(max_length=33 * 64)]
+PossessionBytes = Annotated[bytes, msgspec.Meta(max_length=65 + 32 * 64)]
 AddressText = Annotated[str, msgspec.Meta(pattern=r"^0x[0-9a-fA-F]{40}$")]
 Text = Annotated[str, msgspec.Meta(max_length=2_000)]
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=ALTERNATIVES_LIMIT)]
@@ -51,3 +53,16 @@ class RowSignature(HeaderPart, frozen=True):
     row_hash: Bytes32
     previous: Bytes32
     signature: SignatureBytes
+
+
+class VeiledRow(HeaderPart, frozen=True):
+    """The same without a signature: ``proof`` that the sender holds one by a key of ``ring`` (``possession``).
+
+    ``ring``: compressed keys, 33 bytes each, ascending.
+    """
+
+    position: Uint32
+    row_hash: Bytes32
+    previous: Bytes32
+    ring: RingBytes
+    proof: PossessionBytes

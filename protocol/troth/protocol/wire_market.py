@@ -23,6 +23,7 @@ from troth.protocol.wire_fields import (
     SequenceCount,
     Uint8,
     Uint32,
+    VeiledRow,
 )
 
 SPOKEN_LIMIT = 1 << 23
@@ -42,7 +43,8 @@ class Advance(Message, frozen=True):
     The first message of a session brings papers: InferencePapers (``role`` "infer") or CheckPapers ("check"). Payload:
     papers, canonical request (parties of the first and last segment, with the papers), then ``count`` tokens, or rows
     of the segment before; rows of segment 0 come behind the ``count`` tokens that they bind. ``upstream`` is the
-    signature over the last row sent, None for tokens. ``emit`` asks the last segment's inferencer for the next token.
+    signature over the last row sent, None for tokens; ``veiled`` is in its place where papers hide who signed it.
+    ``emit`` asks the last segment's inferencer for the next token.
     Answer: Rows; Received to who checks, since a verifier's rows stay hidden until all have committed.
     """
 
@@ -56,6 +58,7 @@ class Advance(Message, frozen=True):
     papers_size: PapersSize = 0
     request_size: RequestSize = 0
     logprobs: Alternatives | msgspec.UnsetType = msgspec.UNSET
+    veiled: VeiledRow | msgspec.UnsetType = msgspec.UNSET
 
 
 class Proceed(Message, frozen=True):
@@ -124,6 +127,28 @@ class Judge(Message, frozen=True):
 
 class Judged(Message, frozen=True):
     """Payload: a verifier's Signed[Verdict]."""
+
+
+class Introduce(Message, frozen=True):
+    """To a node: tell the key by which it signs, of which the chain has a hash alone. Answer: Introduced."""
+
+
+class Introduced(Message, frozen=True):
+    """Payload: the compressed key, 33 bytes; its account is the node's operator, so that it needs no signature."""
+
+
+class Poll(Message, frozen=True):
+    """To a verifier of a veiled class that has given its verdict: sign it once more, as one of a ring (``ballots``).
+
+    Payload: the ring's compressed keys, 33 bytes each, ascending. Answer: Polled.
+    """
+
+    order: Bytes32
+    segment: Uint8
+
+
+class Polled(Message, frozen=True):
+    """Payload: the ring signature over a Ballot with the verdict's opinion."""
 
 
 class Unveil(Message, frozen=True):

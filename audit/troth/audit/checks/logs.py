@@ -12,7 +12,9 @@ from troth.protocol.errors import InvalidField, InvalidProof, InvalidSignature, 
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, log_data, messages, prices
-from troth.protocol.market.log_data import LoggedVerdict, LogLine
+from troth.protocol.market.ballots import CastBallot, is_veiled, members_of
+from troth.protocol.market.ballots import count as count_ballots
+from troth.protocol.market.log_data import LoggedBallots, LoggedVerdict, LogLine
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.state import LoggedEntry, Party, State
 from troth.protocol.market.types import (
@@ -25,6 +27,7 @@ from troth.protocol.market.types import (
     Rules,
     Verdict,
 )
+from troth.protocol.rings import ring_in
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, segments_from_ends
 
@@ -152,7 +155,7 @@ def count(lines: Iterable[LogLine]) -> dict[str, tuple[int, int]]:
     exact = {
         "orders": len(lines),
         "drawn": len(drawn),
-        "checked": sum(bool(line.verdicts) for line in drawn),
+        "checked": sum(bool(log_data.opinions_in(line)) for line in drawn),
         "rejected": sum(log_data.is_rejected(line) for line in drawn),
         "unrevealed": sum(not line.secret for line in lines),
     }
@@ -182,6 +185,12 @@ class _Spoken:
     verifier: Address
     opinion: Opinion
     signed: bool
+
+
+def _least_seats(drawn: Sequence[Address], members: Sequence[Address], opinions: Mapping[bytes, Opinion]) -> int:
+    """The seats that those who reject have at least: which of the ring they are is not known."""
+    rejecting = sum(one is Opinion.REJECT for one in opinions.values())
+    return sum(sorted(drawn.count(member) for member in members)[:rejecting])
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +252,10 @@ class _Leaf:
         if keccak256(secret) != log_data.read_hash(self.line.draw_hash):
             yield self.cheated("M16", "The secret is not the one that the order committed to")
         if not log_data.is_drawn(self.line):
-            if self.line.verdicts:
+            if log_data.opinions_in(self.line):
                 yield self.cheated("M16", "An answer was checked that was not drawn")
             return
-        if not self.line.verdicts:
+        if not log_data.opinions_in(self.line):
             action = "Summons.summonCheck with order, draw and secret, within half the lag"
             yield self.cheated("M16", "The answer was drawn, and there is no check of it", action=action)
             return
@@ -258,7 +267,13 @@ class _Leaf:
         owners = {self.state.owner_of(log_data.read_address(seen.node)) for seen in self.line.results}
         for segment, span in enumerate(self.segments()):
             spoken = [self._spoken(said, results) for said in self.line.verdicts if said.segment == segment]
-            excluded = owners | self._passed_over(segment, spoken)
+            cast = [one for one in log_data.ballots_in(self.line) if one.segment == segment]
+            yield from self._named_rightly(segment, len(spoken), len(cast))
+            if cast:
+                yield from self._ballots(seed, span, owners, cast[0], results[segment])
+                continue
+            passed = self._passed_over(segment, [one.verifier for one in spoken if one.signed])
+            excluded = owners | passed
             drawn = self._draw(seed, segment, span, self.rules.verifiers, excluded=tuple(excluded), seasoned=True)
             opinions: dict[Address, Opinion] = {}
             for one in spoken:
@@ -277,11 +292,44 @@ class _Leaf:
         verdict = Verdict(self.order, said.segment, results[said.segment], commitment, opinion, said.locks)
         return _Spoken(verifier, opinion, self._signed(typed_data.struct_hash(verdict), said.signature, verifier))
 
-    def _passed_over(self, segment: int, spoken: Iterable[_Spoken]) -> set[Address]:
+    def _named_rightly(self, segment: int, named: int, cast: int) -> Iterator[Finding]:
+        """A veiled class's log names a verifier only where it is alone, and no other's hides any."""
+        if is_veiled(self.state.classes[log_data.read_hash(self.line.execution_class)].name):
+            if named > 1 or (named and cast) or cast > 1:
+                yield self.cheated("M16", f"The verifiers of segment {segment} are named, or polled twice", segment)
+        elif cast:
+            yield self.cheated("M16", f"Who verified segment {segment} is hidden, in a class that names it", segment)
+
+    def _ballots(
+        self, seed: Hash32, span: Segment, owners: set[Address], cast: LoggedBallots, result: Hash32
+    ) -> Iterator[Finding]:
+        """As of verdicts; who of the ring said what is nobody's to know."""
+        segment = cast.segment
+        try:
+            ring = ring_in(log_data.read_bytes(cast.ring))
+            given = [CastBallot(log_data.opinion_of(one), log_data.read_bytes(one.signature)) for one in cast.ballots]
+            members = members_of(ring)
+            excluded = owners | self._passed_over(segment, members)
+            drawn = self._draw(seed, segment, span, self.rules.verifiers, excluded=tuple(excluded), seasoned=True)
+            opinions = count_ballots(given, ring, (self.order, segment, result), drawn=drawn, domain=self.domain)
+        except ProtocolError as error:
+            yield self.cheated("M16", f"The ballots over segment {segment} do not hold: {error.what}", segment)
+            return
+        if [one.tag for one in given] != sorted(opinions):
+            yield self.cheated("M16", f"The ballots over segment {segment} are not in the order of their tags", segment)
+        silent = sorted({seat for seat in drawn if seat not in members})
+        missing = len(members) - len(opinions)
+        if silent or missing:
+            what = f"{', '.join(silent) or missing} of {len(set(drawn))} verifiers gave no verdict or no ballot"
+            action = "Summons.summonCheck with order, draw and secret, within half the lag"
+            yield self.cheated("M16", what, segment, action=action)
+        yield from self._unbrought(segment, len(drawn), _least_seats(drawn, members, opinions))
+
+    def _passed_over(self, segment: int, spoken: Iterable[Address]) -> set[Address]:
         """Owners whom a summons proved silent, but not those whose own verdict is here: a check that was complete is
         not undone by a verifier that is silent afterwards (the court's rule, too)."""
         silent = {self.state.owner_of(node) for node in self.state.silent_in_check(self.order, segment)}
-        return silent - {self.state.owner_of(one.verifier) for one in spoken if one.signed}
+        return silent - {self.state.owner_of(one) for one in spoken}
 
     def _majority(
         self, segment: int, drawn: tuple[Address, ...], opinions: Mapping[Address, Opinion]
@@ -290,9 +338,11 @@ class _Leaf:
         if silent:
             action = "Summons.summonCheck with order, draw and secret, within half the lag"
             yield self.cheated("M16", f"{', '.join(silent)} gave no verdict", segment, action=action)
-        rejecting = sum(opinions.get(seat) is Opinion.REJECT for seat in drawn)
-        if 2 * rejecting > len(drawn) and messages.case_id(self.order, segment) not in self.state.cases:
-            what = f"{rejecting} of {len(drawn)} seats reject segment {segment}, and nobody brought it to the court"
+        yield from self._unbrought(segment, len(drawn), sum(opinions.get(seat) is Opinion.REJECT for seat in drawn))
+
+    def _unbrought(self, segment: int, seats: int, rejecting: int) -> Iterator[Finding]:
+        if 2 * rejecting > seats and messages.case_id(self.order, segment) not in self.state.cases:
+            what = f"{rejecting} of {seats} seats reject segment {segment}, and nobody brought it to the court"
             action = "Court.open with the receipt: a tenth of the penalty is the reward"
             yield Finding(
                 "M16", FindingKind.INCONCLUSIVE, what, self.order, segment, place=self.logged.meta, action=action

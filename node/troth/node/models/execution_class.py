@@ -23,6 +23,7 @@ from troth.node.models.report import ModelReport, hexadecimal
 from troth.node.models.thresholds import read_calibration, rough_comparison, shipped_calibration
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import economy, shipped
+from troth.protocol.market.ballots import veiled
 from troth.protocol.market.heads import head_of, with_head
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.prices import PER
@@ -91,6 +92,7 @@ class ClassOptions:
     reviewers: int = 0
     honest_share: float = 0
     names_head: bool = True
+    veils: bool = False
 
     def money(self, parameters: Parameters, tiles: int = shipped.TILES) -> ClassMoney:
         """The money of a class that opens so many tiles.
@@ -123,8 +125,10 @@ class ClassOptions:
     ) -> ExecutionClass:
         """How the class is compared: by a calibration's thresholds, or bit by bit on (engine, device).
 
-        Its name says which tensor makes logits, where proofs read it: then a wrong token convicts without a court.
+        Its name says which tensor makes logits, where proofs read it: then a wrong token convicts without a court. It
+        also says whether nodes and verifiers are hidden where they can be (``market.ballots``).
         """
+        name = veiled(name) if self.veils else name
         named = with_head(name, head_tensor(report.folder)) if self.names_head else name
         rough = rough_class(report.model_id, report.descriptor.dtype, named, candidates=self.candidates)
         if exact is not None:

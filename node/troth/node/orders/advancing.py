@@ -105,7 +105,7 @@ async def _compute_beside_check(
         upstream = None
         if not seat.is_first:
             domain = context.operator.domain
-            upstream = await beside(len(given.rows), upstream_after, session, given, header.upstream, domain)
+            upstream = await beside(len(given.rows), upstream_after, session, given, header, domain)
         computed = await computing
     finally:
         # After a failed check the job ends by itself; the next message starts at the old position and overwrites it.

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import UnsetType
 from numpy.typing import NDArray
 
 from troth.node.errors import BadInput, OutOfOrder
 from troth.node.orders.seat import worth_of
 from troth.node.orders.session import SegmentSession
 from troth.protocol.market import prices
-from troth.protocol.market.rows import RowHashes, verify_rows
+from troth.protocol.market.rows import RowHashes, verify_rows, verify_veiled
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.typed_data import Domain
-from troth.protocol.wire_fields import RowSignature
 from troth.protocol.wire_market import Advance
 
 
@@ -96,14 +97,26 @@ def require_next(session: SegmentSession, header: Advance) -> None:
         raise OutOfOrder(f"the next position is {session.positions}", header.start, "Send the missing positions first.")
 
 
-def upstream_after(
-    session: SegmentSession, given: MessageInputs, signature: RowSignature | None, domain: Domain
-) -> RowHashes:
-    """The chain of the segment before after these rows, which its admitted node signed.
+def upstream_after(session: SegmentSession, given: MessageInputs, header: Advance, domain: Domain) -> RowHashes:
+    """The chain of the segment before after these rows, which its admitted node signed; one of those that were drawn
+    where papers hide which.
 
-    Raises BadInput without a signature; InvalidRows, InvalidSignature where the rows are not those that were signed.
+    Raises BadInput without a signature; InvalidRows, InvalidSignature, InvalidProof, InvalidField where the rows are
+    not those that were signed.
     """
-    seat = session.seat
+    seat, signature = session.seat, header.upstream
+    if seat.nodes[seat.index - 1] == NO_ADDRESS:
+        if isinstance(header.veiled, UnsetType):
+            raise BadInput("rows came without a proof of their signature", seat.index, "Forward a veiled row.")
+        return verify_veiled(
+            session.upstream,
+            given.rows,
+            session.row_size,
+            header.veiled,
+            members=seat.before,
+            domain=domain,
+            tokens=given.bound,
+        )
     if signature is None:
         raise BadInput("rows came without their signer's signature", seat.index, "Forward the upstream one.")
     return verify_rows(

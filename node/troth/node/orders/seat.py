@@ -12,6 +12,7 @@ from troth.node.errors import NotAssigned
 from troth.protocol import vrf
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import checks, life, messages, prices
+from troth.protocol.market.ballots import is_veiled
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.court import last_opening_block
 from troth.protocol.market.draws import DrawnSeats
@@ -21,6 +22,7 @@ from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay, draw
 from troth.protocol.market.rows import travel_as_hashes
 from troth.protocol.market.state import State
 from troth.protocol.market.types import (
+    NO_ADDRESS,
     Ask,
     ExecutionClass,
     Order,
@@ -55,7 +57,10 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """This node's part in one segment of one order. ``papers`` and ``results`` are there for who checks."""
+    """This node's part in one segment of one order. ``papers`` and ``results`` are there for who checks.
+
+    ``before``: who may infer the segment before this one, for who infers; ``nodes`` may hide which of them does.
+    """
 
     order: Order
     order_id: Hash32
@@ -75,6 +80,7 @@ class Assignment:
     ordered_salt: Hash32 | None
     papers: CheckPapers | None = None
     results: tuple[Result, ...] = ()
+    before: tuple[Address, ...] = ()
 
     @property
     def task_id(self) -> Hash32:
@@ -154,7 +160,7 @@ def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) 
     )
     life.validate_order(papers.order, view)
     _require_money(order, view.tab_state)
-    checks.require_admission(order, papers.admission, papers.nodes, papers.infer_proof, view)
+    drawn = _require_admission(papers, index, view, post)
     _require(index < len(papers.nodes), "there is no such segment", index)
     _require(papers.nodes[index] == post.me, "another node was admitted for this segment", papers.nodes[index])
     text = _request_of(order, papers.salt, request, index in {0, len(papers.nodes) - 1})
@@ -162,7 +168,7 @@ def infer_seat(papers: InferencePapers, index: int, request: bytes, post: Post) 
     seat = _seat(papers, index, view, post, text=text, promise=papers.pay.promise)
     _require_servable(seat, post)
     _require_promise(seat, view, post)
-    return seat
+    return replace(seat, before=drawn[index - 1] if index else ())
 
 
 def check_seat(papers: CheckPapers, index: int, request: bytes, post: Post) -> Assignment:
@@ -272,6 +278,19 @@ def _seat(
 
 def _require_class(order: Order, post: Post) -> None:
     _require(order.execution_class == post.execution_class, "another class is served here", order.execution_class)
+
+
+def _require_admission(
+    papers: InferencePapers, index: int, view: OrderView, post: Post
+) -> tuple[tuple[Address, ...], ...]:
+    """Who may infer each segment, once this node was admitted, or drawn where its class hides who was admitted."""
+    order = papers.order.message
+    if NO_ADDRESS not in papers.nodes:
+        return checks.require_admission(order, papers.admission, papers.nodes, papers.infer_proof, view)
+    definition, _ = class_of(post.state, order.execution_class)
+    _require(is_veiled(definition.name), "papers of this class name all nodes", definition.name, "Name them.")
+    _require(len(papers.nodes) == len(view.segments(order)), "there is a place for each segment", len(papers.nodes))
+    return checks.require_own_place(order, papers.admission, (index, post.me), papers.infer_proof, view)
 
 
 def _require_money(order: Order, tab: TabState) -> None:

@@ -17,6 +17,7 @@ from troth.node.orders.concluding import conclude
 from troth.node.orders.context import NodeContext
 from troth.node.orders.gathering import Caller, Found, TextsAnswer
 from troth.node.orders.informed import post_of, told
+from troth.node.orders.polling import poll
 from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, SegmentSession
 from troth.node.orders.unveiling import unveil
@@ -25,6 +26,7 @@ from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, InferencePapers
 from troth.protocol.market.types import Voucher, Work
+from troth.protocol.rings import public_key
 from troth.protocol.tokens import Finish
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire import Decoded, OrderReply, OrderRequest, Released
@@ -36,9 +38,12 @@ from troth.protocol.wire_market import (
     Dismiss,
     Hidden,
     Inform,
+    Introduce,
+    Introduced,
     Judge,
     Judged,
     Noted,
+    Poll,
     Proceed,
     Recommit,
     Redeemable,
@@ -113,7 +118,7 @@ class OrderService:
     async def handle(self, sender: Address, header: OrderRequest, payload: memoryview) -> Answer:
         """Answer one message; raises a Refusal or a ProtocolError, which the channel turns into a Failure."""
         started, outcome = time.perf_counter(), "refused"
-        subject = b"" if isinstance(header, Redeemable | Proceed) else header.order
+        subject = b"" if isinstance(header, Redeemable | Proceed | Introduce) else header.order
         with task_bound(subject):
             try:
                 answer = await self._route(sender, header, payload)
@@ -134,6 +139,8 @@ class OrderService:
                 return await self._recommit(sender, header, payload)
             case Judge():
                 return await self._judge(sender, header, payload)
+            case Poll():
+                return await poll(self._context, sender, header, payload)
             case Unveil():
                 return await unveil(self._context, self._post(sender), header, payload)
             case Inform():
@@ -142,6 +149,8 @@ class OrderService:
                 return await self._hear(sender, payload)
             case Dismiss():
                 return await self._dismiss(sender, header)
+            case Introduce():
+                return Introduced(), public_key(self._context.operator.secret)
 
     # ------------------------------------------------------------------------------------------------------ inference
 

@@ -118,14 +118,9 @@ def require_admission(
     (1) The scheduler signed it, (2) for this order, (3) with these nodes, (4) at a block that exists and does not lie
     before the order's, (5) and each node is among those that the proof draws.
     """
-    named = admission.require(view.domain, view.tab.payee)
-    if named.order != messages.order_id(order, view.domain):
-        raise InvalidAdmission("Another order was admitted", named.order, "Ask for the admission of this order.")
+    named = _require_admitted(order, admission, view)
     if named.nodes != messages.nodes_hash(nodes):
         raise InvalidAdmission("The admission names other nodes", nodes, "Ask which nodes were admitted.")
-    if not order.reference_block <= named.block_number <= view.block:
-        what = f"An admission lies between the order's block {order.reference_block} and block {view.block}"
-        raise InvalidAdmission(what, named.block_number, "Compare both views of the chain.")
     drawn = candidates(order, proof, view)
     for segment, (node, group) in enumerate(zip(nodes, drawn, strict=False)):
         if node not in group:
@@ -134,6 +129,31 @@ def require_admission(
     if len(nodes) != len(drawn):
         raise InvalidAdmission(f"The order has {len(drawn)} segments", len(nodes), "Name one node for each.")
     return drawn
+
+
+def require_own_place(
+    order: Order, admission: Signed[Admission], place: tuple[int, Address], proof: bytes, view: OrderView
+) -> tuple[tuple[Address, ...], ...]:
+    """The same for a node of a veiled class, which is told no other. ``place``: a segment for which it was drawn.
+
+    Whether the admission names it, only the client can see. What it is owed follows from its promise and its result.
+    """
+    _require_admitted(order, admission, view)
+    segment, node = place
+    drawn = candidates(order, proof, view)
+    if segment >= len(drawn) or node not in drawn[segment]:
+        raise InvalidAdmission(f"This node was not drawn for segment {segment}", node, "Ask the nodes that were drawn.")
+    return drawn
+
+
+def _require_admitted(order: Order, admission: Signed[Admission], view: OrderView) -> Admission:
+    named = admission.require(view.domain, view.tab.payee)
+    if named.order != messages.order_id(order, view.domain):
+        raise InvalidAdmission("Another order was admitted", named.order, "Ask for the admission of this order.")
+    if not order.reference_block <= named.block_number <= view.block:
+        what = f"An admission lies between the order's block {order.reference_block} and block {view.block}"
+        raise InvalidAdmission(what, named.block_number, "Compare both views of the chain.")
+    return named
 
 
 def require_promise(

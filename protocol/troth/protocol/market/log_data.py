@@ -50,8 +50,26 @@ class LoggedVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: str
 
 
+class LoggedBallot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one of a ring says, and its ring signature."""
+
+    opinion: int
+    signature: str
+
+
+class LoggedBallots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ballots over a segment of a veiled class, in the order of their tags: any other would say who came first."""
+
+    segment: int
+    ring: str
+    ballots: tuple[LoggedBallot, ...]
+
+
 class LogLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One order. ``secret`` is empty where the client revealed nothing; ``verdicts`` are where it did not hit, too."""
+    """One order. ``secret`` is empty where the client revealed nothing; ``verdicts`` are where it did not hit, too.
+
+    In a veiled class ``ballots`` are there in their place, wherever more than one verifier spoke (``ballots``).
+    """
 
     order: str
     execution_class: str
@@ -71,6 +89,18 @@ class LogLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     positions_bucket: int
     secret: str
     verdicts: tuple[LoggedVerdict, ...]
+    ballots: tuple[LoggedBallots, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+def ballots_in(line: LogLine) -> tuple[LoggedBallots, ...]:
+    """The ballots of a line; none where it names its verifiers."""
+    return () if isinstance(line.ballots, msgspec.UnsetType) else line.ballots
+
+
+def opinions_in(line: LogLine) -> tuple[tuple[int, int], ...]:
+    """Segment and opinion of everything that was said, by name or not."""
+    named = tuple((said.segment, said.opinion) for said in line.verdicts)
+    return named + tuple((one.segment, cast.opinion) for one in ballots_in(line) for cast in one.ballots)
 
 
 def bucket_of(positions: int) -> int:
@@ -114,6 +144,8 @@ def _require_bounds(line: LogLine) -> None:
         "node_share": (line.node_share, (1 << 16) - 1),
         "verdicts' segment": (max((abs(said.segment) for said in line.verdicts), default=0), 255),
         "verdicts' opinion": (max((abs(said.opinion) for said in line.verdicts), default=0), 255),
+        "ballots' segment": (max((abs(one.segment) for one in ballots_in(line)), default=0), 255),
+        "ballots' opinion": (max((abs(one) for _, one in opinions_in(line)), default=0), 255),
     }
     for name, (value, most) in numbers.items():
         if not 0 <= value <= most:
@@ -151,7 +183,7 @@ def promised_leaf(line: LogLine) -> Hash32:
     The promise comes with the answer, and the secret and the verdicts after it; a promise of the finished line would
     be broken by every client that reveals its secret.
     """
-    return leaf_of(encode_line(msgspec.structs.replace(line, secret="", verdicts=())))
+    return leaf_of(encode_line(msgspec.structs.replace(line, secret="", verdicts=(), ballots=msgspec.UNSET)))
 
 
 def root_of(leaves: Sequence[Hash32]) -> Hash32:
@@ -222,8 +254,8 @@ def written(raw: bytes) -> str:
     return "0x" + raw.hex()
 
 
-def opinion_of(said: LoggedVerdict) -> Opinion:
-    """A verdict's opinion; raises InvalidField for a number that is none."""
+def opinion_of(said: LoggedVerdict | LoggedBallot) -> Opinion:
+    """An opinion; raises InvalidField for a number that is none."""
     try:
         return Opinion(said.opinion)
     except ValueError as error:
@@ -240,6 +272,6 @@ def is_drawn(line: LogLine) -> bool:
 def is_rejected(line: LogLine) -> bool:
     """Whether more of the verdicts over some segment reject than do not."""
     by_segment: dict[int, list[int]] = {}
-    for said in line.verdicts:
-        by_segment.setdefault(said.segment, []).append(said.opinion)
+    for segment, opinion in opinions_in(line):
+        by_segment.setdefault(segment, []).append(opinion)
     return any(2 * said.count(Opinion.REJECT) > len(said) for said in by_segment.values())

@@ -58,6 +58,8 @@ class Pay:
 class InferencePapers:
     """For who infers a segment. ``tab`` is the client's; ``head_salt`` salts the heads of this order's results.
 
+    In a pipeline of a veiled class ``nodes`` name the receiver alone, and NO_ADDRESS for every other segment.
+
     ``salt`` is the request's, None where the node is not shown the request.
     """
 

@@ -14,17 +14,18 @@ row hashes travel in their place (``travel_as_hashes``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import sha3
 
-from troth.protocol import typed_data
-from troth.protocol.errors import InvalidRows
+from troth.protocol import possession, secp256k1, typed_data
+from troth.protocol.errors import InvalidProof, InvalidRows
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.types import Row
+from troth.protocol.rings import ring_in
 from troth.protocol.types import ZERO_HASH, Address, Hash32
-from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_fields import RowSignature, VeiledRow
 
 POSITIONS_LIMIT = 1 << 32
 """Positions are uint32 in the signed row."""
@@ -119,7 +120,36 @@ def verify_rows(
     ``tokens`` as in ``RowHashes.extend``. Raises InvalidRows naming the first thing that differs (count, bytes or
     token, history), InvalidSignature for the signer.
     """
-    return _verified(chain, *chain.extend(data, row_size, tokens), signature, signer=signer, domain=domain)
+    extended, last = chain.extend(data, row_size, tokens)
+    _require_same(chain, last, signature)
+    typed_data.require_signer(last, domain, signature.signature, signer)
+    return extended
+
+
+def verify_veiled(
+    chain: RowHashes,
+    data: bytes | memoryview,
+    row_size: int,
+    veiled: VeiledRow,
+    *,
+    members: Collection[Address],
+    domain: typed_data.Domain,
+    tokens: Sequence[int] | None = None,
+) -> RowHashes:
+    """The same where the signature is proven and not shown: by some key of a ring, all of them of ``members``.
+
+    Raises InvalidRows as ``verify_rows``; InvalidField for what is no ring, InvalidProof for a proof that does not hold
+    or a ring with another account's key.
+    """
+    extended, last = chain.extend(data, row_size, tokens)
+    _require_same(chain, last, veiled)
+    ring = ring_in(veiled.ring)
+    for key in ring:
+        account = secp256k1.account_of(key)
+        if account not in members:
+            raise InvalidProof("A ring holds the key of a node that was not drawn", account, "Take those drawn alone.")
+    possession.verify(veiled.proof, typed_data.digest(last, domain), ring)
+    return extended
 
 
 def verify_hashes(
@@ -127,7 +157,10 @@ def verify_hashes(
 ) -> RowHashes:
     """The same where only the hashes of rows travelled, ``HASH_BYTES`` each: who has no rows cannot see whether the
     hashes are theirs, only that they are what was signed."""
-    return _verified(chain, *chain.extend_hashed(hashes_in(data)), signature, signer=signer, domain=domain)
+    extended, last = chain.extend_hashed(hashes_in(data))
+    _require_same(chain, last, signature)
+    typed_data.require_signer(last, domain, signature.signature, signer)
+    return extended
 
 
 def hashes_in(data: bytes | memoryview) -> list[bytes]:
@@ -138,15 +171,8 @@ def hashes_in(data: bytes | memoryview) -> list[bytes]:
     return [whole[at : at + HASH_BYTES] for at in range(0, len(whole), HASH_BYTES)]
 
 
-def _verified(
-    chain: RowHashes,
-    extended: RowHashes,
-    last: Row,
-    signature: RowSignature,
-    *,
-    signer: Address,
-    domain: typed_data.Domain,
-) -> RowHashes:
+def _require_same(chain: RowHashes, last: Row, signature: RowSignature | VeiledRow) -> None:
+    """Raise InvalidRows unless ``last`` is the row that was signed."""
     if signature.position != last.position:
         what = f"Rows from position {chain.position} end at {last.position}, not where the signature says"
         raise InvalidRows(what, signature.position, "Ask for the missing rows.")
@@ -156,5 +182,3 @@ def _verified(
     if signature.previous != last.previous:
         what = f"The rows before position {last.position} are not those that the signer has chained"
         raise InvalidRows(what, signature.previous, "Compare links with the sender to find where the histories part.")
-    typed_data.require_signer(last, domain, signature.signature, signer)
-    return extended

@@ -15,12 +15,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from troth.chain.errors import ChainError
+from troth.protocol import rings, typed_data
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks, prices
+from troth.protocol.market.ballots import is_veiled
 from troth.protocol.market.canonical import to_json
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed, tab_id
-from troth.protocol.market.types import Opinion, Promise, TraceCommitment
+from troth.protocol.market.types import Opinion, Promise, TraceCommitment, Verdict
 from troth.protocol.market.types import Work as WorkKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.checks.lottery import drawn_verifiers
@@ -28,7 +30,7 @@ from troth.scheduler.checks.seat import DrawnVerifier
 from troth.scheduler.court.informing import inform
 from troth.scheduler.errors import TaskFailed
 from troth.scheduler.orders.context import OrderSession, SchedulerContext
-from troth.scheduler.orders.steps import HiddenTraceStep, JudgedStep, PromisedCheckStep
+from troth.scheduler.orders.steps import CastStep, HiddenTraceStep, JudgedStep, PromisedCheckStep
 from troth.scheduler.orders.stream import Lines
 from troth.scheduler.tabs.database import Statement
 from troth.scheduler.tabs.due import inference_fees
@@ -88,6 +90,7 @@ class CheckRun:
         await self._of_all(segment, "judge", [self._judge(segment, seat) for seat in seats])
         verdicts = [history.verdicts.get((segment, one)) for one in check.operators]
         self.lines.send("verdicts", segment=segment, verdicts=[to_json(one) for one in verdicts if one])
+        await self._cast(segment, seats)
         await inform(self._context, history, segment, drawn)
 
     def _is_closed(self, segment: int, drawn: DrawnSeats) -> bool:
@@ -152,6 +155,24 @@ class CheckRun:
             return
         verdict = await self._when_back(lambda: self._judged(seat, commitment))
         await self._context.store.note(history, verdict, *self._fee(segment, seat.verifier, verdict))
+
+    async def _cast(self, segment: int, seats: Sequence[DrawnVerifier]) -> None:
+        """In a veiled class: ballots of all that have spoken, which the log shows in place of their verdicts."""
+        history, domain = self._session.history, self._context.operator.domain
+        spoken = {one: said for one in seats if (said := history.verdicts.get((segment, one.verifier))) is not None}
+        if not is_veiled(self._session.offer.execution_class.name) or len(spoken) < rings.FEWEST:
+            return
+        keys = [
+            typed_data.recovered_key(typed_data.digest(one.message, domain), one.signature) for one in spoken.values()
+        ]
+        ring = rings.ring_of(keys)
+        known = history.ballots.get((segment, ring), {})
+        asked = [(seat, said.message) for seat, said in spoken.items() if seat.verifier not in known]
+        await self._of_all(segment, "cast a ballot", [self._polled(segment, seat, ring, said) for seat, said in asked])
+
+    async def _polled(self, segment: int, seat: DrawnVerifier, ring: tuple[bytes, ...], verdict: Verdict) -> None:
+        signature = await self._when_back(lambda: seat.poll(ring, verdict))
+        await self._context.store.note(self._session.history, CastStep(segment, ring, seat.verifier, signature))
 
     async def _when_back(self, ask: Callable[[], Awaitable[Said]]) -> Said:
         """What a verifier says. One that restarts is waited for: the check would lack it for good, since nobody

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
+from troth.protocol.market.ballots import Ballot, CastBallot, require_ballot
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Opinion, Promise, Result, TraceCommitment, Verdict
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import Address
 from troth.protocol.wire import Received, Rows
-from troth.protocol.wire_market import Advance, Hidden, Judge, Judged, Recommit
+from troth.protocol.wire_market import Advance, Hidden, Judge, Judged, Poll, Polled, Recommit
 from troth.scheduler.errors import TaskFailed
 from troth.scheduler.orders.context import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import encoded_check, pay
@@ -103,6 +105,18 @@ class DrawnVerifier:
             if not isinstance(frame.header, Received):
                 raise TaskFailed("The verifier answered another question", type(frame.header).__name__)
         raise TaskFailed("The verifier was sent all rows and gave no verdict")
+
+    async def poll(self, ring: Sequence[bytes], verdict: Verdict) -> bytes:
+        """Its ring signature over the opinion of its verdict; raises as ``commit``."""
+        channel = self._context.peers.channel(self.verifier)
+        header = Poll(self._session.order_id, self._segment)
+        frame = await channel.request(header, b"".join(ring), self._context.waits.check)
+        if not isinstance(frame.header, Polled):
+            raise TaskFailed("The verifier did not cast a ballot", type(frame.header).__name__)
+        ballot = Ballot(verdict.order, verdict.segment, verdict.result, verdict.opinion)
+        cast = CastBallot(Opinion(verdict.opinion), bytes(frame.payload))
+        await asyncio.to_thread(require_ballot, cast, ring, ballot, self._context.operator.domain)
+        return cast.signature
 
     def _checked(self, signed: Signed[Verdict], commitment: Signed[TraceCommitment]) -> Signed[Verdict]:
         verdict = signed.require(self._context.operator.domain, self.verifier)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from troth.protocol.market import log_data, lottery, prices
+from troth.protocol.market.ballots import is_veiled
 from troth.protocol.market.calls import build
 from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.messages import summons_id
@@ -144,7 +145,8 @@ class LogBook:
                 history, self._ledger.state, self._ledger.block, self._ledger.parameters.lag
             ):
                 return None
-            lines.append(line_of(history))
+            definition = self._ledger.state.classes[history.order.execution_class]
+            lines.append(line_of(history, veiled=is_veiled(definition.name)))
         return log_data.encode_data(lines)
 
     def _counts(self, number: int, lines: tuple[LogLine, ...]) -> LogCounts:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from troth.protocol import typed_data
 from troth.protocol.market import log_data, prices
-from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
+from troth.protocol.market.ballots import members_of
+from troth.protocol.market.log_data import LoggedBallot, LoggedBallots, LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.types import Draw, LogCounts
 from troth.scheduler.orders.history import OrderHistory
 
 
-def line_of(history: OrderHistory) -> LogLine:
-    """The line of a drawn order, with whatever was shown and said since."""
+def line_of(history: OrderHistory, *, veiled: bool = False) -> LogLine:
+    """The line of a drawn order, with whatever was shown and said since; ``veiled``: without verifiers' names."""
     assert history.drawn is not None
-    return line_with(history, history.drawn.draw.message, history.drawn.proof)
+    line = line_with(history, history.drawn.draw.message, history.drawn.proof)
+    if not veiled:
+        return line
+    alone = tuple(said for said in line.verdicts if sum(one.segment == said.segment for one in line.verdicts) == 1)
+    cast = tuple(found for segment in sorted(history.checks) if (found := _cast(history, segment)) is not None)
+    return msgspec.structs.replace(line, verdicts=alone, ballots=cast or msgspec.UNSET)
 
 
 def line_with(history: OrderHistory, draw: Draw, proof: bytes) -> LogLine:
@@ -64,6 +72,21 @@ def _said(history: OrderHistory) -> tuple[LoggedVerdict, ...]:
     )
 
 
+def _cast(history: OrderHistory, segment: int) -> LoggedBallots | None:
+    """The fullest ring of who was drawn last, and its ballots in the order of their tags."""
+    drawn = {*history.checks[segment][-1].operators}
+    rings = [ring for place, ring in history.ballots if place == segment and drawn.issuperset(members_of(ring))]
+    if not rings:
+        return None
+    ring = max(rings, key=lambda one: len(history.ballots[segment, one]))
+    ballots = sorted(
+        (signature, int(history.verdicts[segment, verifier].message.opinion))
+        for verifier, signature in history.ballots[segment, ring].items()
+    )
+    shown = tuple(LoggedBallot(opinion, written(signature)) for signature, opinion in ballots)
+    return LoggedBallots(segment, written(b"".join(ring)), shown)
+
+
 def counts_of(lines: Iterable[LogLine], positions: int, fees: int) -> LogCounts:
     """What an entry over these lines counts."""
     lines = tuple(lines)
@@ -72,7 +95,7 @@ def counts_of(lines: Iterable[LogLine], positions: int, fees: int) -> LogCounts:
         orders=len(lines),
         positions=positions,
         drawn=len(drawn),
-        checked=sum(bool(line.verdicts) for line in drawn),
+        checked=sum(bool(log_data.opinions_in(line)) for line in drawn),
         rejected=sum(log_data.is_rejected(line) for line in drawn),
         unrevealed=sum(not line.secret for line in lines),
         fees=fees,

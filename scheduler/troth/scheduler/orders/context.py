@@ -136,6 +136,8 @@ class SchedulerContext:
     key_check: KeyCheck = signed_by_account
     standing: StandingOrders = field(default_factory=StandingOrders)
     reputation: Reputation = everybody_trusted
+    keys: dict[Address, bytes] = field(default_factory=dict)
+    """Compressed keys of nodes that told theirs (``orders.veiling``)."""
 
     def signed(self, message: Any) -> Signed[Any]:
         """A message with the operator's signature."""

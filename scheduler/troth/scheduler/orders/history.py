@@ -10,6 +10,7 @@ from troth.protocol.types import Address, Hash32
 from troth.scheduler.orders.steps import (
     AdmittedStep,
     AnsweredStep,
+    CastStep,
     DrawnStep,
     FailedStep,
     FrozenStep,
@@ -39,6 +40,8 @@ class OrderHistory:
     checks: dict[int, list[PromisedCheckStep]] = field(default_factory=dict)
     commitments: dict[tuple[int, Address], Signed[TraceCommitment]] = field(default_factory=dict)
     verdicts: dict[tuple[int, Address], Signed[Verdict]] = field(default_factory=dict)
+    ballots: dict[tuple[int, tuple[bytes, ...]], dict[Address, bytes]] = field(default_factory=dict)
+    """By segment and ring: who cast which ring signature."""
     judged_at: int = 0
     drawn_first: int = 0
     unveiled: dict[tuple[int, str, Address], bytes] = field(default_factory=dict)
@@ -83,6 +86,8 @@ class OrderHistory:
             case JudgedStep():
                 self.verdicts[step.verdict.message.segment, step.verifier] = step.verdict
                 self.judged_at = max(self.judged_at, step.block)
+            case CastStep():
+                self.ballots.setdefault((step.segment, step.ring), {})[step.verifier] = step.signature
             case UnveiledTilesStep():
                 self.unveiled[step.segment, step.role, step.operator] = step.sealed
 

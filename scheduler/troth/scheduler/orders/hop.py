@@ -18,7 +18,7 @@ from troth.protocol.market.rows import HASH_BYTES, RowHashes, verify_hashes, ver
 from troth.protocol.tensors import rows_from_bytes
 from troth.protocol.wire import Frame, Rows
 from troth.protocol.wire_decoding import WantedText, WrittenPart
-from troth.protocol.wire_fields import Message, RowSignature
+from troth.protocol.wire_fields import Message, RowSignature, VeiledRow
 from troth.protocol.wire_market import Advance, Conclude, Concluded
 from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.context import OrderSession, SchedulerContext
@@ -53,7 +53,7 @@ class Hop:
         start: int,
         count: int,
         payload: bytes | memoryview,
-        upstream: RowSignature | None,
+        upstream: RowSignature | VeiledRow | None,
         *,
         emit: bool,
         timeout: float,
@@ -69,7 +69,8 @@ class Hop:
             start=start,
             count=count,
             emit=emit,
-            upstream=upstream,
+            upstream=upstream if isinstance(upstream, RowSignature) else None,
+            veiled=upstream if isinstance(upstream, VeiledRow) else msgspec.UNSET,
             papers_size=len(papers),
             request_size=len(request),
             logprobs=self._alternatives() if emit else msgspec.UNSET,

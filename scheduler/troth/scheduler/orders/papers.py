@@ -5,9 +5,10 @@ from __future__ import annotations
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay
-from troth.protocol.market.types import Promise
+from troth.protocol.market.types import NO_ADDRESS, Promise
 from troth.protocol.types import Address
 from troth.scheduler.orders.context import OrderSession, SchedulerContext
+from troth.scheduler.orders.veiling import veils
 
 
 def reads_text(session: OrderSession, segment: int) -> bool:
@@ -27,13 +28,18 @@ def inference_papers(context: SchedulerContext, session: OrderSession, segment: 
         order=admitted.order,
         tab=admitted.tab,
         admission=admitted.admission,
-        nodes=admitted.nodes,
+        nodes=_hidden(admitted.nodes, segment) if veils(session) else admitted.nodes,
         infer_proof=admitted.infer_proof,
         pay=pay(context, admitted.nodes[segment], admitted.promises[segment]),
         head_salt=admitted.head_salt,
         salt=session.salt if shown else None,
     )
     return canonical.encode(papers), _request(session) if shown else b""
+
+
+def _hidden(nodes: tuple[Address, ...], segment: int) -> tuple[Address, ...]:
+    """The node of a segment, and nobody in the places of the others."""
+    return tuple(node if place == segment else NO_ADDRESS for place, node in enumerate(nodes))
 
 
 def check_papers(session: OrderSession, segment: int, paid: Pay | None) -> CheckPapers:

@@ -13,14 +13,16 @@ from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
 
+from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import Logprobs
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.tokens import finish_reason
 from troth.protocol.wire import Rows
-from troth.protocol.wire_fields import RowSignature
+from troth.protocol.wire_fields import RowSignature, VeiledRow
 from troth.scheduler.errors import NodeFailed
 from troth.scheduler.orders.context import OrderSession
 from troth.scheduler.orders.hop import Hop
+from troth.scheduler.orders.veiling import Veil
 from troth.scheduler.patience import MESSAGE_BYTES, Finish, GenerationPatience
 
 Packed = bytes | UnsetType
@@ -46,18 +48,26 @@ class PipelineRun:
     """The nodes of one order, first segment first. ``on_token`` gets each token once the rows behind it are checked."""
 
     def __init__(
-        self, session: OrderSession, hops: Sequence[Hop], on_token: OnToken, patience: GenerationPatience
+        self,
+        session: OrderSession,
+        hops: Sequence[Hop],
+        on_token: OnToken,
+        patience: GenerationPatience,
+        veil: Veil | None = None,
     ) -> None:
         self._session = session
         self._hops = hops
         self._on_token = on_token
         self._patience = patience
+        self._veil = veil
         self._unchecked: _UncheckedAnswer | None = None
         self._failure: NodeFailed | None = None
         self.tokens: list[int] = []
 
     async def run(self) -> Finish:
         """Prefill, then decode to the end; raises NodeFailed."""
+        if self._veil is not None:
+            await self._veil.draw()
         rows = await self._prefill(self._session.request.prompt_tokens)
         finished = await (self._decode_alone(rows) if len(self._hops) == 1 else self._decode_relayed(rows))
         await self._check_last_answer()
@@ -99,7 +109,7 @@ class PipelineRun:
         """Once through all segments; the answer of each node is checked while the next one works."""
         count, sent = len(tokens), tokens_to_bytes(tokens)
         payload: bytes | memoryview = sent
-        upstream: RowSignature | None = None
+        upstream: RowSignature | VeiledRow | None = None
         for hop in self._hops:
             emits = emit and hop is self._hops[-1]
             asking = hop.advance(start, count, payload, upstream, emit=emits, timeout=timeout)
@@ -109,10 +119,19 @@ class PipelineRun:
                 hop, tokens, frame.payload, rows.row, chosen, (rows.logprobs,), rows.finished
             )
             await self._end_if_failed()
-            upstream = rows.row
+            upstream = rows.row if hop is self._hops[-1] else await self._forwarded(hop, rows.row)
             # Rows of segment 0 are signed together with their tokens, so segment 1 is sent both.
             payload = frame.payload if hop.segment else sent + frame.payload
         return rows
+
+    async def _forwarded(self, hop: Hop, row: RowSignature) -> RowSignature | VeiledRow:
+        """A signed row as the next segment is shown it."""
+        if self._veil is None:
+            return row
+        try:
+            return await asyncio.to_thread(self._veil.shown, hop.chain.signed(row), row)
+        except ProtocolError as error:
+            raise hop.failed(error) from error
 
     async def _checking_meanwhile(self, request: Coroutine[None, None, Answered]) -> Answered:
         """Ask a node, and check the answer before while it works."""

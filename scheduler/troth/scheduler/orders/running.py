@@ -27,6 +27,7 @@ from troth.scheduler.orders.pipeline import PipelineRun
 from troth.scheduler.orders.shown import shown_admitted, shown_draw, shown_failed, shown_logprobs, shown_results
 from troth.scheduler.orders.steps import AnsweredStep, FailedStep
 from troth.scheduler.orders.stream import Lines
+from troth.scheduler.orders.veiling import Veil, veils
 from troth.scheduler.tabs.due import nothing_owed, results_fees
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,8 @@ class OrderRun:
 
     async def _serve(self) -> None:
         context, session, history = self._context, self._session, self._session.history
-        pipeline = PipelineRun(session, self._hops, self._on_token, context.waits.generation)
+        veil = Veil(context, session) if veils(session) else None
+        pipeline = PipelineRun(session, self._hops, self._on_token, context.waits.generation, veil)
         self._tokens = pipeline.tokens
         try:
             reason = await pipeline.run()

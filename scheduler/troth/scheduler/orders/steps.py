@@ -1,7 +1,8 @@
 """The steps of an order, as they are journalled: each once, before what follows from it is signed or sent.
 
     Admitted -> Failed
-    Admitted -> Answered -> Drawn -> Revealed -> PromisedCheck* -> HiddenTrace* -> Judged* -> Frozen -> UnveiledTiles*
+    Admitted -> Answered -> Drawn -> Revealed
+        -> PromisedCheck* -> HiddenTrace* -> Judged* -> Cast* -> Frozen -> UnveiledTiles*
 
 What a step names is kept as canonical JSON. Prompts and answers are none of a step's: they are kept apart (``store``)
 and removed once they are owed no more.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from troth.protocol.hashing import keccak256
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import (
     Admission,
@@ -140,6 +142,20 @@ class JudgedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class CastStep:
+    """A verifier of a veiled class signed its verdict as one of a ring."""
+
+    segment: int
+    ring: tuple[bytes, ...]
+    verifier: Address
+    signature: bytes
+
+    @property
+    def part(self) -> str:
+        return f"{self.segment}/{keccak256(b''.join(self.ring)).hex()}/{self.verifier}"
+
+
+@dataclass(frozen=True, slots=True)
 class FrozenStep:
     """The client showed its second secret; tiles follow from what had been committed to by then (``shown``)."""
 
@@ -174,6 +190,7 @@ OrderStep = (
     | PromisedCheckStep
     | HiddenTraceStep
     | JudgedStep
+    | CastStep
     | FrozenStep
     | UnveiledTilesStep
 )
@@ -195,6 +212,7 @@ KINDS: dict[str, type[OrderStep]] = {
         PromisedCheckStep,
         HiddenTraceStep,
         JudgedStep,
+        CastStep,
         FrozenStep,
         UnveiledTilesStep,
     )
