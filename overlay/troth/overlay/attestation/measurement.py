@@ -39,6 +39,14 @@ class Measurement:
         return f"{text}+nvidia:{self.device.hex()}" if self.device else text
 
 
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """What is vouched for: this measurement, until this Unix time."""
+
+    measurement: Measurement
+    until: int
+
+
 def parse_measurement(text: str) -> Measurement:
     """The measurement in its one spelling; raises EvidenceMalformed."""
     found = _TEXT.fullmatch(text)

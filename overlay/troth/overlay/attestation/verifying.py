@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from troth.overlay.attestation.binding import Binding
 from troth.overlay.attestation.errors import EvidenceExpired, EvidenceMisbound, PlatformRefused
 from troth.overlay.attestation.evidence import Evidence, decode_endorsements
-from troth.overlay.attestation.measurement import Measurement
+from troth.overlay.attestation.measurement import Attested, Measurement
 from troth.overlay.attestation.nvidia import verify_device
 from troth.overlay.attestation.policy import PlatformPolicy
 from troth.overlay.attestation.quote import VerifiedQuote, digest_of
 from troth.overlay.attestation.sev_snp import verify_snp
 from troth.overlay.attestation.tdx import verify_tdx
-
-
-@dataclass(frozen=True, slots=True)
-class Attested:
-    """What is vouched for: this measurement, until this Unix time."""
-
-    measurement: Measurement
-    until: int
 
 
 def verify(evidence: Evidence, binding: Binding, policy: PlatformPolicy, now: int) -> Attested:
