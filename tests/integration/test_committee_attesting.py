@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,11 +19,11 @@ from troth.committee.errors import EntryRefused, Full, MemberConfigurationInvali
 from troth.committee.vouching import MOST_USED, NONCE_SECONDS, Nonces
 from troth.overlay.attestation.binding import Binding
 from troth.overlay.attestation.errors import AttestationError, EvidenceMisbound
-from troth.overlay.attestation.evidence import Evidence
+from troth.overlay.attestation.evidence import MachineEvidence
 from troth.overlay.attestation.measurement import Attested, Measurement
 from troth.overlay.attestation.policy import VENDORS
 from troth.overlay.circuits.descriptors import PinnedAddress
-from troth.overlay.directory.attesting import Party, Showing, attest, decode_showing, encode_showing
+from troth.overlay.directory.attesting import AttestedParty, ShownMachine, attest, decode_showing, encode_showing
 from troth.overlay.directory.errors import DescriptorRefused
 from troth.overlay.directory.fetching import refresh
 from troth.overlay.directory.publishing import publish_destination
@@ -44,14 +45,16 @@ class Entered:
     machine: MadeUpMachine
 
     @property
-    def party(self) -> Party:
-        return Party(self.identity.spki_sha256, SEAL, KEY.address, "node")
+    def party(self) -> AttestedParty:
+        return AttestedParty(self.identity.spki_sha256, SEAL, KEY.address, "node")
 
     async def attested(self, attester: Any = None) -> Attested:
         return await attest(attester or self.machine, self.party, self.stage.membership)
 
     async def publish(self, attested: Attested | None) -> None:
         membership = self.stage.membership
+        # The descriptor names the real time, which passes on a busy machine.
+        self.stage.clock.now = max(self.stage.clock.now, time.time())
         await publish_destination(
             KEY.secret, self.identity, self.place, membership, seal_key=SEAL, kind="node", attested=attested
         )
@@ -116,9 +119,9 @@ class Recorder:
 
     def __init__(self, machine: MadeUpMachine) -> None:
         self.machine = machine
-        self.kept: Evidence | None = None
+        self.kept: MachineEvidence | None = None
 
-    async def evidence(self, binding: Binding) -> Evidence:
+    async def evidence(self, binding: Binding) -> MachineEvidence:
         self.kept = self.kept or self.machine.evidence_of(binding)
         return self.kept
 
@@ -135,10 +138,10 @@ async def test_recorded_evidence_serves_one_member_once(tmp_path: Path) -> None:
             await member.vouching.take(shown, DOMAIN)
 
 
-async def posted(node: Entered, nonce: bytes, **changes: Any) -> Showing:
+async def posted(node: Entered, nonce: bytes, **changes: Any) -> ShownMachine:
     party = node.party
     binding = Binding(nonce, party.tls_key_hash, party.seal_key, party.operator, party.kind, DOMAIN)
-    made = Showing(
+    made = ShownMachine(
         nonce, party.tls_key_hash, party.seal_key, party.operator, party.kind, node.machine.evidence_of(binding)
     )
     return replace(made, **changes)

@@ -6,6 +6,7 @@ that nothing but these tests hands to a member. The overlay's relays are left ou
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from troth.client.orders.wishes import CheckWish, Wish
 from troth.node.errors import IntakeRefused
 from troth.overlay.attestation.measurement import Measurement
 from troth.overlay.circuits.descriptors import PinnedAddress
-from troth.overlay.directory.attesting import Party, attest
+from troth.overlay.directory.attesting import AttestedParty, attest
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.fetching import refresh
 from troth.overlay.directory.publishing import publish_destination
@@ -75,6 +76,8 @@ class Confidential:
 
     async def enter(self, operator: Address, machine: MadeUpMachine | None = None) -> None:
         """As a party's entry does it: listen, show the machine to each member, publish what they found."""
+        # The descriptor names the real time, which passes on a busy machine.
+        self.committee.clock.now = max(self.committee.clock.now, time.time())
         key, kind = self.parties[operator]
         identity = load_identity(self.folder / "network" / operator / "tls")
         server = DeliveryServer(identity, lambda _link: None)  # type: ignore[arg-type,return-value]
@@ -83,7 +86,9 @@ class Confidential:
         place, seal = PinnedAddress("127.0.0.1", port, identity.spki_sha256), seal_key(operator)
         self.committee.bonded.add((operator, kind))
         membership = self.committee.membership
-        found = await attest(machine or self.machine, Party(identity.spki_sha256, seal, operator, kind), membership)
+        found = await attest(
+            machine or self.machine, AttestedParty(identity.spki_sha256, seal, operator, kind), membership
+        )
         await publish_destination(key.secret, identity, place, membership, seal_key=seal, kind=kind, attested=found)
         if machine is None:
             self.trusted.add(found.measurement)

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.x509.oid import NameOID
 
 from troth.overlay.attestation.binding import Binding
-from troth.overlay.attestation.evidence import VERSION, Evidence, SnpEndorsements
+from troth.overlay.attestation.evidence import VERSION, MachineEvidence, SnpEndorsements
 from troth.overlay.attestation.policy import PlatformPolicy, Roots, SnpVersion
 
 FIRMWARE = SnpVersion(4, 0, 24, 219)
@@ -133,12 +133,12 @@ class MadeUpMachine:
         made = SnpEndorsements(self.vcek(), vendor.ask, vendor.ark, vendor.revoked())
         return msgspec.structs.replace(made, **changes)
 
-    def evidence_of(self, binding: Binding, **changes: Any) -> Evidence:
+    def evidence_of(self, binding: Binding, **changes: Any) -> MachineEvidence:
         """What it says of itself; ``changes`` are of the endorsements."""
         endorsements = msgspec.msgpack.encode(self.endorsements(**changes))
-        return Evidence(VERSION, "sev-snp", self.report(binding.report_data()), endorsements, [])
+        return MachineEvidence(VERSION, "sev-snp", self.report(binding.report_data()), endorsements, [])
 
-    async def evidence(self, binding: Binding) -> Evidence:
+    async def evidence(self, binding: Binding) -> MachineEvidence:
         """As a machine's own hardware does it."""
         return self.evidence_of(binding)
 

@@ -32,7 +32,7 @@ from troth.overlay.attestation.evidence import (
     LARGEST_EVIDENCE,
     MOST_DEVICES,
     DeviceReport,
-    Evidence,
+    MachineEvidence,
     SnpEndorsements,
     decode_endorsements,
     decode_evidence,
@@ -327,11 +327,11 @@ def test_a_member_vouches_for_what_it_names_alone() -> None:
         verify(evidence, mine, machine.vendor.policy(sev_snp={}), moment())
     quote, collateral, now = recorded("tdx_quote")
     with pytest.raises(PlatformRefused, match="TDX"):
-        verify(Evidence(1, "tdx", quote, collateral, []), mine, PlatformPolicy(), now)
+        verify(MachineEvidence(1, "tdx", quote, collateral, []), mine, PlatformPolicy(), now)
     with pytest.raises(EvidenceMisbound):
-        verify(Evidence(1, "tdx", quote, collateral, []), mine, PlatformPolicy(tdx=True), now)
+        verify(MachineEvidence(1, "tdx", quote, collateral, []), mine, PlatformPolicy(tdx=True), now)
     device = DeviceReport(*hopper())
-    with_device = Evidence(1, "sev-snp", evidence.report, evidence.endorsements, [device])
+    with_device = MachineEvidence(1, "sev-snp", evidence.report, evidence.endorsements, [device])
     with pytest.raises(PlatformRefused, match="graphics"):
         verify(with_device, mine, machine.vendor.policy(), moment())
     trusting = replace(machine.vendor.roots(), nvidia=VENDORS.nvidia)

@@ -31,7 +31,13 @@ from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import announced_by_member, rating_router
 from troth.committee.vouching import Vouching
 from troth.overlay.attestation.errors import AttestationError
-from troth.overlay.directory.attesting import ATTESTATION_PATH, LARGEST_SHOWING, NONCE_PATH, Found, decode_showing
+from troth.overlay.directory.attesting import (
+    ATTESTATION_PATH,
+    LARGEST_SHOWING,
+    NONCE_PATH,
+    FoundMeasurement,
+    decode_showing,
+)
 from troth.overlay.directory.descriptors import LARGEST_DESCRIPTOR
 from troth.overlay.directory.errors import DirectoryError, ListStale
 from troth.overlay.directory.signing import LARGEST_SIGNED
@@ -96,7 +102,7 @@ def member_app(member: Member, posts: Posts, vouching: Vouching, rater: RatingMe
         async with machines:
             shown = decode_showing(await body_of(request, LARGEST_SHOWING))
         found = await vouching.take(shown, member.membership.domain)
-        return JSONResponse(msgspec.to_builtins(Found(str(found.measurement), found.until)))
+        return JSONResponse(msgspec.to_builtins(FoundMeasurement(str(found.measurement), found.until)))
 
     @app.post("/v1/opinions")
     async def opinions(request: Request) -> Response:

@@ -24,7 +24,7 @@ from troth.overlay.attestation.errors import EvidenceMisbound
 from troth.overlay.attestation.measurement import Attested, parse_measurement
 from troth.overlay.attestation.policy import PlatformPolicy
 from troth.overlay.attestation.verifying import verify
-from troth.overlay.directory.attesting import Showing
+from troth.overlay.directory.attesting import ShownMachine
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 
@@ -115,7 +115,7 @@ class Vouching:
         self._require_policy()
         return self._nonces.new()
 
-    async def take(self, shown: Showing, domain: Domain) -> Attested:
+    async def take(self, shown: ShownMachine, domain: Domain) -> Attested:
         """Verify what a machine shows, and keep what was found.
 
         Raises an AttestationError, EntryRefused for a stranger, Full where too many wait.

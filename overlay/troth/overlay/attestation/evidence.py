@@ -28,18 +28,18 @@ _Endorsements = Annotated[bytes, Meta(max_length=128 * 1024)]
 _Certificate = Annotated[bytes, Meta(min_length=1, max_length=8 * 1024)]
 
 
-class _Array(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _EvidenceRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A row of fixed length."""
 
 
-class DeviceReport(_Array, frozen=True, array_like=True, forbid_unknown_fields=True):
+class DeviceReport(_EvidenceRow, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What one graphics processor signed, and its certificates (PEM, its own first)."""
 
     report: _Report
     certificates: Annotated[bytes, Meta(min_length=1, max_length=32 * 1024)]
 
 
-class Evidence(_Array, frozen=True, array_like=True, forbid_unknown_fields=True):
+class MachineEvidence(_EvidenceRow, frozen=True, array_like=True, forbid_unknown_fields=True):
     """All that a machine says of itself."""
 
     version: int
@@ -49,7 +49,7 @@ class Evidence(_Array, frozen=True, array_like=True, forbid_unknown_fields=True)
     devices: Annotated[list[DeviceReport], Meta(max_length=MOST_DEVICES)]
 
 
-class SnpEndorsements(_Array, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SnpEndorsements(_EvidenceRow, frozen=True, array_like=True, forbid_unknown_fields=True):
     """AMD's certificates of one chip, and its list of revoked ones; DER."""
 
     vcek: _Certificate
@@ -58,17 +58,17 @@ class SnpEndorsements(_Array, frozen=True, array_like=True, forbid_unknown_field
     revoked: Annotated[bytes, Meta(min_length=1, max_length=64 * 1024)]
 
 
-_Row = TypeVar("_Row", bound=_Array)
+_Row = TypeVar("_Row", bound=_EvidenceRow)
 
 
-def encode_evidence(evidence: Evidence) -> bytes:
+def encode_evidence(evidence: MachineEvidence) -> bytes:
     """The bytes of evidence."""
     return msgspec.msgpack.encode(evidence)
 
 
-def decode_evidence(data: bytes) -> Evidence:
+def decode_evidence(data: bytes) -> MachineEvidence:
     """The evidence in these bytes, nothing in it checked; raises EvidenceMalformed."""
-    found = _decoded(data, Evidence, LARGEST_EVIDENCE)
+    found = _decoded(data, MachineEvidence, LARGEST_EVIDENCE)
     if found.version != VERSION:
         raise EvidenceMalformed(f"The evidence has version {found.version}, this is for {VERSION}")
     if encode_evidence(found) != data:

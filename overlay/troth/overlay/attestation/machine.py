@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from troth.overlay.attestation.binding import Binding
 from troth.overlay.attestation.errors import MachineUnable
-from troth.overlay.attestation.evidence import VERSION, DeviceReport, Evidence, SnpEndorsements
+from troth.overlay.attestation.evidence import VERSION, DeviceReport, MachineEvidence, SnpEndorsements
 from troth.overlay.attestation.sev_snp import SnpReport
 
 REPORTS: Final = Path("/sys/kernel/config/tsm/report")
@@ -56,13 +56,13 @@ class LinuxMachine:
         self._one_at_a_time = asyncio.Lock()
         self._fetched: tuple[float, bytes] | None = None
 
-    async def evidence(self, binding: Binding) -> Evidence:
+    async def evidence(self, binding: Binding) -> MachineEvidence:
         """What the hardware signs over a binding; raises MachineUnable, or EvidenceMalformed for another kernel's."""
         async with self._one_at_a_time:
             quote = await asyncio.to_thread(self._quote, binding.report_data())
             words = await self._words(quote)
             devices = await asyncio.to_thread(device_reports, binding.device_nonce()) if self._devices else []
-        return Evidence(VERSION, self._machine, quote, words, devices)  # type: ignore[arg-type]
+        return MachineEvidence(VERSION, self._machine, quote, words, devices)  # type: ignore[arg-type]
 
     def _quote(self, data: bytes) -> bytes:
         entry = self._reports / f"troth-{os.getpid()}-{secrets.token_hex(4)}"

@@ -49,7 +49,7 @@ def verify_device(report: bytes, certificates: bytes, now: int, root: bytes) -> 
     the internet alone (OCSP); that is not asked here.
     """
     chain = _chain(certificates, now, root)
-    exchange = _Exchange.read(report)
+    exchange = _SpdmExchange.read(report)
     _require_signed(chain[0], report)
     if exchange.facts.get(_FWID) != _firmware_of(chain[0]):
         raise EvidenceForged("The device's key belongs to other firmware than its report names")
@@ -62,14 +62,14 @@ def verify_device(report: bytes, certificates: bytes, now: int, root: bytes) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Exchange:
+class _SpdmExchange:
     """Measured blocks by index, and facts by their type."""
 
     blocks: dict[int, bytes]
     facts: dict[int, bytes]
 
     @classmethod
-    def read(cls, report: bytes) -> _Exchange:
+    def read(cls, report: bytes) -> _SpdmExchange:
         """Every length is checked against what is there."""
         request, response = report[:_REQUEST_BYTES], report[_REQUEST_BYTES:]
         if len(response) < 8 + _NONCE_BYTES + 2 + _SIGNATURE_BYTES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from troth.overlay.attestation.binding import Binding
 from troth.overlay.attestation.errors import EvidenceExpired, EvidenceMisbound, PlatformRefused
-from troth.overlay.attestation.evidence import Evidence, decode_endorsements
+from troth.overlay.attestation.evidence import MachineEvidence, decode_endorsements
 from troth.overlay.attestation.measurement import Attested, Measurement
 from troth.overlay.attestation.nvidia import verify_device
 from troth.overlay.attestation.policy import PlatformPolicy
@@ -13,7 +13,7 @@ from troth.overlay.attestation.sev_snp import verify_snp
 from troth.overlay.attestation.tdx import verify_tdx
 
 
-def verify(evidence: Evidence, binding: Binding, policy: PlatformPolicy, now: int) -> Attested:
+def verify(evidence: MachineEvidence, binding: Binding, policy: PlatformPolicy, now: int) -> Attested:
     """What the machine behind evidence runs; raises an AttestationError. Milliseconds: call it in a thread."""
     machine = _machine(evidence, policy, now)
     if machine.bound != binding.report_data():
@@ -26,7 +26,7 @@ def verify(evidence: Evidence, binding: Binding, policy: PlatformPolicy, now: in
     return Attested(Measurement(evidence.machine, machine.registers, _registers(devices)), until)
 
 
-def _machine(evidence: Evidence, policy: PlatformPolicy, now: int) -> VerifiedQuote:
+def _machine(evidence: MachineEvidence, policy: PlatformPolicy, now: int) -> VerifiedQuote:
     if evidence.machine == "sev-snp":
         endorsements = decode_endorsements(evidence.endorsements)
         return verify_snp(evidence.report, endorsements, now, policy.roots.amd, policy.sev_snp)
@@ -35,7 +35,7 @@ def _machine(evidence: Evidence, policy: PlatformPolicy, now: int) -> VerifiedQu
     return verify_tdx(evidence.report, evidence.endorsements, now, policy.roots.intel)
 
 
-def _devices(evidence: Evidence, binding: Binding, policy: PlatformPolicy, now: int) -> list[VerifiedQuote]:
+def _devices(evidence: MachineEvidence, binding: Binding, policy: PlatformPolicy, now: int) -> list[VerifiedQuote]:
     if evidence.devices and not policy.nvidia:
         raise PlatformRefused("This member vouches for no graphics processor", len(evidence.devices))
     found = [verify_device(one.report, one.certificates, now, policy.roots.nvidia) for one in evidence.devices]

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from troth.overlay.attestation.binding import NONCE_BYTES, Binding
 from troth.overlay.attestation.errors import AttestationError, EvidenceMalformed
-from troth.overlay.attestation.evidence import LARGEST_EVIDENCE, Evidence, decode_evidence, encode_evidence
+from troth.overlay.attestation.evidence import LARGEST_EVIDENCE, MachineEvidence, decode_evidence, encode_evidence
 from troth.overlay.attestation.measurement import LONGEST, Attested, parse_measurement
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.listing import CommitteeMembership
@@ -39,11 +39,11 @@ ANSWER_BYTES = 8192
 _Hash = Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
-class _Array(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _ShownRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A row of fixed length."""
 
 
-class _Wire(_Array, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _ShownWire(_ShownRow, frozen=True, array_like=True, forbid_unknown_fields=True):
     nonce: Annotated[bytes, Meta(min_length=NONCE_BYTES, max_length=NONCE_BYTES)]
     tls_key_hash: _Hash
     seal_key: _Hash
@@ -52,7 +52,7 @@ class _Wire(_Array, frozen=True, array_like=True, forbid_unknown_fields=True):
     evidence: Annotated[bytes, Meta(max_length=LARGEST_EVIDENCE)]
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundMeasurement(msgspec.Struct, frozen=True):
     """A member's answer: what it found, and until when it vouches for it (Unix seconds)."""
 
     measurement: Annotated[str, Meta(max_length=LONGEST)]
@@ -60,7 +60,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Showing:
+class ShownMachine:
     """Evidence of one party for one nonce."""
 
     nonce: bytes
@@ -68,7 +68,7 @@ class Showing:
     seal_key: bytes
     operator_address: Address
     kind: str
-    evidence: Evidence
+    evidence: MachineEvidence
 
     def binding(self, domain: Domain) -> Binding:
         """What its quotes must speak for."""
@@ -78,31 +78,31 @@ class Showing:
 class Attester(Protocol):
     """A machine that can speak for itself."""
 
-    async def evidence(self, binding: Binding) -> Evidence:
+    async def evidence(self, binding: Binding) -> MachineEvidence:
         """What its hardware signs over a binding, with its vendor's words; raises an AttestationError."""
 
 
-def encode_showing(showing: Showing) -> bytes:
+def encode_showing(showing: ShownMachine) -> bytes:
     """The bytes of a showing."""
     operator, evidence = address_to_bytes(showing.operator_address), encode_evidence(showing.evidence)
     keys = (showing.nonce, showing.tls_key_hash, showing.seal_key)
-    return msgspec.msgpack.encode(_Wire(*keys, operator, showing.kind, evidence))
+    return msgspec.msgpack.encode(_ShownWire(*keys, operator, showing.kind, evidence))
 
 
-def decode_showing(data: bytes) -> Showing:
+def decode_showing(data: bytes) -> ShownMachine:
     """The showing in these bytes, nothing in it checked; raises EvidenceMalformed."""
     if len(data) > LARGEST_SHOWING:
         raise EvidenceMalformed(f"Evidence has at most {LARGEST_SHOWING} bytes", len(data))
     try:
-        wire = msgspec.msgpack.decode(data, type=_Wire)
+        wire = msgspec.msgpack.decode(data, type=_ShownWire)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EvidenceMalformed("The bytes show no machine", str(error)[:200]) from error
     operator, evidence = address_from_bytes(wire.operator), decode_evidence(wire.evidence)
-    return Showing(wire.nonce, wire.tls_key_hash, wire.seal_key, operator, wire.kind, evidence)
+    return ShownMachine(wire.nonce, wire.tls_key_hash, wire.seal_key, operator, wire.kind, evidence)
 
 
 @dataclass(frozen=True, slots=True)
-class Party:
+class AttestedParty:
     """Whom a machine answers as: the keys that its evidence is bound to."""
 
     tls_key_hash: bytes
@@ -111,7 +111,7 @@ class Party:
     kind: str
 
 
-async def attest(attester: Attester, party: Party, membership: CommitteeMembership) -> Attested:
+async def attest(attester: Attester, party: AttestedParty, membership: CommitteeMembership) -> Attested:
     """Show the machine to every member; what more than 2/3 of them found, until the first of them ends.
 
     Raises AttestationError, with each member's reason, where they are too few or found different things.
@@ -133,7 +133,7 @@ async def attest(attester: Attester, party: Party, membership: CommitteeMembersh
     return Attested(measurement, min(one.until for one in found if one.measurement == measurement))
 
 
-async def _show(attester: Attester, party: Party, member: CommitteeMember, domain: Domain) -> Attested:
+async def _show(attester: Attester, party: AttestedParty, member: CommitteeMember, domain: Domain) -> Attested:
     try:
         with naming_errors(member.endpoint):
             async with (
@@ -145,8 +145,10 @@ async def _show(attester: Attester, party: Party, member: CommitteeMember, domai
                     raise DirectoryUnavailable(f"{member.endpoint} gives no nonce", len(nonce))
                 keys = (party.tls_key_hash, party.seal_key, party.operator, party.kind)
                 evidence = await attester.evidence(Binding(nonce, *keys, domain))
-                body = encode_showing(Showing(nonce, *keys, evidence))
-                answer = msgspec.json.decode(await _asked(client, member, "POST", ATTESTATION_PATH, body), type=Found)
+                body = encode_showing(ShownMachine(nonce, *keys, evidence))
+                answer = msgspec.json.decode(
+                    await _asked(client, member, "POST", ATTESTATION_PATH, body), type=FoundMeasurement
+                )
                 return Attested(parse_measurement(answer.measurement), answer.until)
     except msgspec.MsgspecError as error:
         raise DirectoryUnavailable(f"{member.endpoint} does not say what it found", str(error)[:200]) from error

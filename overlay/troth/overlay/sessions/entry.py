@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from troth.overlay.attestation.measurement import Attested
 from troth.overlay.circuits.descriptors import PinnedAddress
-from troth.overlay.directory.attesting import Party, attest
+from troth.overlay.directory.attesting import AttestedParty, attest
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.fetching import RETRY_SECONDS, DirectoryClient
 from troth.overlay.directory.listing import CommitteeMembership, Listing, read_membership
@@ -173,7 +173,7 @@ async def _attested(
     without, and no confidential order comes."""
     if confidential is None:
         return None
-    party = Party(keys.identity.spki_sha256, seal_key, address_of(keys.operator_secret), keys.kind)
+    party = AttestedParty(keys.identity.spki_sha256, seal_key, address_of(keys.operator_secret), keys.kind)
     try:
         found = await attest(confidential.attester, party, membership)
     except OverlayError as error:
