@@ -8,6 +8,7 @@ from support.directory_lists import AFTER, DOMAIN, listing
 
 from troth.committee.errors import RequestRefused
 from troth.committee.proposal import VERSION, Proposal, decode_proposal, encode_proposal
+from troth.overlay.attestation.measurement import MACHINES, Attested, Measurement
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.codec import decode_listing, encode_listing, is_literal
 from troth.overlay.directory.descriptors import (
@@ -36,6 +37,8 @@ relays = st.builds(
     st.integers(0, 2**32 - 1),
     st.integers(0, AFTER),
 )
+said = st.builds(Measurement, st.sampled_from(MACHINES), hashes, st.just(b"") | hashes)
+attested = st.none() | st.builds(Attested, said, st.integers(1, 2**53))
 destinations = st.builds(
     ListedDestination,
     places,
@@ -44,6 +47,7 @@ destinations = st.builds(
     st.sampled_from(["scheduler", "node"]),
     st.integers(0, 2**53),
     signatures,
+    attested,
 )
 
 
@@ -59,6 +63,7 @@ listings = st.builds(
     unique(destinations, lambda one: one.place.name),
 )
 entries = {"host": hosts, "port": ports, "tls_key_hash": hashes, "issued": st.integers(0, 2**53)}
+claims = {"measurement": st.text(max_size=9), "until": st.integers(0, 2**53)}
 keys = {"signature": signatures, "tls_key": st.binary(max_size=128), "tls_signature": st.binary(max_size=128)}
 
 
@@ -79,7 +84,7 @@ def test_a_relays_descriptor_comes_back_and_random_keys_are_refused(made: Signed
     _refused(lambda: operator_of(made, DOMAIN), DescriptorRefused)
 
 
-@given(st.builds(SignedDestination, **entries, **keys, seal_key=hashes, kind=st.text(max_size=4)))
+@given(st.builds(SignedDestination, **entries, **keys, **claims, seal_key=hashes, kind=st.text(max_size=4)))
 def test_a_destinations_descriptor_comes_back_and_random_keys_are_refused(made: SignedDestination) -> None:
     assert decode_descriptor(encode_descriptor(made), SignedDestination) == made
     _refused(lambda: operator_of(made, DOMAIN), DescriptorRefused)

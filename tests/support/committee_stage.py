@@ -19,6 +19,8 @@ from troth.committee.probing import Prober
 from troth.committee.schedule import Schedule
 from troth.committee.service import member_app
 from troth.committee.store import MemberStore
+from troth.committee.vouching import Vouching
+from troth.overlay.attestation.policy import PlatformPolicy
 from troth.overlay.circuits.descriptors import Directory, PinnedAddress, RelayDescriptor
 from troth.overlay.circuits.handshake import RelayIdentity
 from troth.overlay.directory.descriptors import SignedRelay, Signer
@@ -68,10 +70,12 @@ class StagedMember:
     bonded: set[tuple[Address, str]]
     bounds: Bounds = BOUNDS
     posts: Callable[[], Posts] = lambda: Posts(1000, 1000)
+    policy: PlatformPolicy | None = None
     port: int = 0
     server: TlsServer | None = None
     state: Member = field(init=False)
     leading: Leading = field(init=False)
+    vouching: Vouching = field(init=False)
 
     def __post_init__(self) -> None:
         self.identity = create_identity(self.folder / "tls")
@@ -87,12 +91,15 @@ class StagedMember:
         def bonded(operator: Address, kind: str) -> bool:
             return (operator, kind) in self.bonded
 
-        admission = DescriptorAdmission(store, prober, bonded, self.bounds, SCHEDULE, clock=self.clock)
+        self.vouching = Vouching(self.policy, store, bonded, SCHEDULE.valid, clock=self.clock)
+        known = {"vouching": self.vouching, "clock": self.clock}
+        admission = DescriptorAdmission(store, prober, bonded, self.bounds, SCHEDULE, **known)  # type: ignore[arg-type]
         admission.load(DOMAIN)
         self.state = Member(self.key.secret, membership, SCHEDULE, store, admission, MemberMetrics(), clock=self.clock)
         self.leading = Leading(self.state)
         self.leading._wait = 10.0
-        self.server = TlsServer(member_app(self.state, self.posts()), self.identity, "127.0.0.1", self.port)
+        app = member_app(self.state, self.posts(), self.vouching)
+        self.server = TlsServer(app, self.identity, "127.0.0.1", self.port)
         await self.server.start()
         self.port = self.server.port
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from troth.overlay.attestation.measurement import Attested, Measurement
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.descriptors import DestinationEntry
 from troth.overlay.directory.listing import ListedDestination, ListedRelay, Listing
@@ -33,8 +34,12 @@ def destination(number: int) -> ListedDestination:
     place = PinnedAddress(f"2001:db8::{number}", 8443, secret(f"destination {number}"))
     seal, key, issued = secret(f"seal {number}"), secret(f"scheduler {number}"), AFTER - 60
     pin = Hash32(place.tls_key_hash)
-    entry = DestinationEntry(place.host, place.port, pin, Hash32(seal), "scheduler", issued)
-    return ListedDestination(place, seal, address_of(key), "scheduler", issued, typed_data.sign(entry, DOMAIN, key))
+    measured = Measurement("tdx", secret("registers"), secret("device"))
+    attested = Attested(measured, UNTIL) if number == 2 else None
+    said = (str(measured), UNTIL) if attested else ("", 0)
+    entry = DestinationEntry(place.host, place.port, pin, Hash32(seal), "scheduler", issued, *said)
+    signature = typed_data.sign(entry, DOMAIN, key)
+    return ListedDestination(place, seal, address_of(key), "scheduler", issued, signature, attested)
 
 
 def listing(relays: int = 3, destinations: int = 2, after: int = AFTER, until: int = UNTIL) -> Listing:

@@ -107,7 +107,7 @@ def test_direct_mode_without_the_overlay_is_refused(fields: dict[str, str]) -> N
 
 
 def test_another_mode_is_refused_with_the_options_that_there_are() -> None:
-    with pytest.raises(ConfigurationError, match="--direct or --no-direct"):
+    with pytest.raises(ConfigurationError, match="--no-direct or --confidential"):
         ClientConfiguration(TABLE, mode="sideways").checked()
 
 

@@ -183,7 +183,7 @@ def test_there_is_one_encoding() -> None:
             decode_listing(wrong)
     fields = msgspec.msgpack.decode(CONTENT)
     with pytest.raises(ListMalformed, match="version"):
-        decode_listing(msgspec.msgpack.encode([2, *fields[1:]]))
+        decode_listing(msgspec.msgpack.encode([1, *fields[1:]]))
     with pytest.raises(ListRefused):
         decode_signed(encode_signed(signed(CONTENT, SECRETS)) + b"\0")
 

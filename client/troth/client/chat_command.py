@@ -11,6 +11,7 @@ from troth.client.options import (
     CheckOption,
     ClassOption,
     CommitteeOption,
+    ConfidentialOption,
     DirectOption,
     HomeOption,
     MaxCostOption,
@@ -66,6 +67,7 @@ def chat(  # noqa: PLR0917
     committee: CommitteeOption = "",
     overlay: OverlayOption = "",
     direct: DirectOption = None,
+    confidential: ConfidentialOption = False,
     resume: ResumeOption = "",
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
@@ -83,7 +85,15 @@ def chat(  # noqa: PLR0917
     first = read_question(question or "") if question is not None or as_json else ""
     place = Home(home.expanduser())
     configuration = read_configuration(
-        place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct, model=model
+        place,
+        rpc,
+        scheduler,
+        execution_class,
+        committee=committee,
+        overlay=overlay,
+        direct=direct,
+        confidential=confidential,
+        model=model,
     )
     if resume and first:
         raise typer.BadParameter("a conversation is gone on with, and no single question", param_hint="--resume")

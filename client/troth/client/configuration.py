@@ -9,6 +9,8 @@ import msgspec
 
 from troth.client.errors import ConfigurationError
 from troth.client.market_table import MarketTable, require_checksum
+from troth.overlay.attestation.errors import EvidenceMalformed
+from troth.overlay.attestation.measurement import Measurement, parse_measurement
 from troth.transport.strict_toml import Section, read_toml, require_version
 
 VERSION = 1
@@ -22,10 +24,10 @@ _SHAPES = (
     ("execution_class", _CLASS, "a class id, 0x and 64 hex digits, or a class's name"),
     ("committee", _ADDRESS, "an address, 0x and 40 hex digits"),
     ("overlay", re.compile("on|off"), "on or off; left out, it is on where a committee is named"),
-    ("mode", re.compile("scheduler|direct"), "scheduler or direct"),
+    ("mode", re.compile("scheduler|direct|confidential"), "scheduler, direct or confidential"),
     ("region", re.compile("[a-z0-9-]{1,16}"), "up to 16 of a-z, 0-9 and -"),
 )
-_OPTIONS = {"mode": "--direct or --no-direct"}
+_OPTIONS = {"mode": "--direct, --no-direct or --confidential"}
 _OPTIONAL = {"scheduler", "execution_class", "committee", "overlay", "region"}
 _ADDRESSES = ("scheduler", "committee")
 
@@ -37,7 +39,8 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
     id (0x…); empty means: the only one there is. `committee` is the contract whose members sign the overlay's
     directory: with it, and unless `overlay` is "off", no request goes to a scheduler directly. `overlay` "on" is
     refused without it. `region` is preferred for relays. With `mode` "direct" requests enter through the overlay at a
-    node that hosts the whole model, not at the scheduler.
+    node that hosts the whole model, not at the scheduler. With "confidential" they enter so, too, and only where every
+    machine that could read them runs one of `trusted`, as the committee found: measurements, such as "tdx:…".
     """
 
     market: MarketTable
@@ -48,6 +51,7 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
     overlay: str = ""
     region: str = ""
     mode: str = "scheduler"
+    trusted: tuple[str, ...] = ()
 
     @property
     def anonymous(self) -> bool:
@@ -57,7 +61,20 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
     @property
     def direct(self) -> bool:
         """Whether requests enter at a node."""
-        return self.mode == "direct"
+        return self.mode in {"direct", "confidential"}
+
+    @property
+    def confidential(self) -> bool:
+        """Whether only attested machines may read requests."""
+        return self.mode == "confidential"
+
+    @property
+    def measurements(self) -> frozenset[Measurement]:
+        """Those that the user trusts; raises ConfigurationError for a text that is none."""
+        try:
+            return frozenset(parse_measurement(text) for text in self.trusted)
+        except EvidenceMalformed as error:
+            raise ConfigurationError(f"'trusted': {error.what}", error.value, error.remedy) from error
 
     def checked(self) -> ClientConfiguration:
         """This configuration, or ConfigurationError naming the first value that cannot be."""
@@ -82,6 +99,12 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
                 "Direct mode reaches nodes through the overlay alone",
                 "overlay is off" if self.committee else "no committee is configured",
                 "Leave --overlay off out and name the --committee, or go through the scheduler with --no-direct.",
+            )
+        if not self.measurements and self.confidential:
+            raise ConfigurationError(
+                "A confidential order goes to machines that you trust, and none is named",
+                "trusted is empty",
+                'Add the measurements of images that you trust to client.toml: trusted = ["tdx:…"].',
             )
         return self
 
@@ -109,7 +132,13 @@ def save(path: Path, configuration: ClientConfiguration) -> None:
     checked = configuration.checked()
     lines = [f"version = {VERSION}"]
     # What passed `checked` holds no character that TOML would want escaped.
-    lines += [f'{name} = "{getattr(checked, name)}"' for name in checked.__struct_fields__ if name != "market"]
+    lines += [
+        f'{name} = "{getattr(checked, name)}"'
+        for name in checked.__struct_fields__
+        if name not in {"market", "trusted"}
+    ]
+    if checked.trusted:
+        lines.append("trusted = [" + ", ".join(f'"{text}"' for text in checked.trusted) + "]")
     lines += checked.market.lines()
     path.touch(mode=0o600, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -5,6 +5,7 @@ ClientError
 ├── WalletError             the keystore is missing or does not open
 ├── PromptError             the question is empty, too long, or not text
 ├── ModelUnavailable        no such execution class, or its tokenizer is not what the chain says
+│   ├── NotAttested         a machine that could read a confidential prompt is not vouched for
 │   └── OwnModelUnusable    there is no model of one's own here to compute an answer again with
 ├── FeeTooHigh              the fee is above --max-cost
 ├── SchedulerUnreachable    no answer from the scheduler's registered endpoint
@@ -43,6 +44,10 @@ class PromptError(ClientError):
 
 class ModelUnavailable(ClientError):
     """No such execution class, or its tokenizer is not what the chain says it is."""
+
+
+class NotAttested(ModelUnavailable):
+    """A machine that could read a confidential prompt is not vouched for; nothing of the prompt was sent."""
 
 
 class OwnModelUnusable(ModelUnavailable):

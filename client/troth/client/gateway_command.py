@@ -18,6 +18,7 @@ from troth.client.options import (
     CheckOption,
     ClassOption,
     CommitteeOption,
+    ConfidentialOption,
     DirectOption,
     HomeOption,
     MaxPriceOption,
@@ -111,6 +112,7 @@ def serve(  # noqa: PLR0917
     committee: CommitteeOption = "",
     overlay: OverlayOption = "",
     direct: DirectOption = None,
+    confidential: ConfidentialOption = False,
     relay: RelayOption = True,
     relay_port: RelayPortOption = 9001,
     relay_address: RelayAddressOption = "",
@@ -127,7 +129,15 @@ def serve(  # noqa: PLR0917
 
     place = Home(home.expanduser())
     configuration = read_configuration(
-        place, rpc, scheduler, execution_class, committee=committee, overlay=overlay, direct=direct, model=model
+        place,
+        rpc,
+        scheduler,
+        execution_class,
+        committee=committee,
+        overlay=overlay,
+        direct=direct,
+        confidential=confidential,
+        model=model,
     )
     settings = GatewaySettings(
         host=host,

@@ -62,6 +62,14 @@ DirectOption = Annotated[
         help="Enter at a node with the whole model, not at the scheduler; needs the overlay.",
     ),
 ]
+ConfidentialOption = Annotated[
+    bool,
+    typer.Option(
+        "--confidential",
+        envvar="TROTH_CONFIDENTIAL",
+        help="Only attested machines may read it: those that client.toml trusts, else nothing is sent.",
+    ),
+]
 MaxCostOption = Annotated[
     str, typer.Option("--max-cost", envvar="TROTH_MAX_COST", help="Refuse to pay more, e.g. 0.01ether or 500gwei.")
 ]
@@ -87,8 +95,12 @@ def millionths(value: float, least: int) -> int:
     return max(round(value * 1_000_000), least)
 
 
-def mode_of(direct: bool | None) -> str:
-    """The mode that --direct or --no-direct names; empty where neither was given."""
+def mode_of(direct: bool | None, confidential: bool = False) -> str:
+    """The mode that --direct, --no-direct or --confidential names; empty where none was given."""
+    if confidential and direct is False:
+        raise typer.BadParameter("--confidential enters at a node: leave --no-direct out")
+    if confidential:
+        return "confidential"
     return "" if direct is None else "direct" if direct else "scheduler"
 
 
@@ -101,6 +113,7 @@ def read_configuration(
     committee: str = "",
     overlay: str = "",
     direct: bool | None = None,
+    confidential: bool = False,
     factory: str = "",
     model: str = "",
 ) -> ClientConfiguration:
@@ -112,7 +125,7 @@ def read_configuration(
     from troth.client.market_table import MarketTable
 
     given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
-    given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct)}
+    given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct, confidential)}
     if factory and not home.configuration.exists():
         return ClientConfiguration(MarketTable(factory)).overridden(**given)
     found = load(home.configuration).overridden(**given)

@@ -20,6 +20,7 @@ from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.fetching import DirectoryClient
 from troth.overlay.directory.listing import ListedDestination, Listing
+from troth.overlay.directory.vouched import VouchedMachines
 from troth.overlay.paths.guards import Guards
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import SessionRotation
@@ -65,25 +66,29 @@ class ClientDirectory:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Ways to schedulers, all over the same circuits; they close with the block. `pool` is None without the overlay."""
+    """Ways to schedulers, all over the same circuits; they close with the block.
+
+    `pool` is None without the overlay. With `machines` they lead to attested ones alone, and seal to attested keys.
+    """
 
     stack: AsyncExitStack
     pool: CircuitPool | None
     directory: ClientDirectory | None
+    machines: VouchedMachines | None = None
 
     async def to(self, scheduler: Pinned) -> Calls:
         """The interface of this scheduler and of nobody else; OverlayFailed where it is not in the directory."""
         if self.pool is None or self.directory is None:
             return await self.stack.enter_async_context(openly(scheduler))
         with naming_paths():
-            return await _through_entry(self.stack, self.pool, self.directory, scheduler)
+            return await _through_entry(self.stack, self.pool, self.directory, scheduler, self.machines)
 
     def entrance(self, state: Callable[[], State]) -> Entrance:
         """Ways to schedulers by way of nodes of their models; `state` is the chain's, which says who these are."""
         if self.pool is None or self.directory is None:
             what = "Direct mode needs the overlay"
             raise OverlayFailed(what, "no directory", "Name the --committee.", hop="path", delivered="no")
-        ways = SchedulerWays(overlay_opening(self.pool, self.directory.current, state))
+        ways = SchedulerWays(overlay_opening(self.pool, self.directory.current, state, self.machines))
         self.stack.push_async_callback(ways.close)
         return Entrance(node_choice(self.directory.current, state), ways)
 
@@ -108,7 +113,9 @@ async def reaching(home: Home, configuration: ClientConfiguration) -> AsyncItera
             pool = CircuitPool(circuits, directory.current, Guards(home.guards), region=configuration.region)
             await pool.start()
         stack.push_async_callback(pool.close)
-        yield Reach(stack, pool, directory)
+        trusted = configuration.measurements
+        machines = VouchedMachines(directory.current, trusted) if configuration.confidential else None
+        yield Reach(stack, pool, directory, machines)
 
 
 @contextmanager
@@ -120,9 +127,18 @@ def naming_paths() -> Iterator[None]:
 
 
 async def _through_entry(
-    stack: AsyncExitStack, pool: CircuitPool, directory: ClientDirectory, scheduler: Pinned
+    stack: AsyncExitStack,
+    pool: CircuitPool,
+    directory: ClientDirectory,
+    scheduler: Pinned,
+    machines: VouchedMachines | None,
 ) -> Calls:
-    sessions = SessionRotation(pool, lambda: _destination(directory.current(), scheduler), refresh=directory.refresh)
+    def destination() -> ListedDestination:
+        if machines is not None:
+            return machines.require(scheduler.operator, "scheduler", scheduler.tls_key_hash)
+        return _destination(directory.current(), scheduler)
+
+    sessions = SessionRotation(pool, destination, refresh=directory.refresh)
     await sessions.current()
     stack.push_async_callback(sessions.close)
     # The address is never connected to; it names the scheduler in errors.

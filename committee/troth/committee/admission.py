@@ -18,6 +18,7 @@ from troth.committee.probing import Prober
 from troth.committee.proposal import Checked, CheckedDestination, CheckedRelay, Entries
 from troth.committee.schedule import Schedule
 from troth.committee.store import MemberStore
+from troth.committee.vouching import Vouching
 from troth.overlay.directory.descriptors import SignedDestination, SignedRelay, decode_descriptor, operator_of
 from troth.overlay.directory.errors import DescriptorRefused
 from troth.overlay.relay.limits import TokenBucket
@@ -112,12 +113,14 @@ class DescriptorAdmission:
         bounds: Bounds,
         schedule: Schedule,
         *,
+        vouching: Vouching,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._prober = prober
         self._bonded = bonded
         self._bounds = bounds
+        self.vouching = vouching
         # A descriptor lasts as long as a list: whoever is silent for that long is gone.
         self._lifetime = schedule.valid
         self._skew = schedule.skew
@@ -150,7 +153,7 @@ class DescriptorAdmission:
         """Keep a posted descriptor; raises DescriptorRefused, EntryRefused or Full."""
         entry = check(data, kind, domain)
         self.require_fresh(entry)
-        self._require_bonded(entry)
+        self._require_standing(entry)
         self._forget_expired()
         known = self._known(entry)
         before = known.get(entry.name)
@@ -176,7 +179,7 @@ class DescriptorAdmission:
     async def require_acceptable(self, entry: Checked) -> None:
         """Raise EntryRefused unless this member would list an entry that a leader proposes."""
         self.require_fresh(entry)
-        self._require_bonded(entry)
+        self._require_standing(entry)
         await self._prober.require_answer(entry)
 
     def require_bounds(self, entries: Entries) -> None:
@@ -194,13 +197,17 @@ class DescriptorAdmission:
                 "Sign it anew; set the clock.",
             )
 
-    def _require_bonded(self, entry: Checked) -> None:
-        if isinstance(entry, CheckedDestination) and not self._bonded(entry.operator, entry.descriptor.kind):
+    def _require_standing(self, entry: Checked) -> None:
+        """A destination is registered on chain, and its machine is what it says."""
+        if not isinstance(entry, CheckedDestination):
+            return
+        if not self._bonded(entry.operator, entry.descriptor.kind):
             raise EntryRefused(
                 f"The operator is not bonded as a {entry.descriptor.kind}",
                 entry.operator,
                 "Register it on chain first.",
             )
+        self.vouching.require(entry)
 
     def _require_room(self, entry: Checked, known: dict[bytes, Checked]) -> None:
         others = [one for name, one in known.items() if name != entry.name]

@@ -9,6 +9,8 @@ version = 1
 [list]    optional period, valid (seconds; the same at every member), private_addresses
 [limits]  optional per_operator, per_host, per_network, relays, destinations (the same at every member);
           posts_per_second, posts_per_second_per_host
+[attestation]  tdx, nvidia (true or false); milan, genoa = [bootloader, tee, snp, microcode]: the oldest firmware of
+          AMD's products (the same at every member); without the table the member vouches for no machine
 [reputation]  contract = "0x…"; optional start_block; client (home folder of the client that asks, default asking);
           prompts (for each node and leader), least (answers of a node that is scored), tokens (of an answer at most),
           agreeing (blocks at an epoch's end in which leaders do not ask): the same at every member;
@@ -30,6 +32,7 @@ from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.prompts import LONGEST
 from troth.committee.rating import RatingTerms
 from troth.committee.schedule import Schedule
+from troth.overlay.attestation.policy import PlatformPolicy, SnpVersion
 from troth.overlay.directory.codec import LONGEST_VALIDITY, MAXIMUM_DESTINATIONS, MAXIMUM_RELAYS
 from troth.protocol.market.parts import MarketPlace
 from troth.protocol.reputation import ReputationPlace
@@ -105,6 +108,22 @@ class RatingPlace:
     terms: RatingTerms
 
 
+_Version = Annotated[list[Annotated[int, msgspec.Meta(ge=0, le=255)]], msgspec.Meta(min_length=4, max_length=4)]
+
+
+class _AttestationTable(Section, frozen=True, forbid_unknown_fields=True):
+    tdx: bool = False
+    nvidia: bool = False
+    milan: _Version | None = None
+    genoa: _Version | None = None
+
+    def policy(self) -> PlatformPolicy:
+        """What the table says; the roots are the vendors' whatever it says."""
+        named = {"Milan": self.milan, "Genoa": self.genoa}
+        oldest = {product: SnpVersion(*parts) for product, parts in named.items() if parts is not None}
+        return PlatformPolicy(tdx=self.tdx, sev_snp=oldest, nvidia=self.nvidia)
+
+
 class _MemberFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: _MemberChainTable
@@ -114,6 +133,7 @@ class _MemberFile(Section, frozen=True, forbid_unknown_fields=True):
     limits: _MemberLimitsTable = _MemberLimitsTable()
     market: MarketSection | None = None
     reputation: _RatingTable | None = None
+    attestation: _AttestationTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +155,7 @@ class MemberConfiguration:
     posts_per_second_per_host: float
     market: MarketPlace | None = None
     rating: RatingPlace | None = None
+    attestation: PlatformPolicy | None = None
 
     @property
     def tls_folder(self) -> Path:
@@ -186,6 +207,7 @@ def _checked(folder: Path, file: _MemberFile) -> MemberConfiguration:
         posts_per_second_per_host=limits.posts_per_second_per_host,
         market=None if file.market is None else file.market.place(MemberConfigurationInvalid),
         rating=None if file.reputation is None else _rating(folder, file.reputation),
+        attestation=None if file.attestation is None else file.attestation.policy(),
     )
 
 

@@ -140,6 +140,7 @@ def listing_of(entries: Entries, valid_after: int, valid_until: int, previous: L
             one.descriptor.kind,
             one.descriptor.issued,
             one.descriptor.signature,
+            one.descriptor.attested,
         )
         for one in sorted(entries.destinations, key=lambda one: one.name)
     )

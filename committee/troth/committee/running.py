@@ -22,6 +22,7 @@ from troth.committee.probing import Prober
 from troth.committee.rating_running import rating
 from troth.committee.service import member_app
 from troth.committee.store import MemberStore
+from troth.committee.vouching import Vouching
 from troth.overlay.directory.errors import CommitteeUnknown
 from troth.overlay.directory.listing import membership_on
 from troth.protocol.types import Address
@@ -76,7 +77,8 @@ async def serve(folder: Path, password_file: Path | None) -> None:
     identity = load_identity(configuration.tls_folder)
     async with assembled(configuration, key) as member, rating(configuration, key, password_file, member) as rater:
         posts = Posts(configuration.posts_per_second, configuration.posts_per_second_per_host)
-        server = TlsServer(member_app(member, posts, rater), identity, configuration.host, configuration.port)
+        app = member_app(member, posts, member.admission.vouching, rater)
+        server = TlsServer(app, identity, configuration.host, configuration.port)
         await run_until_stopped(server, lambda port: _ready(member, configuration.endpoint, port))
     log.info("stopped")
 
@@ -94,7 +96,8 @@ async def assembled(configuration: MemberConfiguration, key: Key) -> AsyncIterat
         stack.callback(store.close)
         schedule = configuration.schedule
         prober = Prober(max(schedule.period, SHORTEST_MEMORY), private=configuration.private_addresses)
-        admission = DescriptorAdmission(store, prober, bonded, configuration.bounds, schedule)
+        vouching = Vouching(configuration.attestation, store, bonded, schedule.valid)
+        admission = DescriptorAdmission(store, prober, bonded, configuration.bounds, schedule, vouching=vouching)
         admission.load(membership.domain)
         member = Member(key.secret, membership, schedule, store, admission, MemberMetrics())
         leading = Leading(member)

@@ -3,6 +3,8 @@
 GET  /v1/list          the newest signed list, with its digest as ETag (304 if that is known)
 POST /v1/relays        a relay's descriptor
 POST /v1/destinations  a destination's descriptor
+GET  /v1/nonce         a nonce for one machine's evidence
+POST /v1/attestations  evidence of what a machine runs; the answer says what was found
 POST /v1/opinions      member to member: which of these entries would you list?
 POST /v1/proposals     member to member: sign the list that follows from these
 POST /v1/lists         member to member: more than 2/3 have signed
@@ -27,6 +29,15 @@ from troth.committee.member import Member
 from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
 from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import announced_by_member, rating_router
+from troth.committee.vouching import Vouching
+from troth.overlay.attestation.errors import AttestationError
+from troth.overlay.directory.attesting import (
+    ATTESTATION_PATH,
+    LARGEST_SHOWING,
+    NONCE_PATH,
+    FoundMeasurement,
+    decode_showing,
+)
 from troth.overlay.directory.descriptors import LARGEST_DESCRIPTOR
 from troth.overlay.directory.errors import DirectoryError, ListStale
 from troth.overlay.directory.signing import LARGEST_SIGNED
@@ -38,13 +49,18 @@ MEMBERS_AT_ONCE = 4
 own: another member that sends slowly cannot hold up a slot that is not its own."""
 
 
-def member_app(member: Member, posts: Posts, rater: RatingMember | None = None) -> FastAPI:
-    """The application; what it keeps is in `member`, and in `rater` for one that rates nodes."""
+MACHINES_AT_ONCE = 16
+"""Bodies of evidence that are read at once, half a megabyte each at most."""
+
+
+def member_app(member: Member, posts: Posts, vouching: Vouching, rater: RatingMember | None = None) -> FastAPI:
+    """The application; what it keeps is in `member` and `vouching`, and in `rater` for one that rates nodes."""
     app = FastAPI(title="Troth committee", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_routes(member.reasons, member.metrics.registry))
     if rater is not None:
         app.include_router(rating_router(rater, lambda: member.membership))
     leaders, everybody = asyncio.Semaphore(MEMBERS_AT_ONCE), asyncio.Semaphore(MEMBERS_AT_ONCE)
+    machines = asyncio.Semaphore(MACHINES_AT_ONCE)
 
     @app.exception_handler(CommitteeError)
     async def refused(_request: Request, error: CommitteeError) -> Response:
@@ -53,6 +69,10 @@ def member_app(member: Member, posts: Posts, rater: RatingMember | None = None) 
     @app.exception_handler(DirectoryError)
     async def not_believed(_request: Request, error: DirectoryError) -> Response:
         return _refusal(error, 503 if isinstance(error, ListStale) else 422)
+
+    @app.exception_handler(AttestationError)
+    async def not_vouched_for(_request: Request, error: AttestationError) -> Response:
+        return _refusal(error, 422)
 
     @app.get("/v1/list")
     async def signed_list(request: Request) -> Response:
@@ -70,6 +90,19 @@ def member_app(member: Member, posts: Posts, rater: RatingMember | None = None) 
     @app.post("/v1/destinations")
     async def destinations(request: Request) -> Response:
         return await _post(member, posts, request, "destination")
+
+    @app.get(NONCE_PATH)
+    async def nonce(request: Request) -> Response:
+        posts.require(_host(request))
+        return _bytes(vouching.nonce())
+
+    @app.post(ATTESTATION_PATH)
+    async def attestations(request: Request) -> Response:
+        posts.require(_host(request))
+        async with machines:
+            shown = decode_showing(await body_of(request, LARGEST_SHOWING))
+        found = await vouching.take(shown, member.membership.domain)
+        return JSONResponse(msgspec.to_builtins(FoundMeasurement(str(found.measurement), found.until)))
 
     @app.post("/v1/opinions")
     async def opinions(request: Request) -> Response:

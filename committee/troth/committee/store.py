@@ -1,10 +1,12 @@
-"""What a member must not forget: what it signed, the last lists, and the descriptors that it took (SQLite, WAL)."""
+"""What a member must not forget: what it signed, the last lists, the descriptors that it took, and the machines it
+vouches for (SQLite, WAL)."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from troth.chain.formats import SIGNED, OtherFormat, claim_format
 from troth.committee.errors import MemberConfigurationInvalid, SignedOther
@@ -17,7 +19,22 @@ CREATE TABLE IF NOT EXISTS lists (valid_after INTEGER PRIMARY KEY, data BLOB NOT
 CREATE TABLE IF NOT EXISTS descriptors (
     kind TEXT NOT NULL, name BLOB NOT NULL, issued INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS vouched (
+    tls_key_hash BLOB NOT NULL, seal_key BLOB NOT NULL, operator TEXT NOT NULL, kind TEXT NOT NULL,
+    measurement TEXT NOT NULL, until INTEGER NOT NULL, PRIMARY KEY (tls_key_hash, seal_key, operator, kind)
+) WITHOUT ROWID;
 """
+
+
+class VouchedRow(NamedTuple):
+    """A machine that was vouched for: its keys, who runs it, what was found, and until when (Unix seconds)."""
+
+    tls_key_hash: bytes
+    seal_key: bytes
+    operator: str
+    kind: str
+    measurement: str
+    until: int
 
 
 class MemberStore:
@@ -92,3 +109,12 @@ class MemberStore:
         """All descriptors of a kind."""
         for (data,) in self._database.execute("SELECT data FROM descriptors WHERE kind = ?", (kind,)).fetchall():
             yield bytes(data)
+
+    def vouch(self, row: VouchedRow, now: int) -> None:
+        """Keep what was found of a machine, and forget what has ended."""
+        self._database.execute("INSERT OR REPLACE INTO vouched VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._database.execute("DELETE FROM vouched WHERE until <= ?", (now,))
+
+    def vouched(self) -> list[VouchedRow]:
+        """All machines that are kept."""
+        return [VouchedRow(*row) for row in self._database.execute("SELECT * FROM vouched").fetchall()]

@@ -26,6 +26,8 @@ from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.chain.reputation import word_of_the_committee
 from troth.chain.tokens import read_asset
+from troth.overlay.directory.vouched import VouchedMachines
+from troth.overlay.sessions.entry import vouched_machines
 from troth.protocol import vrf
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.reputation import Reputation
@@ -157,7 +159,9 @@ async def assembled_market(
         database = SchedulerDatabase(configuration.folder / "market.sqlite")
         stack.push_async_callback(database.close)
         lent = await _lending(stack, configuration, follower, database, operator)
-        peers = Peers(operator, lambda node: _contact(follower, node, lent))
+        kept = configuration.folder / "directory"
+        machines = await stack.enter_async_context(vouched_machines(configuration.overlay, configuration.rpc, kept))
+        peers = Peers(operator, lambda node: _contact(follower, node, lent, machines))
         stack.push_async_callback(peers.close)
         node_tabs, store = NodeTabs(database, operator), OrderStore(database)
         opener = TabOpener(database, node_tabs, ledger, operator, deposits=configuration.deposits)
@@ -233,9 +237,15 @@ def _word(configuration: SchedulerConfiguration) -> AbstractAsyncContextManager[
     return word_of_the_committee(configuration.rpc, place, folder, chain_id=configuration.chain_id)
 
 
-def _contact(follower: MarketFollower, operator: Address, lent: LentEndpoints | None) -> NodeContact | None:
+def _contact(
+    follower: MarketFollower, operator: Address, lent: LentEndpoints | None, machines: VouchedMachines | None
+) -> NodeContact | None:
+    """Where a node is reached; None for one without an endpoint, and for one that a confidential scheduler may not
+    speak to: it asks with every message, since an owner may register another TLS key at any block."""
     party = follower.state.parties.get(operator)
     if party is None or party.role is not Role.NODE or not party.endpoint:
+        return None
+    if machines is not None and machines.entry(operator, "node", party.tls_key_hash) is None:
         return None
     contact = NodeContact(party.endpoint, party.tls_key_hash)
     return contact if lent is None else lent.near(contact)

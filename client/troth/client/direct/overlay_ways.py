@@ -12,6 +12,7 @@ from troth.client.https_calls import Calls
 from troth.client.orders.calls import MarketCalls
 from troth.overlay.directory.errors import DirectoryUnavailable
 from troth.overlay.directory.listing import ListedDestination, Listing
+from troth.overlay.directory.vouched import VouchedMachines
 from troth.overlay.paths.pool import CircuitPool
 from troth.overlay.sessions.sessions import SessionRotation
 from troth.overlay.sessions.transport import OverlayTransport
@@ -34,11 +35,16 @@ def node_choice(listing: Callable[[], Listing], state: Callable[[], State]) -> N
     return NodeChoice(nodes)
 
 
-def overlay_opening(pool: CircuitPool, listing: Callable[[], Listing], state: Callable[[], State]) -> Opening:
-    """Opens ways to schedulers' interfaces as nodes relay them."""
+def overlay_opening(
+    pool: CircuitPool,
+    listing: Callable[[], Listing],
+    state: Callable[[], State],
+    machines: VouchedMachines | None = None,
+) -> Opening:
+    """Opens ways to schedulers' interfaces as nodes relay them; with ``machines`` by attested nodes alone."""
 
     def opened(scheduler: Address, node: Address) -> SchedulerWay:
-        sessions = SessionRotation(pool, lambda: _destination(listing(), state(), node))
+        sessions = SessionRotation(pool, lambda: _destination(listing(), state(), node, machines))
         # The name is never looked up: the transport knows the way.
         client = httpx.AsyncClient(
             base_url=f"https://{node.lower()}.invalid{base_path(scheduler)}",
@@ -60,8 +66,10 @@ def base_path(scheduler: Address) -> str:
     return f"/schedulers/{scheduler}"
 
 
-def _destination(listing: Listing, state: State, node: Address) -> ListedDestination:
+def _destination(listing: Listing, state: State, node: Address, machines: VouchedMachines | None) -> ListedDestination:
     party = state.parties.get(node)
+    if machines is not None and party is not None:
+        return machines.require(node, "node", party.tls_key_hash)
     listed = None if party is None else model_nodes(listing, state, party.execution_class).get(node)
     if listed is None:
         raise DirectoryUnavailable("The directory no longer lists this node", node, "Ask again, for another one.")

@@ -69,7 +69,9 @@ async def running(
             together = asset.parse(table.cases) if table.cases else CASES_TOGETHER * most
             place = ClientDeployment(session.market, session.follower, session.journal, home)
             court = await stack.enter_async_context(open_court(place, wallet, asset, most, report, together))
-            session.opener = court
+            if session.tier is None:
+                # A case shows parts of states on chain, to everybody: of a confidential order its user decides that.
+                session.opener = court
             await stack.enter_async_context(in_background(court.run(), "cases of a client"))
         most = COIN.parse(table.objections) if table.objections else 0
         objector = Objector(session.market, asset, most, partial(wallet_of, home, password))

@@ -14,6 +14,7 @@ from troth.chain.errors import ChainError
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.client.configuration import ClientConfiguration
+from troth.client.direct.confidential import ConfidentialTier
 from troth.client.direct.entrance import Entrance
 from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable, OverlayFailed
 from troth.client.home import Home
@@ -93,7 +94,8 @@ class PayerSession:
     """Everything that asking needs. ``connect`` makes the calls to a scheduler; ``opener`` brings cases to court,
     ``own_model`` computes answers again.
 
-    In ``mode`` "direct" orders and checks go by way of nodes, through ``entrance``.
+    In ``mode`` "direct" orders and checks go by way of nodes, through ``entrance``; in "confidential" as well, and only
+    to machines that the ``tier`` lets read them.
     """
 
     domain: Domain
@@ -114,6 +116,7 @@ class PayerSession:
     pool: CircuitPool | None = None
     mode: str = "scheduler"
     entrance: Entrance | None = None
+    tier: ConfidentialTier | None = None
     tab_contexts: dict[Hash32, TabContext] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -146,6 +149,11 @@ class PayerSession:
             except ChainError:
                 # What names a block that this client does not see is refused by the rules themselves.
                 return
+
+    def require_tier(self, scheduler: Address, execution_class: Hash32) -> None:
+        """Raise NotAttested where a machine that is not vouched for could read a confidential order placed now."""
+        if self.tier is not None:
+            self.tier.require(self.state, execution_class, scheduler, max(self.block - 1, 0))
 
     # ---- tabs
 
@@ -326,6 +334,7 @@ async def market_session(home: Home, configuration: ClientConfiguration, passwor
                 pool=reach.pool,
                 mode=configuration.mode,
                 entrance=entrance,
+                tier=None if reach.machines is None else ConfidentialTier(reach.machines),
             )
 
 

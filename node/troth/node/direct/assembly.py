@@ -30,7 +30,8 @@ from troth.node.group.group import Group
 from troth.node.orders.context import NodeContext
 from troth.node.orders.service import OrderService
 from troth.node.orders.session import SegmentSession
-from troth.overlay.sessions.entry import EntryKeys, overlay_entry
+from troth.overlay.directory.vouched import VouchedMachines
+from troth.overlay.sessions.entry import EntryKeys, overlay_entry, vouched_machines
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire import GROUP_REQUESTS, GroupRequest
@@ -49,11 +50,15 @@ class DirectParts:
 
 
 def direct_parts(
-    group: Group, context: NodeContext, counters: Counters, reasons: Callable[[], list[str]]
+    group: Group,
+    context: NodeContext,
+    counters: Counters,
+    reasons: Callable[[], list[str]],
+    machines: VouchedMachines | None = None,
 ) -> DirectParts:
-    """The parts around a group and a node's context."""
+    """The parts around a group and a node's context; ``machines`` are those that a confidential one speaks to."""
     listening, ground = AnswerListening(context), context.ground
-    schedulers = SchedulerSide(lambda: ground.state)
+    schedulers = SchedulerSide(lambda: ground.state, machines)
     hearing = AnswerReader(group, listening, context.engine.vocabulary, context.operator.domain)
     entry = EntryContext(
         me=context.me,
@@ -139,11 +144,15 @@ class Direct:
             rated = await stack.enter_async_context(
                 word_of_the_committee(named.rpc, named.reputation, named.folder, chain_id=named.chain_id)
             )
-            group = group_of(context, state=state, sessions=lambda: service.sessions, reputation=rated)
+            kept = named.folder / "directory"
+            machines = await stack.enter_async_context(vouched_machines(overlay, named.rpc, kept))
+            group = group_of(
+                context, state=state, sessions=lambda: service.sessions, reputation=rated, machines=machines
+            )
             if group is None:
                 return
             stack.push_async_callback(group.close)
-            parts = direct_parts(group, context, Counters(self._registry), self._why)
+            parts = direct_parts(group, context, Counters(self._registry), self._why, machines)
             stack.push_async_callback(parts.schedulers.close)
             follow(service, group, parts.listening)
             self._group, self._side, self.parts = group, parts.side, parts

@@ -13,6 +13,7 @@ from troth.node.group.loads import Loads
 from troth.node.group.membership import GroupMembership
 from troth.node.group.telling import PATH
 from troth.node.orders.context import NodeContext
+from troth.overlay.directory.vouched import VouchedMachines
 from troth.protocol.market.state import State
 from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.types import Address, Segment
@@ -72,6 +73,7 @@ def group_of(
     sessions: Callable[[], int],
     capacity: int | None = None,
     reputation: Reputation = everybody_trusted,
+    machines: VouchedMachines | None = None,
 ) -> Group | None:
     """The group of the node with this context, to be run; None for a node that has none.
 
@@ -79,13 +81,14 @@ def group_of(
         state: the folded chain.
         sessions: requests that are computed here now, for engines that do not count them.
         capacity: requests that are computed at once; None as the engine is started here.
+        machines: for a confidential node, the only machines that are of its group.
     """
     engine = context.engine
     tells = isinstance(engine, WholeEngine)
     if engine.slice != Segment(0, engine.layers):
         return None
     loads = Loads(engine, sessions, context.meter, capacity or (BATCH if tells else TURNS))
-    membership = GroupMembership(context.operator.address, context.execution_class, state)
+    membership = GroupMembership(context.operator.address, context.execution_class, state, machines)
     source = engine if isinstance(engine, WholeEngine) else None
     return Group(
         context.operator, membership, loads, lambda naming, note: Cache(source, naming, note), reputation=reputation

@@ -13,6 +13,7 @@ import httpx
 import msgspec
 
 from troth.node.errors import IntakeRefused, SchedulerAway
+from troth.overlay.directory.vouched import VouchedMachines
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.state import Party, State
@@ -50,23 +51,32 @@ class SchedulerSide:
 
     Args:
         state: the newest folded state.
+        machines: at a confidential entry, the only machines to which an order is given.
     """
 
-    def __init__(self, state: Callable[[], State]) -> None:
+    def __init__(self, state: Callable[[], State], machines: VouchedMachines | None = None) -> None:
         self._state = state
+        self._machines = machines
         self._clients: dict[Address, tuple[Party, httpx.AsyncClient]] = {}
         self._former: list[httpx.AsyncClient] = []
 
     def bonded(self, name: str) -> Party:
-        """The scheduler with this address; raises IntakeRefused unless it is bonded now."""
+        """The scheduler with this address; raises IntakeRefused unless it is bonded now, and attested where it must
+        be."""
         try:
-            return scheduler_of(self._state(), to_address(name))
+            return self._vouched(scheduler_of(self._state(), to_address(name)))
         except InvalidOrder as error:
             what = "This scheduler is not bonded, by this node's view of the chain"
             remedy = "Order from another one, or wait for a block."
             raise IntakeRefused("unknown_scheduler", 404, what, name[:80], remedy) from error
         except ProtocolError as error:
             raise IntakeRefused("bad_request", 400, error.what, name[:80], error.remedy) from error
+
+    def _vouched(self, party: Party) -> Party:
+        if self._machines is not None and self._machines.entry(party.operator, "scheduler", party.tls_key_hash) is None:
+            what = "The committee does not vouch for this scheduler's machine, and this entry is confidential"
+            raise IntakeRefused("not_attested", 403, what, party.operator, "Order from an attested one.")
+        return party
 
     @asynccontextmanager
     async def order(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from troth.protocol.market.state import State
+from troth.overlay.directory.vouched import VouchedMachines
+from troth.protocol.market.state import Party, State
 from troth.protocol.market.views import hosts_of
 from troth.protocol.types import Address, Hash32
 from troth.routing.prefixes.members import split
@@ -30,10 +31,18 @@ class GroupMembership:
         own: this node's operator.
         execution_class: whose nodes compute alike.
         state: the folded chain.
+        machines: for a confidential node, the only machines that are of its group.
     """
 
-    def __init__(self, own: Address, execution_class: Hash32, state: Callable[[], State]) -> None:
+    def __init__(
+        self,
+        own: Address,
+        execution_class: Hash32,
+        state: Callable[[], State],
+        machines: VouchedMachines | None = None,
+    ) -> None:
         self._own = own
+        self._machines = machines
         self._execution_class = execution_class
         self._state = state
         self._seen: State | None = None
@@ -61,4 +70,9 @@ class GroupMembership:
         return {
             party.operator: Peer(party.operator, party.endpoint, party.tls_key_hash)
             for party in hosts_of(state, self._execution_class).values()
+            if party.operator == self._own or self._is_vouched(party)
         }
+
+    def _is_vouched(self, party: Party) -> bool:
+        machines = self._machines
+        return machines is None or machines.entry(party.operator, "node", party.tls_key_hash) is not None

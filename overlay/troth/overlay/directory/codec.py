@@ -1,11 +1,11 @@
 """A list as bytes: msgpack arrays in one encoding only, so that everybody signs and hashes the same bytes.
 
-    [version 1, valid_after, valid_until, relays, destinations]
+    [version 2, valid_after, valid_until, relays, destinations]
     relay        [host, port, tls_key_hash, handshake_key, operator 20, region, bandwidth, since]
-    destination  [host, port, tls_key_hash, seal_key, operator 20, kind, issued, signature]
+    destination  [host, port, tls_key_hash, seal_key, operator 20, kind, issued, signature, measurement, until]
 
 Both are in ascending order of their TLS key hashes, each hash once. Hosts are IP addresses as `ipaddress` writes them:
-a name could lead each client elsewhere.
+a name could lead each client elsewhere. A destination that is not attested has an empty measurement, until 0.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from troth.overlay.attestation.errors import EvidenceMalformed
+from troth.overlay.attestation.measurement import LONGEST, Attested, parse_measurement
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.errors import ListMalformed
 from troth.overlay.directory.listing import ListedDestination, ListedRelay, Listing
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import address_from_bytes, address_to_bytes
 
-VERSION = 1
+VERSION = 2
 MAXIMUM_RELAYS: Final = 4096
 MAXIMUM_DESTINATIONS: Final = 1024
 LARGEST_LIST = 2 * 2**20
@@ -66,6 +68,8 @@ class _Destination(_Array, frozen=True, array_like=True, forbid_unknown_fields=T
     kind: str
     issued: _Time
     signature: _Signature
+    measurement: Annotated[str, Meta(max_length=LONGEST)]
+    until: _Time
 
 
 class _Listing(_Array, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -110,6 +114,18 @@ def decode_listing(content: bytes) -> Listing:
     )
 
 
+def attested_of(measurement: str, until: int) -> Attested | None:
+    """What the two fields of a destination say; raises EvidenceMalformed where one stands without the other."""
+    if bool(measurement) != bool(until):
+        raise EvidenceMalformed("A measurement stands beside its end, or neither does", f"{measurement!r}, {until}")
+    return Attested(parse_measurement(measurement), until) if measurement else None
+
+
+def fields_of(attested: Attested | None) -> tuple[str, int]:
+    """The same as two fields."""
+    return ("", 0) if attested is None else (str(attested.measurement), attested.until)
+
+
 def is_literal(host: str) -> bool:
     """Whether a host is an IP address in its one spelling, without a zone and not IPv4 written as IPv6."""
     try:
@@ -138,6 +154,10 @@ def _require_rules(wire: _Listing) -> None:
     for destination in wire.destinations:
         if destination.kind not in KINDS:
             raise ListMalformed(f"A destination is one of {', '.join(KINDS)}", destination.kind)
+        try:
+            attested_of(destination.measurement, destination.until)
+        except EvidenceMalformed as error:
+            raise ListMalformed(error.what, error.value) from error
 
 
 def _require_order(names: list[bytes]) -> None:
@@ -170,6 +190,7 @@ def _destination(listed: ListedDestination) -> _Destination:
         listed.kind,
         listed.issued,
         listed.signature,
+        *fields_of(listed.attested),
     )
 
 
@@ -182,4 +203,5 @@ def _listed_relay(wire: _RelayRow) -> ListedRelay:
 def _listed_destination(wire: _Destination) -> ListedDestination:
     place = PinnedAddress(wire.host, wire.port, wire.tls_key_hash)
     operator = address_from_bytes(wire.operator)
-    return ListedDestination(place, wire.seal_key, operator, wire.kind, wire.issued, wire.signature)
+    attested = attested_of(wire.measurement, wire.until)
+    return ListedDestination(place, wire.seal_key, operator, wire.kind, wire.issued, wire.signature, attested)

@@ -17,8 +17,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Meta
 
+from troth.overlay.attestation.errors import EvidenceMalformed
+from troth.overlay.attestation.measurement import LONGEST, Attested
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
-from troth.overlay.directory.codec import KINDS, REGION, is_literal
+from troth.overlay.directory.codec import KINDS, REGION, attested_of, fields_of, is_literal
 from troth.overlay.directory.errors import DescriptorRefused
 from troth.overlay.directory.listing import ListedDestination
 from troth.protocol import typed_data
@@ -53,7 +55,8 @@ class RelayEntry:
 
 @dataclass(frozen=True, slots=True)
 class DestinationEntry:
-    """EIP-712 message of a destination's operator; clients seal to `seal_key` (X25519)."""
+    """EIP-712 message of a destination's operator; clients seal to `seal_key` (X25519). `measurement` and `until` (Unix
+    seconds) are what members vouched for, empty and 0 for a machine of which nothing is shown."""
 
     host: str
     port: Uint16
@@ -61,6 +64,8 @@ class DestinationEntry:
     seal_key: Hash32
     kind: str
     issued: Uint64
+    measurement: str
+    until: Uint64
 
 
 class _WireEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -101,6 +106,8 @@ class SignedDestination(_WireEntry, frozen=True, array_like=True, forbid_unknown
     seal_key: _Hash
     kind: Annotated[str, Meta(max_length=16)]
     issued: _Time
+    measurement: Annotated[str, Meta(max_length=LONGEST)]
+    until: _Time
     signature: _Signature
     tls_key: _Key
     tls_signature: _Key
@@ -108,12 +115,22 @@ class SignedDestination(_WireEntry, frozen=True, array_like=True, forbid_unknown
     def message(self) -> DestinationEntry:
         """What its operator signed."""
         tls_key_hash, seal_key = Hash32(self.tls_key_hash), Hash32(self.seal_key)
-        return DestinationEntry(self.host, self.port, tls_key_hash, seal_key, self.kind, self.issued)
+        attested = (self.measurement, self.until)
+        return DestinationEntry(self.host, self.port, tls_key_hash, seal_key, self.kind, self.issued, *attested)
+
+    @property
+    def attested(self) -> Attested | None:
+        """What members vouched for; raises EvidenceMalformed."""
+        return attested_of(self.measurement, self.until)
 
     def require_sound(self) -> None:
         """Raise DescriptorRefused where a value cannot stand in a list."""
         if self.kind not in KINDS:
             raise DescriptorRefused(f"A destination is one of {', '.join(KINDS)}", self.kind)
+        try:
+            attested_of(self.measurement, self.until)
+        except EvidenceMalformed as error:
+            raise DescriptorRefused(error.what, error.value, error.remedy) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +157,14 @@ class Signer:
             *self._signatures(entry),
         )
 
-    def destination(self, place: PinnedAddress, seal_key: bytes, kind: str, issued: int) -> SignedDestination:
+    def destination(
+        self, place: PinnedAddress, seal_key: bytes, kind: str, issued: int, attested: Attested | None = None
+    ) -> SignedDestination:
         """The descriptor of a destination at this time."""
-        entry = DestinationEntry(place.host, place.port, Hash32(place.tls_key_hash), Hash32(seal_key), kind, issued)
-        return SignedDestination(
-            entry.host, entry.port, entry.tls_key_hash, entry.seal_key, kind, issued, *self._signatures(entry)
-        )
+        pin, seal, said = Hash32(place.tls_key_hash), Hash32(seal_key), fields_of(attested)
+        entry = DestinationEntry(place.host, place.port, pin, seal, kind, issued, *said)
+        signatures = self._signatures(entry)
+        return SignedDestination(entry.host, entry.port, pin, seal, kind, issued, *said, *signatures)
 
     def _signatures(self, entry: RelayEntry | DestinationEntry) -> tuple[bytes, bytes, bytes]:
         signature = typed_data.sign(entry, self.domain, self.secret)
@@ -190,7 +209,8 @@ def require_own_signature(listed: ListedDestination, domain: Domain) -> None:
     """
     place = listed.place
     tls_key_hash, seal_key = Hash32(place.tls_key_hash), Hash32(listed.seal_key)
-    entry = DestinationEntry(place.host, place.port, tls_key_hash, seal_key, listed.kind, listed.issued)
+    said = fields_of(listed.attested)
+    entry = DestinationEntry(place.host, place.port, tls_key_hash, seal_key, listed.kind, listed.issued, *said)
     signer = _signer(entry, listed.signature, domain)
     if signer != listed.operator:
         raise DescriptorRefused(f"A destination of {listed.operator} was signed by another key", signer)

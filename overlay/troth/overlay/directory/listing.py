@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError
+from troth.overlay.attestation.measurement import Attested
 from troth.overlay.circuits.descriptors import Directory, PinnedAddress, RelayDescriptor
 from troth.overlay.directory.errors import CommitteeUnknown
 from troth.protocol import committee_calls
@@ -46,6 +47,7 @@ class ListedDestination:
         kind: "scheduler" or "node".
         issued: Unix time at which the operator signed this.
         signature: 65 bytes of the operator over all of it (EIP-712), so that no member can swap the seal key.
+        attested: what the members found that its machine runs; None for a party that shows nothing of its machine.
     """
 
     place: PinnedAddress
@@ -54,6 +56,7 @@ class ListedDestination:
     kind: str
     issued: int
     signature: bytes
+    attested: Attested | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Annotated, NamedTuple
 import httpx
 import msgspec
 
+from troth.overlay.attestation.measurement import Attested
 from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.directory.codec import LONGEST_VALIDITY
 from troth.overlay.directory.descriptors import SignedDestination, SignedRelay, Signer, encode_descriptor
@@ -91,6 +92,7 @@ async def publish_destination(
     *,
     seal_key: bytes,
     kind: str,
+    attested: Attested | None = None,
 ) -> Published:
     """Publish a destination once; who took it, and for how long. Raises an OverlayError if they are too few.
 
@@ -99,9 +101,11 @@ async def publish_destination(
         identity: the TLS identity that answers at `place`.
         seal_key: 32 bytes, X25519, to which clients seal.
         kind: "scheduler" or "node".
+        attested: what the members vouch for, see `attesting.attest`.
     """
     signer = Signer(secret, identity, membership.domain)
-    return require_enough(await publish(signer.destination(place, seal_key, kind, int(time.time())), membership))
+    descriptor = signer.destination(place, seal_key, kind, int(time.time()), attested)
+    return require_enough(await publish(descriptor, membership))
 
 
 async def keep_publishing(

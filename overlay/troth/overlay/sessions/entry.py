@@ -15,16 +15,23 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from troth.overlay.attestation.measurement import Attested
 from troth.overlay.circuits.descriptors import PinnedAddress
-from troth.overlay.directory.listing import read_membership
+from troth.overlay.directory.attesting import AttestedParty, attest
+from troth.overlay.directory.errors import DirectoryUnavailable
+from troth.overlay.directory.fetching import RETRY_SECONDS, DirectoryClient
+from troth.overlay.directory.listing import CommitteeMembership, Listing, read_membership
 from troth.overlay.directory.publishing import Published, keep_publishing, publish_destination
+from troth.overlay.directory.vouched import VouchedMachines
 from troth.overlay.relay.delivery_server import DeliveryServer
 from troth.overlay.relay.keys import create_handshake_key, load_handshake_key
 from troth.overlay.sessions.destination import Destination
-from troth.overlay.sessions.entry_section import OverlayEntry
+from troth.overlay.sessions.entry_section import ConfidentialEntry, OverlayEntry
 from troth.overlay.sessions.limits import SessionMetrics
 from troth.overlay.sessions.messages import HttpRequest, ResponseHead
 from troth.overlay.sessions.serving import Responder, Serve
+from troth.protocol.typed_data import address_of
+from troth.transport.errors import OverlayError
 from troth.transport.identity import TlsIdentity
 
 _Message = MutableMapping[str, Any]
@@ -87,7 +94,7 @@ def _scope(request: HttpRequest) -> _Message:
     }
 
 
-__all__ = ["EntryKeys", "OverlayEntry", "overlay_entry"]
+__all__ = ["EntryKeys", "OverlayEntry", "overlay_entry", "vouched_machines"]
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +120,8 @@ async def overlay_entry(
     if entry is None:
         yield None
         return
-    secret = _seal_secret(keys.seal_key)
+    # A key on a disk may be read by whoever owns the disk: what is attested lives in the guest's memory alone.
+    secret = X25519PrivateKey.generate() if entry.confidential is not None else _seal_secret(keys.seal_key)
     name = keys.identity.spki_sha256
     destination = Destination(name, secret, serve_application(app), metrics=SessionMetrics(registry))
     server = DeliveryServer(keys.identity, destination.answers)
@@ -128,8 +136,51 @@ async def overlay_entry(
         yield port
 
 
+@asynccontextmanager
+async def vouched_machines(entry: OverlayEntry | None, rpc: str, kept: Path) -> AsyncIterator[VouchedMachines | None]:
+    """Whom a party hands prompts and answers to, by the lists that it follows inside the block; None for one that is
+    not confidential, which serves anybody.
+
+    Args:
+        kept: where the newest list is kept between processes.
+    """
+    if entry is None or entry.confidential is None:
+        yield None
+        return
+    client = DirectoryClient.over(rpc, entry.committee, kept, lambda _: None, RETRY_SECONDS)
+
+    def current() -> Listing:
+        found = client.current()
+        if found is None:
+            raise DirectoryUnavailable("No list holds now", entry.committee, "Try again in a minute.")
+        return found
+
+    client.start()
+    try:
+        yield VouchedMachines(current, entry.confidential.trusted)
+    finally:
+        await client.stop()
+
+
 def _seal_secret(path: Path) -> X25519PrivateKey:
     return load_handshake_key(path) if path.exists() else create_handshake_key(path)
+
+
+async def _attested(
+    confidential: ConfidentialEntry | None, keys: EntryKeys, seal_key: bytes, membership: CommitteeMembership
+) -> Attested | None:
+    """What the members vouch for; None where nothing is shown, and where they are too few: the entry is then listed
+    without, and no confidential order comes."""
+    if confidential is None:
+        return None
+    party = AttestedParty(keys.identity.spki_sha256, seal_key, address_of(keys.operator_secret), keys.kind)
+    try:
+        found = await attest(confidential.attester, party, membership)
+    except OverlayError as error:
+        log.warning("not attested, so that no confidential order comes: %s", error)
+        return None
+    log.info("attested as %s until %d", found.measurement, found.until)
+    return found
 
 
 async def _publishing(rpc: str, entry: OverlayEntry, keys: EntryKeys, secret: X25519PrivateKey) -> None:
@@ -138,8 +189,9 @@ async def _publishing(rpc: str, entry: OverlayEntry, keys: EntryKeys, secret: X2
 
     async def once() -> Published:
         membership = await read_membership(rpc, entry.committee)
+        attested = await _attested(entry.confidential, keys, seal_key, membership)
         return await publish_destination(
-            keys.operator_secret, keys.identity, place, membership, seal_key=seal_key, kind=keys.kind
+            keys.operator_secret, keys.identity, place, membership, seal_key=seal_key, kind=keys.kind, attested=attested
         )
 
     await keep_publishing(once, again=entry.publish_seconds)
