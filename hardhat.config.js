@@ -32,14 +32,17 @@ const files = readdirSync(join(root, "contracts"), { recursive: true })
 /**
  * What is deployed, compiled apart from the tests that compile parts of it into themselves: what the optimizer makes of a
  * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes. Reputation, which
- * is deployed by itself, is compiled by itself: it leaves the market's bytes as they are, and the market its.
+ * is deployed by itself, is compiled by itself: it leaves the market's bytes as they are, and the market its. So are Tickets.
  */
 const reputationFiles = files.filter((file) => file.startsWith("contracts/reputation/"));
-const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/") && !reputationFiles.includes(file));
+const ticketFiles = files.filter((file) => file.startsWith("contracts/tickets/"));
+const deployedFiles = files.filter(
+  (file) => !file.startsWith("contracts/test/") && !reputationFiles.includes(file) && !ticketFiles.includes(file),
+);
 
 /** The benchmark's token is measured, and so is what the harnesses and the libraries' own tests compile into themselves. */
 const quickFiles = files
-  .filter((file) => /^contracts\/test\/(support|market|reputation)\//.test(file))
+  .filter((file) => /^contracts\/test\/(support|market|reputation|tickets)\//.test(file))
   .filter((file) => !file.endsWith("/BenchmarkToken.sol"));
 
 /**
@@ -60,7 +63,7 @@ const jobsAtOnce = {
         resolveUserConfig: async (userConfig, resolveVariable, next) => {
           const config = await next(userConfig, resolveVariable);
           for (const { overrides } of Object.values(config.solidity.profiles)) {
-            for (const group of [deployedFiles, reputationFiles, quickFiles]) {
+            for (const group of [deployedFiles, reputationFiles, ticketFiles, quickFiles]) {
               for (const file of group) overrides[file] = overrides[group[0]];
             }
           }
@@ -80,7 +83,7 @@ export default {
   solidity: {
     compilers: [optimized],
     overrides: Object.fromEntries([
-      ...[...deployedFiles, ...reputationFiles].map((file) => [file, optimized]),
+      ...[...deployedFiles, ...reputationFiles, ...ticketFiles].map((file) => [file, optimized]),
       ...quickFiles.map((file) => [file, quick]),
     ]),
   },
