@@ -31,17 +31,17 @@ const files = readdirSync(join(root, "contracts"), { recursive: true })
 
 /**
  * What is deployed, compiled apart from the tests that compile parts of it into themselves: what the optimizer makes of a
- * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes. Reputation and
- * Organisations, each deployed by itself, are compiled by themselves: they leave the others' bytes as they are.
+ * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes. What is deployed
+ * beside a market is compiled folder by folder: it leaves the market's bytes as they are, and the market its.
  */
-const reputationFiles = files.filter((file) => file.startsWith("contracts/reputation/"));
-const organisationsFiles = files.filter((file) => file.startsWith("contracts/organisations/"));
-const aloneFiles = [...reputationFiles, ...organisationsFiles];
-const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/") && !aloneFiles.includes(file));
+const aloneFolders = ["organisations", "reputation", "tickets"];
+const aloneFiles = aloneFolders.map((folder) => files.filter((file) => file.startsWith(`contracts/${folder}/`)));
+const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/") && !aloneFiles.flat().includes(file));
 
 /** The benchmark's token is measured, and so is what the harnesses and the libraries' own tests compile into themselves. */
+const quickFolders = new RegExp(`^contracts/test/(support|market|${aloneFolders.join("|")})/`);
 const quickFiles = files
-  .filter((file) => /^contracts\/test\/(support|market|reputation|organisations)\//.test(file))
+  .filter((file) => quickFolders.test(file))
   .filter((file) => !file.endsWith("/BenchmarkToken.sol"));
 
 /**
@@ -62,7 +62,7 @@ const jobsAtOnce = {
         resolveUserConfig: async (userConfig, resolveVariable, next) => {
           const config = await next(userConfig, resolveVariable);
           for (const { overrides } of Object.values(config.solidity.profiles)) {
-            for (const group of [deployedFiles, reputationFiles, organisationsFiles, quickFiles]) {
+            for (const group of [deployedFiles, ...aloneFiles, quickFiles]) {
               for (const file of group) overrides[file] = overrides[group[0]];
             }
           }
@@ -82,7 +82,7 @@ export default {
   solidity: {
     compilers: [optimized],
     overrides: Object.fromEntries([
-      ...[...deployedFiles, ...aloneFiles].map((file) => [file, optimized]),
+      ...[...deployedFiles, ...aloneFiles.flat()].map((file) => [file, optimized]),
       ...quickFiles.map((file) => [file, quick]),
     ]),
   },

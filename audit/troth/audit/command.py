@@ -1,4 +1,4 @@
-"""`troth audit market`, `log`, `receipt`, `notes`, `credits`, `watch`; exit codes: 0 clean, 1 violation, 3 incomplete."""
+"""`troth audit market`, `log`, `receipt`, `notes`, `credits`, `watch`: 0 clean, 1 violation, 3 incomplete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deploying from packaged bytecode: the market by its factory, the directory's committee, and reputation."""
+"""Deploying from packaged bytecode: the market by its factory, the directory's committee, reputation and tickets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.chain.records import Simulation, TransactionReceipt
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, message
-from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, ORGANISATIONS, REPUTATION, named, read_resource
+from troth.protocol.bindings import (
+    COMMITTEE,
+    MARKET_PARTS,
+    ORGANISATIONS,
+    REPUTATION,
+    TICKETS,
+    named,
+    read_resource,
+)
 from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
@@ -24,6 +32,7 @@ from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.reverts import decode_error
 from troth.protocol.market.types import Parameters
 from troth.protocol.reputation import ReputationRules
+from troth.protocol.tickets.messages import TicketRules
 from troth.protocol.types import Address
 
 FACTORY_STEP, BEGIN_STEP, COMMITTEE_STEP = "factory", "begin", "committee"
@@ -83,6 +92,13 @@ def organisations_creation(reputation: Address) -> Call:
     code = _unhex(read_resource("organisations.bytecode.json")["bytecode"])
     inputs = named("constructor", ORGANISATIONS)["constructor"].inputs
     return Call("deployment of Organisations", code + encode_parameters(inputs, [reputation]))
+
+
+def tickets_creation(committee: Address, bank: Address, rules: TicketRules) -> Call:
+    """What creates Tickets for a market's Bank, by the members of a Committee."""
+    code = _unhex(read_resource("tickets/tickets.bytecode.json")["bytecode"])
+    inputs = named("constructor", TICKETS)["constructor"].inputs
+    return Call("deployment of Tickets", code + encode_parameters(inputs, [committee, bank, rules]))
 
 
 async def submit(

@@ -1,7 +1,7 @@
 """The contracts' interfaces as packaged data: ABI, and the bytecode that a wheel needs to deploy.
 
 ``scripts/generate_bindings`` writes the JSON files from the compiler's output and checks them for drift. ``MARKET`` are
-the contracts of the market; the directory's ``committee``, ``reputation`` and ``organisations`` are others.
+the contracts of the market; the others are ``committee``, ``reputation``, ``organisations`` and those of ``tickets``.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def read_resource(name: str) -> dict[str, Any]:
 COMMITTEE = "committee"
 REPUTATION = "reputation"
 ORGANISATIONS = "organisations"
+TICKETS, TICKET_PAYER = "tickets/tickets", "tickets/ticketpayer"
 MARKET_PARTS = (
     *("bank", "registry", "court", "summons", "evidence", "log"),
     *("lens", "docket", "judgement", "classes", "leaves", "proofs"),
