@@ -137,19 +137,22 @@ library Arithmetic {
         return numberAt(operands[which], 0);
     }
 
-    /// @notice One of an operand's numbers, of which there are more.
+    /// @notice One of an operand's numbers.
     function numberAt(ArithmeticSums.Operand calldata operand, uint256 place) internal pure returns (uint256 bits) {
         bytes calldata numbers = operand.numbers;
-        unchecked {
-            if (operand.format == ExactNumbers.Format.BFloat16) {
-                return uint256(uint8(numbers[2 * place])) << 16 | uint256(uint8(numbers[2 * place + 1])) << 24;
-            }
-            uint256 at = 4 * place;
-            bits = uint256(uint8(numbers[at])) | uint256(uint8(numbers[at + 1])) << 8
-                | uint256(uint8(numbers[at + 2])) << 16 | uint256(uint8(numbers[at + 3])) << 24;
-            if (operand.rounded && ArithmeticRounding.isFinite(bits)) {
-                bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
-            }
+        uint256 width = ExactNumbers.width(operand.format);
+        if (place >= numbers.length / width) revert ArithmeticSums.WrongOperand(numbers.length, place);
+        assembly ("memory-safe") {
+            let word := calldataload(add(numbers.offset, mul(place, width)))
+            // The first two bytes of a bfloat16 are the last two of a float32.
+            if eq(width, 2) { word := shr(16, word) }
+            bits := or(
+                or(byte(0, word), shl(8, byte(1, word))), or(shl(16, byte(2, word)), shl(24, byte(3, word)))
+            )
+            if eq(width, 2) { bits := and(bits, 0xffff0000) }
+        }
+        if (operand.rounded && width == 4 && ArithmeticRounding.isFinite(bits)) {
+            bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
         }
     }
 

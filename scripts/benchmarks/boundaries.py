@@ -51,8 +51,8 @@ FUNCTIONS = (
              ((TINY, 0x42000000), (MINUS | TINY, MINUS | 0x43000000)), 100),
     Function("gelu", doubles.gelu_tanh, lambda x, p: functions.activation_between(x, Activation.GELU_TANH, p),
              ((TINY, 0x41000000), (MINUS | TINY, MINUS | 0x41800000)), 100),
-    Function("cos", _trusted(np.cos), lambda x, p: functions.turned_between(x, 1, p), ((SMALL, 0x49800000),), 80),
-    Function("sin", _trusted(np.sin), lambda x, p: functions.turned_between(x, 0, p), ((SMALL, 0x49800000),), 80),
+    Function("cos", _trusted(np.cos), lambda x, p: functions.turned_between(x, 1, p), ((SMALL, 0x49800000),), 90),
+    Function("sin", _trusted(np.sin), lambda x, p: functions.turned_between(x, 0, p), ((SMALL, 0x49800000),), 90),
 )  # fmt: skip
 
 

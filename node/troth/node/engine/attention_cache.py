@@ -19,7 +19,7 @@ RESERVED_BYTES = 2 << 30
 NO_HUGE_PAGES: int | None = getattr(mmap, "MADV_NOHUGEPAGE", None)
 
 
-class LayerShape(NamedTuple):
+class CacheShape(NamedTuple):
     """What one layer keeps of a position: heads and size of keys, and of values."""
 
     key_heads: int
@@ -61,7 +61,7 @@ class AttentionCache:
     def __init__(
         self,
         segment: Segment,
-        shapes: Sequence[LayerShape],
+        shapes: Sequence[CacheShape],
         dtype: torch.dtype,
         device: torch.device,
         most: int = BLOCK,

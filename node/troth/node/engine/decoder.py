@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
-from troth.node.engine.attention_cache import LayerShape
+from troth.node.engine.attention_cache import CacheShape
 from troth.node.engine.packing import PACKED, Past, WatchedPast
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
@@ -258,7 +258,7 @@ class _Survey:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._family = decoder.config.model_type
-        self._kept: dict[int, LayerShape] = {}
+        self._kept: dict[int, CacheShape] = {}
         self._index = -1
         self.past = WatchedPast(self._keep)
         self._early = {id(decoder.model.get_input_embeddings())}
@@ -312,7 +312,7 @@ class _Survey:
     def _keep(self, keys: torch.Tensor, values: torch.Tensor, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         if layer != self._index or layer in self._kept or keys.ndim != 4 or keys.shape[2] != self.POSITIONS:
             self._refuse("its layers keep more than keys and values of their own")
-        self._kept[layer] = LayerShape(
+        self._kept[layer] = CacheShape(
             int(keys.shape[1]), int(keys.shape[3]), int(values.shape[1]), int(values.shape[3])
         )
         return keys, values

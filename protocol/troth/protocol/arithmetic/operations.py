@@ -84,7 +84,7 @@ class StepKind(IntEnum):
     MAXIMUM = 8
     """The largest number of the slice."""
     EXPONENTIAL = 9
-    """[exp [x - m]32]; slices: x, m, one number each."""
+    """[[exp [x - m]32]32]; slices: x, m, one number each."""
     SUM = 10
     """[sum x]; slice: x."""
     QUOTIENT = 11
