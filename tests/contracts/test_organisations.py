@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from conftest import Anvil
@@ -11,7 +12,7 @@ from support.organisation_stage import EPOCH, OrganisationStage, organisation_st
 
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainRejected, WrongChain
-from troth.chain.organisations import read_organisations
+from troth.chain.organisations import deployments_of, read_organisations
 from troth.protocol import organisation_calls as calls
 from troth.protocol.market.calls import build
 from troth.protocol.market.messages import state_hash
@@ -55,10 +56,12 @@ async def deployed(stage: OrganisationStage) -> int:
     return 1
 
 
-async def same(stage: OrganisationStage) -> None:
+async def same(stage: OrganisationStage, folder: Path) -> None:
     """Whatever the fold says, the contract's getters say."""
     reading = await stage.reading()
     state = reading.state
+    async with deployments_of(stage.anvil.url, stage.place, folder) as followed:
+        assert followed() == state
     async with await Chain.connect(stage.anvil.url, stage.place.contract) as chain:
         for owner, balance in state.balances.items():
             assert await chain.read(calls.balance_of(owner)) == balance
@@ -81,7 +84,7 @@ async def same(stage: OrganisationStage) -> None:
         assert await chain.read(calls.cost_of(state_hash(own_class()), 3, 7)) == cost_of(rules, 3, 7, EPOCH)
 
 
-async def test_credits_are_made_by_serving_and_move_to_whoever_hosts(stage: OrganisationStage) -> None:
+async def test_credits_are_made_by_serving_and_move_to_whoever_hosts(stage: OrganisationStage, tmp_path: Path) -> None:
     await serving(stage)
     number = await deployed(stage)
     reading = await stage.reading()
@@ -97,10 +100,10 @@ async def test_credits_are_made_by_serving_and_move_to_whoever_hosts(stage: Orga
     reading = await stage.reading()
     assert reading.state.balances == {stage.alice.address: SERVED, stage.bob.address: 2 * SERVED}
     assert reading.state.deployments[number].reserve == 0
-    await same(stage)
+    await same(stage, tmp_path)
 
 
-async def test_nobody_earns_by_silence_by_half_an_epoch_or_twice(stage: OrganisationStage) -> None:
+async def test_nobody_earns_by_silence_by_half_an_epoch_or_twice(stage: OrganisationStage, tmp_path: Path) -> None:
     await serving(stage)
     await stage.rate({"alice one": ONE, "bob one": 0})
     late = await stage.register("bob late", stage.bob, class_of())
@@ -117,7 +120,7 @@ async def test_nobody_earns_by_silence_by_half_an_epoch_or_twice(stage: Organisa
     reading = await stage.reading()
     assert reading.state.total == SERVED
     assert reading.due(stage.nodes["alice one"].address) is None
-    await same(stage)
+    await same(stage, tmp_path)
 
 
 async def test_forged_and_late_words_are_refused(stage: OrganisationStage) -> None:
@@ -145,7 +148,7 @@ async def test_forged_and_late_words_are_refused(stage: OrganisationStage) -> No
     assert (await stage.reading()).state.total == 0
 
 
-async def test_no_credit_is_spent_twice_and_unspent_ones_come_back(stage: OrganisationStage) -> None:
+async def test_no_credit_is_spent_twice_and_unspent_ones_come_back(stage: OrganisationStage, tmp_path: Path) -> None:
     await serving(stage)
     number = await deployed(stage)
     alice = stage.nodes["alice one"].address
@@ -161,7 +164,7 @@ async def test_no_credit_is_spent_twice_and_unspent_ones_come_back(stage: Organi
     await stage.send(calls.reclaim(number), stage.alice)
     reading = await stage.reading()
     assert reading.state.balances == {stage.alice.address: 3 * SERVED}
-    await same(stage)
+    await same(stage, tmp_path)
 
 
 async def test_a_reorganised_epoch_takes_its_credits_along(stage: OrganisationStage) -> None:

@@ -18,7 +18,7 @@ from troth.protocol.market.state import State
 from troth.protocol.market.types import Contracts
 from troth.protocol.market.views import rules_in
 from troth.protocol.organisation_calls import host, post
-from troth.protocol.organisation_events import Deployment, OrganisationsState
+from troth.protocol.organisation_events import HostedDeployment, OrganisationsState
 from troth.protocol.organisations import groups_within
 from troth.protocol.types import Address, Segment
 from troth.routing.placement.demand import ModelDemand, by_demand
@@ -34,7 +34,7 @@ def model_name(source: str) -> str:
     return source.rstrip("/").rpartition("/")[2]
 
 
-def taken_by(consent: HostingConsent, reading: OrganisationsReading, own: Address | None) -> list[Deployment]:
+def taken_by(consent: HostingConsent, reading: OrganisationsReading, own: Address | None) -> list[HostedDeployment]:
     """The deployments that this node may take, the most wanted first.
 
     Args:

@@ -13,6 +13,7 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_ADDRESS, Contracts, Order, Parameters, Tab
+from troth.protocol.organisation_events import OrganisationsState
 from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.request import Request
 from troth.protocol.types import Address, Hash32, Segment
@@ -151,6 +152,7 @@ class SchedulerContext:
     key_check: KeyCheck = signed_by_account
     standing: StandingOrders = field(default_factory=StandingOrders)
     reputation: Reputation = everybody_trusted
+    organisations: Callable[[], OrganisationsState] = OrganisationsState
 
     def signed(self, message: Any) -> Signed[Any]:
         """A message with the operator's signature."""
