@@ -150,7 +150,7 @@ def _owner(reading: OrganisationsReading, owner: Address, seconds: float, served
         "credits": str(balance),
         "gibibyte_days": round(gibibyte_days(balance, seconds), 3),
         "set_aside_gibibyte_days": round(gibibyte_days(reserved, seconds), 3),
-        "dismissed_hosts": state.dismissals.get(owner, 0),
+        "dismissed_hosts": len(state.dismissals.get(owner, ())),
         "last_epoch": [_node_words(reading, one) for one in served],
     }
 

@@ -133,6 +133,10 @@ class Contributing:
         for one in taken_by(consent, reading, party.owner):
             layers = rules_in(reading.record.market, one.execution_class).layers
             room = one.replicas * layers - one.hosted
+            if self.operator in reading.state.dismissals.get(one.owner, ()):
+                # It would serve, and be sent away before each epoch's end.
+                log.info("deployment %d is not taken: its owner sent this node away before", one.number)
+                continue
             if one.execution_class == party.execution_class and served is not None:
                 if served.end - served.first > room:
                     log.info("deployment %d has room for %d layers, and %s are hosted here", one.number, room, served)

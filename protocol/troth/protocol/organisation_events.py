@@ -166,7 +166,7 @@ class OrganisationsState:
         total: credits that were ever made: the sum of all balances and reserves.
         posted: one more than the last epoch for which each node was credited.
         movements: every credit that was made or moved, in order.
-        dismissals: how often each owner sent a node away.
+        dismissals: the nodes that each owner sent away, in order.
     """
 
     deployed: OrganisationsDeployed | None = None
@@ -176,7 +176,7 @@ class OrganisationsState:
     hostings: Mapping[Address, Hosting] = field(default_factory=dict)
     posted: Mapping[Address, int] = field(default_factory=dict)
     movements: tuple[CreditMovement, ...] = ()
-    dismissals: Mapping[Address, int] = field(default_factory=dict)
+    dismissals: Mapping[Address, tuple[Address, ...]] = field(default_factory=dict)
 
     def after(self, event: OrganisationEvent) -> OrganisationsState:
         """The state after an event; raises InvalidField for one that cannot follow, a sum that is wrong included."""
@@ -244,7 +244,7 @@ class OrganisationsState:
             raise InvalidField("This node did not host the deployment", event.node, REMEDY)
         dismissals = dict(self.dismissals)
         if event.dismissed:
-            dismissals[deployment.owner] = dismissals.get(deployment.owner, 0) + 1
+            dismissals[deployment.owner] = (*dismissals.get(deployment.owner, ()), event.node)
         ended = replace(before, end=event.end)
         state = replace(self, hostings={**self.hostings, event.node: ended}, dismissals=dismissals)
         return state._with(event.deployment, hosted=deployment.hosted - (before.end_layer - before.first_layer))

@@ -22,6 +22,9 @@ from troth.protocol.types import Hash32, ModelDescriptor, Segment, segments_from
 from troth.scheduler.errors import UnknownClass
 from troth.scheduler.served import ServedClass
 
+MOST_DEPLOYMENTS = 16
+"""Of one class in a price list: clients read no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
@@ -159,20 +162,24 @@ def price_entry(
             "checks": checks,
             "per": str(PER),
             **({} if rated is None else {"reputation": dict(rated)}),
-            **({"deployed_by": [_deployed(one, offer.model.layers) for one in deployments]} if deployments else {}),
+            **({"deployed_by": _deployed_by(deployments, offer.model.layers)} if deployments else {}),
         },
     }
 
 
-def _deployed(one: HostedDeployment, layers: int) -> dict[str, object]:
-    """Whose model it is, on how many machines, and until when."""
-    return {
-        "deployment": one.number,
-        "owner": one.owner,
-        "replicas": one.replicas,
-        "hosted_layers": f"{one.hosted} of {one.replicas * layers}",
-        "last_epoch": one.end - 1,
-    }
+def _deployed_by(deployments: Iterable[HostedDeployment], layers: int) -> list[dict[str, object]]:
+    """Whose model it is, on how many machines, and until when; those that have most left, where there are many."""
+    largest = sorted(deployments, key=lambda one: (-one.reserve, one.number))[:MOST_DEPLOYMENTS]
+    return [
+        {
+            "deployment": one.number,
+            "owner": one.owner,
+            "replicas": one.replicas,
+            "hosted_layers": f"{one.hosted} of {one.replicas * layers}",
+            "last_epoch": one.end - 1,
+        }
+        for one in largest
+    ]
 
 
 def rated_nodes(offer: ClassOffer, state: State, block: int, reputation: Reputation) -> dict[str, int]:
