@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from conftest import Anvil
@@ -11,8 +14,11 @@ from support.organisation_stage import EPOCH, OrganisationStage, organisation_st
 
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainRejected, WrongChain
-from troth.chain.organisations import read_organisations
+from troth.chain.organisations import deployments_of, read_organisations
+from troth.node.configuration import HostingConsent
+from troth.node.organisations import Contributing
 from troth.protocol import organisation_calls as calls
+from troth.protocol.calls import Call
 from troth.protocol.market.calls import build
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.parts import Part
@@ -55,10 +61,12 @@ async def deployed(stage: OrganisationStage) -> int:
     return 1
 
 
-async def same(stage: OrganisationStage) -> None:
+async def same(stage: OrganisationStage, folder: Path) -> None:
     """Whatever the fold says, the contract's getters say."""
     reading = await stage.reading()
     state = reading.state
+    async with deployments_of(stage.anvil.url, stage.place, folder) as followed:
+        assert followed() == state
     async with await Chain.connect(stage.anvil.url, stage.place.contract) as chain:
         for owner, balance in state.balances.items():
             assert await chain.read(calls.balance_of(owner)) == balance
@@ -81,7 +89,7 @@ async def same(stage: OrganisationStage) -> None:
         assert await chain.read(calls.cost_of(state_hash(own_class()), 3, 7)) == cost_of(rules, 3, 7, EPOCH)
 
 
-async def test_credits_are_made_by_serving_and_move_to_whoever_hosts(stage: OrganisationStage) -> None:
+async def test_credits_are_made_by_serving_and_move_to_whoever_hosts(stage: OrganisationStage, tmp_path: Path) -> None:
     await serving(stage)
     number = await deployed(stage)
     reading = await stage.reading()
@@ -97,10 +105,10 @@ async def test_credits_are_made_by_serving_and_move_to_whoever_hosts(stage: Orga
     reading = await stage.reading()
     assert reading.state.balances == {stage.alice.address: SERVED, stage.bob.address: 2 * SERVED}
     assert reading.state.deployments[number].reserve == 0
-    await same(stage)
+    await same(stage, tmp_path)
 
 
-async def test_nobody_earns_by_silence_by_half_an_epoch_or_twice(stage: OrganisationStage) -> None:
+async def test_nobody_earns_by_silence_by_half_an_epoch_or_twice(stage: OrganisationStage, tmp_path: Path) -> None:
     await serving(stage)
     await stage.rate({"alice one": ONE, "bob one": 0})
     late = await stage.register("bob late", stage.bob, class_of())
@@ -117,7 +125,7 @@ async def test_nobody_earns_by_silence_by_half_an_epoch_or_twice(stage: Organisa
     reading = await stage.reading()
     assert reading.state.total == SERVED
     assert reading.due(stage.nodes["alice one"].address) is None
-    await same(stage)
+    await same(stage, tmp_path)
 
 
 async def test_forged_and_late_words_are_refused(stage: OrganisationStage) -> None:
@@ -145,7 +153,7 @@ async def test_forged_and_late_words_are_refused(stage: OrganisationStage) -> No
     assert (await stage.reading()).state.total == 0
 
 
-async def test_no_credit_is_spent_twice_and_unspent_ones_come_back(stage: OrganisationStage) -> None:
+async def test_no_credit_is_spent_twice_and_unspent_ones_come_back(stage: OrganisationStage, tmp_path: Path) -> None:
     await serving(stage)
     number = await deployed(stage)
     alice = stage.nodes["alice one"].address
@@ -161,7 +169,7 @@ async def test_no_credit_is_spent_twice_and_unspent_ones_come_back(stage: Organi
     await stage.send(calls.reclaim(number), stage.alice)
     reading = await stage.reading()
     assert reading.state.balances == {stage.alice.address: 3 * SERVED}
-    await same(stage)
+    await same(stage, tmp_path)
 
 
 async def test_a_reorganised_epoch_takes_its_credits_along(stage: OrganisationStage) -> None:
@@ -184,6 +192,51 @@ async def test_a_reorganised_epoch_takes_its_credits_along(stage: OrganisationSt
     assert reading.due(stage.nodes["alice one"].address) is None
     with pytest.raises(ChainRejected, match="NotInGroup"):
         await stage.send(calls.post(due.epoch, [due.presence]), stage.alice)
+
+
+async def test_a_node_credits_itself_and_takes_what_its_owner_allowed(stage: OrganisationStage, tmp_path: Path) -> None:
+    """Once for an epoch, whatever happens between; and it does not come back to an owner that sent it away."""
+    await serving(stage)
+    number = await deployed(stage)
+    host = await stage.register("bob own", stage.bob, own_class())
+    sent: list[Call] = []
+
+    async def step(name: str, consent: HostingConsent | None, *, auto: bool = True) -> list[str]:
+        reading, before = await stage.reading(), len(sent)
+
+        async def submit(call: Call) -> object:
+            sent.append(call)
+            return await stage.send(call, stage.nodes[name])
+
+        configuration: Any = SimpleNamespace(organisations=consent, rpc=stage.anvil.url)
+        node = stage.nodes[name].address
+        contracts, market = stage.market.contracts, reading.record.market
+        contributing = Contributing(configuration, node, lambda: market, contracts, lambda: reading.block, submit, auto)
+        await contributing.step()
+        # What was looked at is not looked at again before the next epoch.
+        await contributing.step()
+        return [call.function for call in sent[before:]]
+
+    everybody, nobody = HostingConsent(stage.place, None), HostingConsent(stage.place)
+    assert await step("bob own", None) == []
+    assert await step("bob own", nobody) == []
+    assert await step("bob own", everybody, auto=False) == []
+    assert await step("bob own", everybody) == ["host"]
+    assert await step("bob own", everybody) == []
+    for _ in range(2):
+        await stage.next_epoch()
+    assert await step("bob own", nobody, auto=False) == ["post"]
+    assert await step("bob own", nobody, auto=False) == []
+    await stage.send(calls.dismiss(host), stage.alice)
+    await stage.send(calls.stop(number), stage.alice)
+    # She has an epoch left, and asks for a machine again.
+    alice = stage.nodes["alice one"].address
+    await stage.send(calls.deploy(state_hash(own_class()), 1, 1, alice, ""), stage.alice)
+    assert (await stage.reading()).state.deployments[2].reserve == SERVED
+    for _ in range(2):
+        await stage.next_epoch()
+    assert await step("bob own", everybody) == []
+    await same(stage, tmp_path)
 
 
 async def test_the_contract_of_another_market_is_refused(stage: OrganisationStage) -> None:

@@ -193,7 +193,7 @@ def test_what_comes_back_and_who_was_sent_away() -> None:
     )
     state = folded((*HONEST[:5], dismissed, stopped, returned))
     assert (state.deployments[1].hosted, state.deployments[1].reserve) == (0, 0)
-    assert state.dismissals == {market().owner_of(FIRST): 1}
+    assert state.dismissals == {market().owner_of(FIRST): (SECOND,)}
     assert not state.hosts_in(4)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.market_logs import META
+from support.market_logs import META, address
 from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, VRF_SECRET, TabScene, view_of
 
 from troth.protocol import masks, vrf
@@ -28,8 +28,9 @@ from troth.protocol.market.checks import candidates
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.state import with_pot
 from troth.protocol.market.types import PotKind
+from troth.protocol.organisation_events import HostedDeployment, OrganisationsState
 from troth.protocol.transforms import Transforms
-from troth.protocol.types import Address
+from troth.protocol.types import ZERO_HASH, Address
 from troth.scheduler.orders import admission
 from troth.scheduler.orders.http import price_list
 
@@ -70,7 +71,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], Any, int, str]] = {
     "request": ({}, lambda asked: replace(asked.submission, request=b"\x01"), 400, "bad_request"),
     "other scheduler": (
         {},
-        lambda asked: replace(asked.submission, tab=replace(CLIENT_TAB, payee=CLIENT_TAB.payer)),
+        lambda asked: replace(asked.submission, tab=replace(CLIENT_TAB, payee=address(70))),
         400,
         "bad_request",
     ),
@@ -225,6 +226,18 @@ async def test_nodes_below_the_committees_bar_get_no_order_until_they_climb(scen
     assert not served & set(bad)
     scene.reputations = dict.fromkeys(bad, 0.4)
     assert (await scene.send(scene.asked())).of("admitted")
+
+
+async def test_prices_say_which_organisation_brought_a_class(scene: TabScene) -> None:
+    (offer,) = price_list(scene.context)["data"]  # type: ignore[misc]
+    assert "deployed_by" not in offer["troth"]
+    served = scene.context.offers.ids()[0]
+    paying = HostedDeployment(1, address(70), served, 2, 5, 9, 10**12, "own/model", 2)
+    spent, foreign = replace(paying, number=2, reserve=0), replace(paying, number=3, execution_class=ZERO_HASH)
+    state = OrganisationsState(deployments={one.number: one for one in (paying, spent, foreign)})
+    (offer,) = price_list(replace(scene.context, organisations=lambda: state))["data"]  # type: ignore[misc]
+    (told,) = offer["troth"]["deployed_by"]
+    assert (told["deployment"], told["owner"], told["last_epoch"]) == (1, address(70), 8)
 
 
 def proof_of(asked: Any) -> bytes:

@@ -74,7 +74,9 @@ def test_a_price_list_that_the_chain_does_not_bear_out_is_refused(changes: dict[
 
 @pytest.mark.parametrize(
     "changes", [{"prompt_price": "-1"}, {"prompt_price": 1.5}, {"ends": "2"}, {"node_share": 20_000},
-     {"reputation": {"nodes": 3, "trusted": 4, "mean_thousandths": 900}}, {"reputation": {"nodes": 3}}],
+     {"reputation": {"nodes": 3, "trusted": 4, "mean_thousandths": 900}}, {"reputation": {"nodes": 3}},
+     {"deployed_by": "0x12"}, {"deployed_by": [{"owner": "0x12"}]}, {"deployed_by": ["0x" + "12" * 20]},
+     {"deployed_by": [{"owner": "0x" + "12" * 20}] * 17}],
 )  # fmt: skip
 def test_a_malformed_price_list_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(StreamError):
@@ -87,6 +89,13 @@ def test_an_offer_tells_what_the_committee_says_of_its_nodes() -> None:
     said = offer(world, reputation={"nodes": 9, "trusted": 8, "mean_thousandths": 943}).quote.reputation
     assert said is not None
     assert said.words == "8 of 9 nodes above the committee's bar, 0.94 on average"
+
+
+def test_an_offer_tells_which_organisation_brought_it() -> None:
+    world = World()
+    assert offer(world).quote.deployed_by == ()
+    owner = "0x" + "12" * 20
+    assert offer(world, deployed_by=[{"owner": owner, "deployment": 1}]).quote.deployed_by == (owner,)
 
 
 def test_a_class_below_the_policy_must_be_named_by_its_user() -> None:

@@ -49,6 +49,7 @@ from troth.transport.strict_toml import (
     Hex32,
     KeysSection,
     MarketSection,
+    OrganisationsSection,
     Port,
     ReputationSection,
     Section,
@@ -124,9 +125,7 @@ class _RouterTable(Section, frozen=True, forbid_unknown_fields=True):
     gateway: str = ""
 
 
-class _OrganisationsTable(Section, frozen=True, forbid_unknown_fields=True):
-    contract: str
-    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+class _OrganisationsTable(OrganisationsSection, frozen=True, forbid_unknown_fields=True):
     allow: Literal["any"] | Annotated[tuple[str, ...], msgspec.Meta(max_length=1024)] = ()
 
 
@@ -291,8 +290,7 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
 
 
 def _consent(table: _OrganisationsTable) -> HostingConsent:
-    contract = address_of("organisations.contract", table.contract, ConfigError)
-    place = OrganisationsPlace(contract, table.start_block)
+    place = table.place(ConfigError)
     if table.allow == "any":
         return HostingConsent(place, None)
     named = (address_of("organisations.allow", one, ConfigError) for one in table.allow)

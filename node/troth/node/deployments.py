@@ -19,7 +19,7 @@ from troth.protocol import organisation_calls as calls
 from troth.protocol.calls import Call
 from troth.protocol.market.types import Role
 from troth.protocol.market.views import rules_in
-from troth.protocol.organisation_events import Deployment
+from troth.protocol.organisation_events import HostedDeployment
 from troth.protocol.organisations import (
     LONGEST_SOURCE,
     OrganisationsPlace,
@@ -73,7 +73,7 @@ async def _block_seconds(chain: Chain, last: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class OwnerSender:
     """Who sends and pays; without ``broadcast`` nothing is sent."""
 
     keystore: Path
@@ -89,7 +89,9 @@ class Sender:
         return found
 
 
-async def send(rpc: str, call: Call, to: Address | None, sender: Sender, told: Mapping[str, Any]) -> dict[str, Any]:
+async def send(
+    rpc: str, call: Call, to: Address | None, sender: OwnerSender, told: Mapping[str, Any]
+) -> dict[str, Any]:
     """Carry a call out, or say what it would do; raises ChainRejected where the contract refuses it."""
     simulation = await estimate(rpc, call, sender.address, to)
     plan = {
@@ -108,7 +110,7 @@ async def send(rpc: str, call: Call, to: Address | None, sender: Sender, told: M
     return {**plan, **created, "transaction": "0x" + receipt.transaction.hex(), "block": receipt.block}
 
 
-async def create(rpc: str, reputation: str, sender: Sender) -> dict[str, Any]:
+async def create(rpc: str, reputation: str, sender: OwnerSender) -> dict[str, Any]:
     """Deploy the contract over a market's Reputation."""
     return await send(rpc, organisations_creation(to_address(reputation)), None, sender, {"reputation": reputation})
 
@@ -148,7 +150,7 @@ def _owner(reading: OrganisationsReading, owner: Address, seconds: float, served
         "credits": str(balance),
         "gibibyte_days": round(gibibyte_days(balance, seconds), 3),
         "set_aside_gibibyte_days": round(gibibyte_days(reserved, seconds), 3),
-        "dismissed_hosts": state.dismissals.get(owner, 0),
+        "dismissed_hosts": len(state.dismissals.get(owner, ())),
         "last_epoch": [_node_words(reading, one) for one in served],
     }
 
@@ -174,7 +176,7 @@ async def status(place: OrganisationsAt, number: int) -> dict[str, Any]:
     return {"epoch": reading.epoch, "deployments": [_deployment(reading, one, seconds) for one in chosen]}
 
 
-def _deployment(reading: OrganisationsReading, one: Deployment, seconds: float) -> dict[str, Any]:
+def _deployment(reading: OrganisationsReading, one: HostedDeployment, seconds: float) -> dict[str, Any]:
     market, now = reading.record.market, reading.epoch
     layers = rules_in(market, one.execution_class).layers
     hosts = reading.state.hosts_in(max(now, one.first))
@@ -206,7 +208,7 @@ class DeployWish:
     node: str = ""
 
 
-async def deploy(place: OrganisationsAt, wish: DeployWish, sender: Sender) -> dict[str, Any]:
+async def deploy(place: OrganisationsAt, wish: DeployWish, sender: OwnerSender) -> dict[str, Any]:
     """Set credits aside for a model; raises ConfigError where something is missing, with what to do."""
     reading, seconds = await place.read()
     owner, market = sender.address, reading.record.market
@@ -271,20 +273,22 @@ def _trusted(reading: OrganisationsReading, owner: Address) -> Address:
     return best
 
 
-async def change(place: OrganisationsAt, call: Call, sender: Sender, told: Mapping[str, Any]) -> dict[str, Any]:
+async def change(place: OrganisationsAt, call: Call, sender: OwnerSender, told: Mapping[str, Any]) -> dict[str, Any]:
     """Stop or withdraw a deployment, send a node away, have one host or leave."""
     if not place.contract:
         raise ConfigError("no contract is named", "", "Name it with --organisations, or TROTH_ORGANISATIONS.")
     return await send(place.rpc, call, to_address(place.contract), sender, told)
 
 
-async def host(place: OrganisationsAt, number: int, node: Address, layers: Segment, sender: Sender) -> dict[str, Any]:
+async def host(
+    place: OrganisationsAt, number: int, node: Address, layers: Segment, sender: OwnerSender
+) -> dict[str, Any]:
     """Have a node host layers of a deployment."""
     told = {"deployment": number, "node": node, "layers": f"{layers.first}:{layers.end}"}
     return await change(place, calls.host(number, node, layers), sender, told)
 
 
-async def post(place: OrganisationsAt, sender: Sender) -> dict[str, Any]:
+async def post(place: OrganisationsAt, sender: OwnerSender) -> dict[str, Any]:
     """Credit the last epoch of every node of this owner, in one transaction."""
     reading, seconds = await place.read()
     mine = [

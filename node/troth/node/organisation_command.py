@@ -47,10 +47,10 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create the contract of a market's organisations, once (dry run by default)."""
-    from troth.node.deployments import Sender
+    from troth.node.deployments import OwnerSender
     from troth.node.deployments import create as make
 
-    show(asyncio.run(make(rpc, reputation, Sender(keystore.expanduser(), password_file, broadcast))), as_json)
+    show(asyncio.run(make(rpc, reputation, OwnerSender(keystore.expanduser(), password_file, broadcast))), as_json)
 
 
 @app.command("credits")
@@ -113,16 +113,16 @@ def deploy(
     as_json: JsonOption = False,
 ) -> None:
     """Have your own model hosted on others' machines (dry run by default). Credits are set aside at once."""
-    from troth.node.deployments import DeployWish, OrganisationsAt, Sender
+    from troth.node.deployments import DeployWish, OrganisationsAt, OwnerSender
     from troth.node.deployments import deploy as order
     from troth.transport.interview import at_terminal
 
     place = OrganisationsAt(rpc, factory, bank, organisations, start_block)
     wish, path = DeployWish(model, replicas, days, source, node), keystore.expanduser()
     if broadcast and not yes and at_terminal():
-        show(asyncio.run(order(place, wish, Sender(path, password_file, broadcast=False))), as_json=False)
+        show(asyncio.run(order(place, wish, OwnerSender(path, password_file, broadcast=False))), as_json=False)
         typer.confirm("Set these credits aside?", abort=True, err=True)
-    show(asyncio.run(order(place, wish, Sender(path, password_file, broadcast))), as_json)
+    show(asyncio.run(order(place, wish, OwnerSender(path, password_file, broadcast))), as_json)
 
 
 @app.command()
@@ -137,11 +137,11 @@ def stop(
     as_json: JsonOption = False,
 ) -> None:
     """End a deployment with this epoch (dry run by default); `withdraw` brings the rest back two epochs later."""
-    from troth.node.deployments import OrganisationsAt, Sender, change
+    from troth.node.deployments import OrganisationsAt, OwnerSender, change
     from troth.protocol import organisation_calls as calls
 
     place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
     show(asyncio.run(change(place, calls.stop(number), sender, {"deployment": number})), as_json)
 
 
@@ -157,11 +157,11 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Bring back what a deployment that is over did not spend (dry run by default)."""
-    from troth.node.deployments import OrganisationsAt, Sender, change
+    from troth.node.deployments import OrganisationsAt, OwnerSender, change
     from troth.protocol import organisation_calls as calls
 
     place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
     show(asyncio.run(change(place, calls.reclaim(number), sender, {"deployment": number})), as_json)
 
 
@@ -177,12 +177,12 @@ def dismiss(
     as_json: JsonOption = False,
 ) -> None:
     """Send away a node that does not answer your requests: this epoch is not paid (dry run by default)."""
-    from troth.node.deployments import OrganisationsAt, Sender, change
+    from troth.node.deployments import OrganisationsAt, OwnerSender, change
     from troth.protocol import organisation_calls as calls
     from troth.protocol.types import to_address
 
     place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
     show(asyncio.run(change(place, calls.dismiss(to_address(node)), sender, {"node": node})), as_json)
 
 
@@ -201,11 +201,11 @@ def host_layers(
 ) -> None:
     """Have your node host a deployment from the next epoch on (dry run by default), as `start --auto` does it."""
     from troth.node.configuration import segment_of
-    from troth.node.deployments import OrganisationsAt, Sender, host
+    from troth.node.deployments import OrganisationsAt, OwnerSender, host
     from troth.protocol.types import to_address
 
     place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
     show(asyncio.run(host(place, number, to_address(node), segment_of(layers), sender)), as_json)
 
 
@@ -221,12 +221,12 @@ def leave(
     as_json: JsonOption = False,
 ) -> None:
     """Have your node host its deployment no longer: this epoch is not paid (dry run by default)."""
-    from troth.node.deployments import OrganisationsAt, Sender, change
+    from troth.node.deployments import OrganisationsAt, OwnerSender, change
     from troth.protocol import organisation_calls as calls
     from troth.protocol.types import to_address
 
     place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = Sender(keystore.expanduser(), password_file, broadcast)
+    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
     show(asyncio.run(change(place, calls.leave(to_address(node)), sender, {"node": node})), as_json)
 
 
@@ -244,7 +244,7 @@ def post_epoch(
     as_json: JsonOption = False,
 ) -> None:
     """Credit the last epoch of all your nodes (dry run by default). Nodes with [organisations] do it by themselves."""
-    from troth.node.deployments import OrganisationsAt, Sender, post
+    from troth.node.deployments import OrganisationsAt, OwnerSender, post
 
     place = OrganisationsAt(rpc, factory, bank, organisations, start_block)
-    show(asyncio.run(post(place, Sender(keystore.expanduser(), password_file, broadcast))), as_json)
+    show(asyncio.run(post(place, OwnerSender(keystore.expanduser(), password_file, broadcast))), as_json)

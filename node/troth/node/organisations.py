@@ -18,7 +18,7 @@ from troth.protocol.market.state import State
 from troth.protocol.market.types import Contracts
 from troth.protocol.market.views import rules_in
 from troth.protocol.organisation_calls import host, post
-from troth.protocol.organisation_events import Deployment, OrganisationsState
+from troth.protocol.organisation_events import HostedDeployment, OrganisationsState
 from troth.protocol.organisations import groups_within
 from troth.protocol.types import Address, Segment
 from troth.routing.placement.demand import ModelDemand, by_demand
@@ -34,7 +34,7 @@ def model_name(source: str) -> str:
     return source.rstrip("/").rpartition("/")[2]
 
 
-def taken_by(consent: HostingConsent, reading: OrganisationsReading, own: Address | None) -> list[Deployment]:
+def taken_by(consent: HostingConsent, reading: OrganisationsReading, own: Address | None) -> list[HostedDeployment]:
     """The deployments that this node may take, the most wanted first.
 
     Args:
@@ -133,6 +133,10 @@ class Contributing:
         for one in taken_by(consent, reading, party.owner):
             layers = rules_in(reading.record.market, one.execution_class).layers
             room = one.replicas * layers - one.hosted
+            if self.operator in reading.state.dismissals.get(one.owner, ()):
+                # It would serve, and be sent away before each epoch's end.
+                log.info("deployment %d is not taken: its owner sent this node away before", one.number)
+                continue
             if one.execution_class == party.execution_class and served is not None:
                 if served.end - served.first > room:
                     log.info("deployment %d has room for %d layers, and %s are hosted here", one.number, room, served)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from troth.chain.adapter import Chain
 from troth.chain.errors import WrongChain
+from troth.chain.follower import Folding, Follower
 from troth.protocol.logs import Log
 from troth.protocol.market.state import State
 from troth.protocol.organisation_events import OrganisationEvent, OrganisationsState, parse_organisation_log
@@ -123,3 +126,28 @@ async def _each(chain: Chain, first: int, last: int, take: Callable[[Log], None]
     for start in range(first, last + 1, SPAN):
         for log in await chain.logs(start, min(start + SPAN - 1, last)):
             take(log)
+
+
+@asynccontextmanager
+async def deployments_of(
+    rpc: str, place: OrganisationsPlace | None, folder: Path, *, chain_id: int | None = None
+) -> AsyncIterator[Callable[[], OrganisationsState]]:
+    """What organisations have hosted, followed inside the block; without a place nobody has anything.
+
+    Args:
+        folder: keeps the events, for one process at a time.
+
+    Raises:
+        ChainError: the node or the contract cannot be used.
+    """
+    if place is None:
+        yield OrganisationsState
+        return
+    path, start = folder / "organisation-events.sqlite", place.start_block
+    folding = Folding(OrganisationsState(), lambda log, state: state.after(parse_organisation_log(log)))
+    async with (
+        await Chain.connect(rpc, place.contract, chain_id=chain_id) as chain,
+        Follower(chain, folding, path, start_block=start) as follower,
+    ):
+        await follower.catch_up()
+        yield lambda: follower.state

@@ -144,7 +144,7 @@ def parse_organisation_log(log: Log) -> OrganisationEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class HostedDeployment:
     """A deployment as events tell it; ``end`` is the first epoch that is not paid."""
 
     number: int
@@ -157,10 +157,6 @@ class Deployment:
     source: str
     hosted: int = 0
 
-    def takes_hosts(self, epoch: int, layers: int) -> bool:
-        """Whether nodes may still take layers of it in an epoch."""
-        return self.end > epoch + 1 and self.hosted < self.replicas * layers
-
 
 @dataclass(frozen=True, slots=True)
 class OrganisationsState:
@@ -170,17 +166,17 @@ class OrganisationsState:
         total: credits that were ever made: the sum of all balances and reserves.
         posted: one more than the last epoch for which each node was credited.
         movements: every credit that was made or moved, in order.
-        dismissals: how often each owner sent a node away.
+        dismissals: the nodes that each owner sent away, in order.
     """
 
     deployed: OrganisationsDeployed | None = None
     total: int = 0
     balances: Mapping[Address, int] = field(default_factory=dict)
-    deployments: Mapping[int, Deployment] = field(default_factory=dict)
+    deployments: Mapping[int, HostedDeployment] = field(default_factory=dict)
     hostings: Mapping[Address, Hosting] = field(default_factory=dict)
     posted: Mapping[Address, int] = field(default_factory=dict)
     movements: tuple[CreditMovement, ...] = ()
-    dismissals: Mapping[Address, int] = field(default_factory=dict)
+    dismissals: Mapping[Address, tuple[Address, ...]] = field(default_factory=dict)
 
     def after(self, event: OrganisationEvent) -> OrganisationsState:
         """The state after an event; raises InvalidField for one that cannot follow, a sum that is wrong included."""
@@ -212,7 +208,7 @@ class OrganisationsState:
                     raise InvalidField("Another sum than the reserve was returned", event.amount, REMEDY)
                 return self._with(event.deployment, reserve=0)._paid(event.owner, event.amount, event.balance)
 
-    def hosts_in(self, epoch: int) -> dict[Address, tuple[Deployment, Segment]]:
+    def hosts_in(self, epoch: int) -> dict[Address, tuple[HostedDeployment, Segment]]:
         """The nodes that a deployment pays for an epoch, each with its layers."""
         found = {}
         for node, hosting in self.hostings.items():
@@ -221,11 +217,16 @@ class OrganisationsState:
                 found[node] = (deployment, Segment(hosting.first_layer, hosting.end_layer))
         return found
 
+    def paying_for(self, execution_class: Hash32) -> tuple[HostedDeployment, ...]:
+        """The deployments of a class that have credits left."""
+        found = (one for one in self.deployments.values() if one.execution_class == execution_class and one.reserve)
+        return tuple(found)
+
     def _deployed(self, event: ModelDeployed) -> OrganisationsState:
         if event.deployment != len(self.deployments) + 1:
             raise InvalidField("Deployments are numbered without a gap", event.deployment, REMEDY)
         state = self._paid(event.owner, -event.reserve, event.balance)
-        made = Deployment(
+        made = HostedDeployment(
             event.deployment,
             event.owner,
             event.execution_class,
@@ -243,7 +244,7 @@ class OrganisationsState:
             raise InvalidField("This node did not host the deployment", event.node, REMEDY)
         dismissals = dict(self.dismissals)
         if event.dismissed:
-            dismissals[deployment.owner] = dismissals.get(deployment.owner, 0) + 1
+            dismissals[deployment.owner] = (*dismissals.get(deployment.owner, ()), event.node)
         ended = replace(before, end=event.end)
         state = replace(self, hostings={**self.hostings, event.node: ended}, dismissals=dismissals)
         return state._with(event.deployment, hosted=deployment.hosted - (before.end_layer - before.first_layer))
@@ -260,7 +261,7 @@ class OrganisationsState:
             raise InvalidField("A balance is not what it was and what moved", (owner, balance), REMEDY)
         return replace(self, balances={**self.balances, owner: after})
 
-    def _known(self, number: int) -> Deployment:
+    def _known(self, number: int) -> HostedDeployment:
         found = self.deployments.get(number)
         if found is None:
             raise InvalidField("There is no such deployment", number, REMEDY)

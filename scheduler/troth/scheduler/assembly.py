@@ -24,12 +24,14 @@ from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
+from troth.chain.organisations import deployments_of
 from troth.chain.reputation import word_of_the_committee
 from troth.chain.tokens import read_asset
 from troth.overlay.directory.vouched import VouchedMachines
 from troth.overlay.sessions.entry import vouched_machines
 from troth.protocol import vrf
 from troth.protocol.market.types import PotKind, Role
+from troth.protocol.organisation_events import OrganisationsState
 from troth.protocol.reputation import Reputation
 from troth.protocol.types import Address
 from troth.scheduler.checks.summons import stuck
@@ -187,6 +189,7 @@ async def assembled_market(
             factory=configuration.market.factory,
             asset_decimals=await asset_decimals(market, ledger.parameters.asset),
             reputation=await stack.enter_async_context(_word(configuration)),
+            organisations=await stack.enter_async_context(_organisations(configuration)),
         )
         seconds, most = configuration.log_seconds, configuration.log_orders
         book = LogBook(database, store, ledger, operator.address, seconds=seconds, orders=most)
@@ -235,6 +238,13 @@ async def _lending(
 def _word(configuration: SchedulerConfiguration) -> AbstractAsyncContextManager[Reputation]:
     place, folder = configuration.reputation, configuration.folder
     return word_of_the_committee(configuration.rpc, place, folder, chain_id=configuration.chain_id)
+
+
+def _organisations(
+    configuration: SchedulerConfiguration,
+) -> AbstractAsyncContextManager[Callable[[], OrganisationsState]]:
+    place, folder = configuration.organisations, configuration.folder
+    return deployments_of(configuration.rpc, place, folder, chain_id=configuration.chain_id)
 
 
 def _contact(

@@ -16,6 +16,7 @@ version = 1
 [overlay]  host, port, address, committee: to be reached through the overlay
 [tunnels]  first_port, ports; optional host: endpoints for nodes that nobody can connect to (docs/how-to/nat.md)
 [reputation] contract = "0x…"; optional start_block: whom the committee rates below its bar gets no order
+[organisations] contract = "0x…"; optional start_block: prices say which organisation brought a class
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import msgspec
 from troth.chain.keystore import keystore_path
 from troth.overlay.sessions.entry_section import OverlayEntry, OverlaySection, entry_of
 from troth.protocol.market.parts import MarketPlace
+from troth.protocol.organisations import OrganisationsPlace
 from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import ConfigurationInvalid
@@ -54,6 +56,7 @@ from troth.transport.strict_toml import (
     ChainSection,
     Hex32,
     MarketSection,
+    OrganisationsSection,
     ReputationSection,
     Seconds,
     Section,
@@ -114,6 +117,7 @@ class _SchedulerFile(Section, frozen=True, forbid_unknown_fields=True):
     overlay: OverlaySection | None = None
     tunnels: TunnelsSection | None = None
     reputation: ReputationSection | None = None
+    organisations: OrganisationsSection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,7 @@ class SchedulerConfiguration:
     log_seconds: float = ENTRY_SECONDS
     log_orders: int = ENTRY_ORDERS
     reputation: ReputationPlace | None = None
+    organisations: OrganisationsPlace | None = None
 
     @property
     def seal_key(self) -> Path:
@@ -182,6 +187,7 @@ def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
         log_seconds=file.log.seconds,
         log_orders=file.log.orders,
         reputation=None if file.reputation is None else file.reputation.place(ConfigurationInvalid),
+        organisations=None if file.organisations is None else file.organisations.place(ConfigurationInvalid),
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from troth.protocol.errors import ProtocolError, TrothError
 from troth.protocol.market.parts import MarketPlace
+from troth.protocol.organisations import OrganisationsPlace
 from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address, to_address
 
@@ -59,6 +60,17 @@ class ReputationSection(Section, frozen=True, forbid_unknown_fields=True):
     def place(self, refuse: Refuse) -> ReputationPlace:
         """The contract that the table names."""
         return ReputationPlace(address_of("reputation.contract", self.contract, refuse), self.start_block)
+
+
+class OrganisationsSection(Section, frozen=True, forbid_unknown_fields=True):
+    """[organisations]: where contribution credits are kept; see `OrganisationsPlace`."""
+
+    contract: str
+    start_block: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+    def place(self, refuse: Refuse) -> OrganisationsPlace:
+        """The contract that the table names."""
+        return OrganisationsPlace(address_of("organisations.contract", self.contract, refuse), self.start_block)
 
 
 class KeysSection(Section, frozen=True, forbid_unknown_fields=True):

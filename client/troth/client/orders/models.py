@@ -42,8 +42,9 @@ class ModelOnOffer:
         exact = "exact" if self.offer.rules.exact else "tolerant"
         where = f"{self.scheduler[:10]}, {'tab' if self.tab else 'no tab'}"
         rated = f"; {quote.reputation.words}" if quote.reputation is not None else ""
+        brought = "; brought by " + ", ".join(one[:10] for one in quote.deployed_by) if quote.deployed_by else ""
         hindrance = f"; {self.hindrance}" if self.hindrance else ""
-        return f"{self.name}: {prices}; {quote.context:,} tokens, {exact}; at {where}{rated}{hindrance}"
+        return f"{self.name}: {prices}; {quote.context:,} tokens, {exact}; at {where}{rated}{brought}{hindrance}"
 
     def to_json(self, asset: Asset) -> dict[str, Any]:
         """For programs."""
@@ -59,6 +60,7 @@ class ModelOnOffer:
             "context_tokens": quote.context,
             "exact": self.offer.rules.exact,
             "reputation": None if quote.reputation is None else asdict(quote.reputation),
+            "deployed_by": list(quote.deployed_by),
             "hindrance": self.hindrance,
             "asset": asset.symbol,
             "asset_decimals": asset.decimals,

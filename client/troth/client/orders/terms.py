@@ -21,9 +21,19 @@ from troth.protocol.market.prices import BASIS_POINTS, MILLION, rules_of
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_HASH, ExecutionClass, Order, Rules
 from troth.protocol.market.views import class_of
-from troth.protocol.types import SEGMENTS_LIMIT, Hash32, ModelDescriptor, Segment, pack_ends, segments_from_ends
+from troth.protocol.types import (
+    SEGMENTS_LIMIT,
+    Address,
+    Hash32,
+    ModelDescriptor,
+    Segment,
+    address_from_bytes,
+    pack_ends,
+    segments_from_ends,
+)
 
 LISTED_LIMIT = 256
+ORGANISATIONS_LIMIT = 16
 LARGEST_PRICE = (1 << 64) - 1
 LARGEST_AMOUNT = (1 << 96) - 1
 _OTHER = "Use another scheduler."
@@ -59,6 +69,7 @@ class Quote:
     name: str = ""
     context: int = 0
     reputation: QuotedReputation | None = None
+    deployed_by: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +131,13 @@ def _quote(entry: Mapping[str, Any]) -> Quote:
         name=read_text(entry.get("name", ""), 80),
         context=_number(entry.get("context_length") or 0, 1 << 32),
         reputation=_reputation(own.get("reputation")),
+        deployed_by=tuple(_organisation(one) for one in read_list(own.get("deployed_by", []), ORGANISATIONS_LIMIT)),
     )
+
+
+def _organisation(said: object) -> Address:
+    """Whose credits pay for machines of the class, as its scheduler says."""
+    return address_from_bytes(read_hex(said.get("owner") if isinstance(said, dict) else None, 20))
 
 
 def _reputation(said: object) -> QuotedReputation | None:

@@ -13,6 +13,7 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_ADDRESS, Order, Tab
+from troth.protocol.organisation_events import OrganisationsState
 from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.request import Request
 from troth.protocol.types import Address, Hash32, Segment
@@ -138,6 +139,7 @@ class SchedulerContext:
     reputation: Reputation = everybody_trusted
     keys: dict[Address, bytes] = field(default_factory=dict)
     """Compressed keys of nodes that told theirs (``orders.veiling``)."""
+    organisations: Callable[[], OrganisationsState] = OrganisationsState
 
     def signed(self, message: Any) -> Signed[Any]:
         """A message with the operator's signature."""

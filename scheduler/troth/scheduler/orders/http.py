@@ -124,6 +124,7 @@ def price_list(context: SchedulerContext) -> dict[str, object]:
             checks=offers_checks(offer, state, block),
             decimals=context.asset_decimals,
             rated=None if word is everybody_trusted else rated_nodes(offer, state, block, word),
+            deployments=context.organisations().paying_for(offer.served.class_id),
         )
         for offer in _offers(context)
     ]

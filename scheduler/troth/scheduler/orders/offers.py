@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from troth.protocol import tensors
@@ -15,11 +15,15 @@ from troth.protocol.market.prices import MILLION, PER
 from troth.protocol.market.rows import HASH_BYTES, travel_as_hashes
 from troth.protocol.market.state import State
 from troth.protocol.market.types import ExecutionClass, Rules
+from troth.protocol.organisation_events import HostedDeployment
 from troth.protocol.reputation import LEAST_REPUTATION, Reputation
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Hash32, ModelDescriptor, Segment, segments_from_ends
 from troth.scheduler.errors import UnknownClass
 from troth.scheduler.served import ServedClass
+
+MOST_DEPLOYMENTS = 16
+"""Of one class in a price list: clients read no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +125,18 @@ class Offers:
 
 
 def price_entry(
-    offer: ClassOffer, *, checks: bool, decimals: int, rated: Mapping[str, int] | None = None
+    offer: ClassOffer,
+    *,
+    checks: bool,
+    decimals: int,
+    rated: Mapping[str, int] | None = None,
+    deployments: Sequence[HostedDeployment] = (),
 ) -> dict[str, object]:
     """One class in the form of OpenRouter's models list; the checks' share is in both prices.
 
-    ``rated``: what the committee says of its nodes, where this scheduler follows it.
+    Args:
+        rated: what the committee says of its nodes, where this scheduler follows it.
+        deployments: of organisations that have this class hosted, where this scheduler follows them.
     """
     listed, rules = offer.prices, offer.rules
     share = rules.check_price * rules.verifiers * len(offer.spans) * rules.least_check_rate // MILLION
@@ -151,8 +162,24 @@ def price_entry(
             "checks": checks,
             "per": str(PER),
             **({} if rated is None else {"reputation": dict(rated)}),
+            **({"deployed_by": _deployed_by(deployments, offer.model.layers)} if deployments else {}),
         },
     }
+
+
+def _deployed_by(deployments: Iterable[HostedDeployment], layers: int) -> list[dict[str, object]]:
+    """Whose model it is, on how many machines, and until when; those that have most left, where there are many."""
+    largest = sorted(deployments, key=lambda one: (-one.reserve, one.number))[:MOST_DEPLOYMENTS]
+    return [
+        {
+            "deployment": one.number,
+            "owner": one.owner,
+            "replicas": one.replicas,
+            "hosted_layers": f"{one.hosted} of {one.replicas * layers}",
+            "last_epoch": one.end - 1,
+        }
+        for one in largest
+    ]
 
 
 def rated_nodes(offer: ClassOffer, state: State, block: int, reputation: Reputation) -> dict[str, int]:
