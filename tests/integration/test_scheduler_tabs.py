@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 from support.chain_scene import ChainScene
-from support.tabs_stage import PARAMETERS, following, tabs_stage
+from support.tabs_stage import PARAMETERS, execution_class_of, following, tabs_stage
 
-from troth.protocol.market import canonical, messages, tabs
+from troth.audit.findings import ShownFindings
+from troth.audit.report import ExitCode
+from troth.audit.source import Source
+from troth.audit.watching import CachingSource, Watcher
+from troth.protocol.market import canonical, log_data, messages, tabs
 from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.calls import view
 from troth.protocol.market.messages import sign
@@ -142,6 +146,31 @@ async def test_summons_are_answered_and_the_log_is_posted(anvil: Any, tmp_path: 
         entries = scene.ledger.state.logs[stage.scheduler.address]
         assert [one.number for one in entries] == [1]
         assert (await scene.http.get("/v1/log/1")).status_code == 200
+
+
+async def test_a_veiled_log_is_posted_and_audited_and_names_no_verifier(anvil: Any, tmp_path: Path) -> None:
+    veiled = execution_class_of(name="toy float32/veiled")
+    async with on_chain(anvil, tmp_path / "scheduler", execution_class=veiled) as scene:
+        for _ in range(2):
+            asked = await scene.send(scene.asked())
+            assert (await scene.show(asked))[-1]["complete"]
+        # Two orders filled an entry; the third one's assignment closes it.
+        await scene.send(scene.asked())
+        await scene.mine(2 * PARAMETERS.lag + 2)
+        await scene.book.post_due()
+        data = scene.book.data(1)
+        assert data is not None
+        lines, place = log_data.decode_data(data), scene.stage.market.place
+        # Where one node has all three seats, it is named.
+        assert all(len(line.verdicts) + len(log_data.ballots_in(line)) == 1 for line in lines)
+        assert any(len(one.ballots) >= 2 for line in lines for one in log_data.ballots_in(line))
+        shown = ShownFindings(tmp_path / "findings.sqlite")
+        async with await Source.connect(anvil.url, place) as source, following(scene.stage) as follower:
+            watcher = Watcher(CachingSource.of(source), follower, tmp_path, shown, fetch=lambda *_: data)
+            look = await watcher.look()
+        shown.close()
+        assert look.report.exit_code is ExitCode.CLEAN
+        assert {one.number: one.results for one in look.report.checks}["M16"]
 
 
 async def test_a_silent_verifier_pays_and_the_next_one_is_drawn_on_chain(anvil: Any, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 import pytest
 from starlette.testclient import TestClient
 from support.explorer_stage import CASES, Stage, bring_up, home_of, lines, reproduce, stage
@@ -82,6 +83,19 @@ def test_pages_say_what_happened(site: Site) -> None:
     assert "it hits, and the seats that it draws gave their verdicts" in task
     assert "The client never showed its secret" in site.page(f"tasks/{lines()[1].order}")
     assert "Its result was false" in site.page("slashes")
+
+
+def test_a_check_of_a_veiled_class_is_shown_without_names(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = site.page(f"tasks/{TASK}")
+    said = log_data.LoggedBallots(0, "0x", tuple(log_data.LoggedBallot(opinion, "0x") for opinion in (1, 2, 3)))
+    line = msgspec.structs.replace(lines()[0], verdicts=(), ballots=(said,))
+    monkeypatch.setattr(Site, "_line", lambda *_: line)
+    veiled = site.page(f"tasks/{TASK}")
+    names = [one.verifier for one in lines()[0].verdicts]
+    assert names
+    assert all(name in plain for name in names)
+    assert not any(name in veiled for name in names)
+    assert all(word in veiled for word in ("unnamed", ">accepts<", ">rejects<", ">cannot tell<"))
 
 
 def test_what_was_taken_is_what_left_the_stake(site: Site) -> None:

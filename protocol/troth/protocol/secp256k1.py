@@ -8,6 +8,7 @@ secret goes through ``secret_multiple``.
 from __future__ import annotations
 
 import secrets
+from functools import lru_cache
 
 from coincurve import PrivateKey, PublicKey
 
@@ -22,6 +23,7 @@ KEY_BYTES, SCALAR_BYTES = 33, 32
 REMEDY = "Ask the prover for a new proof."
 
 
+@lru_cache(maxsize=1024)
 def decode(data: bytes) -> PublicKey:
     """The point with this compressed form; raises InvalidProof if there is none."""
     if len(data) != KEY_BYTES or data[0] not in (2, 3) or not 0 < int.from_bytes(data[1:], "big") < N:

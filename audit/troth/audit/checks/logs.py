@@ -12,7 +12,7 @@ from troth.protocol.errors import InvalidField, InvalidProof, InvalidSignature, 
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, log_data, messages, prices
-from troth.protocol.market.ballots import CastBallot, is_veiled, members_of
+from troth.protocol.market.ballots import CastBallot, hides_verifiers, members_of
 from troth.protocol.market.ballots import count as count_ballots
 from troth.protocol.market.log_data import LoggedBallots, LoggedVerdict, LogLine
 from troth.protocol.market.messages import Signed
@@ -294,7 +294,8 @@ class _Leaf:
 
     def _named_rightly(self, segment: int, named: int, cast: int) -> Iterator[Finding]:
         """A veiled class's log names a verifier only where it is alone, and no other's hides any."""
-        if is_veiled(self.state.classes[log_data.read_hash(self.line.execution_class)].name):
+        definition = self.state.classes[log_data.read_hash(self.line.execution_class)]
+        if hides_verifiers(definition.name, definition.verifiers, len(self.segments())):
             if named > 1 or (named and cast) or cast > 1:
                 yield self.cheated("M16", f"The verifiers of segment {segment} are named, or polled twice", segment)
         elif cast:

@@ -26,6 +26,10 @@ from troth.protocol.types import Address, Hash32, Uint8, to_hash32
 
 VEILED = "/veiled"
 SCOPE_TAG = keccak256(b"troth/market/ballot/1")
+BALLOTS_LIMIT = 3 << 14
+"""Bytes of all ballots in a line of the log, which has 64 kB."""
+BALLOT_FRAME = 128
+"""Bytes of a ballot in a line beside its signature: names of fields, and its share of the ring."""
 REMEDY = "Show the ballots as their verifiers signed them."
 
 
@@ -55,6 +59,16 @@ class CastBallot:
 def is_veiled(class_name: str) -> bool:
     """Whether the logs of this class name no verifier."""
     return without_head(class_name).endswith(VEILED)
+
+
+def hides_verifiers(class_name: str, verifiers: int, segments: int) -> bool:
+    """Whether a log line of so many segments, each checked by so many seats, shows ballots.
+
+    Each ballot grows with the ring, and a line has a limit: three verifiers are hidden in 36 segments, fifteen in two.
+    Beyond that verifiers are named.
+    """
+    one = 2 * rings.signature_bytes(verifiers) + BALLOT_FRAME
+    return is_veiled(class_name) and verifiers <= rings.MOST and segments * verifiers * one <= BALLOTS_LIMIT
 
 
 def veiled(class_name: str) -> str:

@@ -18,7 +18,7 @@ from troth.chain.errors import ChainError
 from troth.protocol import rings, typed_data
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks, prices
-from troth.protocol.market.ballots import is_veiled
+from troth.protocol.market.ballots import hides_verifiers
 from troth.protocol.market.canonical import to_json
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed, tab_id
@@ -160,7 +160,9 @@ class CheckRun:
         """In a veiled class: ballots of all that have spoken, which the log shows in place of their verdicts."""
         history, domain = self._session.history, self._context.operator.domain
         spoken = {one: said for one in seats if (said := history.verdicts.get((segment, one.verifier))) is not None}
-        if not is_veiled(self._session.offer.execution_class.name) or len(spoken) < rings.FEWEST:
+        offer = self._session.offer
+        hidden = hides_verifiers(offer.execution_class.name, offer.rules.verifiers, history.segments)
+        if not hidden or len(spoken) < rings.FEWEST:
             return
         keys = [
             typed_data.recovered_key(typed_data.digest(one.message, domain), one.signature) for one in spoken.values()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from troth.protocol.market import log_data, lottery, prices
-from troth.protocol.market.ballots import is_veiled
+from troth.protocol.market.ballots import hides_verifiers
 from troth.protocol.market.calls import build
 from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.messages import summons_id
@@ -146,7 +146,8 @@ class LogBook:
             ):
                 return None
             definition = self._ledger.state.classes[history.order.execution_class]
-            lines.append(line_of(history, veiled=is_veiled(definition.name)))
+            hidden = hides_verifiers(definition.name, definition.verifiers, history.segments)
+            lines.append(line_of(history, veiled=hidden))
         return log_data.encode_data(lines)
 
     def _counts(self, number: int, lines: tuple[LogLine, ...]) -> LogCounts:
