@@ -211,6 +211,7 @@ def test_no_file_can_name_a_root(tmp_path: Path) -> None:
     assert policy is not None
     assert policy.roots is VENDORS
     assert (policy.tdx, policy.nvidia, dict(policy.sev_snp)) == (True, False, {"Milan": (4, 0, 24, 219)})
+    assert policy.told() == ["tdx", "Milan from (4, 0, 24, 219)"]
     for more in ('root = "00"\n', 'roots = ["a"]\n', "turin = [1, 2, 3, 4]\n", "genoa = [1, 2, 3]\n"):
         (tmp_path / "committee.toml").write_text(text + more)
         with pytest.raises(MemberConfigurationInvalid):

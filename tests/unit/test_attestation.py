@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.made_up_machine import FIRMWARE, MadeUpMachine, made_up_vendor, moment, nonce
 
+from troth.overlay.attestation import tdx
 from troth.overlay.attestation.binding import Binding
 from troth.overlay.attestation.errors import (
     AttestationError,
@@ -99,6 +101,45 @@ def test_a_tdx_quote_counts_no_longer_than_intel_s_word() -> None:
 def test_a_platform_that_is_out_of_date_is_refused() -> None:
     with pytest.raises(PlatformRefused):
         verify_tdx(*recorded("tdx_quote_outdated"))
+
+
+@pytest.mark.parametrize("status", ["Revoked", "OutOfDate", "SWHardeningNeeded", "ConfigurationNeeded", ""])
+def test_only_a_platform_that_intel_calls_up_to_date_is_vouched_for(
+    status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the library finds of platforms that nobody recorded, put in its mouth."""
+    quote, collateral, now = recorded("tdx_quote")
+    said = {"claims_version": 1, "tcb": {"status": status}, "earliest_expiration_date": now + 9}
+    claims = json.dumps(said | {"qe_iden_earliest_expiration_date": now + 9})
+    verifier = SimpleNamespace(verify_with_policy=lambda *_: SimpleNamespace(to_json=lambda: claims))
+    monkeypatch.setattr(tdx.dcap_qvl, "QuoteVerifier", lambda _root: verifier)
+    with pytest.raises(PlatformRefused, match="not up to date"):
+        verify_tdx(quote, collateral, now)
+
+
+@pytest.mark.parametrize("bit", [0, 4])
+def test_a_guest_that_its_host_can_debug_is_refused(bit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    quote, collateral, now = recorded("tdx_quote")
+    parsed = tdx.dcap_qvl.parse_quote(quote)
+    attributes = bytes([1 << bit]) + parsed.report.td_attributes[1:]
+    bent = SimpleNamespace(is_tdx=lambda: True, report=SimpleNamespace(td_attributes=attributes))
+    monkeypatch.setattr(tdx.dcap_qvl, "parse_quote", lambda _quote: bent)
+    with pytest.raises(PlatformRefused, match="debugged"):
+        verify_tdx(quote, collateral, now)
+
+
+def test_a_library_that_panics_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A panic in the library's own language is no Exception of Python's."""
+
+    class Panic(BaseException):
+        pass
+
+    def panics(_quote: bytes) -> None:
+        raise Panic("index out of bounds")
+
+    monkeypatch.setattr(tdx.dcap_qvl, "parse_quote", panics)
+    with pytest.raises(EvidenceForged, match="out of bounds"):
+        verify_tdx(*recorded("tdx_quote"))
 
 
 def test_an_enclave_s_quote_is_no_guest_s() -> None:

@@ -95,7 +95,7 @@ def millionths(value: float, least: int) -> int:
     return max(round(value * 1_000_000), least)
 
 
-def mode_of(direct: bool | None, confidential: bool = False) -> str:
+def mode_of(direct: bool | None, *, confidential: bool = False) -> str:
     """The mode that --direct, --no-direct or --confidential names; empty where none was given."""
     if confidential and direct is False:
         raise typer.BadParameter("--confidential enters at a node: leave --no-direct out")
@@ -125,7 +125,7 @@ def read_configuration(
     from troth.client.market_table import MarketTable
 
     given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
-    given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct, confidential)}
+    given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct, confidential=confidential)}
     if factory and not home.configuration.exists():
         return ClientConfiguration(MarketTable(factory)).overridden(**given)
     found = load(home.configuration).overridden(**given)

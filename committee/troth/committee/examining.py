@@ -22,7 +22,7 @@ from troth.transport.identity import load_identity
 
 
 async def status_of(folder: Path) -> dict[str, Any]:
-    """The committee on chain, and which list each member serves."""
+    """The committee on chain, for whose machines this member vouches, and which list each member serves."""
     configuration = load(folder)
     membership = await read_membership(configuration.rpc, configuration.committee_address)
     operator = address_in(configuration.operator_keystore)
@@ -32,6 +32,7 @@ async def status_of(folder: Path) -> dict[str, Any]:
         "member": own is not None,
         "committee": configuration.committee_address,
         "threshold": f"{threshold(len(membership.members))} of {len(membership.members)}",
+        "vouches_for": [] if configuration.attestation is None else configuration.attestation.told(),
         "lists": [await _list_of(member, membership) for member in membership.members],
     }
 

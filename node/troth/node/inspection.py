@@ -27,6 +27,8 @@ from troth.node.outside import (
 )
 from troth.node.process import operator_of, process_state
 from troth.node.reach import way_finding
+from troth.overlay.attestation.errors import MachineUnable
+from troth.overlay.attestation.machine import LinuxMachine
 from troth.protocol.amounts import COIN, Asset
 from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
@@ -198,6 +200,7 @@ def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
         findings += [*_on_chain(seen), found.gas, slice_finding(configuration, seen.hosted)]
         if machine:
             findings += machine_findings(configuration, lambda: _registered(configuration, found.state))
+        findings += confidential_findings(configuration) if machine else []
         findings += [] if found.way is None else [found.way]
         findings += outside_findings(configuration, found.state, seen.operator, found.words)
     state = process_state(configuration)
@@ -206,6 +209,19 @@ def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
         *findings,
         HealthFinding("process", bool(state.get("ready")), reasons or "ready", "Run `troth node start`."),
     ]
+
+
+def confidential_findings(configuration: NodeConfiguration) -> list[HealthFinding]:
+    """Whether this guest can speak for itself, where its entry is to be attested."""
+    entry = None if configuration.overlay is None else configuration.overlay.confidential
+    if entry is None or not isinstance(entry.attester, LinuxMachine):
+        return []
+    try:
+        run(entry.attester.require_quote())
+    except MachineUnable as error:
+        return [HealthFinding("confidential", False, error.what, error.remedy)]
+    trusted = f"this guest makes quotes; it speaks to {len(entry.trusted)} measurements"
+    return [HealthFinding("confidential", True, trusted, "")]
 
 
 def _registered(configuration: NodeConfiguration, state: State) -> ModelDescriptor:

@@ -64,6 +64,11 @@ class LinuxMachine:
             devices = await asyncio.to_thread(device_reports, binding.device_nonce()) if self._devices else []
         return MachineEvidence(VERSION, self._machine, quote, words, devices)  # type: ignore[arg-type]
 
+    async def require_quote(self) -> None:
+        """Raise MachineUnable where this guest makes no quote; nobody is asked about it."""
+        async with self._one_at_a_time:
+            await asyncio.to_thread(self._quote, bytes(64))
+
     def _quote(self, data: bytes) -> bytes:
         entry = self._reports / f"troth-{os.getpid()}-{secrets.token_hex(4)}"
         try:

@@ -61,3 +61,8 @@ class PlatformPolicy:
     sev_snp: Mapping[str, SnpVersion] = field(default_factory=dict)
     nvidia: bool = False
     roots: Roots = VENDORS
+
+    def told(self) -> list[str]:
+        """Whom a member with this policy vouches for, in words."""
+        products = [f"{name} from {tuple(least)}" for name, least in sorted(self.sev_snp.items())]
+        return [*(["tdx"] if self.tdx else []), *products, *(["nvidia"] if self.nvidia else [])]
