@@ -19,7 +19,7 @@ contract Proofs is IProofs, IProver {
     /// @dev How a token is chosen.
     struct Choice {
         uint256 temperature;
-        bool nucleus;
+        bool cut;
     }
 
     bytes32 private constant REQUEST_TAG = keccak256("troth/request/2");
@@ -27,8 +27,11 @@ contract Proofs is IProofs, IProver {
     bytes32 private constant HEAD_TAG = keccak256("troth/market/head/1");
     bytes32 private constant NOISE_TAG = keccak256("troth/noise/1");
     bytes private constant NAMED_HEAD = "/head:";
-    /// @dev Version 1, class, most tokens, temperature, top_p.
+    /// @dev Version, class, most tokens, temperature, top_p.
     uint256 private constant TERMS = 45;
+    bytes1 private constant PLAIN = 0x01;
+    /// @dev top_k or min_p leaves tokens out.
+    bytes1 private constant WITH_CUTS = 0x03;
     uint256 private constant MILLION = 1e6;
     /// @dev A slack of 2^-24 at least: above what float64 loses in the noise and in its sum, and float32 below its smallest
     ///      normal number.
@@ -126,7 +129,7 @@ contract Proofs is IProofs, IProver {
         }
     }
 
-    /// @dev Temperature and nucleus, as the order's client asked for them.
+    /// @dev Temperature, and whether tokens are left out, as the order's client asked.
     function _choiceOf(TokenProof calldata proof) private pure returns (Choice memory choice) {
         bytes calldata head = proof.request.head;
         Orders.requireEqual(
@@ -135,9 +138,10 @@ contract Proofs is IProofs, IProver {
         if (head.length != TERMS || bytes32(head[1:33]) != proof.order.order.executionClass) {
             revert WrongTerms(head.length, proof.order.order.executionClass);
         }
-        if (head[0] != 0x01) revert RequestNotPlain(uint8(head[0]));
+        if (head[0] != PLAIN && head[0] != WITH_CUTS) revert RequestNotPlain(uint8(head[0]));
         choice.temperature = uint32(bytes4(head[37:41]));
-        choice.nucleus = choice.temperature != 0 && uint32(bytes4(head[41:45])) < MILLION;
+        choice.cut =
+            choice.temperature != 0 && (head[0] == WITH_CUTS || uint32(bytes4(head[41:45])) < MILLION);
     }
 
     function _requireToken(Result calldata result, ShownToken calldata shown) private pure {
@@ -243,8 +247,8 @@ contract Proofs is IProofs, IProver {
                 - PublicNoise.gumbel(seed, position, proof.token.token);
             ahead += noise * int256(choice.temperature) / int256(MILLION) >> NOISE_BITS - proof.unitBits;
         }
-        // In a nucleus are the likeliest: what is likelier than a token is in it wherever the token is.
-        bool holds = ahead > int256(slack) && (!choice.nucleus || likelier > int256(slack));
+        // top_p, top_k and min_p leave the likeliest: what is likelier than a token is left wherever the token is.
+        bool holds = ahead > int256(slack) && (!choice.cut || likelier > int256(slack));
         if (!holds) revert TokenStands(likelier, ahead, slack);
     }
 

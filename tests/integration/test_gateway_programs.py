@@ -310,7 +310,7 @@ async function main() {
   const text = { format: { type: "json_schema", name: "weather", schema } };
   const response = await openai.responses.create({ model: "toy", input: "is it cold?", text });
   let refused = "";
-  try { await openai.chat.completions.create({ ...asked, top_k: 3 }); }
+  try { await openai.chat.completions.create({ ...asked, functions: [{ name: "f" }] }); }
   catch (error) { refused = [error.constructor.name, error.status, error.code, error.param].join(" "); }
   const models = [];
   for await (const model of openai.models.list()) models.push(model.id);
@@ -332,7 +332,7 @@ async def test_openai_node(gateway: Gateway, tmp_path: Path) -> None:
         jsonschema.validate(json.loads(said), SCHEMA)
     assert streamed == whole
     assert called["name"] == "weather"
-    assert refused == "BadRequestError 400 unsupported_value top_k"
+    assert refused == "BadRequestError 400 unsupported_value functions"
     assert models == ["toy-float32"]
 
 
@@ -484,7 +484,7 @@ async def test_messages_of_anthropic(gateway: Gateway) -> None:
         jsonschema.validate(final.content[0].input, SCHEMA)
         assert kinds.count("content_block_delta") > 3
         with pytest.raises(anthropic.BadRequestError, match="top_k"):
-            await claude.messages.create(**asked, messages=[question], extra_body={"top_k": 3})
+            await claude.messages.create(**asked, messages=[question], extra_body={"top_k": -2})
         with pytest.raises(anthropic.NotFoundError, match="does not exist"):
             await claude.messages.count_tokens(model="other", messages=[question])
         with pytest.raises(anthropic.AuthenticationError):

@@ -40,9 +40,12 @@ from troth.protocol.market.events import FaultProven
 from troth.protocol.market.parts import Part
 from troth.protocol.market.token_proofs import TokenProof
 from troth.protocol.market.types import Fault, PotKind
+from troth.protocol.tokens import noise
 from troth.protocol.types import Hash32
 
 pytestmark = [pytest.mark.chain]
+
+NO_CUT: dict[str, int] = {}
 
 
 @dataclass
@@ -148,10 +151,12 @@ async def test_numbers_that_are_no_state_convict_and_extremes_below_them_are_wei
         Wording(forged=5, rank=4),
         Wording(temperature=800_000, forged=0, rank=4),
         Wording(temperature=700_000, top_p=900_000, forged=3, rank=60, written=9),
+        Wording(temperature=700_000, top_k=7, forged=3, rank=60, written=9),
+        Wording(temperature=700_000, min_p=50_000, forged=3, rank=60, written=9),
         Wording(forged=1, rank=4, segments=(1, 2)),
         Wording(forged=0, rank=4, written=1),
     ],
-    ids=["last", "noise", "nucleus", "pipeline", "one token"],
+    ids=["last", "noise", "nucleus", "top_k", "min_p", "pipeline", "one token"],
 )
 async def test_whatever_the_request_asked_for_the_last_segment_answers(trials: Trials, wording: Wording) -> None:
     async with trials() as trial:
@@ -171,8 +176,9 @@ async def test_honest_answers_convict_nobody_even_on_near_ties(trials: Trials, d
         for seed in range(4):
             for temperature, top_p in ((0, 1_000_000), (900_000, 1_000_000), (900_000, 950_000)):
                 wording = Wording(temperature, top_p, written=12, seed=seed, scale=8.0)
-                with pytest.raises(NothingToDo, match="No token"):
-                    trial.accuse(trial.scene.answer(wording))
+                for cuts in (NO_CUT, {"top_k": 2}, {"min_p": 400_000}):
+                    with pytest.raises(NothingToDo, match="No token"):
+                        trial.accuse(trial.scene.answer(replace(wording, **cuts)))
         # A state that draws two tokens level: machines may choose either of them.
         difference = trial.scene.weights[7] - trial.scene.weights[9]
         mean = trial.scene.weights[7] + trial.scene.weights[9]
@@ -293,6 +299,40 @@ async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_name
                 token_proofs.judge(proof, trial.scene.stage.market.domain, vrf.public_key(trial.scene.stage.vrf_secret))
         assert Part.PROOFS.of(contracts)
         assert HEAD in trial.scene.stage.execution_class.name
+
+
+@pytest.mark.parametrize("cut", [{"top_k": 1}, {"min_p": 900_000}, {"top_k": 9, "min_p": 300_000}], ids=str)
+async def test_a_rival_that_top_k_or_min_p_left_out_convicts_nobody(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch, cut: dict[str, int]
+) -> None:
+    """Its noise puts it ahead of the token by logits, and it was not left: the version alone tells the contract."""
+    kept: list[TokenProof] = []
+    async with trials() as trial:
+        stage, evidence = trial.scene.stage, trial.scene.answer(Wording(temperature=2_000_000, scale=0.1, **cut))
+        text = trial.text(evidence)
+        with pytest.raises(NothingToDo, match="No token"):
+            accuse(text, trial.scene.folder)
+        logits = text.states @ trial.scene.weights.T
+        first = len(text.request.prompt_tokens) - 1
+        scores = logits + 2 * np.stack([noise(text.seed, first + row, logits.shape[1]) for row in range(len(logits))])
+        leads = scores.max(axis=1) - scores[np.arange(len(scores)), list(text.tokens)]
+        place = int(np.argmax(leads))
+        assert leads[place] > 0.1
+        beaten = (place, int(np.argmax(scores[place])))
+        monkeypatch.setattr(accusing, "_beaten", lambda text, tensor: beaten)
+        monkeypatch.setattr(token_proofs, "judge", lambda proof, *rest: kept.append(proof))
+        accuse(text, trial.scene.folder)
+        monkeypatch.undo()
+        # With terms of version 1, under which nothing would be cut, it is another order's proof.
+        told = replace(kept[0].request, head=b"\x01" + kept[0].request.head[1:])
+        for proof, name in ((kept[0], "TokenStands"), (replace(kept[0], request=told), "Mismatch")):
+            data = token_proofs.encode(proof, stage.market.contracts)
+            call = convict_by_proof(stage.market.contracts, data)
+            rejection = (await trial.opener.courtroom.simulate(call)).rejection
+            assert rejection is not None
+            assert rejection.name == name
+            with pytest.raises(NotEvidence):
+                token_proofs.judge(proof, stage.market.domain, vrf.public_key(stage.vrf_secret))
 
 
 async def test_a_verifier_whose_verdict_lost_proves_it_by_what_it_kept(trials: Trials, tmp_path: Path) -> None:

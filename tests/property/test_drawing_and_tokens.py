@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -15,7 +17,11 @@ from troth.protocol.types import Hash32
 
 words = some.binary(min_size=32, max_size=32).map(Hash32)
 logits = arrays.arrays(np.float32, some.integers(1, 60), elements=some.floats(-50, 50, width=32))
-samplings = some.builds(Sampling, some.sampled_from([0, 1e-6, 0.5, 1.0, 2.0]), some.sampled_from([1e-6, 0.5, 0.99, 1]))
+counts = some.sampled_from([0, 0, 1, 2, 3, 5, 100])
+ratios = some.sampled_from([0.0, 0.0, 1e-6, 0.05, 0.37, 0.9, 1.0])
+samplings = some.builds(
+    Sampling, some.sampled_from([0, 1e-6, 0.5, 1.0, 2.0]), some.sampled_from([1e-6, 0.5, 0.99, 1]), counts, ratios
+)
 
 
 @given(words, some.integers(0, 31), some.integers(1, 20), some.integers(0, 10_000))
@@ -41,18 +47,42 @@ def test_chosen_token_has_no_margin_and_margins_are_bounded(
 
 close = arrays.arrays(np.float64, some.integers(2, 12), elements=some.sampled_from([5.0, 4.99, 4.9, 4.0, 3.0, -3.0]))
 ends = some.one_of(some.floats(1e-6, 1), some.sampled_from([1e-6, 0.02, 0.25, 1 / 3, 0.5, 0.98, 1]))
-tempered = some.builds(Sampling, some.sampled_from([0, 1e-6, 1e-3, 0.1, 0.5, 1.0, 2.0]), ends)
+tempered = some.builds(Sampling, some.sampled_from([0, 1e-6, 1e-3, 0.1, 0.5, 1.0, 2.0]), ends, counts, ratios)
 
 
 @given(close, tempered, words, some.sampled_from([1e-5, 1e-3, 0.05, 0.12]), some.integers(0, 2**32 - 1))
 @settings(max_examples=400)
-def test_rounding_costs_no_more_than_itself_at_any_temperature_and_end_of_the_nucleus(
+def test_rounding_costs_no_more_than_itself_at_any_temperature_and_end_of_what_is_left(
     row: np.ndarray, sampling: Sampling, seed: Hash32, rounding: float, number: int
 ) -> None:
     drawn, gumbel = np.random.default_rng(number), noise(seed, number, len(row))
     one, other = (row + drawn.uniform(-rounding, rounding, len(row)) for _ in range(2))
     # Each is off by `rounding` at most, so the differences of two logits are off by four times that.
     assert margin(one, choose(other, sampling, gumbel), sampling, gumbel) <= 4 * rounding + 1e-6
+
+
+@given(logits, samplings, words, some.integers(0, 2**32 - 1))
+@settings(max_examples=300)
+def test_a_token_is_one_of_those_that_each_cut_leaves(
+    row: np.ndarray, sampling: Sampling, seed: Hash32, position: int
+) -> None:
+    """By the definition: sorted, and counted one by one."""
+    order = sorted(range(len(row)), key=lambda token: (-row[token], token))
+    if sampling.temperature > 0:
+        if sampling.min_p:
+            least = float(row.max()) + sampling.temperature * math.log(sampling.min_p)
+            order = [token for token in order if float(row[token]) >= least]
+        order = order[: sampling.top_k or None]
+        shares = np.exp((row[order].astype(float) - float(row.max())) / sampling.temperature)
+        before = np.cumsum(shares) - shares
+        order = [token for token, reached in zip(order, before / shares.sum(), strict=True)
+                 if reached < sampling.top_p + 1e-9]  # fmt: skip
+        likely = choose(row, sampling, noise(seed, position, len(row)))
+        assert likely in order
+        # Without noise it is the likeliest, whatever is cut.
+        assert row[choose(row, sampling, np.zeros(len(row)))] == row.max()
+    else:
+        assert choose(row, sampling, None) == order[0]
 
 
 @given(arrays.arrays(np.float64, some.integers(1, 90), elements=some.floats(0, 0.05)), some.integers(0, 89))

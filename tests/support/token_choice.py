@@ -16,6 +16,9 @@ from troth.protocol.types import Hash32
 
 TEMPERATURES = (0.0, 1e-6, 0.3, 0.7, 1.0, 2.0)
 SHARES = (1e-6, 0.1, 0.5, 0.9, 0.95, 0.999, 0.999999, 1.0)
+COUNTS = (0, 0, 0, 1, 2, 20, 50, 5_000)
+"""top_k; half of the samplings have none, and as many no min_p."""
+RATIOS = (0.0, 0.0, 0.0, 1e-6, 0.02, 0.1, 0.5, 1.0)
 
 
 def rows_of(kind: str, count: int, vocabulary: int, generator: Any) -> NDArray[np.float32]:
@@ -40,7 +43,12 @@ def draws_for(count: int, generator: Any) -> list[TokenDraw]:
     """All kinds of sampling, each row with noise of its own."""
     return [
         TokenDraw(
-            Sampling(float(generator.choice(TEMPERATURES)), float(generator.choice(SHARES))),
+            Sampling(
+                float(generator.choice(TEMPERATURES)),
+                float(generator.choice(SHARES)),
+                int(generator.choice(COUNTS)),
+                float(generator.choice(RATIOS)),
+            ),
             Hash32(generator.bytes(32)),
             int(generator.integers(1 << 32)),
         )

@@ -87,6 +87,8 @@ class Wording:
     rank: int = 1
     seed: int = 1
     segments: tuple[int, ...] = (2,)
+    top_k: int = 0
+    min_p: int = 0
 
 
 class WrongTokenScene:
@@ -100,7 +102,10 @@ class WrongTokenScene:
         """Evidence of one answer of the stage's first node; ``states``: what chose the tokens (written x columns)."""
         self.orders += 1
         stage, dtype = self.stage, Dtype(self.stage.execution_class.dtype)
-        request = Request(stage.class_id, PROMPT, wording.written, wording.temperature, wording.top_p, ())
+        request = Request(
+            stage.class_id, PROMPT, wording.written, wording.temperature, wording.top_p, (), top_k=wording.top_k,
+            min_p_millionths=wording.min_p,
+        )  # fmt: skip
         order = self._order(request, wording.segments)
         digest = messages.order_id(order, stage.market.domain)
         proof = vrf.prove(stage.vrf_secret, messages.infer_alpha(digest))

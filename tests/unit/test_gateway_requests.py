@@ -31,6 +31,13 @@ def test_defaults_are_those_of_openai() -> None:
     assert completion().choices.max_tokens == 16
 
 
+def test_top_k_and_min_p_are_those_of_vllm() -> None:
+    for read in (chat, completion):
+        choices = read(top_k=40, min_p=0.05).choices
+        assert (choices.top_k, choices.min_p_millionths) == (40, 50_000)
+    assert chat(top_k=-1, min_p=0) == chat(top_k=0) == chat()
+
+
 def test_roles_and_parts_of_text() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     given = [{"role": "developer", "content": "be brief"}, {"role": "user", "content": parts, "name": "Ada"}]
@@ -89,6 +96,11 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"temperature": float("nan")}, "temperature"),
     ({"temperature": True}, "temperature"),
     ({"top_p": -0.1}, "top_p"),
+    ({"top_k": -2}, "top_k"),
+    ({"top_k": 2**32}, "top_k"),
+    ({"top_k": "40"}, "top_k"),
+    ({"min_p": 1.01}, "min_p"),
+    ({"min_p": float("nan")}, "min_p"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"max_tokens": 10**30}, "max_tokens"),
     ({"n": 0}, "n"),

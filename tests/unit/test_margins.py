@@ -102,10 +102,19 @@ def test_at_the_first_look_the_other_run_says_how_far_noise_reaches() -> None:
 
 
 @pytest.mark.parametrize("noise", CUTS)
-@pytest.mark.parametrize("top_p", [1e-6, 0.1, 0.5, 0.9, 0.99])
-def test_no_bias_and_no_small_share_frames_an_honest_node(top_p: float, noise: float) -> None:
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        *(Sampling(1.0, top_p) for top_p in (1e-6, 0.1, 0.5, 0.9, 0.99)),
+        Sampling(1.0, 1.0, 1),
+        Sampling(1.0, 0.6, 2),
+        Sampling(1.0, 1.0, 0, 1.0),
+        Sampling(1.0, 0.9, 1, 0.5),
+    ],
+    ids=str,
+)
+def test_no_bias_and_no_small_share_frames_an_honest_node(sampling: Sampling, noise: float) -> None:
     """The client draws the two likeliest tokens of every row level, so that rounding alone says which is taken."""
-    sampling = Sampling(1.0, top_p)
     for number in range(4):
         every = runs(number, noise)
         rows, order = np.arange(WRITTEN), np.argsort(every[3], axis=1)
@@ -114,6 +123,22 @@ def test_no_bias_and_no_small_share_frames_an_honest_node(top_p: float, noise: f
             one[rows, order[:, -2]] += bias
         mine, *seen = every
         assert not refused(judged(choices(mine, sampling, seed=SEED, first_position=0), seen, sampling, CUTS[noise]))
+
+
+def test_a_token_loses_at_least_as_much_as_would_leave_it() -> None:
+    logits, even = np.array([3.0, 2.0, 1.0, 0.0]), np.zeros(4)
+    # The second of two must move up by one past the token that stands there; below min_p's end it is ln 2.
+    assert loss(logits, 2, Sampling(1, 1, 2), np.array([0, 0, 9.0, 0])) == (MARGIN_CLIP, pytest.approx(1, abs=1e-6))
+    lowered = Sampling(1, 1, 0, float(np.exp(-1.5)))
+    assert loss(logits, 2, lowered, np.array([0, 0, 9.0, 0])) == (MARGIN_CLIP, pytest.approx(0.5, abs=1e-6))
+    # A rival that is left by little, and ahead by much, costs no more than would leave it out.
+    ahead = np.array([0.0, 9.0, 0.0, 0.0])
+    assert loss(logits, 0, Sampling(1, 1, 2), ahead) == (MARGIN_CLIP, pytest.approx(1, abs=1e-6))
+    assert loss(logits, 0, Sampling(1, 1, 1), ahead) == (0.0, 0.0)
+    assert loss(logits, 0, Sampling(1, 1, 3), even) == (0.0, 0.0)
+    # The nucleus is a share of what top_k leaves: of two tokens the likelier holds 0.73, of all four 0.64.
+    assert loss(logits, 0, Sampling(1, 0.68, 2), ahead) == (0.0, 0.0)
+    assert loss(logits, 0, Sampling(1, 0.68), ahead)[0] == MARGIN_CLIP
 
 
 def test_a_token_that_no_noise_explains_counts_in_the_whole_and_one_that_it_does_by_no_more() -> None:

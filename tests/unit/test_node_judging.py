@@ -180,10 +180,14 @@ async def test_bfloat16_states_and_texts_are_compared_with_the_own_noise(version
     assert {one.test: one.value for one in found.findings}[Kind.STATES] == 0
 
 
+@pytest.mark.parametrize("cut", [{"top_p_millionths": 600_000}, {"top_k": 4}, {"min_p_millionths": 200_000}], ids=str)
 @pytest.mark.parametrize(("version", "dtype"), [(2, 0), (3, 0), (3, 1)])
-async def test_a_text_of_another_nucleus_is_refused_by_the_rows_own_noise(version: int, dtype: int) -> None:
-    """Ordered at top_p 0.6 and sampled from all tokens: by half a logit whatever the noise, fewer of it tell."""
-    asked, sampling = replace(REQUEST, top_p_millionths=600_000), Sampling(1.0, 0.6)
+async def test_a_text_that_ignores_what_is_cut_is_refused_by_the_rows_own_noise(
+    version: int, dtype: int, cut: dict[str, int]
+) -> None:
+    """Ordered at top_p 0.6, and sampled from all tokens: by half a logit whatever the noise, fewer of it tell."""
+    asked = replace(REQUEST, **cut)
+    sampling = Sampling.of(asked)
     rules = replace(NEW, calibration=under_rules(ZERO, version), dtype=dtype, state_cut=1_700_000, margin_cut=6_100)
     mine, own, again = (words(noisy(0.002)) if dtype else noisy(1e-6) for _ in range(3))
     logits, place = wide(mine)[PROMPT - 1 :] @ HEAD / 4, {"seed": SEED, "first_position": PROMPT - 1}
@@ -192,6 +196,10 @@ async def test_a_text_of_another_nucleus_is_refused_by_the_rows_own_noise(versio
     assert (await judged(rules, mine, honest, engine, own, asked)).verdict
     lie = tuple(choices(logits, Sampling(1.0, 1.0), **place))
     assert (await judged(rules, mine, lie, engine, own, asked)).refused
+    # Nor may a node cut what nobody asked it to.
+    plain = tuple(choices(logits, Sampling(1.0, 1.0), **place))
+    assert (await judged(rules, mine, plain, engine, own, REQUEST)).verdict
+    assert (await judged(rules, mine, honest, engine, own, REQUEST)).refused
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -21,6 +21,7 @@ from troth.protocol.request import (
     token_leaf,
     token_path,
 )
+from troth.protocol.transforms import NO_TRANSFORMS, Transforms, transforms_to_bytes
 from troth.protocol.types import Hash32
 from troth.protocol.weight_rows import root_of_path
 
@@ -36,6 +37,33 @@ VECTOR = (
 def test_canonical_bytes_are_the_frozen_vector() -> None:
     assert canonical_bytes(REQUEST).hex() == VECTOR
     assert from_canonical_bytes(bytes.fromhex(VECTOR)) == REQUEST
+
+
+def test_cuts_stand_behind_the_prompt_and_the_version_tells_of_them() -> None:
+    cut = replace(REQUEST, top_k=40, min_p_millionths=50_000)
+    assert canonical_bytes(cut).hex() == "03" + VECTOR[2:] + "00000028" + "0000c350"
+    both = replace(cut, transforms=Transforms(presence=1))
+    transforms = canonical_bytes(replace(both, top_k=0, min_p_millionths=0))[len(VECTOR) // 2 :].hex()
+    assert canonical_bytes(both).hex() == "04" + VECTOR[2:] + "00000028" + "0000c350" + transforms
+    for request in (cut, both, replace(cut, top_k=0), replace(cut, min_p_millionths=0)):
+        assert from_canonical_bytes(canonical_bytes(request)) == request
+        assert not request.keeps_all
+    assert not REQUEST.keeps_all
+    assert replace(REQUEST, top_p_millionths=1_000_000).keeps_all
+    # Whoever signed one set of terms cannot show another: the version is a part of both hashes.
+    assert len({request_hash(one, SALT) for one in (REQUEST, cut, both, replace(cut, top_k=41))}) == 4
+
+
+def test_a_version_that_promises_what_is_not_there_is_refused() -> None:
+    plain, nothing = VECTOR[2:], "00000000" * 2
+    cuts = "00000028" + "0000c350"
+    empty = transforms_to_bytes(NO_TRANSFORMS).hex()
+    for wrong in ("03" + plain, "03" + plain + nothing, "03" + plain + cuts + "00", "03" + plain + cuts[:-2],
+                  "04" + plain + cuts, "04" + plain + cuts + empty, "02" + plain + empty, "01" + plain + cuts,
+                  "04" + plain + nothing + transforms_to_bytes(Transforms(presence=1)).hex(),
+                  "03" + plain + "00000028" + "000f4241", "05" + plain + cuts):  # fmt: skip
+        with pytest.raises(InvalidRequest):
+            pytest.fail(str(from_canonical_bytes(bytes.fromhex(wrong))))
 
 
 def test_a_request_s_hash_shows_its_terms_without_its_prompt() -> None:
@@ -88,6 +116,11 @@ def test_hashes_need_a_whole_salt() -> None:
         {"temperature_millionths": 2_000_001},
         {"top_p_millionths": 0},
         {"top_p_millionths": 1_000_001},
+        {"top_k": -1},
+        {"top_k": 2**32},
+        {"top_k": 1.0},
+        {"min_p_millionths": -1},
+        {"min_p_millionths": 1_000_001},
         {"end_tokens": (2, 2)},
         {"end_tokens": (2, 1)},
         {"end_tokens": tuple(range(65))},

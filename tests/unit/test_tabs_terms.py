@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from troth.client.errors import ConfigurationError, FeeTooHigh, ModelUnavailable
 from troth.client.home import Home
 from troth.client.market_table import MarketTable
 from troth.client.options import read_configuration
+from troth.client.orders.building import request_of
 from troth.client.orders.policy import require_worth
 from troth.client.orders.terminal import price_limit, wish_of
 from troth.client.orders.terms import CheckedOffer, offer_of, read_quotes, require_served, require_within
@@ -26,7 +28,9 @@ from troth.client.orders.wishes import CheckWish, PriceLimit
 from troth.protocol.amounts import AmountError, Asset
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.types import NO_ADDRESS, Ask
-from troth.protocol.types import Segment
+from troth.protocol.request import Request
+from troth.protocol.transforms import Transforms
+from troth.protocol.types import ZERO_HASH, Segment
 
 BLOCK = 999
 
@@ -184,6 +188,15 @@ def test_limits_of_price_are_per_million_tokens() -> None:
     assert price_limit("0.5/2", USDC) == PriceLimit(500_000_000, 2_000_000_000)
     assert price_limit("1", USDC) == PriceLimit(10**9, 10**9)
     assert wish_of(SamplingChoices(), "always", ("0.1", ""), USDC).choices.max_cost == 100_000
+
+
+def test_every_choice_of_a_command_reaches_the_order() -> None:
+    choices = SamplingChoices(9, 700_000, 900_000, transforms=Transforms(presence=1), top_k=40, min_p_millionths=50_000)
+    wish = wish_of(choices, "always", ("", ""), USDC)
+    assert wish.choices == choices
+    offer: Any = SimpleNamespace(class_id=ZERO_HASH)
+    wanted = Request(ZERO_HASH, (5, 6), 9, 700_000, 900_000, (1, 2), Transforms(presence=1), 40, 50_000)
+    assert request_of(offer, (5, 6), (2, 1, 2), wish) == wanted
 
 
 def test_the_market_table_reads_back_and_names_what_is_wrong(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from support.token_choice import compared, draws_for, rows_of  # noqa: E402
 
 from troth.node.engine import choice  # noqa: E402
-from troth.node.engine.choice import by_the_rule, certain_tokens, choose_tokens  # noqa: E402
+from troth.node.engine.choice import by_the_rule, certain_tokens, choose_tokens, quick_tokens  # noqa: E402
 from troth.node.engine.interface import TokenDraw  # noqa: E402
 from troth.protocol.errors import InvalidTokens  # noqa: E402
 from troth.protocol.tokens import Sampling, noise  # noqa: E402
@@ -33,9 +33,13 @@ def test_tokens_of_a_large_vocabulary_are_those_of_the_rule() -> None:
 
 def test_most_rows_of_a_usual_text_are_certain_without_the_rule() -> None:
     generator = np.random.default_rng(6)
-    usual = [TokenDraw(Sampling(0.7, 0.9), SEED, position) for position in range(200)]
-    found = certain_tokens(torch.from_numpy(rows_of("text", 200, 32_000, generator)), usual)
-    assert sum(token is None for token in found) <= 10
+    rows = torch.from_numpy(rows_of("text", 100, 16_000, generator))
+    for sampling in (Sampling(0.7, 0.9), Sampling(0.7, 1, 40), Sampling(0.7, 1, 0, 0.05), Sampling(0.7, 0.9, 40, 0.02)):
+        usual = [TokenDraw(sampling, SEED, position) for position in range(100)]
+        quick, found = quick_tokens(rows, usual), certain_tokens(rows, usual)
+        assert sum(token is None for token in quick) <= 20
+        assert sum(token is None for token in found) <= 5
+        assert all(one in {None, other} for one, other in zip(quick, found, strict=True))
 
 
 def test_gumbel_over_a_whole_vocabulary_is_chosen_on_the_device() -> None:
@@ -49,12 +53,12 @@ def test_gumbel_over_a_whole_vocabulary_is_chosen_on_the_device() -> None:
 @pytest.mark.parametrize("position", [0, 77, 2**32 - 1])
 def test_noise_of_single_tokens_is_that_of_the_whole_vocabulary(position: int) -> None:
     tokens = torch.tensor([0, 1, 3, 4, 5, 999, 31_999])
-    near = choice._Candidates(torch.zeros_like(tokens), tokens, tokens.double())
-    found = choice._noise(near, [TokenDraw(Sampling(1, 1), SEED, position)])
+    found = choice._noise(torch.zeros_like(tokens), tokens, [TokenDraw(Sampling(1, 1), SEED, position)])
     np.testing.assert_allclose(found.numpy(), noise(SEED, position, 32_000)[tokens.numpy()], rtol=1e-14)
 
 
 def test_what_is_not_certain_is_asked_of_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two level tokens is left or not, by the last bit of their mass; that matters where it would win."""
     asked: list[int] = []
     rule = by_the_rule
 
@@ -64,9 +68,13 @@ def test_what_is_not_certain_is_asked_of_the_rule(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(choice, "by_the_rule", counted)
     halves = torch.tensor([[0.0, 0.0, -50.0, -50.0]] * 2)
-    draws = [TokenDraw(Sampling(1, 0.5), SEED, 1), TokenDraw(Sampling(1, 0.8), SEED, 2)]
-    assert choose_tokens(halves, draws) == [rule(row, draw) for row, draw in zip(halves, draws, strict=True)]
-    assert asked == [1], "half of the mass is just where the first nucleus ends"
+    wins = [int(noise(SEED, position, 4)[:2].argmax()) for position in range(20)]
+    for position, best in enumerate(wins):
+        draws = [TokenDraw(Sampling(1, 0.5), SEED, position), TokenDraw(Sampling(1, 0.8), SEED, position)]
+        asked.clear()
+        assert choose_tokens(halves, draws) == [rule(halves[0], draw) for draw in draws]
+        assert asked == [position] * best
+    assert set(wins) == {0, 1}
 
 
 @pytest.mark.parametrize("sampling", [Sampling(0, 1), Sampling(1, 0.9), Sampling(1, 1), Sampling(1, 0.5)], ids=str)

@@ -32,9 +32,11 @@ VOCABULARY = 300
 LENGTH = 9
 
 
-def drawn(number: int, temperature: float, top_p: float, transforms: Transforms = NO_TRANSFORMS) -> SamplingDraw:
+def drawn(
+    number: int, temperature: float, top_p: float, transforms: Transforms = NO_TRANSFORMS, *cuts: int
+) -> SamplingDraw:
     numbers = (round(temperature * 1_000_000), round(top_p * 1_000_000))
-    request = Request(ZERO_HASH, tuple(range(LENGTH)), 64, *numbers, (0,), transforms)
+    request = Request(ZERO_HASH, tuple(range(LENGTH)), 64, *numbers, (0,), transforms, *cuts)
     return SamplingDraw(request, Hash32(bytes([number]) * 32))
 
 
@@ -43,6 +45,8 @@ DRAWS = [
     drawn(1, 0.7, 0.9),
     drawn(2, 1.0, 1.0),
     drawn(3, 1.7, 0.5, Transforms(presence=500_000, frequency=250_000, repetition=1_300_000, biases=((7, 900_000),))),
+    drawn(4, 1.5, 1.0, NO_TRANSFORMS, 3),
+    drawn(5, 1.5, 0.9, Transforms(presence=500_000), 20, 100_000),
 ]
 
 
@@ -65,10 +69,10 @@ def processor() -> PublicNoise:
 def test_every_row_gets_the_token_of_the_rule() -> None:
     made, prompt, outputs = processor(), list(range(LENGTH)), [[] for _ in DRAWS]
     added = [(index, parameters(draw), prompt, outputs[index]) for index, draw in enumerate(DRAWS)]
-    made.update_state(BatchUpdate(4, removed=[], added=added, moved=[]))
+    made.update_state(BatchUpdate(len(DRAWS), removed=[], added=added, moved=[]))
     generator = torch.Generator().manual_seed(1)
     for step in range(20):
-        logits = torch.randn(4, VOCABULARY, generator=generator) * 3
+        logits = torch.randn(len(DRAWS), VOCABULARY, generator=generator) * 3
         wanted = [expected(logits[index].numpy(), draw, 8 + step, outputs[index]) for index, draw in enumerate(DRAWS)]
         assert made.apply(logits).argmax(dim=1).tolist() == wanted
         for output, token in zip(outputs, wanted, strict=True):

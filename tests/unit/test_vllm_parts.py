@@ -35,7 +35,7 @@ REQUEST = canonical_bytes(Request(ZERO_HASH, (1,), 8, 0, 1_000_000, (0,))).hex()
 @given(st.integers(0, 2_000_000), st.integers(1, 1_000_000), st.binary(min_size=32, max_size=32))
 def test_a_draw_survives_its_journey(temperature: int, top_p: int, seed: bytes) -> None:
     transforms = Transforms(frequency=500_000, biases=((3, 7),), grammar=Grammar(ANY_OBJECT))
-    draw = SamplingDraw(Request(ZERO_HASH, (1, 2), 8, temperature, top_p, (0,), transforms), Hash32(seed))
+    draw = SamplingDraw(Request(ZERO_HASH, (1, 2), 8, temperature, top_p, (0,), transforms, 40, 50_000), Hash32(seed))
     carried = msgspec.msgpack.decode(msgspec.msgpack.encode(draw_to_words(draw)))
     assert draw_from_words(carried) == draw
 

@@ -44,6 +44,26 @@ TopPOption = Annotated[
         help="Choose among the likeliest tokens that make up this share.",
     ),
 ]
+TopKOption = Annotated[
+    int,
+    typer.Option(
+        "--top-k",
+        envvar="TROTH_TOP_K",
+        min=0,
+        max=2**32 - 1,
+        help="Choose among so many of the likeliest tokens; 0: among all.",
+    ),
+]
+MinPOption = Annotated[
+    float,
+    typer.Option(
+        "--min-p",
+        envvar="TROTH_MIN_P",
+        min=0.0,
+        max=1.0,
+        help="Choose among tokens at least so many times as likely as the likeliest; 0: among all.",
+    ),
+]
 
 
 ResumeOption = Annotated[str, typer.Option("--resume", help="Go on with a conversation: a file of /save, or `last`.")]
@@ -56,6 +76,8 @@ def chat(  # noqa: PLR0917
     max_tokens: MaxTokensOption = 256,
     temperature: TemperatureOption = 0.0,
     top_p: TopPOption = 1.0,
+    top_k: TopKOption = 0,
+    min_p: MinPOption = 0.0,
     max_cost: MaxCostOption = "",
     max_price: MaxPriceOption = "",
     check: CheckOption = "",
@@ -97,9 +119,8 @@ def chat(  # noqa: PLR0917
     )
     if resume and first:
         raise typer.BadParameter("a conversation is gone on with, and no single question", param_hint="--resume")
-    choices, limits = (
-        SamplingChoices(max_tokens, millionths(temperature, 0), millionths(top_p, 1)),
-        (max_cost, max_price),
+    choices = SamplingChoices(
+        max_tokens, millionths(temperature, 0), millionths(top_p, 1), top_k=top_k, min_p_millionths=millionths(min_p, 0)
     )
-    given = (place, configuration, password_file, choices, limits, check, system, first)
+    given = (place, configuration, password_file, choices, (max_cost, max_price), check, system, first)
     asyncio.run(terminal.chat(*given, as_json=as_json, resume=resume))

@@ -6,7 +6,8 @@ import {ExecutionClass, ModelDescriptor, Result, SignedOrder, VrfProof} from "./
 
 /// @notice What an order's request hash says of how tokens are chosen, without the prompt:
 ///         keccak256(tag ‖ head ‖ blind) is the request hash.
-/// @param head version, class, most tokens, temperature and top_p, as the canonical request begins
+/// @param head version, class, most tokens, temperature and top_p, as the canonical request begins; version 3 says that top_k
+///        or min_p, which stand behind, leave tokens out
 /// @param blind keccak256(salt ‖ canonical request)
 struct ShownRequest {
     bytes head;
@@ -83,8 +84,8 @@ interface IProofs {
     error NoSuchToken(uint256 index, uint256 count);
     /// @notice Numbers of this kind are not read, or not in a class of this dtype.
     error UnknownNumbers(string dtype, uint8 classDtype);
-    /// @notice The rival is not ahead by more than machines may differ by, all in units of 2^-unitBits; with a nucleus it must also
-    ///         be the likelier one.
+    /// @notice The rival is not ahead by more than machines may differ by, all in units of 2^-unitBits; where top_p, top_k
+    ///         or min_p leaves tokens out it must also be the likelier one.
     /// @param likelier by how much the rival's logit is larger
     /// @param ahead by how much its score is, noise included
     error TokenStands(int256 likelier, int256 ahead, uint256 slack);

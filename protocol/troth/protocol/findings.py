@@ -46,7 +46,8 @@ LEAST_TEMPERATURE = 0.3
 """Below it a client knows beforehand which of two near ties a node will take, and could choose prompts by that."""
 LEAST_TOP_P = 0.7
 """Below it, too: a bias draws two tokens level, the nucleus is the one that rounding puts first, and no noise of the
-order has a say. With a larger share both are in it."""
+order has a say. With a larger share both are in it. How much top_k and min_p leave depends on the prompt: biases draw
+a thousand tokens level, and rounding says which four are left. So texts that they cut say nothing here."""
 LEAST_LOST = 1e-4
 """Logits that both lose together in a task; less says nothing."""
 
@@ -64,7 +65,7 @@ def of_precise_text(tokens: TokenReport) -> TaskFinding:
 def of_text(sampling: Sampling, *, lost: float, own: float) -> TaskFinding | None:
     """Of a text in a tolerant bfloat16 class: ``lost`` are the logits that its tokens lose by the reference, ``own``
     those that the verifier's own choices lose there. None where the task says nothing."""
-    foreseen = sampling.temperature < LEAST_TEMPERATURE or sampling.top_p < LEAST_TOP_P
+    foreseen = sampling.cuts or sampling.temperature < LEAST_TEMPERATURE or sampling.top_p < LEAST_TOP_P
     if foreseen or lost + own < LEAST_LOST:
         return None
     return TaskFinding(Kind.TOKENS, lost / (lost + own), HONEST_SHARE)

@@ -1,10 +1,11 @@
 """By how much every token of a text lost: its margin, in logits whatever the temperature.
 
-A token lost what the best of the nucleus had more than it, in logits and noise. At the nucleus' end a rounding can
-decide whether it is in the nucleus, or whether its rivals are. So there are two numbers: what it lost in the
-``whole``, and the ``least`` by which logits would have to be apart for the token to be chosen. The least counts where
-it is within what noise can do; else a client, by a bias and a small ``top_p``, could let honest noise of a millionth of
-a logit look like a forged token. Beyond that the whole counts; else a text at another temperature would lose little.
+A token lost what the best of the tokens left had more than it, in logits and noise. Where top_k, min_p or the nucleus
+of top_p ends, a rounding can decide whether it is left, or whether its rivals are. So there are two numbers: what it
+lost in the ``whole``, and the ``least`` by which logits would have to be apart for the token to be chosen. The least
+counts where it is within what noise can do; else a client, by a bias and a small ``top_p``, could let honest noise of a
+millionth of a logit look like a forged token. Beyond that the whole counts; else a text at another temperature would
+lose little.
 
 How far noise reaches is measured in every row by the third rules (`doubts`), and EDGE_LOGITS by older ones.
 """
@@ -28,6 +29,7 @@ from troth.protocol.tokens import (
     Sampling,
     TokenReport,
     judge_tokens,
+    likeliest,
     noise,
     noisy_scores,
     ranked,
@@ -106,14 +108,12 @@ def loss(
             least if least == MARGIN_CLIP else least / rule.stretch
         )
     scores = noisy_scores(logits, sampling, gumbel)
-    if sampling.temperature == 0 or sampling.top_p == 1:
+    if sampling.temperature == 0 or sampling.keeps_all:
         whole = min(max(float(scores.max()) - float(scores[token]), 0.0), MARGIN_CLIP)
         return whole, whole
-    likely, mass = ranked(logits, sampling.temperature, sampling.top_p + NUCLEUS_SLACK)
-    outer = likely[: reach(mass, sampling.top_p + NUCLEUS_SLACK)]
-    inner = likely[: reach(mass, sampling.top_p - NUCLEUS_SLACK)]
+    inner, outer = _left(logits, sampling)
     whole = min(max(float(scores[inner].max()) - float(scores[token]), 0.0), MARGIN_CLIP)
-    if sampling.top_p + NUCLEUS_SLACK < 1 and token not in outer:
+    if outer is not None and token not in outer:
         whole = MARGIN_CLIP
     if not whole:
         return 0.0, 0.0
@@ -182,8 +182,28 @@ def check_tokens(
     return judge_tokens(found, tokens, request, margin_cut / 1_000_000)
 
 
+def _left(logits: Logits, sampling: Sampling) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
+    """The tokens that are left where the nucleus ends NUCLEUS_SLACK earlier, and where it ends so much later; None: all
+    of them."""
+    left = likeliest(logits, sampling) if sampling.cuts else None
+    if sampling.top_p == 1:
+        assert left is not None
+        return left, left
+    kept = logits if left is None else logits[left]
+    likely, mass = ranked(kept, sampling.temperature, sampling.top_p + NUCLEUS_SLACK)
+    if left is not None:
+        likely = left[likely]
+    inner = likely[: reach(mass, sampling.top_p - NUCLEUS_SLACK)]
+    wider = sampling.top_p + NUCLEUS_SLACK
+    return inner, likely[: reach(mass, wider)] if wider < 1 else left
+
+
 class _Edge:
-    """One token that another logit row might have chosen: `margin` asks how far away that row is."""
+    """One token that another logit row might have chosen: `margin` asks how far away that row is.
+
+    What top_k, min_p and top_p leave are beginnings of the tokens in order of their logits. So whether a token is left
+    follows from how many logits are larger, from the largest one, and from the odds of what is likelier.
+    """
 
     def __init__(
         self, logits: Logits, scores: NDArray[np.float64], rivals: NDArray[np.intp], token: int, sampling: Sampling
@@ -193,8 +213,12 @@ class _Edge:
         self._largest, self._temperature = self._values.max(), sampling.temperature
         self._own = self._values[token]
         self._rivals, self._ahead = self._values[rivals], scores[rivals] - scores[token]
-        self._outer = _odds(sampling.top_p + NUCLEUS_SLACK, 1 - sampling.top_p - NUCLEUS_SLACK)
-        self._inner = _odds(sampling.top_p - NUCLEUS_SLACK, 1 - sampling.top_p + NUCLEUS_SLACK)
+        self._least = sampling.least_logit(float(self._largest))
+        self._most = sampling.top_k or len(logits)
+        # Without a nucleus no odds end it.
+        low, high = (sampling.top_p + side * NUCLEUS_SLACK for side in (-1, 1))
+        self._outer = _odds(high, 1 - high)
+        self._inner = math.inf if sampling.top_p == 1 else _odds(low, 1 - low)
 
     def _share(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         found: NDArray[np.float64] = np.exp((values - self._largest) / self._temperature)
@@ -207,7 +231,9 @@ class _Edge:
         ``otherwise`` where ``most`` is not enough.
         """
         shares, likelier = self._share(self._values), self._values > self._own + most
-        if self._is_outside(shares[likelier].sum(), shares[~likelier].sum(), most):
+        if self._is_cut(int(likelier.sum()), most) or self._is_outside(
+            shares[likelier].sum(), shares[~likelier].sum(), most
+        ):
             return otherwise  # most tokens of a forged text, for which nothing needs sorting
         self._falling = np.sort(-self._values)
         shares = self._share(-self._falling)
@@ -222,15 +248,45 @@ class _Edge:
         return high
 
     def _possible(self, distance: float) -> bool:
-        """Whether it may be in the nucleus, and no rival that surely is in it is ahead by more."""
-        before = np.searchsorted(self._falling, -(self._own + distance), side="left")
-        if self._is_outside(self._above[before], self._below[before], distance):
+        """Whether it may be left, and no rival that surely is left is ahead by more."""
+        before = int(np.searchsorted(self._falling, -(self._own + distance), side="left"))
+        # What top_k and min_p may leave at most: the nucleus is a share of that.
+        widest = self._least_or_larger(-distance, min(self._most, len(self._falling)))
+        if self._is_cut(before, distance) or self._is_outside(
+            self._above[before], self._rest(np.intp(before), widest), distance
+        ):
             return False
         strong = self._rivals[self._ahead > distance]
         upto, share = np.searchsorted(self._falling, distance - strong, side="right"), self._share(strong)
-        # Among those that may stand before a rival is not the rival itself; where there are none, it is in any nucleus.
-        odds = _odds(np.maximum(self._above[upto] - share, 0.0), self._below[upto] + share)
-        return not bool(((upto <= 1) | (odds + distance / self._temperature < self._inner)).any())
+        # Among those that may stand before a rival is not the rival itself; where there are none, it surely is left.
+        odds = _odds(np.maximum(self._above[upto] - share, 0.0), self._rest(upto, self._surely_left(distance)) + share)
+        inside = (self._inner == math.inf) | (odds + distance / self._temperature < self._inner)
+        uncut = (upto <= self._most) & (strong - distance >= self._least)
+        return not bool(((upto <= 1) | (uncut & inside)).any())
+
+    def _surely_left(self, distance: float) -> int:
+        """How many of the likeliest top_k and min_p surely leave."""
+        count = len(self._falling)
+        if self._most < count:
+            count = int(np.searchsorted(self._falling, self._falling[self._most] - distance, side="left"))
+        return self._least_or_larger(distance, count)
+
+    def _least_or_larger(self, distance: float, most: int) -> int:
+        """How many logits are beyond the least that min_p leaves by a distance or more, counted up to ``most``."""
+        return min(int(np.searchsorted(self._falling, -(self._least + distance), side="right")), most)
+
+    def _rest(self, first: NDArray[np.intp] | np.intp, end: int) -> Any:
+        """The shares of logits from one place on to another."""
+        if end == len(self._falling):
+            return self._below[first]
+        return np.maximum(self._above[end] - self._above[first], 0.0)
+
+    def _is_cut(self, likelier: int, distance: float) -> bool:
+        """Whether top_k or min_p surely leaves it out, with so many tokens that are likelier by more than a distance.
+
+        The likeliest is always left.
+        """
+        return likelier >= self._most or (likelier > 0 and bool(self._own + distance < self._least))
 
     def _is_outside(self, likelier: float, rest: float, distance: float) -> bool:
         """Whether what is likelier by more than a distance is the whole nucleus."""

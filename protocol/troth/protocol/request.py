@@ -3,10 +3,13 @@
 Canonical bytes (all integers big-endian)::
 
     version 1 byte ‖ class id 32 ‖ max_tokens 4 ‖ temperature 4 ‖ top_p 4
-    ‖ count 4 ‖ end tokens 4 each ‖ count 4 ‖ prompt tokens 4 each ‖ with version 2: transforms
+    ‖ count 4 ‖ end tokens 4 each ‖ count 4 ‖ prompt tokens 4 each
+    ‖ with version 3 and 4: top_k 4 ‖ min_p 4 ‖ with version 2 and 4: transforms
 
-Version 2 has transforms of logits behind the prompt (`transforms`), and there is at least one; a request without any
-has version 1. Every field has one width and every list its count, so two requests never share an encoding.
+Versions 3 and 4 cut the likeliest tokens by top_k or min_p, versions 2 and 4 transform logits (`transforms`), and
+version 1 does neither; what is there does something. Every field has one width and every list its count, so two
+requests never share an encoding. A proof of a wrong token shows what stands before the end tokens (ADR 22), of which
+the version says that tokens are cut (ADR 38).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from troth.protocol.transforms import NO_TRANSFORMS, Transforms, transforms_from
 from troth.protocol.types import Hash32
 from troth.protocol.weight_rows import tree_path, tree_root
 
-VERSION, WITH_TRANSFORMS = 1, 2
+VERSION, WITH_TRANSFORMS, WITH_CUTS, WITH_BOTH = 1, 2, 3, 4
 """First byte of canonical bytes; another value is another encoding, and old nodes refuse it instead of misreading."""
 PROMPT_LIMIT = 131_072
 """Prompt tokens; bounds what a node buffers before it has seen a fee."""
@@ -35,20 +38,26 @@ TEMPERATURE_LIMIT = 2_000_000
 """Millionths; above 2 text is noise and the margin test loses its power."""
 TOP_P_LIMIT = 1_000_000
 """Millionths; 1.0 switches the nucleus off."""
+TOP_K_LIMIT = (1 << 32) - 1
+"""Tokens; 0 leaves all of them, and so does the size of the vocabulary."""
+MIN_P_LIMIT = 1_000_000
+"""Millionths of the likeliest token's probability; 0 leaves all tokens, 1.0 those that are as likely."""
 
 REQUEST_TAG = keccak256(b"troth/request/2")
 OUTPUT_TAG = keccak256(b"troth/output/2")
 
 _HEAD = struct.Struct(">B32sIII")
 _COUNT = struct.Struct(">I")
-_LONGEST = _HEAD.size + 2 * _COUNT.size + 4 * (PROMPT_LIMIT + END_TOKENS_LIMIT)
+_CUTS = struct.Struct(">II")
+_LONGEST = _CUTS.size + _HEAD.size + 2 * _COUNT.size + 4 * (PROMPT_LIMIT + END_TOKENS_LIMIT)
 _TRANSFORMS_LIMIT = 1 << 18
 """Bytes of transforms; they bound themselves below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Prompt and sampling; ``temperature`` and ``top_p`` in millionths. Raises InvalidRequest outside the limits.
+    """Prompt and sampling; ``temperature``, ``top_p`` and ``min_p`` in millionths. Raises InvalidRequest outside the
+    limits. How tokens are cut: `tokens.Sampling`.
 
     A grammar needs an end token: a text that has nowhere to go ends.
     """
@@ -60,6 +69,8 @@ class Request:
     top_p_millionths: int
     end_tokens: tuple[int, ...]
     transforms: Transforms = NO_TRANSFORMS
+    top_k: int = 0
+    min_p_millionths: int = 0
 
     def __post_init__(self) -> None:
         if len(self.execution_class) != 32:
@@ -68,6 +79,8 @@ class Request:
         _require("max_tokens", self.max_tokens, 1, TOKENS_LIMIT)
         _require("temperature_millionths", self.temperature_millionths, 0, TEMPERATURE_LIMIT)
         _require("top_p_millionths", self.top_p_millionths, 1, TOP_P_LIMIT)
+        _require("top_k", self.top_k, 0, TOP_K_LIMIT)
+        _require("min_p_millionths", self.min_p_millionths, 0, MIN_P_LIMIT)
         _require("end tokens", len(self.end_tokens), 0, END_TOKENS_LIMIT)
         _require_tokens("prompt_tokens", self.prompt_tokens)
         _require_tokens("end_tokens", self.end_tokens)
@@ -76,6 +89,22 @@ class Request:
         if self.transforms.grammar is not None and not self.end_tokens:
             raise InvalidRequest("A grammar needs an end token", self.end_tokens, "Name the model's.")
         _require("written tokens", self.transforms.written, 0, len(self.prompt_tokens))
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every token may be chosen: none of top_p, top_k and min_p leaves any out."""
+        return self.top_p_millionths == TOP_P_LIMIT and not self._cuts
+
+    @property
+    def _cuts(self) -> bool:
+        return bool(self.top_k or self.min_p_millionths)
+
+    @property
+    def version(self) -> int:
+        """Of its canonical bytes."""
+        if self._cuts:
+            return WITH_BOTH if self.transforms.any else WITH_CUTS
+        return WITH_TRANSFORMS if self.transforms.any else VERSION
 
     @property
     def highest_token(self) -> int:
@@ -109,9 +138,9 @@ def tokens_to_words(tokens: Sequence[int]) -> bytes:
 
 def canonical_bytes(request: Request) -> bytes:
     """The one encoding of ``request``; layout in the module's docstring."""
-    transformed = request.transforms.any
+    version = request.version
     head = _HEAD.pack(
-        WITH_TRANSFORMS if transformed else VERSION,
+        version,
         request.execution_class,
         request.max_tokens,
         request.temperature_millionths,
@@ -119,7 +148,9 @@ def canonical_bytes(request: Request) -> bytes:
     )
     ends, prompt = tokens_to_words(request.end_tokens), tokens_to_words(request.prompt_tokens)
     texts = _COUNT.pack(len(request.end_tokens)) + ends + _COUNT.pack(len(request.prompt_tokens)) + prompt
-    return head + texts + (transforms_to_bytes(request.transforms) if transformed else b"")
+    cuts = _CUTS.pack(request.top_k, request.min_p_millionths) if version in {WITH_CUTS, WITH_BOTH} else b""
+    transforms = transforms_to_bytes(request.transforms) if version in {WITH_TRANSFORMS, WITH_BOTH} else b""
+    return head + texts + cuts + transforms
 
 
 def from_canonical_bytes(data: bytes) -> Request:
@@ -128,19 +159,26 @@ def from_canonical_bytes(data: bytes) -> Request:
     if not _HEAD.size + 2 * _COUNT.size <= len(data) <= _LONGEST + _TRANSFORMS_LIMIT:
         raise InvalidRequest("Canonical bytes are too short or too long", len(data), remedy)
     version, execution_class, max_tokens, temperature, top_p = _HEAD.unpack_from(data)
-    if version not in {VERSION, WITH_TRANSFORMS}:
-        what = f"Only request versions {VERSION} and {WITH_TRANSFORMS} are known"
+    if not VERSION <= version <= WITH_BOTH:
+        what = f"Only request versions {VERSION} to {WITH_BOTH} are known"
         raise InvalidRequest(what, version, "Upgrade the older side.")
     ends, offset = _read_tokens(data, _HEAD.size, END_TOKENS_LIMIT)
     prompt, offset = _read_tokens(data, offset, PROMPT_LIMIT)
-    transforms = NO_TRANSFORMS
-    if version == WITH_TRANSFORMS:
+    top_k, min_p, transforms = 0, 0, NO_TRANSFORMS
+    if version in {WITH_CUTS, WITH_BOTH}:
+        if len(data) < offset + _CUTS.size:
+            raise InvalidRequest("Canonical bytes end before top_k and min_p", len(data), "Send the whole encoding.")
+        top_k, min_p = _CUTS.unpack_from(data, offset)
+        offset += _CUTS.size
+    if version in {WITH_TRANSFORMS, WITH_BOTH}:
         transforms = transforms_from_bytes(data[offset:])
-        if not transforms.any:
-            raise InvalidRequest("A request of version 2 transforms something", version, "Send version 1.")
     elif offset != len(data):
-        raise InvalidRequest("Bytes follow the last prompt token", len(data) - offset, remedy)
-    return Request(Hash32(execution_class), prompt, max_tokens, temperature, top_p, ends, transforms)
+        raise InvalidRequest("Bytes follow the end of the request", len(data) - offset, remedy)
+    found = Request(Hash32(execution_class), prompt, max_tokens, temperature, top_p, ends, transforms, top_k, min_p)
+    if found.version != version:
+        what = f"A request of version {version} has something to cut or to transform by"
+        raise InvalidRequest(what, version, f"Send version {found.version}.")
+    return found
 
 
 def _read_tokens(data: bytes, offset: int, limit: int) -> tuple[tuple[int, ...], int]:
@@ -161,7 +199,7 @@ def request_hash(request: Request, salt: Hash32) -> Hash32:
 
 
 def request_terms(request: Request, salt: Hash32) -> tuple[bytes, Hash32]:
-    """What a proof shows of a request: its first 45 bytes, to top_p, and keccak256(salt ‖ canonical bytes).
+    """What a proof shows of a request: its first 45 bytes, version to top_p, and keccak256(salt ‖ canonical bytes).
 
     How tokens are chosen can so be shown without the prompt.
     """

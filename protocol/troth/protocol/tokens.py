@@ -1,9 +1,10 @@
 """Choosing tokens with public noise, and checking every one of them afterwards.
 
-A token maximises logit + temperature x Gumbel noise over the nucleus (Gumbel-max: a sample of the softmax at that
-temperature). The noise of a position comes from Philox 4x64 (Salmon et al. 2011) under the task's public seed, so a
-verifier with its own logits can tell for each token by how much it lost (`margins`). Hidden states cannot show forged
-text; margins can.
+A token maximises logit + temperature x Gumbel noise over the tokens that the request leaves (Gumbel-max: a sample of
+their softmax at that temperature): those that min_p leaves, of them the likeliest top_k, of them the nucleus of top_p.
+All three leave a beginning of the tokens in order of likelihood. The noise of a position comes from Philox 4x64 (Salmon
+et al. 2011) under the task's public seed, so a verifier with its own logits can tell for each token by how much it lost
+(`margins`). Hidden states cannot show forged text; margins can.
 
 Where a request transforms logits (`transforms`), all of this is over the transformed row, and a token that its grammar
 forbids has an infinite margin: the mask follows from the tokens before it, so that no honest node ever takes one.
@@ -11,6 +12,7 @@ forbids has an infinite margin: the mask follows from the tokens before it, so t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -50,19 +52,52 @@ def noise_seed(order: Hash32, beta: Hash32) -> Hash32:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """``temperature`` 0 (greedy) to 2, ``top_p`` above 0 to 1."""
+    """``temperature`` 0 (greedy) to 2, ``top_p`` above 0 to 1, ``top_k`` from 0 (no cut), ``min_p`` 0 (no cut) to 1.
+
+    ``min_p`` leaves tokens that are at least so many times as likely as the likeliest one (Nguyen et al. 2024),
+    ``top_k`` the likeliest of them (Fan et al. 2018; ties by id), and ``top_p`` the fewest that hold its share of the
+    probability of these (Holtzman et al. 2020). That is the order of vLLM.
+    """
 
     temperature: float
     top_p: float
+    top_k: int = 0
+    min_p: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature <= 2 or not 0 < self.top_p <= 1:
             raise InvalidTokens("Temperature is 0 to 2 and top_p above 0 to 1", self, "Correct the request.")
+        if self.top_k < 0 or not 0 <= self.min_p <= 1:
+            raise InvalidTokens("top_k is 0 or above, and min_p 0 to 1", self, "Correct the request.")
 
     @classmethod
     def of(cls, request: Request) -> Sampling:
         """The sampling that a request asks for."""
-        return cls(request.temperature_millionths / 1_000_000, request.top_p_millionths / 1_000_000)
+        return cls(
+            request.temperature_millionths / 1_000_000,
+            request.top_p_millionths / 1_000_000,
+            request.top_k,
+            request.min_p_millionths / 1_000_000,
+        )
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every token may be chosen."""
+        return self.top_p == 1 and not self.cuts
+
+    @property
+    def cuts(self) -> bool:
+        """Whether top_k or min_p may leave tokens out, before the nucleus."""
+        return bool(self.top_k or self.min_p)
+
+    @property
+    def nucleus(self) -> Sampling:
+        """What is left of it among tokens that top_k and min_p leave."""
+        return Sampling(self.temperature, self.top_p)
+
+    def least_logit(self, largest: float) -> np.float64:
+        """The logit of a token that min_p just leaves; ``largest`` is that of the likeliest."""
+        return np.float64(largest + self.temperature * math.log(self.min_p) if self.min_p else -math.inf)
 
 
 def noise(seed: Hash32, position: int, vocabulary: int) -> NDArray[np.float64]:
@@ -121,12 +156,26 @@ def choose(logits: Logits, sampling: Sampling, gumbel: NDArray[np.float64] | Non
         return index if rule.allowed is None else int(rule.allowed[index])
     if sampling.temperature == 0:
         return int(np.argmax(logits))
+    if sampling.cuts:
+        left = likeliest(logits, sampling)
+        return int(left[choose(logits[left], sampling.nucleus, _require_noise(logits, gumbel)[left])])
     scores = noisy_scores(logits, sampling, gumbel)
     if sampling.top_p == 1:
         return int(np.argmax(scores))
     likely, mass = ranked(logits, sampling.temperature, sampling.top_p)
     nucleus = np.sort(likely[: reach(mass, sampling.top_p)])
     return int(nucleus[np.argmax(scores[nucleus])])
+
+
+def likeliest(logits: Logits, sampling: Sampling) -> NDArray[np.intp]:
+    """The tokens that min_p and top_k leave, rising; at least one."""
+    left = np.flatnonzero(logits >= sampling.least_logit(float(logits.max())))
+    if not 0 < sampling.top_k < len(left):
+        return left
+    values = logits[left]
+    last = np.partition(values, len(values) - sampling.top_k)[len(values) - sampling.top_k]
+    above, level = left[values > last], left[values == last]
+    return np.sort(np.concatenate([above, level[: sampling.top_k - len(above)]]))
 
 
 def choices(
@@ -243,7 +292,7 @@ def ranked(logits: Logits, temperature: float, top_p: float) -> tuple[NDArray[np
     likelihood /= likelihood.sum()
     # Tokens below this probability hold less than 1 - top_p together, so the nucleus lies among the others: sort few.
     likely = np.flatnonzero(likelihood >= (1 - top_p) / len(likelihood))
-    order = likely[np.argsort(-likelihood[likely], kind="stable")]
+    order = likely[np.argsort(-logits[likely], kind="stable")]
     return order, np.cumsum(likelihood[order])
 
 
@@ -261,7 +310,7 @@ def surely_best(
     position: int,
     slack: float = 0.0,
 ) -> bool:
-    """Whether a token has the best score in the nucleus, wherever that ends within ``slack`` of probability mass.
+    """Whether a token has the best score of those left, wherever the nucleus ends within ``slack`` of probability.
 
     A quick look that sorts nothing and makes noise only for tokens that may be as good: False where it is not sure.
     """
@@ -277,6 +326,12 @@ def surely_best(
     rivals = np.flatnonzero(logits >= own - most - _SURE)
     scores = logits[rivals] + sampling.temperature * _gumbel(drawn[rivals])
     rivals = rivals[(scores >= own - _SURE) & (rivals != place)]
+    if sampling.cuts:
+        left = likeliest(logits, sampling)
+        where, rivals = np.searchsorted(left, place), np.flatnonzero(np.isin(left, rivals))
+        if where == len(left) or left[where] != place:
+            return False
+        logits, place = logits[left], int(where)
     return not len(rivals) if sampling.top_p == 1 else _in_nucleus_alone(logits, place, rivals, sampling, slack)
 
 

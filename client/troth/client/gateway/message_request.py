@@ -12,13 +12,12 @@ from troth.client.gateway.errors import InvalidParameter, Unsupported
 from troth.client.gateway.request import Defaults, Fields, GatewayRequest, kind_of, read_text
 
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-_KEPT = ("model", "temperature", "top_p", "stream", "troth")
+_KEPT = ("model", "temperature", "top_p", "top_k", "min_p", "stream", "troth")
 
 
 def read_message(body: object, defaults: Defaults) -> GatewayRequest:
     """What is wanted. Raises InvalidParameter or Unsupported, naming the field."""
     fields = Fields(body)
-    fields.refuse_unless("top_k", [], "the nucleus is cut by top_p alone")
     if fields.inner("thinking").get("type") not in (None, "disabled"):
         raise Unsupported("'thinking' is not supported", "", "Leave it out.", param="thinking")
     if fields.get("max_tokens") is None:

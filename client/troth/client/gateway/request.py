@@ -15,7 +15,7 @@ from troth.client.orders.wishes import CheckWish
 from troth.client.template import Message
 from troth.protocol.errors import InvalidGrammar
 from troth.protocol.grammar import ANY_OBJECT, Grammar
-from troth.protocol.request import TOKENS_LIMIT
+from troth.protocol.request import TOKENS_LIMIT, TOP_K_LIMIT
 from troth.protocol.transforms import BIASES_LIMIT, MILLION, Transforms
 
 
@@ -185,9 +185,6 @@ def read_choices(fields: Fields, max_tokens: int) -> SamplingChoices:
     """How to choose tokens. OpenAI's default temperature is 1."""
     temperature = fields.number("temperature", 0.0, 2.0, 1.0)
     top_p = fields.number("top_p", 0.0, 1.0, 1.0)
-    # Zero and minus one say in other programs that nothing is cut.
-    fields.refuse_unless("top_k", [0, -1], "the nucleus is cut by top_p alone")
-    fields.refuse_unless("min_p", [0], "the nucleus is cut by top_p alone")
     # Zero means the likeliest token alone there; the least share that an order can carry means the same.
     return SamplingChoices(
         max_tokens,
@@ -200,6 +197,9 @@ def read_choices(fields: Fields, max_tokens: int) -> SamplingChoices:
             _biases(fields),
             read_format(fields),
         ),
+        # In vLLM's interface zero and minus one say that nothing is cut.
+        top_k=max(fields.whole("top_k", -1, TOP_K_LIMIT, 0), 0),
+        min_p_millionths=round(fields.number("min_p", 0.0, 1.0, 0.0) * MILLION),
     )
 
 

@@ -20,7 +20,10 @@ MOST_KEPT = 256
 """Responses that are kept."""
 MOST_BYTES = 64 * 2**20
 """Of all of them together, as JSON."""
-_KEPT = ("model", "temperature", "top_p", "stream", "troth", "presence_penalty", "frequency_penalty", "logit_bias")
+_KEPT = (
+    "model", "temperature", "top_p", "top_k", "min_p", "stream", "troth", "presence_penalty", "frequency_penalty",
+    "logit_bias",
+)  # fmt: skip
 _TOLD: dict[str, Any] = {
     "instructions": None, "metadata": {}, "previous_response_id": None, "parallel_tool_calls": True, "tools": [],
     "tool_choice": "auto", "max_output_tokens": None, "temperature": 1.0, "top_p": 1.0, "store": True,

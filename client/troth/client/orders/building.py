@@ -36,6 +36,8 @@ def request_of(offer: CheckedOffer, prompt: tuple[int, ...], end_tokens: tuple[i
         choices.top_p_millionths,
         tuple(sorted(set(end_tokens))),
         choices.transforms,
+        choices.top_k,
+        choices.min_p_millionths,
     )
 
 

@@ -28,7 +28,7 @@ from troth.protocol.credit import Credit, CreditRule, Surprises, credit_of, exac
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
 from troth.protocol.reputation import ONE
-from troth.protocol.request import TOP_P_LIMIT, Request, from_canonical_bytes
+from troth.protocol.request import Request, from_canonical_bytes
 from troth.protocol.tokens import noise_seed
 from troth.protocol.types import Address, Hash32, Segment
 
@@ -59,8 +59,8 @@ async def credits_of(
 ) -> dict[Address, Credit]:
     """Credits of the nodes with ``least`` answers; raises OwnModelUnusable.
 
-    Only whole models' answers count that were sampled from the plain distribution: without top_p below 1, penalties,
-    biases or grammar, and at a temperature above 0 unless the class is exact.
+    Only whole models' answers count that were sampled from the plain distribution: without top_p below 1, top_k, min_p,
+    penalties, biases or grammar, and at a temperature above 0 unless the class is exact.
     """
     texts: dict[Address, list[Surprises]] = {}
     right: dict[Address, list[bool]] = {}
@@ -96,7 +96,7 @@ async def print_credits(
             found = await credits_of(model, follower.state, answers, least=wish.least, rule=wish.rule)
     if not found:
         what = "No node has enough answers that can be scored"
-        raise AnswerUnavailable(what, wish.least, "Ask with a temperature above 0, no top_p, and of whole models.")
+        raise AnswerUnavailable(what, wish.least, "Ask whole models, with a temperature above 0 and all tokens left.")
     if output is not None:
         _write(output, found)
     ordered = sorted(found.items(), key=lambda one: (-one[1].value, one[0]))
@@ -137,7 +137,7 @@ def ripe(entries: Iterable[OrderRecord], since: float) -> Iterable[NodeAnswer]:
 
 
 def _is_plain(request: Request) -> bool:
-    return request.top_p_millionths == TOP_P_LIMIT and not request.transforms.any
+    return request.keeps_all and not request.transforms.any
 
 
 def _inputs(answer: NodeAnswer, whole: Segment) -> Inputs:

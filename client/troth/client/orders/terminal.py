@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,7 @@ def wish_of(choices: SamplingChoices, check: str, limits: tuple[str, str], asset
     """What is wanted of an answer, with amounts in the asset's units."""
     cost, price = limits
     most = asset.parse(cost) if cost else None
-    made = SamplingChoices(
-        choices.max_tokens, choices.temperature_millionths, choices.top_p_millionths, most, choices.logprobs
-    )
-    return Wish(made, CheckWish.read(check), price_limit(price, asset))
+    return Wish(replace(choices, max_cost=most), CheckWish.read(check), price_limit(price, asset))
 
 
 def price_limit(text: str, asset: Asset) -> PriceLimit:

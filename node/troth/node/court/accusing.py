@@ -191,13 +191,13 @@ def _seeming(text: AccusedText, tensor: RawTensor, first: int, end: int) -> Iter
 
 
 def _ahead(text: AccusedText, likelier: NDArray[np.float64], index: int, token: int) -> NDArray[np.float64]:
-    """How far rivals are ahead beyond the slack; with a nucleus, of what both conditions ask the smaller."""
+    """How far rivals are ahead beyond the slack; where tokens are cut, of what both conditions ask the smaller."""
     temperature = text.request.temperature_millionths / 1_000_000
     if not temperature:
         return likelier
     gumbel = noise(text.seed, len(text.request.prompt_tokens) - 1 + index, len(likelier))
     ahead: NDArray[np.float64] = likelier + temperature * (gumbel - gumbel[token])
-    return ahead if text.request.top_p_millionths == 1_000_000 else np.minimum(ahead, likelier)
+    return ahead if text.request.keeps_all else np.minimum(ahead, likelier)
 
 
 def _holds(text: AccusedText, tensor: RawTensor, beaten: Beaten) -> bool:
@@ -214,7 +214,7 @@ def _holds(text: AccusedText, tensor: RawTensor, beaten: Beaten) -> bool:
     if not temperature:
         return likelier > slack
     ahead = likelier + noise_lead(text.seed, position, (token, beaten.rival), temperature, unit)
-    return ahead > slack and (text.request.top_p_millionths == 1_000_000 or likelier > slack)
+    return ahead > slack and (text.request.keeps_all or likelier > slack)
 
 
 def _row(tensor: RawTensor, place: int) -> bytes:

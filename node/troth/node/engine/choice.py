@@ -1,10 +1,12 @@
 """Choosing the tokens of many rows at once, where the logits are: `troth.protocol.tokens.choose`, batched.
 
-The protocol's rule sums and sorts a whole vocabulary in float64 and draws noise for all of it. Here one pass in float32
-finds the largest logit and the mass of each row, a few hundred candidates are ranked in float64, and noise is made for
-the tokens of the nucleus only. What float32 leaves open is looked at: where the nucleus' end is closer to `top_p` than
-`MASS_SLACK`, or the best two scores closer than `SCORE_SLACK`, the rule itself is asked for that row. So tokens are
-those of the rule, and only such a row leaves the device. All of it is plain torch; on CUDA it has not been run.
+The protocol's rule sums and sorts a whole vocabulary in float64 and draws noise for all of it. Here all logits are read
+once, for the largest of each block. Blocks whose largest is near the row's are looked into; what the others hold lies
+between one and BLOCK times the likelihood of their largest. Some tens of tokens a row are ranked in float64, cut by
+min_p and top_k, and noise is made for those that may be in the nucleus. It need not be known where exactly that ends:
+the token is certain if it wins among all that may be in it, and surely is in it. Rows where it is not are looked at
+again with the sum of all likelihoods, and what float32 leaves open even then is asked of the rule itself. So tokens are
+those of the rule, and only such a row leaves the device. All of it is plain torch.
 
 Minus infinity stands for a token that is forbidden: it has no mass and is never chosen. So what forbids or shifts
 tokens (a grammar, a penalty) can change rows before, on the device.
@@ -12,37 +14,30 @@ tokens (a grammar, a penalty) can change rows before, on the device.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from troth.node.engine.interface import TokenDraw
 from troth.protocol import tokens
 from troth.protocol.errors import InvalidTokens
 
 MASS_SLACK = 1e-5
-"""Above what float32 loses in a sum over a vocabulary, as a share of it: torch's softmax on CPUs takes an exponential
-that is right to 20 units in the last place, 2.4e-6."""
+"""Above what float32 loses in a sum of likelihoods, as a share of it."""
 BLOCK = 64
 """Tokens whose largest logit is looked at first: most blocks hold no candidate."""
 SCORE_SLACK = 1e-9
 """Far above what two logarithms in float64 may differ by, in logits at temperatures up to 2."""
-REACH = 10.0
-"""Candidates lie within so many temperatures of the largest logit: others are less likely by 22,000."""
-MOST = 4_096
-"""Candidates of a row; a flatter one is left to the rule, which is as fast there."""
-PASS_BYTES = 4 << 20
-"""Of logits that a CPU works on at a time: they stay in its cache from one operation to the next."""
 SIGHT_BYTES = 32 << 20
-"""Of logits, in float32, among which candidates are looked for at a time: a fixed cost is paid for so many at once."""
-LARGEST_PRODUCT = 64.0
-"""Of a logit with the reciprocal of a temperature: see `_scaled`."""
+"""Of logits that a CPU widens to float32 and looks at a time."""
 FORBIDDEN = -1e30
 """The rule knows no infinity: so little has no likelihood, and no noise makes up for it."""
-LARGEST_NOISE = 37.0
-"""Above -log(-log(u)) for the largest u, 1 - 2**-53."""
+
+Words = TypeVar("Words", torch.Tensor, NDArray[np.int64])
 
 _LOW = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
@@ -50,29 +45,62 @@ _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 _ROUNDS = 10
 
 
-class _Candidates(NamedTuple):
-    """Tokens of several rows: rows, ids and logits (float64)."""
+class Closeness(NamedTuple):
+    """How closely rows are looked at.
 
-    row: torch.Tensor
+    Args:
+        near: tokens within so many temperatures of the largest logit are candidates.
+        far: blocks whose largest logit is within so many are summed token by token.
+        most: candidates of a row; a flatter one is not decided.
+        whole: whether all likelihoods are summed.
+    """
+
+    near: float
+    far: float
+    most: int
+    whole: bool
+
+
+QUICK = Closeness(6.0, 11.5, 512, whole=False)
+CLOSE = Closeness(10.0, 10.0, 4_096, whole=True)
+"""Less likely tokens than its candidates are so by 22,000. For a row with more of them the rule is as fast."""
+
+
+class _Cuts(NamedTuple):
+    """What draws ask for, float64, shape (rows, 1): temperature, top_p, top_k (infinite for none), and by how much
+    logits that min_p leaves are smaller than the largest at most, as a negative number."""
+
+    temperature: torch.Tensor
+    share: torch.Tensor
+    count: torch.Tensor
+    below: torch.Tensor
+
+    @classmethod
+    def of(cls, draws: Sequence[TokenDraw], device: torch.device) -> _Cuts:
+        sampled = [draw.sampling for draw in draws]
+        columns = [
+            [one.temperature for one in sampled],
+            [one.top_p for one in sampled],
+            [one.top_k or math.inf for one in sampled],
+            [float(one.least_logit(0.0)) for one in sampled],
+        ]
+        return cls(*(torch.tensor(column, dtype=torch.float64, device=device)[:, None] for column in columns))
+
+
+class _Seen(NamedTuple):
+    """One look at some rows, all float64 but tokens.
+
+    Candidates are all tokens of a row whose logit reaches ``bound``, from the likeliest on and ties by id, shape
+    (rows, width); behind the last one of a row are logits of minus infinity. The others have shape (rows, 1): the
+    largest logit, and between what the sum of likelihoods lies where that of the largest is 1.
+    """
+
     token: torch.Tensor
     logit: torch.Tensor
-
-    def only(self, chosen: torch.Tensor) -> _Candidates:
-        """Those of a mask, or in another order."""
-        return _Candidates(self.row[chosen], self.token[chosen], self.logit[chosen])
-
-    def ranked(self) -> _Candidates:
-        """Row after row, each from the likeliest on, ties by id; they come row after row, by id."""
-        likeliest = self.only(torch.sort(self.logit, descending=True, stable=True).indices)
-        return likeliest.only(torch.sort(likeliest.row, stable=True).indices)
-
-
-class _Passed(NamedTuple):
-    """One look at all logits. Of each row the largest, and the sum of likelihoods where that of the largest is 1."""
-
     largest: torch.Tensor
-    mass: torch.Tensor
-    near: _Candidates
+    bound: torch.Tensor
+    least_mass: torch.Tensor
+    most_mass: torch.Tensor
 
 
 def choose_tokens(logits: torch.Tensor, draws: Sequence[TokenDraw]) -> list[int]:
@@ -85,13 +113,16 @@ def choose_tokens(logits: torch.Tensor, draws: Sequence[TokenDraw]) -> list[int]
         raise InvalidTokens("One row of logits for each draw", (tuple(logits.shape), len(draws)), "Check the batch.")
     made: list[int | None] = [None] * len(draws)
     greedy = [index for index, draw in enumerate(draws) if draw.sampling.temperature == 0]
-    # Without a nucleus there is noise for the whole vocabulary, for which numpy is the faster one on a CPU.
-    least = 1.0 if logits.device.type == "cpu" else 2.0
-    warm = [index for index, draw in enumerate(draws) if draw.sampling.temperature > 0 and draw.sampling.top_p < least]
-    for chosen, choose in ((greedy, _likeliest), (warm, certain_tokens)):
-        if chosen:
-            rows = logits if len(chosen) == len(draws) else logits[torch.tensor(chosen, device=logits.device)]
-            for index, token in zip(chosen, choose(rows, [draws[index] for index in chosen]), strict=True):
+    cut = [index for index, draw in enumerate(draws) if draw.sampling.temperature > 0 and not draw.sampling.keeps_all]
+    # Where no token is left out there is noise for the whole vocabulary, for which numpy is the faster one on a CPU.
+    warm = [index for index, draw in enumerate(draws) if draw.sampling.temperature > 0 and draw.sampling.keeps_all]
+    if logits.device.type == "cpu":
+        warm = []
+    for chosen, choose in ((greedy, _likeliest), (cut, quick_tokens), (cut, certain_tokens), (warm, certain_tokens)):
+        left = [index for index in chosen if made[index] is None]
+        if left:
+            rows = logits if len(left) == len(draws) else logits[torch.tensor(left, device=logits.device)]
+            for index, token in zip(left, choose(rows, [draws[index] for index in left]), strict=True):
                 made[index] = token
     return [
         by_the_rule(row, draw) if token is None else token for row, draw, token in zip(logits, draws, made, strict=True)
@@ -118,158 +149,178 @@ def _require_finite(largest: torch.Tensor) -> None:
         raise InvalidTokens("Logits hold NaN or infinity", None, "Check the weights and the head.")
 
 
+def quick_tokens(logits: torch.Tensor, draws: Sequence[TokenDraw]) -> list[int | None]:
+    """Tokens of rows that leave tokens out, at a temperature, where a quick look decides; None elsewhere."""
+    return _decided(logits, draws, QUICK)
+
+
 def certain_tokens(logits: torch.Tensor, draws: Sequence[TokenDraw]) -> list[int | None]:
     """Tokens of rows with a temperature, where they are certain; None elsewhere."""
-    temperature = _column([draw.sampling.temperature for draw in draws], logits.device)
-    share = _column([draw.sampling.top_p for draw in draws], logits.device)
-    # What noise could still make the best is a candidate where there is no nucleus.
-    depth = torch.where(share < 1, REACH, 2 * LARGEST_NOISE) * temperature
-    passed = _look(logits, temperature, depth, torch.where(share < 1, MOST, logits.shape[1]))
-    nucleus, certain = _nucleus(passed, temperature, share)
-    score = nucleus.logit + temperature[nucleus.row] * _noise(nucleus, draws)
-    best = _by_row(score, nucleus.row, len(draws), "amax")
-    winner = score == best[nucleus.row]
-    token = torch.zeros(len(draws), dtype=torch.int64, device=logits.device)
-    token[nucleus.row[winner]] = nucleus.token[winner]
-    second = _by_row(torch.where(winner, float("-inf"), score), nucleus.row, len(draws), "amax")
-    alone = _by_row(winner.double(), nucleus.row, len(draws), "sum") == 1
-    certain &= alone & (best - second > SCORE_SLACK * (1 + best.abs()))
-    return [one if sure else None for one, sure in zip(token.tolist(), certain.tolist(), strict=True)]
+    if not all(draw.sampling.keeps_all for draw in draws):
+        return _decided(logits, draws, CLOSE)
+    found: list[int | None] = []
+    for row, draw in zip(logits, draws, strict=True):
+        _require_finite(row.amax(dim=0, keepdim=True))
+        every = torch.arange(len(row), device=row.device)
+        score = row.double() + draw.sampling.temperature * _noise(torch.zeros_like(every), every, [draw])
+        found += _best(score[None], torch.ones_like(score, dtype=torch.bool)[None], every[None])
+    return found
 
 
-def _column(values: Sequence[float], device: torch.device) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.float64, device=device)
+def _decided(logits: torch.Tensor, draws: Sequence[TokenDraw], look: Closeness) -> list[int | None]:
+    """The tokens that a look decides.
 
-
-def _look(logits: torch.Tensor, temperature: torch.Tensor, depth: torch.Tensor, most: torch.Tensor) -> _Passed:
-    """One look at (rows, vocabulary) logits; `depth` and `most` say what of a row are candidates, and how many."""
-    rows, vocabulary = logits.shape
-    step = max(1, SIGHT_BYTES // (4 * vocabulary)) if logits.device.type == "cpu" else rows
-    seen = [
-        _seen(logits[here].float(), temperature[here].reciprocal().float()[:, None], depth[here], most[here])
-        for here in (slice(first, first + step) for first in range(0, rows, step))
-    ]
-    near = [one.near._replace(row=one.near.row + number * step) for number, one in enumerate(seen)]
-    joined = _Candidates(*(torch.cat(parts) for parts in zip(*near, strict=True)))
-    return _Passed(torch.cat([one.largest for one in seen]), torch.cat([one.mass for one in seen]), joined)
-
-
-def _seen(part: torch.Tensor, scale: torch.Tensor, depth: torch.Tensor, most: torch.Tensor) -> _Passed:
-    """The same of some rows, in float32 and in one piece of memory."""
-    vocabulary = part.shape[1]
-    block = min(BLOCK, vocabulary)
-    whole = vocabulary // block * block
-    tops, last = part[:, :whole].unflatten(1, (-1, block)).amax(dim=2), part[:, whole:]
-    high, likeliest = tops.max(dim=1, keepdim=True)
-    begins = torch.arange(0, part.numel(), vocabulary, device=part.device)
-    # Every place begins a block here, so that blocks of rows are taken without a copy of all logits.
-    windows = part.reshape(-1).unfold(0, block, 1)
-    top = likeliest * block + windows[begins + likeliest[:, 0] * block].argmax(dim=1, keepdim=True)
-    if whole < vocabulary:
-        top_last, at = last.max(dim=1, keepdim=True)
-        top, high = torch.where(top_last > high, whole + at, top), torch.maximum(high, top_last)
-    _require_finite(high)
-    bound = high - depth.float()[:, None]
-    row, token = _at_least(windows, tops, last, bound)
-    few = torch.bincount(row, minlength=len(part)) <= most
-    if not bool(few.all()):
-        row, token = row[few[row]], token[few[row]]
-    near = _Candidates(row, token, part[row, token].double())
-    return _Passed(high[:, 0].double(), _mass(part, high, top, scale), near)
-
-
-def _mass(part: torch.Tensor, high: torch.Tensor, top: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Sums of likelihoods where that of the largest logit, at `top`, is 1.
-
-    A product of a logit with the reciprocal of a temperature is off by 4e-6 up to 64, and so is then a likelihood.
-    Where products are larger, the largest logit is taken from all of them before.
+    With a mass between two bounds, the nucleus ends between two tokens: what stands before both surely is in it, what
+    stands before one of them may be.
     """
-    rows, vocabulary = part.shape
-    step = max(1, PASS_BYTES // (4 * vocabulary)) if part.device.type == "cpu" else rows
-    large = (high.abs() * scale > LARGEST_PRODUCT)[:, 0].tolist()
-    # In one place, which stays in the processor's cache.
-    room = torch.empty((min(step, rows), vocabulary), dtype=torch.float32, device=part.device)
-    found = []
+    cuts = _Cuts.of(draws, logits.device)
+    # Where there is no nucleus, what top_k and min_p leave has to be seen whole.
+    seen = _look(logits, cuts.temperature, torch.where(cuts.share < 1, look.near, CLOSE.near), look)
+    least = seen.largest + cuts.below
+    rank = torch.arange(seen.logit.shape[1], device=logits.device)
+    left = (rank < cuts.count) & (seen.logit >= least) & (seen.logit > -math.inf)
+    likelihood = torch.where(left, ((seen.logit - seen.largest) / cuts.temperature).exp(), 0.0)
+    reached = likelihood.cumsum(1)
+    held, before = reached[:, -1:], reached - likelihood
+    # Whether all that min_p and top_k leave is among the candidates; the nucleus is then a share of just that.
+    complete = ((seen.logit > -math.inf).sum(1, keepdim=True) >= cuts.count) | (least >= seen.bound)
+    cut = (cuts.count < math.inf) | (cuts.below > -math.inf)
+    least_mass = torch.where(cut, held, seen.least_mass)
+    most_mass = torch.where(complete, held, seen.most_mass)
+    ends = torch.where(cuts.share < 1, cuts.share, math.inf)
+    most = ends * most_mass * (1 + MASS_SLACK)
+    # The likeliest token is in every nucleus, however little is asked for.
+    surely = left & ((before < ends * least_mass * (1 - MASS_SLACK)) | (rank == 0))
+    maybe = left & ((before < most) | (rank == 0))
+    at, place = torch.nonzero(maybe, as_tuple=True)
+    score = torch.full_like(seen.logit, -math.inf)
+    score[at, place] = seen.logit[at, place] + cuts.temperature[at, 0] * _noise(at, seen.token[at, place], draws)
+    known = surely & (complete | (held >= most))
+    return _best(score, known, seen.token)
+
+
+def _best(score: torch.Tensor, known: torch.Tensor, token: torch.Tensor) -> list[int | None]:
+    """The token of the best score in each row; None where another is as good, or it is not known to be left."""
+    two, places = score.topk(min(2, score.shape[1]), dim=1)
+    ahead = two[:, 0] - two[:, -1] if score.shape[1] > 1 else torch.full_like(two[:, 0], math.inf)
+    clear = known.gather(1, places[:, :1])[:, 0] & (ahead > SCORE_SLACK * (1 + two[:, 0].abs()))
+    best = token.gather(1, places[:, :1])[:, 0]
+    return [one if sure else None for one, sure in zip(best.tolist(), clear.tolist(), strict=True)]
+
+
+# --------------------------------------------------------------------------------------------------------- one look
+
+
+def _look(logits: torch.Tensor, temperature: torch.Tensor, near: torch.Tensor, look: Closeness) -> _Seen:
+    """One look at (rows, vocabulary) logits; ``near``: within how many temperatures of the largest are candidates."""
+    rows, vocabulary = logits.shape
+    apart = logits.device.type == "cpu" and logits.dtype != torch.float32
+    step = max(1, SIGHT_BYTES // (4 * vocabulary)) if apart else rows
+    found, parts = [], []
     for first in range(0, rows, step):
         here = slice(first, first + step)
-        scaled = room[: len(part[here])]
-        if any(large[here]):
-            torch.sub(part[here], high[here], out=scaled).mul_(scale[here])
-        else:
-            torch.mul(part[here], scale[here], out=scaled)
-        # The likelihood of the largest is one over the mass.
-        found.append(torch.softmax(scaled, 1, out=scaled).gather(1, top[here]))
-    return torch.cat(found)[:, 0].double().reciprocal()
+        part, warmth = logits[here].float(), temperature[here].float()
+        row, token, *told = _blocks(part, warmth, near[here].float() * warmth, look)
+        found.append((row + first, token, part[row, token].double()))
+        parts.append(told)
+    row, token, logit = (torch.cat(column) for column in zip(*found, strict=True))
+    largest, least, most = (torch.cat(column).double() for column in zip(*parts, strict=True))
+    count = torch.bincount(row, minlength=rows)
+    bound = (largest.float() - near.float() * temperature.float()).double()
+    few = count <= look.most
+    # What too many candidates have is not decided: nothing of it is looked at.
+    row, token, logit = (column[few[row]] for column in (row, token, logit))
+    count = torch.where(few, count, 0)
+    place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]
+    shape = (rows, max(int(count.max()), 1))
+    tokens_of, logit_of = token.new_zeros(shape), logit.new_full(shape, -math.inf)
+    tokens_of[row, place], logit_of[row, place] = token, logit
+    logit_of, order = logit_of.sort(dim=1, descending=True, stable=True)
+    bound = torch.where(few[:, None], bound, math.inf)
+    return _Seen(tokens_of.gather(1, order), logit_of, largest, bound, least, most)
 
 
-def _at_least(
-    windows: torch.Tensor, tops: torch.Tensor, last: torch.Tensor, bound: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows and tokens of logits that reach the bound of their row, row after row, by id within each.
+def _blocks(
+    part: torch.Tensor, temperature: torch.Tensor, depth: torch.Tensor, look: Closeness
+) -> tuple[torch.Tensor, ...]:
+    """Rows and tokens of candidates, by row and id; and of each row the largest logit, and the bounds of its mass.
 
-    Shapes: windows (places of all rows, tokens of a block), `tops` of blocks (rows, blocks), the `last` tokens of each
-    row, which fill no block.
+    In float32 and in one piece of memory; temperatures, and by how much candidates may be below the largest logit, have
+    shape (rows, 1).
     """
-    blocks, size = tops.shape[1], windows.shape[1]
-    flat = torch.nonzero((tops >= bound).view(-1))[:, 0]
-    at = flat // blocks
-    begin = (flat - at * blocks) * size
-    taken = windows.index_select(0, at * (blocks * size + last.shape[1]) + begin)
-    place = torch.nonzero((taken >= bound[at]).view(-1))[:, 0]
-    found = place // size
-    row, token = torch.nonzero(last >= bound, as_tuple=True)
-    return torch.cat([at[found], row]), torch.cat([begin[found] + place - found * size, token + blocks * size])
+    vocabulary = part.shape[1]
+    size = min(BLOCK, vocabulary)
+    whole = vocabulary // size * size
+    tops, last = part[:, :whole].unflatten(1, (-1, size)).amax(dim=2), part[:, whole:]
+    largest = tops.amax(dim=1, keepdim=True)
+    if whole < vocabulary:
+        largest = torch.maximum(largest, last.amax(dim=1, keepdim=True))
+    _require_finite(largest)
+    # Every place begins a block here, so that blocks of rows are taken without a copy of all logits.
+    windows = part.reshape(-1).unfold(0, size, 1)
+    near, hit = largest - depth, tops >= largest - look.far * temperature
+    flat = torch.nonzero(hit.view(-1))[:, 0]
+    at = flat.div(tops.shape[1], rounding_mode="floor")
+    begins = flat * size + at * (vocabulary - whole)
+    taken, bounds = windows.index_select(0, begins), near.index_select(0, at)
+    close = torch.nonzero(tops.view(-1).index_select(0, flat) >= bounds[:, 0])[:, 0]
+    reaching = taken.index_select(0, close) >= bounds.index_select(0, close)
+    flat = torch.nonzero(reaching.view(-1))[:, 0]
+    block = close.index_select(0, flat.div(size, rounding_mode="floor"))
+    row = at.index_select(0, block)
+    token = begins.index_select(0, block) - row * vocabulary + flat % size
+    if whole < vocabulary:
+        # The last tokens fill no block, and stand behind those of their row.
+        also, beyond = torch.nonzero(last >= near, as_tuple=True)
+        row, token = torch.cat([row, also]), torch.cat([token, beyond + whole])
+        order = row.sort(stable=True).indices
+        row, token = row[order], token[order]
+    if look.whole:
+        mass = _whole_likelihood(part, largest, temperature)
+        return row, token, largest, mass, mass
+    inside = _likelihood(taken, largest.index_select(0, at), temperature.index_select(0, at))[:, 0]
+    mass = _likelihood(last, largest, temperature).index_add_(0, at, inside[:, None])
+    others = _likelihood(tops.masked_fill_(hit, -math.inf), largest, temperature)
+    return row, token, largest, mass + others, mass + size * others
 
 
-def _nucleus(passed: _Passed, temperature: torch.Tensor, share: torch.Tensor) -> tuple[_Candidates, torch.Tensor]:
-    """Candidates in the nucleus of their row, and of each row whether just these are."""
-    near, rows = passed.near.ranked(), len(share)
-    likelihood = ((near.logit - passed.largest[near.row]) / temperature[near.row]).exp() / passed.mass[near.row]
-    reached, asked = _running(likelihood, near.row), share[near.row]
-    before = reached - likelihood
-    inside = (before < asked) | (asked >= 1)
-    # The first token is in every nucleus, however little is asked for; where no token is near the end, it is clear.
-    closest = torch.minimum(
-        torch.where(before > likelihood * 1e-9, (before - asked).abs(), 1.0), (reached - asked).abs()
-    )
-    clear = _by_row(closest, near.row, rows, "amin") > MASS_SLACK
-    # A nucleus whose end was not seen may go on beyond the candidates.
-    whole = _by_row(reached, near.row, rows, "amax") > share + MASS_SLACK
-    seen = _by_row(torch.ones_like(reached), near.row, rows, "sum") > 0
-    return near.only(inside), seen & ((share >= 1) | (clear & whole))
+def _likelihood(values: torch.Tensor, largest: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    """The sum over each row of values where that of the largest logit is 1, in float64, shape (rows, 1)."""
+    return (values - largest).div_(temperature).exp_().sum(1, keepdim=True).double()
 
 
-def _running(values: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
-    """Running sums within each row; rows stand one after the other."""
-    total = values.cumsum(0)
-    begins = torch.ones_like(row, dtype=torch.bool)
-    begins[1:] = row[1:] != row[:-1]
-    starts = torch.nonzero(begins)[:, 0]
-    counts = torch.diff(torch.cat([starts, starts.new_tensor([len(row)])]))
-    return total - (total[starts] - values[starts]).repeat_interleave(counts)
+def _whole_likelihood(part: torch.Tensor, largest: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    """The same, on a CPU row by row in one place, which stays in its cache."""
+    if part.device.type != "cpu":
+        return _likelihood(part, largest, temperature)
+    room, found = torch.empty_like(part[0]), []
+    for row, high, warmth in zip(part, largest, temperature, strict=True):
+        found.append(torch.sub(row, high, out=room).div_(warmth).exp_().sum())
+    return torch.stack(found)[:, None].double()
 
 
-def _by_row(values: torch.Tensor, row: torch.Tensor, rows: int, kind: str) -> torch.Tensor:
-    empty = {"amin": float("inf"), "amax": float("-inf"), "sum": 0.0}[kind]
-    made = torch.full((rows,), empty, dtype=torch.float64, device=values.device)
-    return made.scatter_reduce_(0, row, values, kind)
+# ------------------------------------------------------------------------------------------------------------ noise
 
 
-def _noise(candidates: _Candidates, draws: Sequence[TokenDraw]) -> torch.Tensor:
+def _noise(row: torch.Tensor, token: torch.Tensor, draws: Sequence[TokenDraw]) -> torch.Tensor:
     """Gumbel noise of single tokens, as `tokens.noise` has it for a whole vocabulary, up to the last bits."""
-    device = candidates.row.device
     seeds = np.array([np.frombuffer(bytes(draw.seed), dtype="<i8") for draw in draws])
-    words = torch.from_numpy(seeds.astype(np.int64)).to(device)[candidates.row]
-    position = torch.tensor([draw.position for draw in draws], device=device)[candidates.row]
+    words = torch.from_numpy(seeds.astype(np.int64)).to(token.device)[row]
+    position = torch.tensor([draw.position for draw in draws], device=token.device)[row]
     # numpy's generator counts before it draws, and gives four words for each count.
-    counter = [candidates.token // 4 + 1, position, words[:, 2], words[:, 3]]
-    drawn = torch.stack(_philox(counter, [words[:, 0], words[:, 1]]), dim=1)
-    raw = drawn.gather(1, (candidates.token % 4)[:, None])[:, 0]
+    needed = [token // 4 + 1, position, words[:, 2], words[:, 3], words[:, 0], words[:, 1]]
+    if token.device.type == "cpu":
+        # These are hundreds of operations on few numbers, of which each costs a tenth in numpy.
+        plain = [one.numpy() for one in needed]
+        four = [torch.from_numpy(one) for one in _philox(plain[:4], plain[4:])]
+    else:
+        four = _philox(needed[:4], needed[4:])
+    raw = torch.stack(four, dim=1).gather(1, (token % 4)[:, None])[:, 0]
     uniform = (((raw >> 12) & (2**52 - 1)).double() + 0.5) * 2.0**-52
     return -torch.log(-torch.log(uniform))
 
 
-def _philox(counter: list[torch.Tensor], key: list[torch.Tensor]) -> list[torch.Tensor]:
+def _philox(counter: list[Words], key: list[Words]) -> list[Words]:
     """Philox 4x64-10 (Salmon et al. 2011) in int64 words, whose sums and products wrap as unsigned ones do."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
@@ -286,10 +337,11 @@ def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-def _high(words: torch.Tensor, factor: int) -> torch.Tensor:
+def _high(words: Words, factor: int) -> Words:
     """The upper 64 bits of a product of unsigned 64-bit numbers."""
     low, high = words & _LOW, (words >> 32) & _LOW
     factor_low, factor_high = factor & _LOW, factor >> 32
     lower, middle, other = low * factor_low, low * factor_high, high * factor_low
     carried = ((lower >> 32) & _LOW) + (middle & _LOW) + (other & _LOW)
-    return high * factor_high + ((middle >> 32) & _LOW) + ((other >> 32) & _LOW) + ((carried >> 32) & _LOW)
+    upper: Words = high * factor_high + ((middle >> 32) & _LOW) + ((other >> 32) & _LOW) + ((carried >> 32) & _LOW)
+    return upper

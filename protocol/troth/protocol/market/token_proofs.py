@@ -3,8 +3,9 @@
 The proof opens one token of the answer, the state that it was chosen from, and two rows of the head under the model's
 weights root. Both logits are integers (``exact_numbers``), the noise follows from the order and the scheduler's VRF
 (``public_noise``). The token falls where its rival is ahead by more than any honest machine can be wrong: then whoever
-computed honestly from this state cannot have chosen it. Where the request cuts a nucleus (top_p), the rival must be the
-likelier one, too: it is in every nucleus that the token is in.
+computed honestly from this state cannot have chosen it. Where the request leaves tokens out (top_p, or by its version
+top_k or min_p), the rival must be the likelier one, too: all three leave the likeliest tokens, so that it is left
+wherever the token is, and nothing need be shown of how many they leave.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from troth.protocol.market.types import (
     VrfProof,
 )
 from troth.protocol.public_noise import BITS, gumbel
-from troth.protocol.request import OUTPUT_TAG, REQUEST_TAG, token_leaf
+from troth.protocol.request import OUTPUT_TAG, REQUEST_TAG, VERSION, WITH_CUTS, token_leaf
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import noise_seed
 from troth.protocol.typed_data import Domain
@@ -153,12 +154,12 @@ def judge(proof: TokenProof, domain: Domain, vrf_key: tuple[int, int]) -> Proven
     _require(
         bool(named) and proof.execution_class.name.endswith(MARK + proof.head.name), "The class names no such head"
     )
-    temperature, nucleus = _terms(proof)
+    temperature, cut = _terms(proof)
     try:
         _require_token(proof)
         _require_state(proof, order, binds_token=segments == 1)
         _require_head(proof)
-        _require_beaten(proof, order, temperature, vrf_key, nucleus=nucleus)
+        _require_beaten(proof, order, temperature, vrf_key, cut=cut)
     except (InvalidOpening, InvalidNumbers, InvalidProof) as error:
         raise NotEvidence(error.what, error.value, error.remedy) from error
     return ProvenFault(party, proof.order.order.reference_block, typed_data.struct_hash(proof.result))
@@ -201,9 +202,9 @@ def _terms(proof: TokenProof) -> tuple[int, bool]:
     head, order = proof.request.head, proof.order.order
     _require(keccak256(REQUEST_TAG + head + proof.request.blind) == order.request_hash, "This is not what was ordered")
     _require(len(head) == TERMS_BYTES and head[1:33] == order.execution_class, "These are not the terms of a request")
-    _require(head[0] == 1, "The request transforms logits, which no proof weighs")
+    _require(head[0] in {VERSION, WITH_CUTS}, "The request transforms logits, which no proof weighs")
     temperature, top_p = int.from_bytes(head[37:41]), int.from_bytes(head[41:45])
-    return temperature, temperature != 0 and top_p < MILLION
+    return temperature, temperature != 0 and (top_p < MILLION or head[0] == WITH_CUTS)
 
 
 def _require_token(proof: TokenProof) -> None:
@@ -239,9 +240,7 @@ def _require_head(proof: TokenProof) -> None:
     _require(found == proof.model.weights_root, "These are not the model's weights")
 
 
-def _require_beaten(
-    proof: TokenProof, order: Hash32, temperature: int, vrf_key: tuple[int, int], *, nucleus: bool
-) -> None:
+def _require_beaten(proof: TokenProof, order: Hash32, temperature: int, vrf_key: tuple[int, int], *, cut: bool) -> None:
     definition = proof.execution_class
     kind, weights = state_format(definition), (proof.claimed.row, proof.better.row)
     rounded = definition.dtype != Dtype.FLOAT32
@@ -257,7 +256,7 @@ def _require_beaten(
         beta = Hash32(vrf.verify(vrf_key, messages.infer_alpha(order), proof.draw.proof))
         position, pair = position_of(proof.result, proof.token.index), (proof.token.token, proof.rival)
         ahead += noise_lead(noise_seed(order, beta), position, pair, temperature, unit)
-    _require(ahead > slack and (not nucleus or likelier > slack), "The token stands: its rival is not ahead")
+    _require(ahead > slack and (not cut or likelier > slack), "The token stands: its rival is not ahead")
 
 
 def _require(condition: bool, what: str) -> None:
