@@ -19,7 +19,7 @@ SIGNATURE = typed_data.sign_digest(DIGEST, SECRETS[1])
 PROOF = possession.prove(SIGNATURE, DIGEST, RING)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(count=some.integers(2, 8), data=some.data(), digest=some.binary(min_size=32, max_size=32).map(Hash32))
 def test_whoever_of_the_ring_signed_it_is_proven(count: int, data: some.DataObject, digest: Hash32) -> None:
     secrets = keys_of(count)
@@ -38,7 +38,7 @@ def test_a_proof_hides_the_signature_and_is_another_one_each_time() -> None:
     assert SIGNATURE[32:64] not in PROOF
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(bit=some.integers(0, 8 * len(PROOF) - 1))
 def test_no_bit_of_a_proof_can_be_changed(bit: int) -> None:
     changed = bytearray(PROOF)

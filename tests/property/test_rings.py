@@ -24,7 +24,7 @@ MESSAGE = Hash32(keccak256(b"message"))
 hashes = some.binary(min_size=32, max_size=32).map(Hash32)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(count=some.integers(2, 9), data=some.data(), scope=hashes, message=hashes)
 def test_each_member_signs_and_the_encoding_comes_back(
     count: int, data: some.DataObject, scope: Hash32, message: Hash32
@@ -38,7 +38,7 @@ def test_each_member_signs_and_the_encoding_comes_back(
     rings.verify(made, ring, scope, message)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=some.binary(max_size=240), members=some.integers(0, 6))
 def test_whatever_bytes_come_they_are_decoded_or_refused(data: bytes, members: int) -> None:
     try:
@@ -48,7 +48,7 @@ def test_whatever_bytes_come_they_are_decoded_or_refused(data: bytes, members: i
     assert rings.encode(found) == data
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(bit=some.integers(0, 8 * rings.signature_bytes(3) - 1))
 def test_no_bit_of_a_signature_can_be_changed(bit: int) -> None:
     ring = ring_of_keys(SECRETS[:3])

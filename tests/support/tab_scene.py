@@ -36,7 +36,7 @@ from troth.protocol.transforms import NO_TRANSFORMS
 from troth.protocol.types import Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends, segments_from_ends
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.context import SchedulerContext, Waits
-from troth.scheduler.orders.http import order_routes, refuse_with_words
+from troth.scheduler.orders.http import mount_orders, refuse_with_words
 from troth.scheduler.orders.offers import Offers, PriceList
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
@@ -250,7 +250,7 @@ class TabScene:
         self.book = LogBook(self.database, store, self.ledger, operator.address, clock=lambda: float(self.now), **log)
         self.orders = Orders(self.context, self.book, concurrent=concurrent)
         self.app = FastAPI()
-        self.app.include_router(order_routes(self.orders))
+        mount_orders(self.app, self.orders)
         refuse_with_words(self.app)
         transport = httpx.ASGITransport(app=self.app)
         self.http = httpx.AsyncClient(transport=transport, base_url="https://scheduler", timeout=30)

@@ -12,6 +12,7 @@ from troth.node.errors import OutOfOrder
 from troth.protocol.types import Segment
 
 COLUMNS, VOCABULARY, LAYERS = 32, 64, 2
+HALF = np.float32(0.5)
 EMBEDDING = np.random.default_rng(7).standard_normal((VOCABULARY, COLUMNS)).astype(np.float32)
 
 
@@ -45,14 +46,14 @@ class ToyEngine:
 
     def _pass(self, segment: Segment, inputs: Any, before: Any) -> tuple[np.ndarray, list[list[np.ndarray]]]:
         states = EMBEDDING[inputs] if inputs.ndim == 1 else inputs
-        zero = np.zeros(COLUMNS, np.float32)
-        last = list(before or [zero] * (segment.end - segment.first))
+        last = list(before or [np.zeros(COLUMNS, np.float32)] * (segment.end - segment.first))
         rows, ends = [], []
         for row in states:
+            mixed = row
             for layer in range(segment.end - segment.first):
-                mixed = row if layer == 0 else last[layer - 1]
-                last[layer] = np.sin(mixed + np.float32(0.5) * last[layer]).astype(np.float32) * self.scale
-            rows.append(last[-1])
+                turned = np.sin(mixed + HALF * last[layer])
+                mixed = last[layer] = turned if self.scale == 1 else turned * self.scale
+            rows.append(mixed)
             ends.append(list(last))
         return np.stack(rows), ends
 

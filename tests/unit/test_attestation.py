@@ -171,7 +171,7 @@ def test_another_root_than_intel_s_is_none() -> None:
         verify_tdx(quote, collateral, now, root=made_up_vendor().ark)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.binary(max_size=6000), st.binary(max_size=300))
 def test_garbage_is_refused_and_nothing_else_happens(quote: bytes, collateral: bytes) -> None:
     real, words, now = recorded("tdx_quote")
@@ -254,7 +254,7 @@ def test_a_device_s_chain_ends_at_nvidia_s_root_and_has_bounds() -> None:
         verify_device(report, certificates[:-900], RECORDED, VENDORS.nvidia)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 4116), st.binary(max_size=64))
 def test_a_cut_device_report_is_refused_and_nothing_else_happens(length: int, more: bytes) -> None:
     report, certificates = hopper()

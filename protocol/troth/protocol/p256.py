@@ -1,8 +1,9 @@
 """Points of the curve P-256 (SEC 2, section 2.4.2), multiplied by OpenSSL.
 
-OpenSSL shows a multiple of a point only through ECDH, which gives its abscissa. The ordinate follows from a second
-ECDH: with (x, y) = kQ and w the abscissa of (k + 1)Q = kQ + Q, the addition formula reads
-(y - y_Q)² = (w + x + x_Q)(x - x_Q)², and y² is known from x, so y is the solution of a linear equation.
+Where Python's own OpenSSL can be called (module ``openssl_points``), it is. That of ``cryptography`` shows a multiple
+of a point only through ECDH, which gives its abscissa. The ordinate follows from a second ECDH: with (x, y) = kQ and w
+the abscissa of (k + 1)Q = kQ + Q, the addition formula reads (y - y_Q)² = (w + x + x_Q)(x - x_Q)², and y² is known from
+x, so y is the solution of a linear equation.
 
 Scalar multiplication is OpenSSL's, which does not branch on the scalar. All other arithmetic is on Python integers and
 takes time that depends on its operands: never pass a secret through ``add`` or ``negate``.
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from troth.protocol.errors import InvalidProof
+from troth.protocol.openssl_points import CURVE as OPENSSL
 
 P = 2**256 - 2**224 + 2**192 + 2**96 - 1
 """Order of the field."""
@@ -57,10 +59,15 @@ def decode(data: bytes) -> Point:
     """The point with this compressed form; raises InvalidProof if there is none."""
     if len(data) != 33 or data[0] not in (2, 3):
         raise InvalidProof("A compressed point is 0x02 or 0x03 and 32 bytes", data, "Ask the prover for a new proof.")
+    if OPENSSL is not None:
+        found = OPENSSL.decoded(data)
+        if found is None:
+            raise _no_point(data)
+        return Point(*found)
     try:
         return _point(ec.EllipticCurvePublicKey.from_encoded_point(CURVE, data))
     except ValueError as error:
-        raise InvalidProof("No point of P-256 has this abscissa", data, "Ask the prover for a new proof.") from error
+        raise _no_point(data) from error
 
 
 def negate(point: Point | None) -> Point | None:
@@ -82,23 +89,9 @@ def add(first: Point | None, second: Point | None) -> Point | None:
     return Point(x, (slope * (first.x - x) - first.y) % P)
 
 
-def private_key(scalar: int) -> ec.EllipticCurvePrivateKey:
-    """OpenSSL's form of a scalar in 1..n-1."""
-    return ec.derive_private_key(scalar, CURVE)
-
-
 def generator_multiple(scalar: int) -> Point | None:
     """scalar·G."""
-    scalar %= N
-    return _point(private_key(scalar).public_key()) if scalar else None
-
-
-def two_multiples(point: Point, scalar: int) -> tuple[Point | None, Point | None]:
-    """scalar·G and scalar·point, at the cost of little more than the second."""
-    if scalar in (0, N - 1):
-        return generator_multiple(scalar), multiple(point, scalar)
-    key = private_key(scalar)
-    return _point(key.public_key()), multiple_by_key(point, key, private_key(scalar + 1))
+    return multiple(GENERATOR, scalar)
 
 
 def multiple(point: Point, scalar: int) -> Point | None:
@@ -106,23 +99,35 @@ def multiple(point: Point, scalar: int) -> Point | None:
     scalar %= N
     if scalar in (0, N - 1):
         return negate(point) if scalar else None
-    return multiple_by_key(point, private_key(scalar), private_key(scalar + 1))
+    if OPENSSL is not None:
+        found = OPENSSL.sum_of_multiples([(_factor(point), scalar)])
+        return None if found is None else Point(*found)
+    return _multiple_by_exchange(point, scalar)
 
 
-def same_multiples(first: Point, second: Point, scalar: int) -> tuple[Point | None, Point | None]:
-    """scalar·first and scalar·second, with OpenSSL's form of the scalar made once."""
-    scalar %= N
-    if scalar in (0, N - 1):
-        return multiple(first, scalar), multiple(second, scalar)
-    key, successor = private_key(scalar), private_key(scalar + 1)
-    return multiple_by_key(first, key, successor), multiple_by_key(second, key, successor)
+def difference(first: tuple[Point, int], second: tuple[Point, int]) -> Point | None:
+    """The first scalar·point less the second one; of public numbers alone, since sums take their own time."""
+    (point, scalar), (other, subtracted) = first, second
+    if OPENSSL is None:
+        return add(multiple(point, scalar), negate(multiple(other, subtracted)))
+    terms = [(_factor(point), scalar % N), (_factor(other), -subtracted % N)]
+    found = OPENSSL.sum_of_multiples(terms)
+    return None if found is None else Point(*found)
 
 
-def multiple_by_key(point: Point, key: ec.EllipticCurvePrivateKey, successor: ec.EllipticCurvePrivateKey) -> Point:
-    """scalar·point where ``key`` holds the scalar and ``successor`` the scalar plus one."""
+def _factor(point: Point) -> Point | None:
+    """What ``openssl_points`` knows the point as: multiples of the generator are quicker."""
+    return None if point == GENERATOR else point
+
+
+def _multiple_by_exchange(point: Point, scalar: int) -> Point:
+    """scalar·point by two exchanges of ECDH, for a scalar in 1..n-2."""
+    key = ec.derive_private_key(scalar, CURVE)
+    if point == GENERATOR:
+        return _point(key.public_key())
     peer = ec.EllipticCurvePublicNumbers(point.x, point.y, CURVE).public_key()
     x = int.from_bytes(key.exchange(ec.ECDH(), peer), "big")
-    following = int.from_bytes(successor.exchange(ec.ECDH(), peer), "big")
+    following = int.from_bytes(ec.derive_private_key(scalar + 1, CURVE).exchange(ec.ECDH(), peer), "big")
     run = x - point.x
     twice = cubic(x) + cubic(point.x) - (following + x + point.x) * run * run
     return Point(x, twice * pow(2 * point.y, -1, P) % P)
@@ -131,3 +136,7 @@ def multiple_by_key(point: Point, key: ec.EllipticCurvePrivateKey, successor: ec
 def _point(key: ec.EllipticCurvePublicKey) -> Point:
     numbers = key.public_numbers()
     return Point(numbers.x, numbers.y)
+
+
+def _no_point(data: bytes) -> InvalidProof:
+    return InvalidProof("No point of P-256 has this abscissa", data, "Ask the prover for a new proof.")

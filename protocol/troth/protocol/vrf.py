@@ -4,10 +4,10 @@ A proof is 81 bytes: Γ compressed (33), c (16), s (32). The output belongs to t
 never the bytes of a proof, as an identifier.
 
 Time and secrets. Multiplications by the secret and by the nonce run in OpenSSL, in constant time, as do the HMACs that
-derive the nonce. The one product s = k + c·x modulo n is taken on Python integers of fixed size, and the secret's
-successor is formed once per key; their time is not guarded to the last cycle, so do not let strangers time a proof on
-the same core. Hashing to the curve takes time that depends on the input, which is public here. Verification handles
-no secrets. A derived key stays in memory as long as it is among the last few used.
+derive the nonce. The one product s = k + c·x modulo n is taken on Python integers of fixed size, and so are, where
+multiples go by ECDH, the successors of both; their time is not guarded to the last cycle, so do not let strangers time
+a proof on the same core. Hashing to the curve takes time that depends on the input, which is public here. Verification
+handles no secrets. A derived key stays in memory as long as it is among the last few used.
 
 What the contract needs beside a VRF proof, so that it can check points by their abscissas alone.
 
@@ -24,8 +24,6 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from functools import lru_cache
-
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from troth.protocol import p256
 from troth.protocol.errors import InvalidField, InvalidProof
@@ -56,8 +54,6 @@ class OpenedProof:
 @dataclass(frozen=True, slots=True)
 class _Secret:
     scalar: int
-    key: ec.EllipticCurvePrivateKey
-    successor: ec.EllipticCurvePrivateKey
     public: Point
 
 
@@ -76,12 +72,13 @@ def prove(secret: bytes, alpha: bytes) -> bytes:
     """The proof for ``alpha``, 81 bytes (RFC 9381, section 5.1); always the same for the same secret and input."""
     own = _secret(secret)
     hashed, _ = encode_to_curve(own.public, alpha)
-    gamma = p256.encode(p256.multiple_by_key(hashed, own.key, own.successor))
-    nonce = _nonce(secret, p256.encode(hashed))
-    commitment, hashed_commitment = p256.two_multiples(hashed, nonce)
-    challenge = _challenge(own.public, hashed, gamma, commitment, hashed_commitment)
+    gamma = p256.multiple(hashed, own.scalar)
+    assert gamma is not None  # the secret is not 0 modulo n, and n is prime
+    gamma_bytes, nonce = p256.encode(gamma), _nonce(secret, p256.encode(hashed))
+    commitment, hashed_commitment = p256.generator_multiple(nonce), p256.multiple(hashed, nonce)
+    challenge = _challenge(own.public, hashed, gamma_bytes, commitment, hashed_commitment)
     scalar = (nonce + int.from_bytes(challenge, "big") * own.scalar) % p256.N
-    return gamma + challenge + scalar.to_bytes(SCALAR_BYTES, "big")
+    return gamma_bytes + challenge + scalar.to_bytes(SCALAR_BYTES, "big")
 
 
 def verify(key: tuple[int, int], alpha: bytes, proof: bytes) -> bytes:
@@ -111,10 +108,8 @@ def open_proof(key: tuple[int, int], alpha: bytes, proof: bytes) -> OpenedProof:
         raise InvalidProof("The public key is no point of P-256", key, "Look up the key that the prover registered.")
     gamma, challenge, scalar = _split(proof)
     hashed, skipped = encode_to_curve(public, alpha)
-    of_generator, of_hashed = p256.two_multiples(hashed, scalar)
-    of_public, of_gamma = p256.same_multiples(public, gamma, challenge)
-    commitment = p256.add(of_generator, p256.negate(of_public))
-    hashed_commitment = p256.add(of_hashed, p256.negate(of_gamma))
+    commitment = p256.difference((GENERATOR, scalar), (public, challenge))
+    hashed_commitment = p256.difference((hashed, scalar), (gamma, challenge))
     expected = _challenge(public, hashed, proof[:POINT_BYTES], commitment, hashed_commitment)
     if expected != proof[POINT_BYTES : POINT_BYTES + CHALLENGE_BYTES] or not (commitment and hashed_commitment):
         raise InvalidProof("The VRF proof does not hold", proof, REMEDY)
@@ -176,9 +171,9 @@ def _secret(secret: bytes) -> _Secret:
     if len(secret) != SCALAR_BYTES or not 0 < scalar < p256.N - 1:
         # The value stays out of the message: an error may be logged.
         raise InvalidField("The VRF secret is not a key", f"{len(secret)} bytes", "Make one with generate_key().")
-    key = p256.private_key(scalar)
-    numbers = key.public_key().public_numbers()
-    return _Secret(scalar, key, p256.private_key(scalar + 1), Point(numbers.x, numbers.y))
+    public = p256.generator_multiple(scalar)
+    assert public is not None  # as above
+    return _Secret(scalar, public)
 
 
 FIXED_HINTS = 11

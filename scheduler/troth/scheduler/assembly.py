@@ -42,7 +42,7 @@ from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.context import SchedulerContext
-from troth.scheduler.orders.http import order_routes, refuse_with_words
+from troth.scheduler.orders.http import mount_orders, refuse_with_words
 from troth.scheduler.orders.offers import Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
@@ -134,7 +134,7 @@ class MarketScheduler:
         """Its HTTP side."""
         app = FastAPI(title="Troth scheduler", docs_url=None, redoc_url=None, openapi_url=None)
         app.include_router(health_routes(self.reasons, self.metrics.registry))
-        app.include_router(order_routes(self.orders))
+        mount_orders(app, self.orders)
         app.include_router(placement_routes(self.pools))
         operator, context, ledger = self.orders.context.operator, self.orders.context, self.ledger
         self.pools.server(operator).mount(app)

@@ -6,7 +6,6 @@ makes payable: a node that is killed at any step can still open, and is still pa
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +28,7 @@ from troth.protocol.tensors import rows_to_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Hash32
 from troth.protocol.wire_market import Conclude, Concluded
+from troth.transport.event_loop import beside
 
 
 async def conclude(
@@ -49,10 +49,10 @@ async def conclude(
     await chain_up(session)
     rows = session.all_outputs()[: header.positions]
     salt = trace_salt(seat.order_id, seat.index, context.me, seat.head_salt)
-    committed = await asyncio.to_thread(committed_trace, session, rows)
+    committed = await beside(rows.nbytes, committed_trace, session, rows)
     result = _result(session, header.positions, written, tokens, messages.trace_commitment(_root(committed), salt))
-    session.trace = await keep_trace(context, session, rows, root=_root(committed), salt=salt)
-    word = await context.write(lambda: _sign(context, session, result))
+    made = _stored(context, session, rows, root=_root(committed), salt=salt)
+    word = await context.write(lambda: _concluded(context, session, made, rows, result))
     await context.engine.forget(session.key)
     session.drop_rows()
     session.telling.conclude(word)
@@ -119,8 +119,16 @@ async def keep_trace(
 
     Where nobody reads rows, what is opened of it is kept alone: its root, and the salt of the commitment.
     """
-    seat, traces = session.seat, context.stores.traces
-    made = StoredTrace(
+    made = _stored(context, session, rows, root=root, salt=salt)
+    return await context.write(lambda: _kept(context, session, made, rows))
+
+
+def _stored(
+    context: NodeContext, session: SegmentSession, rows: NDArray[Any], *, root: Hash32, salt: Hash32
+) -> StoredTrace:
+    """What names a trace on disk."""
+    seat = session.seat
+    return StoredTrace(
         order_id=seat.order_id,
         segment=seat.index,
         attempt=session.key.attempt,
@@ -129,19 +137,28 @@ async def keep_trace(
         dtype=int(seat.dtype),
         root=root,
         salt=salt,
-        created_at=traces.now(),
+        created_at=context.stores.traces.now(),
     )
 
-    def keep() -> StoredTrace:
-        known = traces.find(seat.order_id, seat.index, session.key.attempt)
-        if known is None:
-            traces.keep(made, rows)
-            return made
-        if seat.infers and (known.root, known.positions) != (root, len(rows)):
-            raise AlreadySigned("another trace was kept of this segment", len(rows), "Ask for what was signed.")
-        return known
 
-    return await context.write(keep)
+def _kept(context: NodeContext, session: SegmentSession, made: StoredTrace, rows: NDArray[Any]) -> StoredTrace:
+    """The trace once it is on disk; in the thread that writes records, as all that follows."""
+    seat, traces = session.seat, context.stores.traces
+    known = traces.find(made.order_id, made.segment, made.attempt)
+    if known is None:
+        traces.keep(made, rows)
+        return made
+    if seat.infers and (known.root, known.positions) != (made.root, made.positions):
+        raise AlreadySigned("another trace was kept of this segment", len(rows), "Ask for what was signed.")
+    return known
+
+
+def _concluded(
+    context: NodeContext, session: SegmentSession, made: StoredTrace, rows: NDArray[Any], result: Result
+) -> bytes:
+    """The trace on disk, then the result on disk, as it travels."""
+    session.trace = _kept(context, session, made, rows)
+    return _sign(context, session, result)
 
 
 def _root(committed: CommittedTrace) -> Hash32:

@@ -199,7 +199,8 @@ class OrderService:
         session = self._find(sender, name)
         await session.end()
         async with session.lock:
-            known = await self._known(sender, name, RESULT)
+            # It has a trace where another question concluded it meanwhile, or the disk took no result before.
+            known = await self._known(sender, name, RESULT) if session.trace is not None else None
             if known is not None:
                 return Concluded(), known
             session.require_alive()
@@ -377,7 +378,8 @@ class OrderService:
         work = Work.INFERENCE if role == "infer" else Work.CHECK
         async with session.lock:
             # Not before the message at hand is answered, which would begin a cache that nobody frees.
-            await self._context.write(lambda: self._context.stores.books.broke_off(order, segment, work))
+            if not session.telling.result:
+                await self._context.write(lambda: self._context.stores.books.broke_off(order, segment, work))
             await self._context.engine.forget(session.key)
 
     def _find(self, sender: Address, name: Name) -> SegmentSession:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
@@ -41,6 +41,7 @@ from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, addr
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Other = TypeVar("Other")
 
 _BUCKETS = 256
 
@@ -73,6 +74,16 @@ class PersistentMap(Mapping[Key, Value]):
 
     def __getitem__(self, key: Key) -> Value:
         return self._buckets[hash(key) % _BUCKETS][key]
+
+    @overload
+    def get(self, key: Key, /) -> Value | None: ...
+    @overload
+    def get(self, key: Key, /, default: Value) -> Value: ...
+    @overload
+    def get(self, key: Key, /, default: Other) -> Value | Other: ...
+    def get(self, key: Key, /, default: object = None) -> object:
+        """The value of ``key``; by a Mapping's own way, what is missing would cost an error each time."""
+        return self._buckets[hash(key) % _BUCKETS].get(key, default)
 
     def __iter__(self) -> Iterator[Key]:
         for bucket in self._buckets:

@@ -75,18 +75,21 @@ def redeem(state: TabState, owed: int) -> tuple[TabState, int]:
 
 @dataclass(frozen=True, slots=True)
 class PayerBook:
-    """What a payer has ordered on one tab; ``bounds`` holds the most that each unacknowledged number can cost."""
+    """What a payer has ordered on one tab; ``bounds`` holds the most that each unacknowledged number can cost.
+
+    ``authorised`` is the most that may be owed with all that was ordered; added up once a book, since an order asks the
+    books of all nodes that were drawn.
+    """
 
     tab: Hash32
     spent: int = 0
     sequence: int = 0
     acknowledged: int = 0
     bounds: Mapping[int, int] = field(default_factory=dict)
+    authorised: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def authorised(self) -> int:
-        """The most that may be owed with all that was ordered."""
-        return self.spent + sum(self.bounds.values())
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "authorised", self.spent + sum(self.bounds.values()))
 
     @property
     def voucher(self) -> Voucher:
@@ -169,21 +172,21 @@ def resume(voucher: Voucher, orders: Iterable[Order]) -> PayerBook:
 class PayeeBook:
     """What a payee holds of one tab: the best voucher it was given, and the worth of what is not acknowledged yet.
 
-    ``worth`` holds the most that a running order can cost, then the fee of its results.
+    ``worth`` holds the most that a running order can cost, then the fee of its results. ``exposure`` is work that only
+    a claim would pay: what a payee risks with this payer.
     """
 
     best: Voucher
     worth: Mapping[int, int] = field(default_factory=dict)
+    exposure: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "exposure", sum(self.worth.values()))
 
     @property
     def payable(self) -> int:
         """Cumulative: what redeeming the best voucher shows."""
         return self.best.spent
-
-    @property
-    def exposure(self) -> int:
-        """Work that only a claim would pay: what a payee risks with this payer."""
-        return sum(self.worth.values())
 
 
 def accept(book: PayeeBook, voucher: Voucher) -> PayeeBook:

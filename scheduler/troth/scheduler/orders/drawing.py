@@ -13,18 +13,28 @@ from troth.scheduler.log.lines import line_with
 from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.steps import DrawnStep
+from troth.scheduler.tabs.database import Statement
 from troth.scheduler.tabs.due import inference_fees
 
 
 async def draw(context: SchedulerContext, log: LogBook, history: OrderHistory) -> DrawnStep:
-    """Draw over an order's results; journalled before it is returned. The lag of its nodes runs from its block."""
+    """Draw over an order's stored results; journalled before it is returned."""
+    drawn, statements = first_draw(context, log, history)
+    await context.store.note(history, drawn, *statements)
+    return drawn
+
+
+def first_draw(context: SchedulerContext, log: LogBook, history: OrderHistory) -> tuple[DrawnStep, list[Statement]]:
+    """The draw over an order's results, and what changes in the books with it; to be journalled before it leaves.
+
+    The lag of its nodes runs from its block.
+    """
     proof = vrf.prove(context.vrf_secret, messages.draw_alpha(history.order_id))
     fresh = fresh_draw(context, history, proof)
     entry, statements = log.assign(history)
     drawn = DrawnStep(fresh, proof, _inclusion(context, history, fresh.message, proof, entry))
     due = fresh.message.block_number + context.ledger.parameters.lag
-    await context.store.note(history, drawn, *statements, *inference_fees(context.node_tabs, history, due))
-    return drawn
+    return drawn, [*statements, *inference_fees(context.node_tabs, history, due)]
 
 
 async def draw_again(context: SchedulerContext, history: OrderHistory) -> DrawnStep:

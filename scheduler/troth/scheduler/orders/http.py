@@ -14,6 +14,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from fastapi import APIRouter, FastAPI, Path, Query, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from troth.protocol.errors import ProtocolError
@@ -147,14 +148,25 @@ SALT_HEADER, PREFERRED_HEADER = "troth-salt", "troth-preferred"
 Body = TypeVar("Body")
 
 
-def order_routes(orders: Orders) -> APIRouter:
-    """Everything that a client asks; it holds no state of its own."""
+def mount_orders(app: FastAPI, orders: Orders) -> None:
+    """Serve everything that a client asks from ``app``; it holds no state of its own."""
     router = APIRouter()
     _offer_routes(router, orders)
     _order_routes(router, orders)
     _tab_routes(router, orders)
     _log_routes(router, orders)
-    return router
+    app.include_router(router)
+    app.router.routes.insert(0, _submission(orders))
+
+
+def _submission(orders: Orders) -> Route:
+    """Nothing is asked more often: it is found before all others, and by the plainest of ways."""
+
+    async def submit(request: Request) -> LineResponse:
+        preferred = read_preferred(request.headers.get(PREFERRED_HEADER, ""))
+        return LineResponse(await orders.submit(await _read(request, Submission, SUBMISSION_LIMIT), preferred))
+
+    return Route("/v1/orders", submit, methods=["POST"])
 
 
 def _offer_routes(router: APIRouter, orders: Orders) -> None:
@@ -185,14 +197,7 @@ def _offer_routes(router: APIRouter, orders: Orders) -> None:
 
 
 def _order_routes(router: APIRouter, orders: Orders) -> None:
-    """An order from its submission to the tiles of its check."""
-
-    async def order(request: Request) -> LineResponse:
-        preferred = read_preferred(request.headers.get(PREFERRED_HEADER, ""))
-        return LineResponse(await orders.submit(await _read(request, Submission, SUBMISSION_LIMIT), preferred))
-
-    # Plain: what FastAPI would look for in its parameters, there is none of, and nothing is asked more often.
-    router.add_route("/v1/orders", order, ["POST"])
+    """An order after its submission, to the tiles of its check."""
 
     @router.get("/v1/orders/{order_id}")
     async def again(order_id: str, request: Request) -> LineResponse:

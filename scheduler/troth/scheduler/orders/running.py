@@ -1,6 +1,6 @@
 """An order from its admission to its draw: the only place that knows the order of the steps.
 
-admitted -> tokens -> answered -> drawn, or failed: each journalled before what follows is signed or sent.
+admitted -> tokens -> answered and drawn, or failed: each journalled before what follows from it is sent.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from troth.protocol.errors import ProtocolError
@@ -20,7 +21,7 @@ from troth.scheduler.errors import NodeFailed, OrderAborted
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.concluding import OrderEnding
 from troth.scheduler.orders.context import OrderSession, SchedulerContext
-from troth.scheduler.orders.drawing import draw
+from troth.scheduler.orders.drawing import first_draw
 from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.hop import Hop
 from troth.scheduler.orders.pipeline import PipelineRun
@@ -83,9 +84,11 @@ class OrderRun:
             await asyncio.to_thread(self._kept.sync)
         served = context.client_tabs.serve(history.order.tab, history.order.sequence, fee, context.ledger.block)
         answered = AnsweredStep("end" if reason == "stop" else reason, results, self._hops[-1].chain.position, fee)
-        await context.store.note_answer(history, answered, tuple(pipeline.tokens), *served, *self._kept.statements())
+        # Nothing leaves between answer and draw, so that they share a flush: folded once both are on the disk.
+        drawn, owed = first_draw(context, self._book, replace(history, answered=answered))
+        beside = (*served, *self._kept.statements(), *owed)
+        await context.store.note_answer(history, answered, drawn, tuple(pipeline.tokens), *beside)
         self.lines.send("results", **shown_results(history))
-        await draw(context, self._book, history)
         self.lines.send("draw", **shown_draw(history))
 
     def _on_token(self, position: int, token: int, logprobs: Logprobs | None) -> None:

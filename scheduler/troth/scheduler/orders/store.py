@@ -93,16 +93,31 @@ class OrderStore:
         kept = () if ended is None else (_kept(history.order_id, ended),)
         await self._database.commit(_step(history.order_id, step), *kept, *beside)
         history.note(step)
-        if ended is not None and self._running.pop(history.order_id, None) is not None:
-            self._remember(history)
+        if ended is not None:
+            self._end(history)
 
     async def note_answer(
-        self, history: OrderHistory, step: AnsweredStep, tokens: tuple[int, ...], *beside: Statement
+        self,
+        history: OrderHistory,
+        answered: AnsweredStep,
+        drawn: DrawnStep,
+        tokens: tuple[int, ...],
+        *beside: Statement,
     ) -> None:
-        """The same with the answer's tokens."""
-        values = (history.order_id, "tokens", msgspec.msgpack.encode(tokens))
-        await self.note(history, step, ("INSERT OR REPLACE INTO private VALUES (?, ?, ?)", values), *beside)
+        """Journal an answer with its tokens and its draw, as one: a client is told both at once. Raises as ``note``."""
+        order_id = history.order_id
+        text = ("INSERT OR REPLACE INTO private VALUES (?, ?, ?)", (order_id, "tokens", msgspec.msgpack.encode(tokens)))
+        steps = (_step(order_id, answered), _step(order_id, drawn))
+        await self._database.commit(*steps, _kept(order_id, ANSWERED), text, *beside)
+        history.note(answered)
+        history.note(drawn)
         history.tokens = tokens
+        self._end(history)
+
+    def _end(self, history: OrderHistory) -> None:
+        """It runs no more."""
+        if self._running.pop(history.order_id, None) is not None:
+            self._remember(history)
 
     async def forget(self, history: OrderHistory) -> None:
         """Nothing of prompt and answer is owed any more: remove them, and close the history."""
