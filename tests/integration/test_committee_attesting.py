@@ -11,23 +11,31 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from support.committee_stage import DOMAIN, Stage, committee_stage, key_named, seal_key
 from support.made_up_machine import MadeUpMachine, made_up_vendor
+from support.waiting import eventually
 
 from troth.committee.configuration import load
 from troth.committee.errors import EntryRefused, Full, MemberConfigurationInvalid
 from troth.committee.vouching import MOST_USED, NONCE_SECONDS, Nonces
 from troth.overlay.attestation.binding import Binding
-from troth.overlay.attestation.errors import AttestationError, EvidenceMisbound
+from troth.overlay.attestation.errors import AttestationError, EvidenceMisbound, MachineUnable
 from troth.overlay.attestation.evidence import MachineEvidence
 from troth.overlay.attestation.measurement import Attested, Measurement
 from troth.overlay.attestation.policy import VENDORS
 from troth.overlay.circuits.descriptors import PinnedAddress
 from troth.overlay.directory.attesting import AttestedParty, ShownMachine, attest, decode_showing, encode_showing
-from troth.overlay.directory.errors import DescriptorRefused
+from troth.overlay.directory.errors import DescriptorRefused, DirectoryUnavailable
 from troth.overlay.directory.fetching import refresh
+from troth.overlay.directory.listing import CommitteeMembership
 from troth.overlay.directory.publishing import publish_destination
 from troth.overlay.relay.delivery_server import DeliveryServer
+from troth.overlay.sessions import entry as entries
+from troth.overlay.sessions.entry import EntryKeys, OverlayEntry, overlay_entry, vouched_machines
+from troth.overlay.sessions.entry_section import ConfidentialEntry
+from troth.testnet.ports import free_port
 from troth.transport.https import pinned_client
 from troth.transport.identity import TlsIdentity, create_identity
 
@@ -124,6 +132,53 @@ class Recorder:
     async def evidence(self, binding: Binding) -> MachineEvidence:
         self.kept = self.kept or self.machine.evidence_of(binding)
         return self.kept
+
+
+class Mute:
+    """A machine that has lost its quoting device."""
+
+    async def evidence(self, _binding: Binding) -> MachineEvidence:
+        raise MachineUnable("This machine gives no quote", None, "Repair it.")
+
+
+@pytest.mark.parametrize("able", [True, False])
+async def test_an_entry_shows_its_machine_by_itself_and_keeps_its_seal_key_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool
+) -> None:
+    """One whose machine says nothing is listed all the same, for the anonymous tier."""
+    async with committee_stage(tmp_path, 3, policy=made_up_vendor().policy()) as stage:
+        stage.bonded.add((KEY.address, "node"))
+
+        async def membership(_rpc: str, _contract: object) -> CommitteeMembership:
+            return stage.membership
+
+        monkeypatch.setattr(entries, "read_membership", membership)
+        attester: Any = MadeUpMachine() if able else Mute()
+        port = free_port()
+        confidential = ConfidentialEntry(attester, frozenset())
+        entry = OverlayEntry("127.0.0.1", port, ("127.0.0.1", port), DOMAIN.contract, 3600.0, confidential)
+        keys = EntryKeys("node", KEY.secret, create_identity(tmp_path / "node"), tmp_path / "seal.pem")
+        async with overlay_entry(entry, "", keys, FastAPI(), CollectorRegistry()):
+            await eventually(lambda: all(one.state.admission.entries().destinations for one in stage.members))
+            stage.clock.now = max(stage.clock.now, time.time())
+            await stage.leader().leading.act()
+            (listed,) = (await refresh(stage.keeper(), stage.clock)).destinations
+        assert (listed.attested is not None) == able
+        assert not (tmp_path / "seal.pem").exists()
+
+
+async def test_without_a_list_a_confidential_party_speaks_to_nobody(tmp_path: Path) -> None:
+    trusted = frozenset({Measurement("tdx", bytes(32))})
+    entry = OverlayEntry("", 0, ("", 0), DOMAIN.contract, 3600.0, ConfidentialEntry(MadeUpMachine(), trusted))
+    async with vouched_machines(entry, "http://127.0.0.1:1", tmp_path / "directory") as machines:
+        assert machines is not None
+        assert machines.trusted == trusted
+        assert machines.entry(KEY.address, "node", bytes(32)) is None
+        with pytest.raises(DirectoryUnavailable, match="does not vouch"):
+            machines.require(KEY.address, "node", bytes(32))
+    # Whoever is not confidential serves anybody.
+    async with vouched_machines(replace(entry, confidential=None), "", tmp_path) as machines:
+        assert machines is None
 
 
 async def test_recorded_evidence_serves_one_member_once(tmp_path: Path) -> None:
