@@ -118,13 +118,16 @@ library Arithmetic {
     function largest(ArithmeticSums.Operand calldata operand) internal pure returns (uint256 found) {
         uint256 count = ArithmeticSums.count(operand);
         if (count == 0) revert OutOfRange(count);
+        (uint256 at, uint256 width, bool rounded) = _place(operand);
         // Bits of numbers that are not negative are in their order; of others in the opposite one.
         uint256 greatest = 0;
-        for (uint256 i = 0; i < count; ++i) {
-            uint256 bits = numberAt(operand, i);
-            if (!ArithmeticRounding.isFinite(bits)) return NOT_A_NUMBER;
-            uint256 order = ArithmeticRounding.isNegative(bits) ? ~bits & 0xffffffff : bits | 0x80000000;
-            if (order > greatest) greatest = order;
+        unchecked {
+            for (uint256 end = at + count * width; at < end; at += width) {
+                uint256 bits = _read(at, width, rounded);
+                if (!ArithmeticRounding.isFinite(bits)) return NOT_A_NUMBER;
+                uint256 order = ArithmeticRounding.isNegative(bits) ? ~bits & 0xffffffff : bits | 0x80000000;
+                if (order > greatest) greatest = order;
+            }
         }
         found = greatest & 0x80000000 != 0 ? greatest & 0x7fffffff : ~greatest & 0xffffffff;
         if (found == 0x80000000) found = 0;
@@ -139,21 +142,30 @@ library Arithmetic {
 
     /// @notice One of an operand's numbers.
     function numberAt(ArithmeticSums.Operand calldata operand, uint256 place) internal pure returns (uint256 bits) {
+        (uint256 at, uint256 width, bool rounded) = _place(operand);
+        if (place >= operand.numbers.length / width) revert ArithmeticSums.WrongOperand(operand.numbers.length, place);
+        return _read(at + place * width, width, rounded);
+    }
+
+    /// @dev Where an operand's numbers begin, bytes of one, and whether they are to be rounded.
+    function _place(ArithmeticSums.Operand calldata operand) private pure returns (uint256 at, uint256 width, bool rounded) {
         bytes calldata numbers = operand.numbers;
-        uint256 width = ExactNumbers.width(operand.format);
-        if (place >= numbers.length / width) revert ArithmeticSums.WrongOperand(numbers.length, place);
         assembly ("memory-safe") {
-            let word := calldataload(add(numbers.offset, mul(place, width)))
-            // The first two bytes of a bfloat16 are the last two of a float32.
-            if eq(width, 2) { word := shr(16, word) }
-            bits := or(
-                or(byte(0, word), shl(8, byte(1, word))), or(shl(16, byte(2, word)), shl(24, byte(3, word)))
-            )
-            if eq(width, 2) { bits := and(bits, 0xffff0000) }
+            at := numbers.offset
         }
-        if (operand.rounded && width == 4 && ArithmeticRounding.isFinite(bits)) {
-            bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+        width = ExactNumbers.width(operand.format);
+        rounded = operand.rounded && width == 4;
+    }
+
+    /// @dev The number of so many bytes at a place of the calldata.
+    function _read(uint256 at, uint256 width, bool rounded) private pure returns (uint256 bits) {
+        assembly ("memory-safe") {
+            let word := calldataload(at)
+            bits := or(or(byte(0, word), shl(8, byte(1, word))), or(shl(16, byte(2, word)), shl(24, byte(3, word))))
+            // The two bytes of a bfloat16 are the last two of a float32.
+            if eq(width, 2) { bits := and(shl(16, bits), 0xffff0000) }
         }
+        if (rounded && ArithmeticRounding.isFinite(bits)) bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
     }
 
     /// @dev How many operands a sum's terms come from.
