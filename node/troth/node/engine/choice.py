@@ -6,7 +6,7 @@ between one and BLOCK times the likelihood of their largest. Some tens of tokens
 min_p and top_k, and noise is made for those that may be in the nucleus. It need not be known where exactly that ends:
 the token is certain if it wins among all that may be in it, and surely is in it. Rows where it is not are looked at
 again with the sum of all likelihoods, and what float32 leaves open even then is asked of the rule itself. So tokens are
-those of the rule, and only such a row leaves the device. All of it is plain torch.
+those of the rule, and only such a row leaves the device. All of it is plain torch; on CUDA this has not been run.
 
 Minus infinity stands for a token that is forbidden: it has no mass and is never chosen. So what forbids or shifts
 tokens (a grammar, a penalty) can change rows before, on the device.
@@ -63,7 +63,8 @@ class Closeness(NamedTuple):
 
 QUICK = Closeness(6.0, 11.5, 512, whole=False)
 CLOSE = Closeness(10.0, 10.0, 4_096, whole=True)
-"""Less likely tokens than its candidates are so by 22,000. For a row with more of them the rule is as fast."""
+"""Other tokens than its candidates are less likely than the likeliest by 22,000. For a row with more candidates the
+rule is as fast."""
 
 
 class _Cuts(NamedTuple):
