@@ -224,18 +224,17 @@ async def test_a_node_credits_itself_and_takes_what_its_owner_allowed(stage: Org
     assert await step("bob own", everybody) == ["host"]
     assert await step("bob own", everybody) == []
     for _ in range(2):
-        await stage.next_epoch()
+        await stage.serve("alice one")
     assert await step("bob own", nobody, auto=False) == ["post"]
     assert await step("bob own", nobody, auto=False) == []
     await stage.send(calls.dismiss(host), stage.alice)
-    await stage.send(calls.stop(number), stage.alice)
-    # She has an epoch left, and asks for a machine again.
+    await stage.serve("alice one")
     alice = stage.nodes["alice one"].address
-    await stage.send(calls.deploy(state_hash(own_class()), 1, 1, alice, ""), stage.alice)
-    assert (await stage.reading()).state.deployments[2].reserve == SERVED
-    for _ in range(2):
-        await stage.next_epoch()
+    await stage.send(calls.deploy(state_hash(own_class()), 1, 2, alice, ""), stage.alice)
+    await stage.register("bob other", stage.bob, own_class())
     assert await step("bob own", everybody) == []
+    assert await step("bob other", everybody) == ["host"]
+    assert (await stage.reading()).state.hostings[stage.nodes["bob other"].address].deployment == number + 1
     await same(stage, tmp_path)
 
 

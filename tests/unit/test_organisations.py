@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
@@ -12,78 +11,60 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.market_logs import META, address
-from support.market_record import joining, record
-from support.market_scene import KEYS, MODEL, execution_class
+from support.market_record import joining
+from support.market_scene import KEYS, MODEL
+from support.organisation_record import (
+    ALICE,
+    BOB,
+    CLASS,
+    CONTRACT,
+    EPOCH,
+    FIRST,
+    HONEST,
+    RULES,
+    SECOND,
+    SERVED,
+    START,
+    THIRD,
+    deployed,
+    folded,
+    market,
+    posted,
+    rating,
+    reading,
+    served_record,
+)
 
 from troth.audit.credits import examine
 from troth.audit.report import Finding, FindingKind
-from troth.chain.organisations import OrganisationsReading, OrganisationStep
 from troth.node.configuration import FILE, HostingConsent, NodeInitOptions, load, render
 from troth.node.errors import ConfigError
 from troth.node.organisations import model_name, taken_by
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
-from troth.protocol.logs import LogMeta
 from troth.protocol.market import events as on
-from troth.protocol.market.messages import state_hash
-from troth.protocol.market.state import State
 from troth.protocol.market.types import Entry
 from troth.protocol.market.views import rules_in
 from troth.protocol.organisation_events import (
     Contributed,
     DeploymentStopped,
-    HostingBegun,
-    HostingCredited,
     HostingEnded,
-    ModelDeployed,
     OrganisationEvent,
-    OrganisationsDeployed,
     OrganisationsState,
     ReserveReturned,
 )
 from troth.protocol.organisations import (
     OrganisationsPlace,
-    ServiceRecord,
     cost_of,
     gibibyte_days,
     layer_bytes,
     served_by,
     served_in,
 )
-from troth.protocol.reputation import ONE, paper_rules
-from troth.protocol.reputation_events import NodeRated, ReputationDeployed
+from troth.protocol.reputation import ONE
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 from troth.routing.placement.demand import ModelDemand, by_demand
-
-CLASS = state_hash(execution_class())
-EPOCH, START = 100, 50
-RULES = paper_rules(EPOCH, 0)
-FIRST, SECOND, THIRD = sorted(list(KEYS)[:3])
-ALICE, BOB = address(70), address(71)
-CONTRACT, REPUTATION, REGISTRY = address(72), address(73), address(74)
-SERVED = MODEL.layers * 12 * MODEL.hidden_size**2 * 4 * EPOCH
-LATE = replace(META, block=START + EPOCH + 1)
-
-
-def rating(node: Address, epoch: int, /, **changes: Any) -> NodeRated:
-    place = LogMeta(START + (epoch + 1) * EPOCH - 2, 0, ZERO_HASH, ZERO_HASH)
-    said = NodeRated(node, market().owner_of(node), epoch, ONE, False, 9 * ONE // 10, 0, place)
-    return replace(said, **changes)
-
-
-@cache
-def market(*later: Any) -> State:
-    return record(*later, nodes=3).history.state
-
-
-def served_record(*ratings: NodeRated, state: State | None = None) -> ServiceRecord:
-    said: dict[Address, list[NodeRated]] = {}
-    for one in ratings:
-        said.setdefault(one.node, []).append(one)
-    deployed = ReputationDeployed(address(75), REGISTRY, RULES, START, META)
-    return ServiceRecord(state or market(), deployed, {node: tuple(them) for node, them in said.items()})
-
 
 # ---- earning
 
@@ -116,11 +97,11 @@ def test_who_comes_late_or_leaves_early_served_nothing(block: int) -> None:
     group = group_id(CLASS, Segment(0, MODEL.layers))
     seen = {node: entry for entry, node in enumerate(list(KEYS)[:3])}
     gone = on.EntryChanged(group, seen[FIRST], Entry(FIRST, block, block, 0, 0), 3, place)
-    assert served_by(1, served_record(rating(FIRST, 1), state=market(gone)), FIRST) is None or block > START + 2 * EPOCH
+    assert served_by(1, served_record(rating(FIRST, 1), state=market(gone)), FIRST) is None
     newcomer = address(90)
     late = joining(newcomer, BOB, 3, class_id=CLASS, place=place)
     assert served_by(1, served_record(state=market(*late)), newcomer) is None
-    assert served_by(2 + block // (START + 2 * EPOCH), served_record(state=market(*late)), newcomer) is not None
+    assert served_by(2, served_record(state=market(*late)), newcomer) is not None
 
 
 def test_a_scheduler_or_a_stranger_serves_nothing() -> None:
@@ -146,35 +127,6 @@ def test_what_no_contract_takes_is_refused(replicas: int, epochs: int) -> None:
 
 
 # ---- the fold
-
-
-def posted(node: Address = FIRST, epoch: int = 0, balance: int = SERVED, **changes: Any) -> Contributed:
-    place = replace(META, block=START + (epoch + 1) * EPOCH + 2)
-    made = Contributed(node, market().owner_of(node), epoch, 0, MODEL.layers, SERVED, balance, place)
-    return replace(made, **changes)
-
-
-def deployed(number: int = 1, owner: Address | None = None, balance: int = SERVED, **changes: Any) -> ModelDeployed:
-    place = replace(META, block=START + 3 * EPOCH)
-    who = owner or market().owner_of(FIRST)
-    made = ModelDeployed(number, who, CLASS, 1, 4, 5, SERVED, balance, "own/model", place)
-    return replace(made, **changes)
-
-
-HONEST: tuple[OrganisationEvent, ...] = (
-    OrganisationsDeployed(REPUTATION, REGISTRY, META),
-    posted(epoch=0),
-    posted(epoch=1, balance=2 * SERVED),
-    deployed(),
-    HostingBegun(1, SECOND, 0, MODEL.layers, 4, 5, MODEL.layers, replace(META, block=START + 3 * EPOCH)),
-    HostingCredited(
-        1, SECOND, market().owner_of(SECOND), 4, SERVED, 0, SERVED, replace(META, block=START + 5 * EPOCH + 2)
-    ),
-)
-
-
-def folded(events: tuple[OrganisationEvent, ...] = HONEST) -> OrganisationsState:
-    return reduce(lambda state, event: state.after(event), events, OrganisationsState())
 
 
 def test_credits_that_move_are_conserved() -> None:
@@ -244,16 +196,6 @@ def test_no_order_of_earning_and_deploying_spends_more_than_was_earned(
 
 
 # ---- the audit
-
-
-def reading(*events: OrganisationEvent, state: State | None = None, ratings: Any = None) -> OrganisationsReading:
-    steps, before = [], OrganisationsState()
-    for event in events:
-        steps.append(OrganisationStep(event, before))
-        before = before.after(event)
-    said = [rating(FIRST, epoch) for epoch in range(5)] if ratings is None else ratings
-    served = served_record(*said, state=state)
-    return OrganisationsReading(OrganisationsPlace(CONTRACT), before, served, START + 6 * EPOCH, tuple(steps))
 
 
 def audited(*events: OrganisationEvent, **changes: Any) -> list[Finding]:

@@ -208,7 +208,7 @@ def _refusal(record: ServiceRecord, node: Address, epoch: int) -> str:
     return ""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=32)
 def groups_within(execution_class: Hash32, hosted: Segment) -> Mapping[Hash32, Segment]:
     """All groups that a node with these layers may be in, each with its segment, which its hash does not tell."""
     segments = (
