@@ -311,7 +311,7 @@ class FaultNetwork:
 
 @asynccontextmanager
 async def fault_network(
-    anvil: Any, folder: Path, *, nodes: int = NODES, class_name: str = "toy float32", **parameters: Any
+    anvil: Any, folder: Path, *, nodes: int = NODES, **parameters: Any
 ) -> AsyncIterator[FaultNetwork]:
     """Everybody set up, registered and ready; the scheduler has opened its tabs with all nodes."""
     model = small_model(folder / "model")
@@ -325,7 +325,7 @@ async def fault_network(
             anvil,
             parameters=replace(COURT, lag=LAG, gas_price=GAS_PRICE * PER, reference_age=REFERENCE_AGE, **parameters),
             model=descriptor,
-            execution_class=execution_class_of(descriptor, name=class_name),
+            execution_class=execution_class_of(descriptor),
             nodes=nodes,
             segments=lambda _: segments_from_ends((2,), 2),
             endpoint=lambda one: (f"https://127.0.0.1:{ports[one]}", Hash32(identities[one].spki_sha256)),
