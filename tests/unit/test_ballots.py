@@ -31,6 +31,7 @@ from troth.protocol.market.log_data import LoggedBallot, LoggedBallots, LogLine,
 from troth.protocol.market.types import Opinion
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Poll
+from troth.scheduler.log.entries import is_final
 from troth.scheduler.log.lines import line_of as logged_line
 
 NAME = {"name": "torch cpu float32/veiled"}
@@ -360,6 +361,33 @@ async def test_a_scheduler_polls_its_verifiers_and_logs_no_name(tmp_path: Path) 
     before = dict(history.ballots)
     await scene.show(asked)
     assert history.ballots == before
+    await scene.stop()
+
+
+async def test_a_ballot_that_did_not_come_is_asked_for_again_before_the_log_is_posted(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path, name="toy float32/veiled")
+    scene.start()
+    for node in scene.nodes.values():
+        node.faults.refuses.add(Poll)
+    asked = await _checked_by_several(scene)
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
+    assert not history.is_cast
+    assert not history.ballots
+    assert history in scene.book.lacking_ballots()
+    assert not is_final(history, scene.ledger.state, scene.ledger.block, scene.ledger.parameters.lag)
+    for node in scene.nodes.values():
+        node.faults.refuses.clear()
+    await scene.stop()
+    # Also by a scheduler that was killed meanwhile.
+    scene.start()
+    await scene.orders.ask_again()
+    await scene.orders.drain()
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
+    assert history.is_cast
+    assert history not in scene.book.lacking_ballots()
+    assert is_final(history, scene.ledger.state, scene.ledger.block, scene.ledger.parameters.lag)
     await scene.stop()
 
 

@@ -68,6 +68,7 @@ class LogBook:
         (count,) = database.read("SELECT COUNT(*) FROM log_line WHERE entry = ?", number)[0]
         self._open = None if closed else _OpenEntry(number, opened, count)
         self._last = number
+        self._cast: set[Hash32] = set()
 
     def assign(self, history: OrderHistory) -> tuple[int, list[Statement]]:
         """The entry that an order with results is promised for."""
@@ -100,6 +101,21 @@ class LogBook:
         for number, data in self._database.read(query):
             if not await self._post(number, data):
                 return
+
+    def lacking_ballots(self) -> list[OrderHistory]:
+        """Orders of entries that are not posted, of which all verifiers have spoken and some ballots are missing: one
+        was away, or this scheduler was killed between them."""
+        query = (
+            "SELECT DISTINCT order_id FROM steps WHERE kind = 'Judged' AND order_id IN "
+            "(SELECT order_id FROM log_line JOIN log_entry ON entry = number WHERE posted IS NULL)"
+        )
+        checked = {Hash32(order_id) for (order_id,) in self._database.read(query)}
+        self._cast &= checked
+        found = [history for one in checked - self._cast if (history := self._store.get(one)) is not None]
+        for history in found:
+            if history.is_checked and (history.is_cast or not is_hidden(history, self._ledger.state)):
+                self._cast.add(history.order_id)
+        return [history for history in found if history.is_checked and history.order_id not in self._cast]
 
     def data(self, number: int) -> bytes | None:
         """What is served of a posted entry."""
@@ -145,9 +161,7 @@ class LogBook:
                 history, self._ledger.state, self._ledger.block, self._ledger.parameters.lag
             ):
                 return None
-            definition = self._ledger.state.classes[history.order.execution_class]
-            hidden = hides_verifiers(definition.name, definition.verifiers, history.segments)
-            lines.append(line_of(history, veiled=hidden))
+            lines.append(line_of(history, veiled=is_hidden(history, self._ledger.state)))
         return log_data.encode_data(lines)
 
     def _counts(self, number: int, lines: tuple[LogLine, ...]) -> LogCounts:
@@ -165,7 +179,14 @@ def is_final(history: OrderHistory, state: State, block: int, lag: int) -> bool:
         return block > draw.block_number + lag
     if not lottery.hits(history.revealed.secret, draw.beta, history.order.check_rate):
         return True
-    return history.is_checked or block > draw.block_number + 2 * lag
+    whole = history.is_checked and (history.is_cast or not is_hidden(history, state))
+    return whole or block > draw.block_number + 2 * lag
+
+
+def is_hidden(history: OrderHistory, state: State) -> bool:
+    """Whether the log shows ballots of an order in place of verdicts."""
+    definition = state.classes[history.order.execution_class]
+    return hides_verifiers(definition.name, definition.verifiers, history.segments)
 
 
 def _is_summoned(order: Hash32, segment: int, state: State) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Order, Result, TraceCommitment, Verdict
+from troth.protocol.rings import FEWEST
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.orders.steps import (
     AdmittedStep,
@@ -100,6 +101,16 @@ class OrderHistory:
         """Drawn verifiers of a segment without a verdict, in the order of their first seats."""
         check = self.check_of(segment)
         return [] if check is None else [one for one in check.operators if (segment, one) not in self.verdicts]
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether all that have spoken cast ballots in one ring, wherever more than one has."""
+        return all(self._is_cast(segment) for segment in self.checks)
+
+    def _is_cast(self, segment: int) -> bool:
+        spoken = {one for one in self.checks[segment][-1].operators if (segment, one) in self.verdicts}
+        found = (cast for (place, ring), cast in self.ballots.items() if place == segment and len(ring) == len(spoken))
+        return len(spoken) < FEWEST or any(spoken == cast.keys() for cast in found)
 
     @property
     def is_checked(self) -> bool:

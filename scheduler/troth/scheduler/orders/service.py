@@ -349,7 +349,7 @@ class Orders:
 
     async def ask_again(self) -> None:
         """Verifiers that committed and did not speak are asked again while it may matter: one that has signed and was
-        killed before its answer came is owed for it, and says the same."""
+        killed before its answer came is owed for it, and says the same. So are those whose ballot the log lacks."""
         ledger, lag = self.context.ledger, self.context.ledger.parameters.lag
         for order_id in self.context.node_tabs.undecided(PromisedWork.CHECK):
             history = self.context.store.get(order_id)
@@ -360,6 +360,9 @@ class Orders:
                 for segment in history.checks
                 for one in history.undecided(segment)
             ):
+                self.check(history)
+        for history in self.book.lacking_ballots():
+            if history.request is not None and ledger.block <= history.drawn_first + 2 * lag:
                 self.check(history)
 
     async def forget_old(self) -> None:
