@@ -110,7 +110,7 @@ async def test_tickets_fill_a_tab_that_pays_orders_and_change_comes_back(stage: 
             number = await purse.read(messages.payer_nonce())
             last = await purse.block_number() + 10
             order = PayerOrder(tuple(calls), fee, number, last)
-            made = messages.command(order, purse.domain, tab_key.secret)
+            made = messages.command(messages.errand(order, purse.domain, tab_key.secret))
             await submit(stage.url, made, stage.payer, payer)
 
         bank = stage.market.contracts.bank

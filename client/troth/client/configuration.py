@@ -23,11 +23,12 @@ _SHAPES = (
     ("committee", _ADDRESS, "an address, 0x and 40 hex digits"),
     ("overlay", re.compile("on|off"), "on or off; left out, it is on where a committee is named"),
     ("mode", re.compile("scheduler|direct"), "scheduler or direct"),
+    ("tickets", _ADDRESS, "an address, 0x and 40 hex digits"),
     ("region", re.compile("[a-z0-9-]{1,16}"), "up to 16 of a-z, 0-9 and -"),
 )
 _OPTIONS = {"mode": "--direct or --no-direct"}
-_OPTIONAL = {"scheduler", "execution_class", "committee", "overlay", "region"}
-_ADDRESSES = ("scheduler", "committee")
+_OPTIONAL = {"scheduler", "execution_class", "committee", "overlay", "region", "tickets"}
+_ADDRESSES = ("scheduler", "committee", "tickets")
 
 
 class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +38,7 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
     id (0x…); empty means: the only one there is. `committee` is the contract whose members sign the overlay's
     directory: with it, and unless `overlay` is "off", no request goes to a scheduler directly. `overlay` "on" is
     refused without it. `region` is preferred for relays. With `mode` "direct" requests enter through the overlay at a
-    node that hosts the whole model, not at the scheduler.
+    node that hosts the whole model, not at the scheduler. `tickets` is the contract whose tickets fill tabs.
     """
 
     market: MarketTable
@@ -48,6 +49,7 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
     overlay: str = ""
     region: str = ""
     mode: str = "scheduler"
+    tickets: str = ""
 
     @property
     def anonymous(self) -> bool:

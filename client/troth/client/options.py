@@ -103,6 +103,7 @@ def read_configuration(
     direct: bool | None = None,
     factory: str = "",
     model: str = "",
+    tickets: str = "",
 ) -> ClientConfiguration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
     # Not loaded for help.
@@ -112,7 +113,7 @@ def read_configuration(
     from troth.client.market_table import MarketTable
 
     given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
-    given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct)}
+    given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct), "tickets": tickets}
     if factory and not home.configuration.exists():
         return ClientConfiguration(MarketTable(factory)).overridden(**given)
     found = load(home.configuration).overridden(**given)

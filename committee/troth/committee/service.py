@@ -7,13 +7,13 @@ POST /v1/opinions      member to member: which of these entries would you list?
 POST /v1/proposals     member to member: sign the list that follows from these
 POST /v1/lists         member to member: more than 2/3 have signed
 POST /v1/reputation/…  member to member, where this one rates nodes (rating_requests)
+…    /v1/tickets/…     members and clients, where this one signs tickets (ticket_service)
 GET  /livez, /readyz, /metrics
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 
 import msgspec
 from fastapi import FastAPI, Request
@@ -27,6 +27,7 @@ from troth.committee.member import Member
 from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
 from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import announced_by_member, rating_router
+from troth.committee.ticket_service import TicketOffice, ticket_router
 from troth.overlay.directory.descriptors import LARGEST_DESCRIPTOR
 from troth.overlay.directory.errors import DirectoryError, ListStale
 from troth.overlay.directory.signing import LARGEST_SIGNED
@@ -38,12 +39,16 @@ MEMBERS_AT_ONCE = 4
 own: another member that sends slowly cannot hold up a slot that is not its own."""
 
 
-def member_app(member: Member, posts: Posts, rater: RatingMember | None = None) -> FastAPI:
-    """The application; what it keeps is in `member`, and in `rater` for one that rates nodes."""
+def member_app(
+    member: Member, posts: Posts, rater: RatingMember | None = None, tickets: TicketOffice | None = None
+) -> FastAPI:
+    """The application; what it keeps is in `member`, and in `rater` and `tickets` for one that rates nodes or signs."""
     app = FastAPI(title="Troth committee", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_routes(member.reasons, member.metrics.registry))
     if rater is not None:
         app.include_router(rating_router(rater, lambda: member.membership))
+    if tickets is not None:
+        app.include_router(ticket_router(tickets, posts))
     leaders, everybody = asyncio.Semaphore(MEMBERS_AT_ONCE), asyncio.Semaphore(MEMBERS_AT_ONCE)
 
     @app.exception_handler(CommitteeError)
@@ -101,7 +106,7 @@ def member_app(member: Member, posts: Posts, rater: RatingMember | None = None) 
 
 async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Response:
     try:
-        posts.require(_host(request))
+        posts.require(requests.host_of(request))
         body = await body_of(request, LARGEST_DESCRIPTOR)
         if not member.admission.knows(body, kind):
             posts.require_newcomer()
@@ -126,14 +131,6 @@ async def _announced_body(request: Request, announced: requests.Announced) -> by
     body = await body_of(request, LARGEST_PROPOSAL)
     requests.require_body(body, announced)
     return body
-
-
-def _host(request: Request) -> object:
-    """The sender's address, or the IPv6 network of the size that one customer gets."""
-    if request.client is None:
-        return None
-    address = ipaddress.ip_address(request.client.host.partition("%")[0])
-    return address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False)
 
 
 def _bytes(content: bytes) -> Response:
