@@ -13,7 +13,13 @@ from msgspec import structs
 from support.ticket_members import MembersStage, members_stage
 
 from troth.chain.deployment import submit
+from troth.chain.keystore import DEMO_SCRYPT_N, create_account
+from troth.client.configuration import ClientConfiguration
 from troth.client.errors import TicketsUnusable
+from troth.client.home import Home
+from troth.client.market_table import MarketTable
+from troth.client.tabs.managing import Purse
+from troth.client.tickets import managing
 from troth.client.tickets.members import ask_member, epoch_keys, signed_tickets
 from troth.committee.errors import TicketsRefused
 from troth.committee.ticket_keys import KeyProposal
@@ -198,3 +204,29 @@ async def test_who_is_no_member_may_not_deal(stage: MembersStage) -> None:
         signer.sign(KeyProposal(0, [(one.operator, bytes(32)) for one in stage.membership.members[:2]]), 3)
     with pytest.raises(TicketsRefused, match="holds no such dealing"):
         signer.sign(KeyProposal(0, [(one.operator, bytes(32)) for one in stage.membership.members]), 3)
+
+
+async def test_lost_tickets_come_back_to_the_wallet(anvil: Anvil, deployed: Deployed, tmp_path: Path) -> None:
+    """What a client never spent is refunded once its epochs are over, and once."""
+    place = deployed.market.place
+    home, wallet = Home(tmp_path / "home"), anvil.keys[7]
+    home.create()
+    create_account(home.keystore, "password", scrypt_n=DEMO_SCRYPT_N, key=wallet)
+    password = tmp_path / "password"
+    password.write_text("password\n")
+    password.chmod(0o600)
+    purse = Purse(home, password, DEMO_SCRYPT_N)
+    async with members_stage(anvil, place.contracts.bank, tmp_path, prices=PRICES, epoch_blocks=60) as stage:
+        await stage.keys()
+        table = MarketTable(place.factory, place.contracts.bank)
+        named = ClientConfiguration(table, anvil.url, tickets=stage.chain.contract)
+        bought = await managing.buy(purse, named, f"{PRICES[1]}units", 3, broadcast=True)
+        assert (bought["signed"], bought["waiting"]) == (3, [])
+        assert await managing.refund(purse, named, broadcast=True) == []
+        anvil.mine(120)
+        assert (await managing.list_tickets(purse, named))["tickets"][1]["to_refund"] == 3
+        before = await stage.chain.balance(stage.chain.contract)
+        (refunded,) = await managing.refund(purse, named, broadcast=True)
+        assert (refunded["tickets"], len(refunded["transactions"])) == (3, 1)
+        assert await stage.chain.balance(stage.chain.contract) == before - 3 * PRICES[1] == 0
+        assert await managing.refund(purse, named, broadcast=True) == []
