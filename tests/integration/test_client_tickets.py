@@ -27,7 +27,7 @@ from troth.protocol.market.types import TabConsent
 from troth.protocol.tickets import messages
 from troth.protocol.tickets.messages import TicketPayment
 from troth.protocol.types import Hash32
-from troth.scheduler.errors import TicketsRefused
+from troth.scheduler.errors import TicketsNotTaken
 from troth.scheduler.orders.http import ticket_routes
 from troth.scheduler.tabs.tickets import TicketDesk, TicketTerms
 from troth.transport.identity import Operator
@@ -129,10 +129,10 @@ async def test_what_a_scheduler_refuses(tickets: TicketNetwork, tmp_path: Path) 
             "1 to 64": replace(payment, spending=replace(spending, tickets=())),
         }
         for said, one in wrong.items():
-            with pytest.raises(TicketsRefused, match=said):
+            with pytest.raises(TicketsNotTaken, match=said):
                 await desk.pay(one)
         await desk.pay(payment)
-        with pytest.raises(TicketsRefused, match="spent already"):
+        with pytest.raises(TicketsNotTaken, match="spent already"):
             await desk.pay(payment)
         payer = await session.chain.read(messages.payer_of(spending.tab_key))
         assert await session.chain.balance(payer) == 0

@@ -12,7 +12,7 @@ SchedulerError
  │   ├─ StakeExhausted      more would be open than this scheduler's stake covers
  │   ├─ NodeUnpaid          a drawn node has no tab yet that pays it
  │   ├─ NodeUntrusted       all nodes that were drawn are below the committee's bar
- │   ├─ TicketsRefused      tickets that are wrong, spent, or for somebody else
+ │   ├─ TicketsNotTaken     tickets that are wrong, spent, or for somebody else
  │   └─ UnknownOrder, NotYet, SecretRefused, TooLate
  ├─ TaskFailed              work that was taken came to nothing
  │   └─ OrderAborted, NodeFailed
@@ -113,10 +113,10 @@ class Busy(OrderRefused):
         self.retry_after = retry_after
 
 
-class TicketsRefused(OrderRefused):
+class TicketsNotTaken(OrderRefused):
     """Tickets, or a word to the payer that they filled, are not taken."""
 
-    code = "tickets_refused"
+    code = "tickets_not_taken"
     status = 422
 
 

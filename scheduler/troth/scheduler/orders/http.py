@@ -44,7 +44,7 @@ from troth.scheduler.errors import (
     OrderRefused,
     OtherSplit,
     TabTooSmall,
-    TicketsRefused,
+    TicketsNotTaken,
     UnknownClass,
     UnknownOrder,
     VoucherRefused,
@@ -279,7 +279,7 @@ def _chain_in_words() -> Iterator[None]:
     try:
         yield
     except ChainRejected as error:
-        raise TicketsRefused(error.what, str(error.value)[:200], error.remedy) from error
+        raise TicketsNotTaken(error.what, str(error.value)[:200], error.remedy) from error
     except ChainError as error:
         raise ChainAway("The chain took nothing", error.what, "Ask again; nothing is lost.") from error
 

@@ -35,7 +35,7 @@ from troth.protocol.tickets.messages import (
 )
 from troth.protocol.tickets.signing import SignedName, invalid_among
 from troth.protocol.types import Address
-from troth.scheduler.errors import Busy, TicketsRefused
+from troth.scheduler.errors import Busy, TicketsNotTaken
 from troth.scheduler.ledger import MarketLedger
 from troth.transport.identity import Operator
 
@@ -57,7 +57,7 @@ class TicketTerms:
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _WaitingPayment:
     payment: TicketPayment
     names: tuple[Address, ...]
     done: asyncio.Future[int]
@@ -72,14 +72,14 @@ class TicketDesk:
     ledger: MarketLedger
     operator: Operator
     _keys: dict[tuple[int, int], G2Point] = field(default_factory=dict)
-    _waiting: list[_Waiting] = field(default_factory=list)
+    _waiting: list[_WaitingPayment] = field(default_factory=list)
     _under_way: set[Address] = field(default_factory=set)
     _carrying: asyncio.Task[None] | None = None
 
     async def pay(self, payment: TicketPayment) -> Tab:
         """Check tickets and have them fill their tab; returns once the chain has taken them.
 
-        Raises TicketsRefused where one is wrong or spent, or the fee is too small; ChainError.
+        Raises TicketsNotTaken where one is wrong or spent, or the fee is too small; ChainError.
         """
         spending = payment.spending
         names = self._require_form(payment)
@@ -95,7 +95,7 @@ class TicketDesk:
         return Tab(payer, self.operator.address, spending.tab_key)
 
     async def carry(self, errand: PayerErrand) -> int:
-        """Carry a tab key's word to its payer; the block that took it. Raises TicketsRefused, ChainError.
+        """Carry a tab key's word to its payer; the block that took it. Raises TicketsNotTaken, ChainError.
 
         It pays at least what a ticket does. Closing its tab with this scheduler is free: what it has is in the tab.
         """
@@ -104,39 +104,39 @@ class TicketDesk:
         free = errand.calls == (PayerCall(closing.to, 0, closing.call.data),)
         if not free and (len(errand.calls) > MOST_CALLS or errand.fee < self.terms.fee):
             what = f"At most {MOST_CALLS} calls are carried, for {self.terms.fee} units or more"
-            raise TicketsRefused(what, (len(errand.calls), errand.fee), "Sign another command.")
+            raise TicketsNotTaken(what, (len(errand.calls), errand.fee), "Sign another command.")
         return await self.ledger.execute(PartCall(payer, messages.command(errand)))
 
     # ---- checks
 
     def _require_form(self, payment: TicketPayment) -> tuple[Address, ...]:
-        """The names; raises TicketsRefused."""
+        """The names; raises TicketsNotTaken."""
         spending, me = payment.spending, self.operator.address
         count = len(spending.tickets)
         if not 1 <= count <= MOST_TICKETS or not 1 <= len(payment.keys) <= count:
-            raise TicketsRefused(f"A payment has 1 to {MOST_TICKETS} tickets", count, "Send the others apart.")
+            raise TicketsNotTaken(f"A payment has 1 to {MOST_TICKETS} tickets", count, "Send the others apart.")
         if spending.payee != me:
-            raise TicketsRefused("These tickets are for another scheduler", spending.payee, f"Sign them for {me}.")
+            raise TicketsNotTaken("These tickets are for another scheduler", spending.payee, f"Sign them for {me}.")
         if spending.fee < count * self.terms.fee:
             what = f"{count} tickets pay {count * self.terms.fee} units for the transaction"
-            raise TicketsRefused(what, spending.fee, "Sign them with this fee.")
+            raise TicketsNotTaken(what, spending.fee, "Sign them with this fee.")
         said = TicketSpending(me, spending.tab_key, spending.fee)
         try:
             names = tuple(messages.name_of(ticket, said, self.chain.domain) for ticket in spending.tickets)
         except ProtocolError as error:
-            raise TicketsRefused(error.what, error.value, error.remedy) from error
+            raise TicketsNotTaken(error.what, error.value, error.remedy) from error
         if len(set(names)) != count or any(ticket.key >= len(payment.keys) for ticket in spending.tickets):
-            raise TicketsRefused("A ticket comes twice, or names no key of the payment", count, "Send each once.")
+            raise TicketsNotTaken("A ticket comes twice, or names no key of the payment", count, "Send each once.")
         return names
 
     async def _require_consent(self, spending: Spending) -> Address:
-        """The payer; TicketsRefused where the tab would not open."""
+        """The payer; TicketsNotTaken where the tab would not open."""
         payer = await self.chain.read(messages.payer_of(spending.tab_key))
         domain = self.operator.domain
         digest = market_messages.signing_digest(TabConsent(payer, self.operator.address), domain)
         if not market_messages.signed_by_account(spending.tab_key, digest, spending.consent):
             what = "The tab key does not consent to this tab"
-            raise TicketsRefused(what, spending.tab_key, "Sign TabConsent(payer, payee) with it.")
+            raise TicketsNotTaken(what, spending.tab_key, "Sign TabConsent(payer, payee) with it.")
         return payer
 
     async def _require_signed(self, payment: TicketPayment, names: Sequence[Address]) -> None:
@@ -146,18 +146,18 @@ class TicketDesk:
         ]
         wrong = await asyncio.to_thread(_wrong, batch, keys)
         if wrong:
-            raise TicketsRefused("Members did not sign these tickets", wrong, "Leave them out, or ask members again.")
+            raise TicketsNotTaken("Members did not sign these tickets", wrong, "Leave them out, or ask members again.")
 
     async def _key(self, key: TicketKey) -> G2Point:
-        """The registered key of this epoch or the one before; raises TicketsRefused for another."""
+        """The registered key of this epoch or the one before; raises TicketsNotTaken for another."""
         now = await self.chain.read(messages.epoch_now())
         if key.epoch not in {now - 1, now}:
             what = f"Tickets of epochs {max(0, now - 1)} and {now} are taken"
-            raise TicketsRefused(what, key.epoch, "Have older ones refunded: troth client tickets refund")
+            raise TicketsNotTaken(what, key.epoch, "Have older ones refunded: troth client tickets refund")
         place = key.epoch, key.denomination
         known = await self.chain.read(messages.keys_of_epoch(key.epoch))
         if key.denomination >= len(known) or keccak256(key.key) != known[key.denomination]:
-            raise TicketsRefused("This is not the epoch's key", place, "Read the keys from the chain.")
+            raise TicketsNotTaken("This is not the epoch's key", place, "Read the keys from the chain.")
         if place not in self._keys:
             self._keys = {one: point for one, point in self._keys.items() if one[0] >= now - 1}
             self._keys[place] = decode_key(unpadded(key.key))
@@ -167,11 +167,11 @@ class TicketDesk:
         bits = await self.chain.read(messages.spent(names))
         if bits:
             gone = [name for place, name in enumerate(names) if bits >> place & 1]
-            raise TicketsRefused("Tickets are spent already", ", ".join(gone), "Spend others.")
+            raise TicketsNotTaken("Tickets are spent already", ", ".join(gone), "Spend others.")
 
     def _require_alone(self, names: Sequence[Address]) -> None:
         if not self._under_way.isdisjoint(names):
-            raise TicketsRefused("These tickets are being spent now", len(names), "Wait for the first answer.")
+            raise TicketsNotTaken("These tickets are being spent now", len(names), "Wait for the first answer.")
         if len(self._under_way) + len(names) > MOST_WAITING:
             raise Busy("Too many tickets wait for the chain", 15)
 
@@ -179,7 +179,7 @@ class TicketDesk:
 
     async def _carried(self, payment: TicketPayment, names: tuple[Address, ...]) -> None:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(payment, names, done))
+        self._waiting.append(_WaitingPayment(payment, names, done))
         if self._carrying is None or self._carrying.done():
             self._carrying = asyncio.create_task(self._carry_all())
         await done
@@ -199,14 +199,14 @@ class TicketDesk:
                 if not one.done.done():
                     one.done.set_result(block)
 
-    def _next(self) -> list[_Waiting]:
+    def _next(self) -> list[_WaitingPayment]:
         """As many of those that wait as one transaction takes."""
-        together: list[_Waiting] = []
+        together: list[_WaitingPayment] = []
         while self._waiting and sum(len(one.names) for one in (*together, self._waiting[0])) <= MOST_IN_CALL:
             together.append(self._waiting.pop(0))
         return together
 
-    async def _spend(self, together: Sequence[_Waiting]) -> int:
+    async def _spend(self, together: Sequence[_WaitingPayment]) -> int:
         keys, spendings = merged([one.payment for one in together])
         try:
             return await self.ledger.execute(PartCall(self.terms.contract, messages.spend(keys, spendings)))
@@ -217,7 +217,7 @@ class TicketDesk:
         blocks = [await self._alone(one) for one in together]
         return max(blocks)
 
-    async def _alone(self, one: _Waiting) -> int:
+    async def _alone(self, one: _WaitingPayment) -> int:
         try:
             return await self._spend([one])
         except ChainError as error:
