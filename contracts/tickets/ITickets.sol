@@ -130,11 +130,17 @@ interface ITickets {
 
     // ---- reads
 
+    /// @notice Whose members sign.
+    function committee() external view returns (address);
+    /// @notice Whose tabs are filled.
+    function bank() external view returns (address);
     function rules() external view returns (TicketRules memory);
     function startBlock() external view returns (uint256);
     function epochNow() external view returns (uint64);
     /// @notice keccak256 of each denomination's key; empty where none are registered.
     function keysOf(uint64 epoch) external view returns (bytes32[] memory);
+    /// @notice What members signed beside an epoch's keys: by it clients tell whose part of a signature is nonsense.
+    function dealingOf(uint64 epoch) external view returns (bytes32);
     function isPurchase(bytes32 purchase) external view returns (bool);
     /// @notice Tickets sold and neither spent nor refunded.
     function outstanding(uint64 epoch, uint8 denomination) external view returns (uint256);

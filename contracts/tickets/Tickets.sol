@@ -40,6 +40,8 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
 
     uint96[] private _prices;
     mapping(uint64 epoch => bytes32[] keys) private _keys;
+    /// @inheritdoc ITickets
+    mapping(uint64 epoch => bytes32) public dealingOf;
     mapping(bytes32 purchase => bool) private _purchases;
     mapping(uint64 epoch => mapping(uint8 denomination => uint256 count)) private _outstanding;
     mapping(address ticket => bool) private _spent;
@@ -53,19 +55,19 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
         TicketCurve.Sum[] names;
     }
 
-    constructor(ICommittee committee, IBank bank, TicketRules memory chosen) EIP712("Troth", "1") {
-        if (address(committee).code.length == 0) revert NotAContract(address(committee));
-        if (address(bank).code.length == 0) revert NotAContract(address(bank));
+    constructor(ICommittee committee_, IBank bank_, TicketRules memory chosen) EIP712("Troth", "1") {
+        if (address(committee_).code.length == 0) revert NotAContract(address(committee_));
+        if (address(bank_).code.length == 0) revert NotAContract(address(bank_));
         uint256 count = chosen.prices.length;
         bool sound = chosen.epochBlocks != 0 && count != 0 && count <= MAXIMUM_DENOMINATIONS;
         for (uint256 i = 0; sound && i < count; ++i) {
             sound = chosen.prices[i] > (i == 0 ? 0 : chosen.prices[i - 1]);
         }
         if (!sound) revert InvalidRules(chosen.epochBlocks, count);
-        (COMMITTEE, BANK, ASSET, startBlock) = (committee, bank, bank.ASSET(), block.number);
+        (COMMITTEE, BANK, ASSET, startBlock) = (committee_, bank_, bank_.ASSET(), block.number);
         (EPOCH_BLOCKS, _prices) = (chosen.epochBlocks, chosen.prices);
-        PAYER = address(new TicketPayer(bank));
-        emit TicketsDeployed(address(committee), address(bank), chosen, block.number);
+        PAYER = address(new TicketPayer(bank_));
+        emit TicketsDeployed(address(committee_), address(bank_), chosen, block.number);
     }
 
     // ---- members
@@ -83,6 +85,7 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
             joined = bytes.concat(joined, keys[i]);
         }
         _requireMembers(keccak256(abi.encode(KEYS_TYPE, epoch, keccak256(joined), dealing)), signatures);
+        dealingOf[epoch] = dealing;
         emit KeysRegistered(epoch, dealing, keys);
     }
 
@@ -152,6 +155,16 @@ contract Tickets is ITickets, EIP712, ReentrancyGuardTransient {
     }
 
     // ---- reads
+
+    /// @inheritdoc ITickets
+    function committee() external view returns (address) {
+        return address(COMMITTEE);
+    }
+
+    /// @inheritdoc ITickets
+    function bank() external view returns (address) {
+        return address(BANK);
+    }
 
     /// @inheritdoc ITickets
     function rules() external view returns (TicketRules memory) {

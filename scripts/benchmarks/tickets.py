@@ -86,8 +86,10 @@ async def _measured(rpc: str, payer: Key) -> list[Figure]:
 
     stage = await tickets_stage(rpc, payer, mine, epoch_blocks=10_000)
     try:
+        keys = await stage.register(1)
         redeemed = [await _redeeming(stage, count) for count in TRIALS]
-        return [*redeemed, *await _settling(stage)]
+        dealt = Figure("registering an epoch's keys: three prices, five signatures", keys.gas_used, "gas")
+        return [*redeemed, *await _settling(stage), dealt]
     finally:
         await stage.chain.close()
         await stage.market.close()

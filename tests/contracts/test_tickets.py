@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 from conftest import Anvil
@@ -17,7 +16,7 @@ from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.protocol.bindings import TICKETS
 from troth.protocol.bindings.structs import encode_values
-from troth.protocol.calls import Call, calldata
+from troth.protocol.calls import Call, View, calldata
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.calls import build, view
 from troth.protocol.market.messages import sign, tab_id
@@ -47,7 +46,8 @@ async def stage(anvil: Anvil) -> AsyncIterator[TicketsStage]:
 
 async def tab_state(stage: TicketsStage, tab: Tab) -> TabState:
     asked = view(stage.market.contracts, Part.BANK, "tabOf", tab_id(tab), returns=TabState)
-    return await stage.market.read(asked)
+    found: TabState = await stage.market.read(asked)
+    return found
 
 
 async def test_python_and_the_contract_agree_on_every_ticket(stage: TicketsStage) -> None:
@@ -110,7 +110,7 @@ async def test_tickets_fill_a_tab_that_pays_orders_and_change_comes_back(stage: 
             number = await purse.read(messages.payer_nonce())
             last = await purse.block_number() + 10
             order = PayerOrder(tuple(calls), fee, number, last)
-            made = messages.command(order, purse.domain, tab_key.secret)
+            made = messages.command(messages.errand(order, purse.domain, tab_key.secret))
             await submit(stage.url, made, stage.payer, payer)
 
         bank = stage.market.contracts.bank
@@ -166,8 +166,7 @@ async def test_names_of_purchases_and_domains_are_the_same(stage: TicketsStage) 
     assert await stage.chain.read(messages.is_purchase(bought.purchase.identifier))
     encoded = encode_values(["(address,uint64,uint8,uint16,bytes32)"], [bought.purchase])
     assert keccak256(encoded) == bought.purchase.identifier
-    asked = replace(messages.is_purchase(bought.purchase.identifier), function="domainSeparator", read=bytes)
-    asked = replace(asked, data=calldata(TICKETS, "domainSeparator"))
+    asked = View("domainSeparator", calldata(TICKETS, "domainSeparator"), bytes, TICKETS)
     assert await stage.chain.read(asked) == domain_separator(stage.domain)
     assert await stage.chain.read(messages.rules()) == stage.rules
     keys = stage.signers[0].keys

@@ -25,7 +25,8 @@ class TicketCommittee:
     def dealt(cls, *, members: int, threshold: int, denominations: int, epoch: int = 0) -> TicketCommittee:
         """Every member deals."""
         dealt = {number: draw_polynomials(denominations, threshold) for number in range(1, members + 1)}
-        dealings = [deal(epoch, address_from_bytes(number.to_bytes(20, "big")), one) for number, one in dealt.items()]
+        operators = [address_from_bytes(number.to_bytes(20, "big")) for number in dealt]
+        dealings = [deal(epoch, operators[number - 1], operators, one) for number, one in dealt.items()]
         shares = {number: share_of(shares_for(one, number) for one in dealt.values()) for number in dealt}
         return cls(keys_of(dealings), shares)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,17 @@ WRITTEN = canonical.encode(SIGNED.message)
 
 def test_a_value_comes_back() -> None:
     assert canonical.decode(Admission, WRITTEN, LIMIT) == SIGNED.message
+
+
+def test_a_signed_message_is_written_with_its_own_signature() -> None:
+    """Its text is kept: neither another signature nor another message may come out in its place."""
+    once = canonical.encode(SIGNED)
+    assert canonical.encode(Signed(SIGNED.message, SIGNED.signature)) == once
+    resigned = canonical.encode(replace(SIGNED, signature=b"\4" * 65))
+    moved = canonical.encode(replace(SIGNED, message=replace(SIGNED.message, block_number=8)))
+    assert json.loads(resigned) == {**json.loads(once), "signature": "0x" + "04" * 65}
+    assert json.loads(moved) == {**json.loads(once), "message": {**json.loads(WRITTEN), "block_number": "8"}}
+    assert canonical.decode(Signed[Admission], resigned, LIMIT).signature == b"\4" * 65
 
 
 def changed(**fields: object) -> bytes:

@@ -102,6 +102,8 @@ async def test_an_order_survives_a_kill_at_every_commit(tmp_path: Path, ends: tu
 async def after_restart(scene: TabScene, asked: Any) -> str:
     """Start again over the same disk, and go on as a client does; how the order ended."""
     scene.start()
+    stored = scene.context.store.get(asked.order_id)
+    assert stored is None or (stored.answered is None) == (stored.drawn is None)  # they are written as one
     await scene.orders.resume()
     history = scene.context.store.get(asked.order_id)
     tab = messages.tab_id(CLIENT_TAB)

@@ -18,8 +18,8 @@ from troth.protocol.tickets.curve import (
     scalar,
 )
 from troth.protocol.tickets.dealing import (
-    Dealing,
     EpochKeys,
+    KeyDealing,
     deal,
     draw_polynomials,
     keys_of,
@@ -28,7 +28,15 @@ from troth.protocol.tickets.dealing import (
     share_of,
     shares_for,
 )
-from troth.protocol.tickets.messages import Ticket, TicketSpending, name_of, spend_with
+from troth.protocol.tickets.messages import (
+    Spending,
+    Ticket,
+    TicketKey,
+    TicketPayment,
+    TicketSpending,
+    name_of,
+    spend_with,
+)
 from troth.protocol.tickets.purchases import Purchase, proof_of, root_of, ticket_secret, ticket_secrets
 from troth.protocol.tickets.signing import (
     SignedName,
@@ -43,6 +51,7 @@ from troth.protocol.tickets.signing import (
 )
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address
+from troth.scheduler.tabs.tickets import merged
 
 FIELD = 0x1A0111EA397FE69A4B1BA7B6434BACD764774B84F38512BF6730D2A0F6B0F6241EABFFFEB153FFFFB9FEFFFFFFFFAAAB
 SEED = bytes(range(32))
@@ -164,7 +173,7 @@ def test_a_member_that_signs_nonsense_is_named_and_skipped(committee: TicketComm
 
 def test_a_dealer_that_gives_another_share_is_found() -> None:
     polynomials = draw_polynomials(2, 3)
-    dealing = deal(4, PAYEE, polynomials)
+    dealing = deal(4, PAYEE, [PAYEE], polynomials)
     require_dealing(dealing, denominations=2, threshold=3)
     for number in (1, 2, 7):
         require_shares(dealing, number, shares_for(polynomials, number))
@@ -174,7 +183,7 @@ def test_a_dealer_that_gives_another_share_is_found() -> None:
             require_shares(dealing, 3, bad)
     with pytest.raises(InvalidTicket):
         require_dealing(dealing, denominations=2, threshold=4)
-    zero = Dealing(4, PAYEE, (dealing.commitments[0], (bytes(192),) * 3))
+    zero = KeyDealing(4, PAYEE, (PAYEE,), (dealing.commitments[0], (bytes(192),) * 3))
     with pytest.raises(InvalidTicket):
         require_dealing(zero, denominations=2, threshold=3)
 
@@ -182,7 +191,7 @@ def test_a_dealer_that_gives_another_share_is_found() -> None:
 def test_dealings_add_up_to_a_key_that_no_dealer_knows() -> None:
     dealers = [Address(f"0x{number:040x}") for number in (1, 2, 3)]
     polynomials = [draw_polynomials(1, 3) for _ in dealers]
-    dealings = [deal(0, dealer, one) for dealer, one in zip(dealers, polynomials, strict=True)]
+    dealings = [deal(0, dealer, dealers, one) for dealer, one in zip(dealers, polynomials, strict=True)]
     keys = keys_of(dealings)
     secret = sum(one[0][0] for one in polynomials) % ORDER
     assert keys.key(0) == G2Point() * scalar(secret)
@@ -191,7 +200,7 @@ def test_dealings_add_up_to_a_key_that_no_dealer_knows() -> None:
     assert combine({number: sign_blinded(point, share) for number, share in shares.items()}) == point * scalar(secret)
     for number, share in shares.items():
         assert keys.key_of_member(0, number) == G2Point() * scalar(share)
-    for others in ([dealings[0], dealings[0]], [dealings[0], deal(1, dealers[1], polynomials[1])]):
+    for others in ([dealings[0], dealings[0]], [dealings[0], deal(1, dealers[1], dealers, polynomials[1])]):
         with pytest.raises(InvalidTicket):
             keys_of(others)
 
@@ -202,7 +211,7 @@ def test_a_dealer_that_waits_cannot_cancel_the_others() -> None:
     polynomials = draw_polynomials(1, 2)
     negated = tuple(tuple(-one % ORDER for one in polynomial) for polynomial in polynomials)
     with pytest.raises(InvalidTicket, match="Zero"):
-        keys_of([deal(0, dealers[0], polynomials), deal(0, dealers[1], negated)])
+        keys_of([deal(0, dealers[0], dealers, polynomials), deal(0, dealers[1], dealers, negated)])
 
 
 def test_a_spending_is_for_one_payee_one_tab_and_one_fee(committee: TicketCommittee) -> None:
@@ -249,7 +258,20 @@ def test_proofs_lead_to_the_root_for_every_size() -> None:
 
 def test_the_digest_of_keys_binds_every_commitment(committee: TicketCommittee) -> None:
     keys = committee.keys
-    other = keys_of([deal(0, PAYEE, draw_polynomials(2, 5))])
-    mixed = EpochKeys(0, (keys.commitments[0][:4] + other.commitments[0][4:], keys.commitments[1]))
+    other = keys_of([deal(0, PAYEE, [PAYEE], draw_polynomials(2, 5))])
+    mixed = EpochKeys(0, keys.operators, (keys.commitments[0][:4] + other.commitments[0][4:], keys.commitments[1]))
     assert mixed.keys_hash == keys.keys_hash
     assert mixed.digest != keys.digest
+
+
+def test_payments_that_come_together_share_a_call() -> None:
+    """Each key once, and every ticket still under its own."""
+
+    def payment(keys: tuple[TicketKey, ...], places: tuple[int, ...]) -> TicketPayment:
+        tickets = tuple(Ticket(place, b"", b"") for place in places)
+        return TicketPayment(keys, Spending(PAYEE, PAYEE, 0, b"", tickets))
+
+    cheap, dear = TicketKey(0, 0, b"a"), TicketKey(0, 1, b"b")
+    keys, spendings = merged([payment((cheap, dear), (1, 0)), payment((dear,), (0, 0))])
+    assert keys == [cheap, dear]
+    assert [[ticket.key for ticket in one.tickets] for one in spendings] == [[1, 0], [1, 1]]

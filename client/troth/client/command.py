@@ -37,6 +37,7 @@ from troth.client.tabs.command import (
     top_up,
     trust,
 )
+from troth.client.tickets.command import app as tickets
 from troth.transport.command_options import (
     BankOption,
     BroadcastOption,
@@ -59,6 +60,7 @@ app.command()(trust)
 app.command()(summon)
 app.command("object")(object_to)
 app.command()(case)
+app.add_typer(tickets, name="tickets")
 
 
 @app.command()

@@ -25,11 +25,12 @@ _SHAPES = (
     ("committee", _ADDRESS, "an address, 0x and 40 hex digits"),
     ("overlay", re.compile("on|off"), "on or off; left out, it is on where a committee is named"),
     ("mode", re.compile("scheduler|direct|confidential"), "scheduler, direct or confidential"),
+    ("tickets", _ADDRESS, "an address, 0x and 40 hex digits"),
     ("region", re.compile("[a-z0-9-]{1,16}"), "up to 16 of a-z, 0-9 and -"),
 )
 _OPTIONS = {"mode": "--direct, --no-direct or --confidential"}
-_OPTIONAL = {"scheduler", "execution_class", "committee", "overlay", "region"}
-_ADDRESSES = ("scheduler", "committee")
+_OPTIONAL = {"scheduler", "execution_class", "committee", "overlay", "region", "tickets"}
+_ADDRESSES = ("scheduler", "committee", "tickets")
 
 
 class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
@@ -41,6 +42,7 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
     refused without it. `region` is preferred for relays. With `mode` "direct" requests enter through the overlay at a
     node that hosts the whole model, not at the scheduler. With "confidential" they enter so, too, and only where every
     machine that could read them runs one of `trusted`, as the committee found: measurements, such as "tdx:…".
+    `tickets` is the contract whose tickets fill tabs.
     """
 
     market: MarketTable
@@ -52,6 +54,7 @@ class ClientConfiguration(Section, frozen=True, forbid_unknown_fields=True):
     region: str = ""
     mode: str = "scheduler"
     trusted: tuple[str, ...] = ()
+    tickets: str = ""
 
     @property
     def anonymous(self) -> bool:

@@ -14,6 +14,7 @@ ClientError
 ├── SchedulerRefused        the scheduler answered with an error
 ├── StreamError             the scheduler's answer or stream was malformed
 ├── ProofError              what the scheduler sent contradicts the chain or its own proofs
+├── TicketsUnusable         tickets cannot be bought, signed, spent or kept
 ├── TransactionRefused      the chain would not, or did not, take a transaction
 ├── AnswerNotAccepted       the verifiers did not accept the answer (exit code 3)
 ├── AnswerUnavailable       an earlier answer cannot be had any more, or was never committed
@@ -95,6 +96,10 @@ class ProofError(ClientError):
 
 class TransactionRefused(ClientError):
     """The chain would not, or did not, take a transaction."""
+
+
+class TicketsUnusable(ClientError):
+    """Tickets cannot be bought, signed, spent or kept now."""
 
 
 class AnswerNotAccepted(ClientError):

@@ -38,6 +38,16 @@ class Home:
         return self.folder / "tab-keys"
 
     @property
+    def tickets(self) -> Path:
+        """Tickets, their signatures and payments (SQLite)."""
+        return self.folder / "tickets.sqlite3"
+
+    @property
+    def ticket_key(self) -> Path:
+        """The keyfile from which tickets follow."""
+        return self.folder / "ticket-key.json"
+
+    @property
     def cases(self) -> Path:
         """The folder with the journal of cases that this client brought to the court."""
         return self.folder / "cases"

@@ -116,6 +116,7 @@ def read_configuration(
     confidential: bool = False,
     factory: str = "",
     model: str = "",
+    tickets: str = "",
 ) -> ClientConfiguration:
     """client.toml with the given options in place of what it says; without a file the options must suffice."""
     # Not loaded for help.
@@ -126,6 +127,7 @@ def read_configuration(
 
     given = {"rpc": rpc, "scheduler": scheduler, "execution_class": execution_class}
     given |= {"committee": committee, "overlay": overlay, "mode": mode_of(direct, confidential=confidential)}
+    given |= {"tickets": tickets}
     if factory and not home.configuration.exists():
         return ClientConfiguration(MarketTable(factory)).overridden(**given)
     found = load(home.configuration).overridden(**given)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from troth.committee import reputation_command
+from troth.committee import reputation_command, tickets_command
 from troth.transport.command_options import (
     BankOption,
     BroadcastOption,
@@ -28,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(reputation_command.app, name="reputation")
+app.add_typer(tickets_command.app, name="tickets")
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state.")

@@ -16,6 +16,9 @@ version = 1
           agreeing (blocks at an epoch's end in which leaders do not ask): the same at every member;
           attempts (prompts of its own in an epoch), characters (of a prompt that it writes, at most);
           without the table the member rates nobody
+[tickets] contract = "0x…"; optional confirmations (blocks after which a purchase counts), poll, patience (seconds:
+          between looks at the chain, and of each member before the next one proposes an epoch's keys);
+          without the table the member signs no tickets
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ from troth.transport.strict_toml import (
     MarketSection,
     Port,
     ReputationSection,
+    Seconds,
     Section,
     address_of,
     quoted,
@@ -97,6 +101,23 @@ class _RatingTable(ReputationSection, frozen=True, forbid_unknown_fields=True):
     characters: Annotated[int, msgspec.Meta(ge=100, le=LONGEST)] = LONGEST
 
 
+class _TicketsTable(Section, frozen=True, forbid_unknown_fields=True):
+    contract: str
+    confirmations: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
+    poll: Seconds = 6.0
+    patience: Seconds = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TicketsPlace:
+    """How this member signs tickets: the contract, blocks after which a purchase counts, and its pace in seconds."""
+
+    contract: Address
+    confirmations: int
+    poll: float
+    patience: float
+
+
 @dataclass(frozen=True, slots=True)
 class RatingPlace:
     """How this member rates nodes: the contract, the home folder of the client that asks, and the terms."""
@@ -134,6 +155,7 @@ class _MemberFile(Section, frozen=True, forbid_unknown_fields=True):
     market: MarketSection | None = None
     reputation: _RatingTable | None = None
     attestation: _AttestationTable | None = None
+    tickets: _TicketsTable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +178,7 @@ class MemberConfiguration:
     market: MarketPlace | None = None
     rating: RatingPlace | None = None
     attestation: PlatformPolicy | None = None
+    tickets: TicketsPlace | None = None
 
     @property
     def tls_folder(self) -> Path:
@@ -208,7 +231,13 @@ def _checked(folder: Path, file: _MemberFile) -> MemberConfiguration:
         market=None if file.market is None else file.market.place(MemberConfigurationInvalid),
         rating=None if file.reputation is None else _rating(folder, file.reputation),
         attestation=None if file.attestation is None else file.attestation.policy(),
+        tickets=None if file.tickets is None else _tickets(file.tickets),
     )
+
+
+def _tickets(table: _TicketsTable) -> TicketsPlace:
+    contract = address_of("tickets.contract", table.contract, MemberConfigurationInvalid)
+    return TicketsPlace(contract, table.confirmations, table.poll, table.patience)
 
 
 def _rating(folder: Path, table: _RatingTable) -> RatingPlace:

@@ -10,7 +10,8 @@ CommitteeError
  ├─ ProposalRefused         a proposal that this member will not sign
  │   └─ SignedOther         it has signed another list for that time
  ├─ NoAgreement             too few members agreed in this slot
- └─ EpochRefused            an epoch of reputation that this member will not propose, sign or settle
+ ├─ EpochRefused            an epoch of reputation that this member will not propose, sign or settle
+ └─ TicketsRefused          a dealing, keys or points of tickets that this member will not take or sign
 """
 
 from __future__ import annotations
@@ -87,3 +88,9 @@ class EpochRefused(CommitteeError):
     """A file of an epoch of reputation that is not what the chain and this member's journal say."""
 
     code = "epoch_refused"
+
+
+class TicketsRefused(CommitteeError):
+    """A dealing, keys or blinded points of tickets that this member will not take or sign."""
+
+    code = "tickets_refused"

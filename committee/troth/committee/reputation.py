@@ -144,7 +144,7 @@ async def deploy(rpc: str, committee: str, market: Bonding, rules: ReputationRul
     found = await find_place(rpc, to_address(market.factory), bank, market.start_block)
     creation = reputation_creation(to_address(committee), found.contracts.registry, rules)
     told = {"committee": committee, "registry": found.contracts.registry, "epoch_blocks": rules.epoch_blocks}
-    return await _send(rpc, creation, None, payer, told)
+    return await send_or_show(rpc, creation, None, payer, told)
 
 
 def rules_from(epoch_blocks: int, bond: str) -> ReputationRules:
@@ -161,23 +161,27 @@ async def enroll(folder: Path, place: ContractPlace, payer: Payer) -> dict[str, 
         bond = (await chain.read(calls.rules())).bond
         consent = typed_data.sign(EnrollRater(owner, key.address, *point), chain.domain, key.secret)
     call = calls.enroll(key.address, point, consent, bond)
-    return await _send(place.rpc, call, place.contract, payer, {"operator": key.address, "bond_wei": str(bond)})
+    return await send_or_show(place.rpc, call, place.contract, payer, {"operator": key.address, "bond_wei": str(bond)})
 
 
 async def leave(operator: str, place: ContractPlace, payer: Payer) -> dict[str, Any]:
     """Stop counting after this epoch."""
-    return await _send(place.rpc, calls.leave(to_address(operator)), place.contract, payer, {"operator": operator})
+    return await send_or_show(
+        place.rpc, calls.leave(to_address(operator)), place.contract, payer, {"operator": operator}
+    )
 
 
 async def withdraw(operator: str, place: ContractPlace, payer: Payer) -> dict[str, Any]:
     """The bond of one that left, to its owner."""
-    return await _send(place.rpc, calls.withdraw(to_address(operator)), place.contract, payer, {"operator": operator})
+    return await send_or_show(
+        place.rpc, calls.withdraw(to_address(operator)), place.contract, payer, {"operator": operator}
+    )
 
 
 async def settle(path: Path, place: ContractPlace, payer: Payer) -> dict[str, Any]:
     """Settle the epoch that a file holds."""
     now, file = await epoch_now(place.rpc, place.contract, place.start_block), read_epoch(path)
-    return await _send(place.rpc, now.settlement(file), place.contract, payer, _told(now, file))
+    return await send_or_show(place.rpc, now.settlement(file), place.contract, payer, _told(now, file))
 
 
 async def expel(operator: str, first: Path, second: Path, place: ContractPlace, payer: Payer) -> dict[str, Any]:
@@ -191,10 +195,13 @@ async def expel(operator: str, first: Path, second: Path, place: ContractPlace, 
     ]
     update = files[0].update()
     call = calls.expel(signer, update.epoch, update.seed, evidence[0], evidence[1])
-    return await _send(place.rpc, call, place.contract, payer, {"operator": signer, "epoch": update.epoch})
+    return await send_or_show(place.rpc, call, place.contract, payer, {"operator": signer, "epoch": update.epoch})
 
 
-async def _send(rpc: str, call: Call, to: Address | None, payer: Payer, told: Mapping[str, Any]) -> dict[str, Any]:
+async def send_or_show(
+    rpc: str, call: Call, to: Address | None, payer: Payer, told: Mapping[str, Any], *, created: str = "reputation"
+) -> dict[str, Any]:
+    """Send a call, or say what it would do; ``created`` names the contract that a creation makes."""
     sender = _sender(payer)
     simulation = await estimate(rpc, call, sender, to)
     plan = {
@@ -209,8 +216,8 @@ async def _send(rpc: str, call: Call, to: Address | None, payer: Payer, told: Ma
         return {**plan, "note": "dry run, nothing was sent: add --broadcast"}
     key = load_account(payer.keystore, read_password(payer.password_file, purpose="the keystore that pays"))
     receipt = await submit(rpc, call, key, to)
-    created = {} if receipt.created is None else {"reputation": receipt.created}
-    return {**plan, **created, "transaction": "0x" + receipt.transaction.hex(), "block": receipt.block}
+    made = {} if receipt.created is None else {created: receipt.created}
+    return {**plan, **made, "transaction": "0x" + receipt.transaction.hex(), "block": receipt.block}
 
 
 def _sender(payer: Payer) -> Address:

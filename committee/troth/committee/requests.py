@@ -6,9 +6,11 @@ So a member knows before it reads a body whether a stranger sends it, and what a
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from dataclasses import dataclass
 
 import httpx
+from fastapi import Request
 
 from troth.committee.errors import RequestRefused
 from troth.protocol import typed_data
@@ -104,3 +106,11 @@ async def _bounded(response: httpx.Response, largest: int) -> bytes:
         if len(body) > largest:
             raise OverlayError(f"A member's answer has at most {largest} bytes", len(body))
     return bytes(body)
+
+
+def host_of(request: Request) -> object:
+    """The sender's address, or the IPv6 network of the size that one customer gets."""
+    if request.client is None:
+        return None
+    address = ipaddress.ip_address(request.client.host.partition("%")[0])
+    return address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False)

@@ -22,9 +22,13 @@ from troth.committee.probing import Prober
 from troth.committee.rating_running import rating
 from troth.committee.service import member_app
 from troth.committee.store import MemberStore
+from troth.committee.ticket_keys import TicketKeyMember, TicketKeyStore
+from troth.committee.ticket_service import TicketMetrics, TicketOffice
+from troth.committee.ticket_turns import TicketTurns
 from troth.committee.vouching import Vouching
 from troth.overlay.directory.errors import CommitteeUnknown
 from troth.overlay.directory.listing import membership_on
+from troth.protocol.tickets import messages
 from troth.protocol.types import Address
 from troth.transport.identity import load_identity
 from troth.transport.server import TlsServer, run_until_stopped
@@ -75,12 +79,42 @@ async def serve(folder: Path, password_file: Path | None) -> None:
     password = read_password(password_file, purpose="the member's keystore")
     key = await asyncio.to_thread(load_account, configuration.operator_keystore, password)
     identity = load_identity(configuration.tls_folder)
-    async with assembled(configuration, key) as member, rating(configuration, key, password_file, member) as rater:
+    async with (
+        assembled(configuration, key) as member,
+        rating(configuration, key, password_file, member) as rater,
+        signing_tickets(configuration, key, member) as tickets,
+    ):
         posts = Posts(configuration.posts_per_second, configuration.posts_per_second_per_host)
-        app = member_app(member, posts, member.admission.vouching, rater)
+        app = member_app(member, posts, member.admission.vouching, rater, tickets)
         server = TlsServer(app, identity, configuration.host, configuration.port)
         await run_until_stopped(server, lambda port: _ready(member, configuration.endpoint, port))
     log.info("stopped")
+
+
+TICKET_SHARES = "tickets.sqlite"
+
+
+@asynccontextmanager
+async def signing_tickets(
+    configuration: MemberConfiguration, key: Key, member: Member
+) -> AsyncIterator[TicketOffice | None]:
+    """Takes its turns at keys inside the block, and signs tickets; None where the member signs none."""
+    place = configuration.tickets
+    if place is None:
+        yield None
+        return
+    async with AsyncExitStack() as stack:
+        connecting = await Chain.connect(configuration.rpc, place.contract, chain_id=configuration.chain_id)
+        chain = await stack.enter_async_context(connecting)
+        rules = await chain.read(messages.rules())
+        store = TicketKeyStore(configuration.folder / TICKET_SHARES)
+        stack.callback(store.close)
+        signer = TicketKeyMember(key.secret, chain.domain, len(rules.prices), store)
+        pace = (place.poll, place.patience)
+        turns = TicketTurns(key, configuration.rpc, signer, lambda: member.membership, chain, *pace)
+        stack.push_async_callback(_ended, asyncio.create_task(turns.run()))
+        metrics = TicketMetrics(member.metrics.registry)
+        yield TicketOffice(signer, lambda: member.membership, chain, place.confirmations, metrics)
 
 
 @asynccontextmanager

@@ -9,13 +9,13 @@ POST /v1/opinions      member to member: which of these entries would you list?
 POST /v1/proposals     member to member: sign the list that follows from these
 POST /v1/lists         member to member: more than 2/3 have signed
 POST /v1/reputation/…  member to member, where this one rates nodes (rating_requests)
+…    /v1/tickets/…     members and clients, where this one signs tickets (ticket_service)
 GET  /livez, /readyz, /metrics
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 
 import msgspec
 from fastapi import FastAPI, Request
@@ -29,6 +29,7 @@ from troth.committee.member import Member
 from troth.committee.proposal import LARGEST_PROPOSAL, decode_proposal
 from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import announced_by_member, rating_router
+from troth.committee.ticket_service import TicketOffice, ticket_router
 from troth.committee.vouching import Vouching
 from troth.overlay.attestation.errors import AttestationError
 from troth.overlay.directory.attesting import (
@@ -53,12 +54,21 @@ MACHINES_AT_ONCE = 16
 """Bodies of evidence that are read at once, half a megabyte each at most."""
 
 
-def member_app(member: Member, posts: Posts, vouching: Vouching, rater: RatingMember | None = None) -> FastAPI:
-    """The application; what it keeps is in `member` and `vouching`, and in `rater` for one that rates nodes."""
+def member_app(
+    member: Member,
+    posts: Posts,
+    vouching: Vouching,
+    rater: RatingMember | None = None,
+    tickets: TicketOffice | None = None,
+) -> FastAPI:
+    """The application; what it keeps is in `member` and `vouching`, in `rater` for one that rates nodes, and in
+    `tickets` for one that signs them."""
     app = FastAPI(title="Troth committee", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(health_routes(member.reasons, member.metrics.registry))
     if rater is not None:
         app.include_router(rating_router(rater, lambda: member.membership))
+    if tickets is not None:
+        app.include_router(ticket_router(tickets, posts))
     leaders, everybody = asyncio.Semaphore(MEMBERS_AT_ONCE), asyncio.Semaphore(MEMBERS_AT_ONCE)
     machines = asyncio.Semaphore(MACHINES_AT_ONCE)
 
@@ -93,12 +103,12 @@ def member_app(member: Member, posts: Posts, vouching: Vouching, rater: RatingMe
 
     @app.get(NONCE_PATH)
     async def nonce(request: Request) -> Response:
-        posts.require(_host(request))
+        posts.require(requests.host_of(request))
         return _bytes(vouching.nonce())
 
     @app.post(ATTESTATION_PATH)
     async def attestations(request: Request) -> Response:
-        posts.require(_host(request))
+        posts.require(requests.host_of(request))
         async with machines:
             shown = decode_showing(await body_of(request, LARGEST_SHOWING))
         found = await vouching.take(shown, member.membership.domain)
@@ -134,7 +144,7 @@ def member_app(member: Member, posts: Posts, vouching: Vouching, rater: RatingMe
 
 async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Response:
     try:
-        posts.require(_host(request))
+        posts.require(requests.host_of(request))
         body = await body_of(request, LARGEST_DESCRIPTOR)
         if not member.admission.knows(body, kind):
             posts.require_newcomer()
@@ -159,14 +169,6 @@ async def _announced_body(request: Request, announced: requests.Announced) -> by
     body = await body_of(request, LARGEST_PROPOSAL)
     requests.require_body(body, announced)
     return body
-
-
-def _host(request: Request) -> object:
-    """The sender's address, or the IPv6 network of the size that one customer gets."""
-    if request.client is None:
-        return None
-    address = ipaddress.ip_address(request.client.host.partition("%")[0])
-    return address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False)
 
 
 def _bytes(content: bytes) -> Response:

@@ -83,30 +83,34 @@ async def balance(market: Market, asset: Asset, owner: Address) -> int:
     return int(found)
 
 
-async def allowance(market: Market, token: Address, owner: Address) -> int:
-    """What the Bank may take of an account's tokens."""
-    data = selector("allowance(address,address)") + encode(["address", "address"], [owner, market.contracts.bank])
+async def allowance(market: Market, token: Address, owner: Address, spender: Address | None = None) -> int:
+    """What the Bank, or another spender, may take of an account's tokens."""
+    names = [owner, spender or market.contracts.bank]
+    data = selector("allowance(address,address)") + encode(["address", "address"], names)
     (found,) = decode(["uint256"], await market.call(token, data))
     return int(found)
 
 
-def approval(market: Market, token: Address, amount: int) -> PartCall:
-    """Lets the Bank take so much."""
-    data = selector("approve(address,uint256)") + encode(["address", "uint256"], [market.contracts.bank, amount])
+def approval(market: Market, token: Address, amount: int, spender: Address | None = None) -> PartCall:
+    """Lets the Bank, or another spender, take so much."""
+    names = [spender or market.contracts.bank, amount]
+    data = selector("approve(address,uint256)") + encode(["address", "uint256"], names)
     return PartCall(token, Call("approve", data))
 
 
-async def approvals(market: Market, token: Address, owner: Address, amount: int) -> tuple[PartCall, ...]:
-    """What ``owner`` has to send before the Bank can take ``amount``; nothing where it may already.
+async def approvals(
+    market: Market, token: Address, owner: Address, amount: int, spender: Address | None = None
+) -> tuple[PartCall, ...]:
+    """What ``owner`` has to send before the Bank, or another, can take ``amount``; nothing where it may already.
 
     Some tokens refuse to change an allowance that is not zero: there it is taken back first.
     """
-    allowed = await allowance(market, token, owner)
+    allowed = await allowance(market, token, owner, spender)
     if allowed >= amount:
         return ()
-    call = approval(market, token, amount)
+    call = approval(market, token, amount, spender)
     if allowed and (await market.simulate(call, owner)).rejection is not None:
-        return approval(market, token, 0), call
+        return approval(market, token, 0, spender), call
     return (call,)
 
 

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from troth.cases.context import CaseContext
 from troth.cases.courtroom import ChainView
+from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
@@ -42,7 +43,7 @@ from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.context import SchedulerContext
-from troth.scheduler.orders.http import mount_orders, refuse_with_words
+from troth.scheduler.orders.http import mount_orders, refuse_with_words, ticket_routes
 from troth.scheduler.orders.offers import Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
@@ -56,6 +57,7 @@ from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
 from troth.scheduler.tabs.opening import TabOpener
+from troth.scheduler.tabs.tickets import TicketDesk
 from troth.scheduler.tunnels import LentEndpoints
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator
@@ -117,6 +119,7 @@ class MarketScheduler:
     metrics: SchedulerMarketMetrics
     pools: Coordinator
     lent: LentEndpoints | None = None
+    tickets: TicketDesk | None = None
 
     def reasons(self) -> list[str]:
         """Why it is not ready; empty when it is."""
@@ -136,6 +139,8 @@ class MarketScheduler:
         app.include_router(health_routes(self.reasons, self.metrics.registry))
         mount_orders(app, self.orders)
         app.include_router(placement_routes(self.pools))
+        if self.tickets is not None:
+            app.include_router(ticket_routes(self.tickets))
         operator, context, ledger = self.orders.context.operator, self.orders.context, self.ledger
         self.pools.server(operator).mount(app)
         Inquiries(context).server(operator).mount(app)
@@ -204,7 +209,8 @@ async def assembled_market(
         metrics.show(orders)
         if lent is not None:
             metrics.show_tunnels(lent)
-        yield MarketScheduler(orders, duties, ledger, metrics, pools, lent)
+        tickets = await _taking_tickets(stack, configuration, ledger, operator)
+        yield MarketScheduler(orders, duties, ledger, metrics, pools, lent, tickets)
 
 
 async def _followed(stack: AsyncExitStack, configuration: SchedulerConfiguration) -> tuple[Market, MarketFollower]:
@@ -233,6 +239,17 @@ async def _lending(
     lent = LentEndpoints(configuration.tunnels, lambda: follower.state, database, operator)
     await stack.enter_async_context(lent.server)
     return lent
+
+
+async def _taking_tickets(
+    stack: AsyncExitStack, configuration: SchedulerConfiguration, ledger: MarketLedger, operator: Operator
+) -> TicketDesk | None:
+    """Where tickets are taken, if the configuration names their contract."""
+    terms = configuration.tickets
+    if terms is None:
+        return None
+    connecting = await Chain.connect(configuration.rpc, terms.contract, chain_id=configuration.chain_id)
+    return TicketDesk(terms, await stack.enter_async_context(connecting), ledger, operator)
 
 
 def _word(configuration: SchedulerConfiguration) -> AbstractAsyncContextManager[Reputation]:

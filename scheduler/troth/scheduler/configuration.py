@@ -17,6 +17,8 @@ version = 1
 [tunnels]  first_port, ports; optional host: endpoints for nodes that nobody can connect to (docs/how-to/nat.md)
 [reputation] contract = "0x…"; optional start_block: whom the committee rates below its bar gets no order
 [organisations] contract = "0x…"; optional start_block: prices say which organisation brought a class
+[tickets]  contract = "0x…"; optional fee (the asset's smallest unit, as text): what of each ticket pays for the
+           transaction that takes it (docs/how-to/tickets.md)
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ from troth.scheduler.sections import (
 )
 from troth.scheduler.served import ServedClass
 from troth.scheduler.tabs.opening import Deposits
+from troth.scheduler.tabs.tickets import TicketTerms
 from troth.transport.strict_toml import (
     ChainSection,
     Hex32,
@@ -60,6 +63,7 @@ from troth.transport.strict_toml import (
     ReputationSection,
     Seconds,
     Section,
+    address_of,
     read_toml,
     require_https,
     require_version,
@@ -102,6 +106,11 @@ class _Log(Section, frozen=True, forbid_unknown_fields=True):
     orders: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = ENTRY_ORDERS
 
 
+class _Tickets(Section, frozen=True, forbid_unknown_fields=True):
+    contract: str
+    fee: _Amount = "0"
+
+
 class _SchedulerFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: ChainSection
@@ -118,6 +127,7 @@ class _SchedulerFile(Section, frozen=True, forbid_unknown_fields=True):
     tunnels: TunnelsSection | None = None
     reputation: ReputationSection | None = None
     organisations: OrganisationsSection | None = None
+    tickets: _Tickets | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +156,7 @@ class SchedulerConfiguration:
     log_orders: int = ENTRY_ORDERS
     reputation: ReputationPlace | None = None
     organisations: OrganisationsPlace | None = None
+    tickets: TicketTerms | None = None
 
     @property
     def seal_key(self) -> Path:
@@ -188,7 +199,12 @@ def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
         log_orders=file.log.orders,
         reputation=None if file.reputation is None else file.reputation.place(ConfigurationInvalid),
         organisations=None if file.organisations is None else file.organisations.place(ConfigurationInvalid),
+        tickets=None if file.tickets is None else _ticket_terms(file.tickets),
     )
+
+
+def _ticket_terms(table: _Tickets) -> TicketTerms:
+    return TicketTerms(address_of("tickets.contract", table.contract, ConfigurationInvalid), int(table.fee))
 
 
 def _listed(served: tuple[ServedClass, ...], prices: _AllPrices) -> dict[Hash32, PriceList]:

@@ -12,6 +12,7 @@ SchedulerError
  │   ├─ StakeExhausted      more would be open than this scheduler's stake covers
  │   ├─ NodeUnpaid          a drawn node has no tab yet that pays it
  │   ├─ NodeUntrusted       all nodes that were drawn are below the committee's bar
+ │   ├─ TicketsNotTaken     tickets that are wrong, spent, or for somebody else
  │   └─ UnknownOrder, NotYet, SecretRefused, TooLate
  ├─ TaskFailed              work that was taken came to nothing
  │   └─ OrderAborted, NodeFailed
@@ -110,6 +111,13 @@ class Busy(OrderRefused):
     def __init__(self, what: str, retry_after: int) -> None:
         super().__init__(what, remedy=f"Try again in {retry_after} s.")
         self.retry_after = retry_after
+
+
+class TicketsNotTaken(OrderRefused):
+    """Tickets, or a word to the payer that they filled, are not taken."""
+
+    code = "tickets_not_taken"
+    status = 422
 
 
 class ChainAway(OrderRefused):

@@ -44,7 +44,11 @@ class Purse:
 
     def keyring(self) -> Keyring:
         """The tab keys; asked for the password once where ``held`` has them."""
-        return self.held or Keyring(self.home, read_password(self.password_file, purpose="the tab keys"))
+        return self.held or Keyring(self.home, self.password("the tab keys"))
+
+    def password(self, purpose: str) -> str:
+        """Of the keyfiles here."""
+        return read_password(self.password_file, purpose=purpose)
 
     def wallet(self, sender: Address, *, broadcast: bool) -> Key | None:
         """The wallet's key where it is to send from this account; WalletError where it cannot."""
@@ -69,7 +73,7 @@ async def open_tab(
     wallet = purse.wallet(sender, broadcast=broadcast)
     async with following(purse.home, configuration) as (market, follower):
         with opened(purse.home.tabs) as store:
-            scheduler = _scheduler(follower.state, configuration)
+            scheduler = scheduler_of(follower.state, configuration)
             asset = await read_asset(market, _asset_of(follower.state))
             keyring = purse.keyring()
             record = _prepared(
@@ -109,7 +113,7 @@ def _prepared(  # noqa: PLR0917
     )
 
 
-def _scheduler(state: State, configuration: ClientConfiguration) -> Address:
+def scheduler_of(state: State, configuration: ClientConfiguration) -> Address:
     """The configured scheduler, or the only one; ConfigurationError where that is nobody or not clear."""
     found = [one for one in state.parties.values() if one.role is Role.SCHEDULER and not one.exit_block]
     if configuration.scheduler:

@@ -88,6 +88,15 @@ def padded(data: bytes) -> bytes:
     return b"".join(bytes(16) + part for part in parts)
 
 
+def unpadded(data: bytes) -> bytes:
+    """The other way; raises InvalidTicket where what is left out is not zero."""
+    step = COORDINATE + 16
+    parts = [data[at : at + step] for at in range(0, len(data), step)]
+    if any(len(part) != step or any(part[:16]) for part in parts):
+        raise InvalidTicket("A coordinate is 16 zero bytes and 48 others", len(data), "Take it from the chain.")
+    return b"".join(part[16:] for part in parts)
+
+
 def is_pairing(signature: G1Point, point: G1Point, key: G2Point) -> bool:
     """Whether ``signature`` is ``point`` times the secret of ``key``."""
     return bool(GT.pairing_check([signature, point], [MINUS_G2, key]))

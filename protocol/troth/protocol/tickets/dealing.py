@@ -33,7 +33,7 @@ Commitments = tuple[bytes, ...]
 """Of one denomination: each coefficient times the generator of G2, 192 bytes."""
 
 MAXIMUM_DENOMINATIONS = 16
-DEALING_TAG = b"troth/tickets/dealing/1"
+DEALING_TAG, KEYS_TAG = b"troth/tickets/dealing/1", b"troth/tickets/keys/1"
 
 
 def numbered(operators: Iterable[Address]) -> tuple[Address, ...]:
@@ -42,19 +42,22 @@ def numbered(operators: Iterable[Address]) -> tuple[Address, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing:
-    """What a dealer says to everybody: commitments for each denomination, all of them t long."""
+class KeyDealing:
+    """What a dealer says to everybody: commitments for each denomination, all of them t long.
+
+    ``operators`` are the members that it deals to, in the order of their numbers.
+    """
 
     epoch: int
     dealer: Address
+    operators: tuple[Address, ...]
     commitments: tuple[Commitments, ...]
 
     @property
     def digest(self) -> Hash32:
         """What names it among members."""
         head = DEALING_TAG + self.epoch.to_bytes(8, "big") + address_to_bytes(self.dealer)
-        sizes = bytes((len(self.commitments), len(self.commitments[0])))
-        return Hash32(keccak256(head + sizes + b"".join(b"".join(one) for one in self.commitments)))
+        return Hash32(keccak256(head + _binding(self.operators, self.commitments)))
 
 
 def draw_polynomials(denominations: int, threshold: int) -> tuple[Polynomial, ...]:
@@ -62,11 +65,11 @@ def draw_polynomials(denominations: int, threshold: int) -> tuple[Polynomial, ..
     return tuple(tuple(random_scalar() for _ in range(threshold)) for _ in range(denominations))
 
 
-def deal(epoch: int, dealer: Address, polynomials: Sequence[Polynomial]) -> Dealing:
+def deal(epoch: int, dealer: Address, operators: Sequence[Address], polynomials: Sequence[Polynomial]) -> KeyDealing:
     """What is said to everybody about these polynomials."""
     generator = G2Point()
     committed = (tuple(encode_key(generator * scalar(one)) for one in polynomial) for polynomial in polynomials)
-    return Dealing(epoch, dealer, tuple(committed))
+    return KeyDealing(epoch, dealer, numbered(operators), tuple(committed))
 
 
 def shares_for(polynomials: Sequence[Polynomial], number: int) -> tuple[int, ...]:
@@ -74,7 +77,7 @@ def shares_for(polynomials: Sequence[Polynomial], number: int) -> tuple[int, ...
     return tuple(_value(polynomial, number) for polynomial in polynomials)
 
 
-def require_dealing(dealing: Dealing, *, denominations: int, threshold: int) -> None:
+def require_dealing(dealing: KeyDealing, *, denominations: int, threshold: int) -> None:
     """Raise InvalidTicket unless a dealing has the form that it must have, and points for commitments."""
     sizes = {len(one) for one in dealing.commitments}
     if len(dealing.commitments) != denominations or sizes != {threshold}:
@@ -85,7 +88,7 @@ def require_dealing(dealing: Dealing, *, denominations: int, threshold: int) -> 
             decode_key(one)
 
 
-def require_shares(dealing: Dealing, number: int, shares: Sequence[int]) -> None:
+def require_shares(dealing: KeyDealing, number: int, shares: Sequence[int]) -> None:
     """Raise InvalidTicket unless these are the values that the dealer committed to (Feldman 1987)."""
     if len(shares) != len(dealing.commitments):
         raise InvalidTicket("A dealer gives one share a denomination", len(shares), "It has to deal again.")
@@ -100,10 +103,12 @@ class EpochKeys:
     """An epoch's keys in public: the dealers' commitments, added up.
 
     Attributes:
+        operators: who has a share, in the order of their numbers.
         commitments: for each denomination, t of 192 bytes; the first is the key itself.
     """
 
     epoch: int
+    operators: tuple[Address, ...]
     commitments: tuple[Commitments, ...]
 
     @property
@@ -114,7 +119,7 @@ class EpochKeys:
     @property
     def digest(self) -> Hash32:
         """What more than 2/3 of the members sign and the chain keeps beside the keys: nobody names members wrongly."""
-        return Hash32(keccak256(b"".join(b"".join(one) for one in self.commitments)))
+        return Hash32(keccak256(KEYS_TAG + self.epoch.to_bytes(8, "big") + _binding(self.operators, self.commitments)))
 
     @property
     def chain_keys(self) -> tuple[bytes, ...]:
@@ -135,15 +140,17 @@ class EpochKeys:
         return _public_value(self.commitments[denomination], number)
 
 
-def keys_of(dealings: Sequence[Dealing]) -> EpochKeys:
+def keys_of(dealings: Sequence[KeyDealing]) -> EpochKeys:
     """The keys that these dealers make together; raises InvalidTicket where they do not fit or cancel each other."""
-    if len({one.epoch for one in dealings}) != 1 or len({one.dealer for one in dealings}) != len(dealings):
-        raise InvalidTicket("Dealings are of one epoch, one for each dealer", len(dealings), "Leave the others out.")
+    kinds = {(one.epoch, one.operators) for one in dealings}
+    if len(kinds) != 1 or len({one.dealer for one in dealings}) != len(dealings):
+        what = "Dealings are of one epoch, to the same members, one for each dealer"
+        raise InvalidTicket(what, len(dealings), "Leave the others out.")
     added = []
     for parts in zip(*(one.commitments for one in dealings), strict=True):
         sums = (_sum(coefficient) for coefficient in zip(*parts, strict=True))
         added.append(tuple(encode_key(one) for one in sums))
-    keys = EpochKeys(dealings[0].epoch, tuple(added))
+    keys = EpochKeys(dealings[0].epoch, dealings[0].operators, tuple(added))
     for denomination in range(len(added)):
         keys.key(denomination)
     return keys
@@ -164,6 +171,12 @@ def at_zero(numbers: Sequence[int]) -> tuple[int, ...]:
                 above, below = above * other % ORDER, below * (other - number) % ORDER
         weights.append(above * pow(below, -1, ORDER) % ORDER)
     return tuple(weights)
+
+
+def _binding(operators: Sequence[Address], commitments: Sequence[Commitments]) -> bytes:
+    """All of it as bytes that can be read in one way."""
+    sizes = bytes((len(operators), len(commitments), len(commitments[0])))
+    return sizes + b"".join(map(address_to_bytes, operators)) + b"".join(b"".join(one) for one in commitments)
 
 
 def _value(polynomial: Polynomial, place: int) -> int:

@@ -85,6 +85,25 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True)
+class TicketPayment:
+    """What a client sends its scheduler, sealed like an order: tickets, and the keys under which they are signed."""
+
+    keys: tuple[TicketKey, ...]
+    spending: Spending
+
+
+@dataclass(frozen=True, slots=True)
+class PayerErrand:
+    """A tab key's order to its payer, for whoever carries it to the chain."""
+
+    tab_key: Address
+    calls: tuple[PayerCall, ...]
+    fee: Uint96
+    last_block: Uint64
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class LostTicket:
     """Struct: a ticket that was never spent, and what shows that it belongs to a purchase."""
 
@@ -143,10 +162,15 @@ class PayerOrder:
         return PayerCommand(Hash32(keccak256(encoded)), self.fee, self.nonce, self.last_block)
 
 
-def command(order: PayerOrder, domain: Domain, secret: bytes) -> Call:
-    """A tab key's order to its payer, which anyone may carry; ``domain`` is the payer's."""
-    signature = typed_data.sign(order.message, domain, secret)
-    arguments = (list(order.calls), order.fee, order.last_block, signature)
+def errand(order: PayerOrder, domain: Domain, secret: bytes) -> PayerErrand:
+    """The same, signed by the tab key; ``domain`` is the payer's."""
+    key = typed_data.address_of(secret)
+    return PayerErrand(key, order.calls, order.fee, order.last_block, typed_data.sign(order.message, domain, secret))
+
+
+def command(carried: PayerErrand) -> Call:
+    """What carries it to the payer."""
+    arguments = (list(carried.calls), carried.fee, carried.last_block, carried.signature)
     return Call("command", calldata(TICKET_PAYER, "command", *arguments))
 
 
@@ -174,6 +198,16 @@ def refund(purchase: Purchase, tickets: Sequence[LostTicket]) -> Call:
     return Call("refund", _data("refund", purchase, list(tickets)))
 
 
+def committee() -> View[Address]:
+    """Whose members sign."""
+    return View("committee", _data("committee"), converter(Address), TICKETS)
+
+
+def bank() -> View[Address]:
+    """Whose tabs are filled."""
+    return View("bank", _data("bank"), converter(Address), TICKETS)
+
+
 def rules() -> View[TicketRules]:
     """What the deployment decided."""
     return View("rules", _data("rules"), converter(TicketRules), TICKETS)
@@ -192,6 +226,11 @@ def epoch_now() -> View[int]:
 def keys_of_epoch(epoch: int) -> View[tuple[bytes, ...]]:
     """keccak256 of each denomination's key; empty where none are registered."""
     return View("keysOf", _data("keysOf", epoch), tuple, TICKETS)
+
+
+def dealing_of(epoch: int) -> View[Hash32]:
+    """What members signed beside an epoch's keys (``EpochKeys.digest``); zero where none are registered."""
+    return View("dealingOf", _data("dealingOf", epoch), Hash32, TICKETS)
 
 
 def is_purchase(purchase: Hash32) -> View[bool]:

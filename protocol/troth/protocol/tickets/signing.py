@@ -102,7 +102,7 @@ def invalid_among(tickets: Sequence[SignedName], keys: Mapping[tuple[int, int], 
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class BlindSignatures:
     """Blind signatures, and the members whose parts were nonsense."""
 
     signatures: tuple[G1Point, ...]
@@ -111,7 +111,7 @@ class Gathered:
 
 def gather(
     points: Sequence[G1Point], answers: Mapping[int, Sequence[bytes]], keys: EpochKeys, denomination: int
-) -> Gathered:
+) -> BlindSignatures:
     """Blind signatures over blinded points, from what members answered; whoever answered nonsense is named.
 
     Args:
@@ -125,7 +125,7 @@ def gather(
         chosen = sorted(parts)[: keys.threshold]
         made = _combined(parts, chosen, len(points))
         if _are_points(made, points, key):
-            return Gathered(made, frozenset(liars))
+            return BlindSignatures(made, frozenset(liars))
     for number in sorted(parts):
         if not _are_points(parts[number], points, keys.key_of_member(denomination, number)):
             liars.add(number)
@@ -133,7 +133,7 @@ def gather(
     if len(parts) < keys.threshold:
         what = f"{len(parts)} members signed, {keys.threshold} are needed; these signed nonsense"
         raise InvalidTicket(what, sorted(liars), "Ask again when more members answer.")
-    return Gathered(_combined(parts, sorted(parts)[: keys.threshold], len(points)), frozenset(liars))
+    return BlindSignatures(_combined(parts, sorted(parts)[: keys.threshold], len(points)), frozenset(liars))
 
 
 def encoded(points: Sequence[G1Point]) -> bytes:

@@ -9,6 +9,8 @@ it sees a node.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -17,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from troth.chain.errors import ChainError, ChainRejected
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.bodies import (
@@ -31,15 +34,18 @@ from troth.protocol.market.bodies import (
     TabQuery,
 )
 from troth.protocol.reputation import everybody_trusted
+from troth.protocol.tickets.messages import PayerErrand, TicketPayment
 from troth.protocol.types import Hash32, to_address
 from troth.scheduler.errors import (
     BadRequest,
     BadSignature,
     Busy,
+    ChainAway,
     Expired,
     OrderRefused,
     OtherSplit,
     TabTooSmall,
+    TicketsNotTaken,
     UnknownClass,
     UnknownOrder,
     VoucherRefused,
@@ -55,6 +61,7 @@ from troth.scheduler.orders.stream import Lines
 from troth.scheduler.reading import read_hash
 from troth.scheduler.tabs.database import StorageFailed
 from troth.scheduler.tabs.fallen import forgive_fallen
+from troth.scheduler.tabs.tickets import MOST_TICKETS, TicketDesk
 
 QUERY_SECONDS = 300
 """How far a query's time may lie from this clock: one that leaked says nothing for ever."""
@@ -242,6 +249,45 @@ def _tab_routes(router: APIRouter, orders: Orders) -> None:
         query = await _read(request, Recovery, BODY_LIMIT)
         found = recovered(orders.context, read_hash(tab_id, "tab id"), query)
         return Response(canonical.encode(found), media_type="application/json")
+
+
+TICKETS_LIMIT = 1 << 17
+"""Bytes of a payment: 64 tickets with their signatures as hexadecimal digits, and eight keys."""
+
+
+def ticket_routes(desk: TicketDesk) -> APIRouter:
+    """Money that does not say whose it was."""
+    router = APIRouter()
+
+    @router.get("/v1/tickets")
+    async def terms() -> JSONResponse:
+        return JSONResponse({"contract": desk.terms.contract, "fee": str(desk.terms.fee), "most": MOST_TICKETS})
+
+    @router.post("/v1/tickets")
+    async def pay(request: Request) -> JSONResponse:
+        payment = await _read(request, TicketPayment, TICKETS_LIMIT)
+        with _chain_in_words():
+            tab = await desk.pay(payment)
+        return JSONResponse({"tab": "0x" + messages.tab_id(tab).hex(), "payer": tab.payer})
+
+    @router.post("/v1/tickets/errands")
+    async def carry(request: Request) -> JSONResponse:
+        errand = await _read(request, PayerErrand, BODY_LIMIT)
+        with _chain_in_words():
+            return JSONResponse({"block": await desk.carry(errand)})
+
+    return router
+
+
+@contextmanager
+def _chain_in_words() -> Iterator[None]:
+    """What the chain refuses is the client's to know; that it cannot be reached, too."""
+    try:
+        yield
+    except ChainRejected as error:
+        raise TicketsNotTaken(error.what, str(error.value)[:200], error.remedy) from error
+    except ChainError as error:
+        raise ChainAway("The chain took nothing", error.what, "Ask again; nothing is lost.") from error
 
 
 def _log_routes(router: APIRouter, orders: Orders) -> None:

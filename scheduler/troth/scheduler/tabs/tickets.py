@@ -1,0 +1,246 @@
+"""Tickets of clients: checked, brought to the chain with those of others, and there they fill tabs.
+
+Nothing has to be remembered: a ticket names the scheduler that it is for and the tab key, so that a client that got no
+answer finds on chain what became of it, and asks again if nothing did. Payments that come while a transaction is under
+way wait for the next one, which takes all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from py_arkworks_bls12381 import G2Point
+
+from troth.chain.adapter import Chain
+from troth.chain.errors import ChainError
+from troth.protocol.errors import ProtocolError
+from troth.protocol.hashing import keccak256
+from troth.protocol.market import messages as market_messages
+from troth.protocol.market.calls import PartCall, build
+from troth.protocol.market.parts import Part
+from troth.protocol.market.types import Tab, TabConsent
+from troth.protocol.tickets import messages
+from troth.protocol.tickets.curve import decode_key, unpadded
+from troth.protocol.tickets.messages import (
+    PayerCall,
+    PayerErrand,
+    Spending,
+    Ticket,
+    TicketKey,
+    TicketPayment,
+    TicketSpending,
+)
+from troth.protocol.tickets.signing import SignedName, invalid_among
+from troth.protocol.types import Address
+from troth.scheduler.errors import Busy, TicketsNotTaken
+from troth.scheduler.ledger import MarketLedger
+from troth.transport.identity import Operator
+
+log = logging.getLogger(__name__)
+
+MOST_TICKETS = 64
+"""Of one payment: 5M gas."""
+MOST_IN_CALL = 100
+MOST_WAITING = 400
+MOST_CALLS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TicketTerms:
+    """Where tickets are, and what the scheduler takes of each for the transaction, in the asset's smallest unit."""
+
+    contract: Address
+    fee: int
+
+
+@dataclass(eq=False)
+class _WaitingPayment:
+    payment: TicketPayment
+    names: tuple[Address, ...]
+    done: asyncio.Future[int]
+
+
+@dataclass(eq=False)
+class TicketDesk:
+    """A scheduler's side of tickets; all calls from one event loop."""
+
+    terms: TicketTerms
+    chain: Chain
+    ledger: MarketLedger
+    operator: Operator
+    _keys: dict[tuple[int, int], G2Point] = field(default_factory=dict)
+    _waiting: list[_WaitingPayment] = field(default_factory=list)
+    _under_way: set[Address] = field(default_factory=set)
+    _carrying: asyncio.Task[None] | None = None
+
+    async def pay(self, payment: TicketPayment) -> Tab:
+        """Check tickets and have them fill their tab; returns once the chain has taken them.
+
+        Raises TicketsNotTaken where one is wrong or spent, or the fee is too small; ChainError.
+        """
+        spending = payment.spending
+        names = self._require_form(payment)
+        payer = await self._require_consent(spending)
+        await self._require_signed(payment, names)
+        self._require_alone(names)
+        self._under_way.update(names)
+        try:
+            await self._require_unspent(names)
+            await self._carried(payment, names)
+        finally:
+            self._under_way.difference_update(names)
+        return Tab(payer, self.operator.address, spending.tab_key)
+
+    async def carry(self, errand: PayerErrand) -> int:
+        """Carry a tab key's word to its payer; the block that took it. Raises TicketsNotTaken, ChainError.
+
+        It pays at least what a ticket does. Closing its tab with this scheduler is free: what it has is in the tab.
+        """
+        payer = await self.chain.read(messages.payer_of(errand.tab_key))
+        closing = build(self.ledger.contracts, Part.BANK, "close", Tab(payer, self.operator.address, errand.tab_key))
+        free = errand.calls == (PayerCall(closing.to, 0, closing.call.data),)
+        if not free and (len(errand.calls) > MOST_CALLS or errand.fee < self.terms.fee):
+            what = f"At most {MOST_CALLS} calls are carried, for {self.terms.fee} units or more"
+            raise TicketsNotTaken(what, (len(errand.calls), errand.fee), "Sign another command.")
+        return await self.ledger.execute(PartCall(payer, messages.command(errand)))
+
+    # ---- checks
+
+    def _require_form(self, payment: TicketPayment) -> tuple[Address, ...]:
+        """The names; raises TicketsNotTaken."""
+        spending, me = payment.spending, self.operator.address
+        count = len(spending.tickets)
+        if not 1 <= count <= MOST_TICKETS or not 1 <= len(payment.keys) <= count:
+            raise TicketsNotTaken(f"A payment has 1 to {MOST_TICKETS} tickets", count, "Send the others apart.")
+        if spending.payee != me:
+            raise TicketsNotTaken("These tickets are for another scheduler", spending.payee, f"Sign them for {me}.")
+        if spending.fee < count * self.terms.fee:
+            what = f"{count} tickets pay {count * self.terms.fee} units for the transaction"
+            raise TicketsNotTaken(what, spending.fee, "Sign them with this fee.")
+        said = TicketSpending(me, spending.tab_key, spending.fee)
+        try:
+            names = tuple(messages.name_of(ticket, said, self.chain.domain) for ticket in spending.tickets)
+        except ProtocolError as error:
+            raise TicketsNotTaken(error.what, error.value, error.remedy) from error
+        if len(set(names)) != count or any(ticket.key >= len(payment.keys) for ticket in spending.tickets):
+            raise TicketsNotTaken("A ticket comes twice, or names no key of the payment", count, "Send each once.")
+        return names
+
+    async def _require_consent(self, spending: Spending) -> Address:
+        """The payer; TicketsNotTaken where the tab would not open."""
+        payer = await self.chain.read(messages.payer_of(spending.tab_key))
+        domain = self.operator.domain
+        digest = market_messages.signing_digest(TabConsent(payer, self.operator.address), domain)
+        if not market_messages.signed_by_account(spending.tab_key, digest, spending.consent):
+            what = "The tab key does not consent to this tab"
+            raise TicketsNotTaken(what, spending.tab_key, "Sign TabConsent(payer, payee) with it.")
+        return payer
+
+    async def _require_signed(self, payment: TicketPayment, names: Sequence[Address]) -> None:
+        keys = {(one.epoch, one.denomination): await self._key(one) for one in payment.keys}
+        batch = [
+            _signed_name(name, ticket, payment) for name, ticket in zip(names, payment.spending.tickets, strict=True)
+        ]
+        wrong = await asyncio.to_thread(_wrong, batch, keys)
+        if wrong:
+            raise TicketsNotTaken("Members did not sign these tickets", wrong, "Leave them out, or ask members again.")
+
+    async def _key(self, key: TicketKey) -> G2Point:
+        """The registered key of this epoch or the one before; raises TicketsNotTaken for another."""
+        now = await self.chain.read(messages.epoch_now())
+        if key.epoch not in {now - 1, now}:
+            what = f"Tickets of epochs {max(0, now - 1)} and {now} are taken"
+            raise TicketsNotTaken(what, key.epoch, "Have older ones refunded: troth client tickets refund")
+        place = key.epoch, key.denomination
+        known = await self.chain.read(messages.keys_of_epoch(key.epoch))
+        if key.denomination >= len(known) or keccak256(key.key) != known[key.denomination]:
+            raise TicketsNotTaken("This is not the epoch's key", place, "Read the keys from the chain.")
+        if place not in self._keys:
+            self._keys = {one: point for one, point in self._keys.items() if one[0] >= now - 1}
+            self._keys[place] = decode_key(unpadded(key.key))
+        return self._keys[place]
+
+    async def _require_unspent(self, names: Sequence[Address]) -> None:
+        bits = await self.chain.read(messages.spent(names))
+        if bits:
+            gone = [name for place, name in enumerate(names) if bits >> place & 1]
+            raise TicketsNotTaken("Tickets are spent already", ", ".join(gone), "Spend others.")
+
+    def _require_alone(self, names: Sequence[Address]) -> None:
+        if not self._under_way.isdisjoint(names):
+            raise TicketsNotTaken("These tickets are being spent now", len(names), "Wait for the first answer.")
+        if len(self._under_way) + len(names) > MOST_WAITING:
+            raise Busy("Too many tickets wait for the chain", 15)
+
+    # ---- to the chain
+
+    async def _carried(self, payment: TicketPayment, names: tuple[Address, ...]) -> None:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_WaitingPayment(payment, names, done))
+        if self._carrying is None or self._carrying.done():
+            self._carrying = asyncio.create_task(self._carry_all())
+        await done
+
+    async def _carry_all(self) -> None:
+        while self._waiting:
+            together = self._next()
+            try:
+                block = await self._spend(together)
+            except Exception as error:  # noqa: BLE001 -- nobody may wait for ever
+                log.warning("tickets were not taken: %s", error)
+                for one in together:
+                    if not one.done.done():
+                        one.done.set_exception(error)
+                continue
+            for one in together:
+                if not one.done.done():
+                    one.done.set_result(block)
+
+    def _next(self) -> list[_WaitingPayment]:
+        """As many of those that wait as one transaction takes."""
+        together: list[_WaitingPayment] = []
+        while self._waiting and sum(len(one.names) for one in (*together, self._waiting[0])) <= MOST_IN_CALL:
+            together.append(self._waiting.pop(0))
+        return together
+
+    async def _spend(self, together: Sequence[_WaitingPayment]) -> int:
+        keys, spendings = merged([one.payment for one in together])
+        try:
+            return await self.ledger.execute(PartCall(self.terms.contract, messages.spend(keys, spendings)))
+        except ChainError:
+            if len(together) == 1:
+                raise
+        # One of them spoils the call, as when its epoch has ended: the others go on without it.
+        blocks = [await self._alone(one) for one in together]
+        return max(blocks)
+
+    async def _alone(self, one: _WaitingPayment) -> int:
+        try:
+            return await self._spend([one])
+        except ChainError as error:
+            one.done.set_exception(error)
+            return 0
+
+
+def merged(payments: Sequence[TicketPayment]) -> tuple[list[TicketKey], list[Spending]]:
+    """Several payments as one call: each key once."""
+    keys = list(dict.fromkeys(key for payment in payments for key in payment.keys))
+    places = {key: place for place, key in enumerate(keys)}
+    spendings = []
+    for payment in payments:
+        spending = payment.spending
+        tickets = tuple(Ticket(places[payment.keys[one.key]], one.signature, one.spending) for one in spending.tickets)
+        spendings.append(Spending(spending.payee, spending.tab_key, spending.fee, spending.consent, tickets))
+    return keys, spendings
+
+
+def _signed_name(name: Address, ticket: Ticket, payment: TicketPayment) -> SignedName:
+    key = payment.keys[ticket.key]
+    return SignedName(name, ticket.signature, (key.epoch, key.denomination))
+
+
+def _wrong(batch: Sequence[SignedName], keys: dict[tuple[int, int], G2Point]) -> list[Address]:
+    return [batch[place].name for place in invalid_among(batch, keys)]

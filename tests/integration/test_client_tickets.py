@@ -1,0 +1,203 @@
+"""`troth client tickets` as a user runs it: bought, signed by real members, spent at a real scheduler, asked with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+from support.client_network import ClientSide, Network, client_side, configuration, network, toy_answer
+from support.ticket_members import MembersStage, members_stage
+
+from troth.chain.adapter import Chain
+from troth.client.configuration import save
+from troth.client.home import Home
+from troth.client.tabs.managing import Purse
+from troth.client.tabs.store import opened
+from troth.client.tickets import managing
+from troth.client.tickets.payments import TicketPayments
+from troth.client.tickets.session import ticket_session
+from troth.client.tickets.store import TicketStore
+from troth.protocol.market.messages import sign
+from troth.protocol.market.types import TabConsent
+from troth.protocol.tickets import messages
+from troth.protocol.tickets.messages import TicketPayment
+from troth.protocol.types import Hash32
+from troth.scheduler.errors import TicketsNotTaken
+from troth.scheduler.orders.http import ticket_routes
+from troth.scheduler.tabs.tickets import TicketDesk, TicketTerms
+from troth.transport.identity import Operator
+
+pytestmark = [
+    pytest.mark.chain,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+PRICES = (10**13, 10**14, 10**15)
+FEE = 10**11
+QUESTION = "word7 word9 word11"
+
+
+@dataclass
+class TicketNetwork:
+    """A scheduler that takes tickets, the members that sign them, and a client with a wallet."""
+
+    scene: Network
+    stage: MembersStage
+    desk: TicketDesk
+
+    async def client(self, folder: Path) -> ClientSide:
+        """A wallet with configuration, and no tab but by tickets."""
+        side = await client_side(self.scene, folder, deposit=1)
+        with opened(Home(folder).tabs) as store:
+            store.execute("DELETE FROM tabs")
+        named = msgspec.structs.replace(configuration(self.scene.stage), tickets=self.stage.chain.contract)
+        save(Home(folder).configuration, named)
+        return side
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def tickets(anvil: Any, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TicketNetwork]:
+    folder = tmp_path_factory.mktemp("tickets")
+    async with network(anvil, folder) as scene:
+        bank = scene.stage.market.contracts.bank
+        async with members_stage(anvil, bank, folder, prices=PRICES) as stage:
+            await stage.keys()
+            operator = Operator(scene.stage.scheduler.secret, scene.stage.market.domain)
+            async with await Chain.connect(anvil.url, stage.chain.contract) as chain:
+                desk = TicketDesk(TicketTerms(stage.chain.contract, FEE), chain, scene.ledger, operator)
+                scene.app.include_router(ticket_routes(desk))
+                yield TicketNetwork(scene, stage, desk)
+
+
+async def test_from_the_wallet_to_an_answer_that_nothing_joins_to_it(tickets: TicketNetwork, tmp_path: Path) -> None:
+    side = await tickets.client(tmp_path / "home")
+    dry = await side.run("tickets", "buy", "100000gwei", 4, "--json")
+    assert dry.code == 0, dry.err
+    assert not dry.json["broadcast"]
+    bought = await side.run("tickets", "buy", "100000gwei", 4, "--broadcast", "--json")
+    assert bought.code == 0, bought.err
+    assert (bought.json["signed"], bought.json["waiting"], bought.json["signed_nonsense"]) == (4, [], [])
+    listed = (await side.run("tickets", "list", "--json")).json
+    assert [row["spendable"] for row in listed["tickets"]] == [0, 4, 0]
+
+    made = await side.run("tickets", "open", "250000gwei", "--json")
+    assert made.code == 0, made.err
+    assert made.json["tickets"] == 3
+    side.tab = Hash32(bytes.fromhex(made.json["tab"][2:]))
+    await tickets.scene.ledger.catch_up()
+    assert side.state.balance == 3 * (PRICES[1] - FEE)
+    asked = await side.run("ask", QUESTION, "--max-tokens", 4, "--check", "always", "--json")
+    assert asked.code == 0, asked.err
+    assert (asked.json["answer"], asked.json["outcome"]) == (toy_answer(QUESTION, 4), "checked")
+    assert side.book.spent == int(asked.json["cost_units"]) > 0
+
+    (order,) = side.orders
+    wallet = side.key.address.lower().removeprefix("0x")
+    kept = b"".join(one.read_bytes() for one in tickets.scene.folder.glob("market.sqlite*"))
+    assert bytes.fromhex(wallet) not in kept
+    assert wallet.encode() not in kept.lower()
+    assert order.admitted.order.message.tab == side.tab
+    listed = (await side.run("tickets", "list", "--json")).json
+    assert [row["spendable"] for row in listed["tickets"]] == [0, 1, 0]
+
+
+async def test_what_a_scheduler_refuses(tickets: TicketNetwork, tmp_path: Path) -> None:
+    """Replays, tickets for another, without the fee, under another key, forged ones that cancel, from another epoch."""
+    side = await tickets.client(tmp_path / "home")
+    scene, desk = tickets.scene, tickets.desk
+    purse = Purse(Home(side.home), side.password_file, 1 << 10)
+    await managing.buy(purse, configuration_of(tickets), "10000gwei", 3, broadcast=True)
+    async with ticket_session(purse, configuration_of(tickets)) as session:
+        payment = await prepared(session, tickets)
+        spending = payment.spending
+        key, first = payment.keys[0], spending.tickets[0]
+        swapped = (replace(first, signature=spending.tickets[1].signature), *spending.tickets[1:])
+        wrong = {
+            "another scheduler": replace(payment, spending=replace(spending, payee=side.key.address)),
+            "pay": replace(payment, spending=replace(spending, fee=FEE)),
+            "did not sign": replace(payment, spending=replace(spending, tickets=swapped)),
+            "comes twice": replace(payment, spending=replace(spending, tickets=(first, first))),
+            "consent": replace(payment, spending=replace(spending, consent=bytes(65))),
+            "not the epoch's key": replace(payment, keys=(replace(key, denomination=1),)),
+            "are taken": replace(payment, keys=(replace(key, epoch=7),)),
+            "1 to 64": replace(payment, spending=replace(spending, tickets=())),
+        }
+        for said, one in wrong.items():
+            with pytest.raises(TicketsNotTaken, match=said):
+                await desk.pay(one)
+        await desk.pay(payment)
+        with pytest.raises(TicketsNotTaken, match="spent already"):
+            await desk.pay(payment)
+        payer = await session.chain.read(messages.payer_of(spending.tab_key))
+        assert await session.chain.balance(payer) == 0
+        await scene.ledger.catch_up()
+
+
+async def test_change_comes_back_as_smaller_tickets(tickets: TicketNetwork, tmp_path: Path) -> None:
+    """A tab is closed by its key's word, and its rest buys tickets; the wallet signs nothing of it."""
+    side = await tickets.client(tmp_path / "home")
+    scene, anvil = tickets.scene, tickets.scene.stage.anvil
+    purse, named = Purse(Home(side.home), side.password_file, 1 << 10), configuration_of(tickets)
+    await managing.buy(purse, named, "1000000gwei", 1, broadcast=True)
+    await managing.open_tab(purse, named, "900000gwei")
+    (closed,) = await managing.change(purse, named)
+    assert closed["step"] == "closed"
+    (waiting,) = await managing.change(purse, named)
+    assert waiting["step"] == "wait"
+    anvil.mine(max(0, waiting["closes_at"] - waiting["block"]))
+    await scene.ledger.catch_up()
+    sent = await scene.stage.market.chain.transactions_sent(side.key.address)
+    (bought,) = await managing.change(purse, named)
+    # 10^15 less two fees: nine of 10^14 and nine of 10^13; the rest is the carrier's.
+    assert (bought["step"], bought["signed"]) == ("bought", 18)
+    assert await scene.stage.market.chain.transactions_sent(side.key.address) == sent
+    listed = await managing.list_tickets(purse, named)
+    assert [row["spendable"] for row in listed["tickets"]] == [9, 9, 0]
+    store = TicketStore(Home(side.home).tickets, tickets.stage.chain.domain)
+    payer = store.payments()[0].payer
+    store.close()
+    assert await scene.stage.market.chain.balance(payer) == 0
+
+
+async def test_a_payment_that_was_cut_off_is_finished_word_for_word(tickets: TicketNetwork, tmp_path: Path) -> None:
+    """Killed after it was written and before it was sent; and killed after the chain took it, before it was heard."""
+    side = await tickets.client(tmp_path / "home")
+    purse, named = Purse(Home(side.home), side.password_file, 1 << 10), configuration_of(tickets)
+    await managing.buy(purse, named, "10000gwei", 2, broadcast=True)
+    for sent in (False, True):
+        async with ticket_session(purse, configuration_of(tickets)) as session:
+            payment = await prepared(session, tickets, 1)
+            if sent:
+                await tickets.desk.pay(payment)
+            assert [one.done for one in session.store.payments()][-1] is False
+        done = await managing.open_tab(purse, named, "1000gwei")
+        assert done["tickets"] == 1
+    with_store = TicketStore(Home(side.home).tickets, tickets.stage.chain.domain)
+    assert [one.ended for one in with_store.tickets()] == ["spent", "spent"]
+    with_store.close()
+
+
+async def prepared(session: Any, tickets: TicketNetwork, count: int = 3) -> TicketPayment:
+    """Tickets signed over to the scheduler and written down, as `open` does before it sends them."""
+    keyring = session.purse.keyring()
+    tab_key = keyring.create(1 << 10)
+    payee = tickets.scene.stage.scheduler.address
+    payer = await session.chain.read(messages.payer_of(tab_key.address))
+    free = [one for one in session.store.tickets() if not one.ended][:count]
+    with session.store.writing():
+        session.store.add_payment(payer, payee, tab_key.address, FEE * count, [one.name for one in free])
+    payment = session.store.payments()[-1]
+    mine = [one for one in session.store.tickets() if one.payment == payment.identifier]
+    made: TicketPayment = await TicketPayments(session)._payment(payment, mine)
+    assert made.spending.consent == sign(TabConsent(payer, payee), session.market.domain, tab_key.secret).signature
+    return made
+
+
+def configuration_of(tickets: TicketNetwork) -> Any:
+    return msgspec.structs.replace(configuration(tickets.scene.stage), tickets=tickets.stage.chain.contract)
