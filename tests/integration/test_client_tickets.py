@@ -77,13 +77,13 @@ async def tickets(anvil: Any, tmp_path_factory: pytest.TempPathFactory) -> Async
 
 async def test_from_the_wallet_to_an_answer_that_nothing_joins_to_it(tickets: TicketNetwork, tmp_path: Path) -> None:
     side = await tickets.client(tmp_path / "home")
-    dry = await side.run("tickets", "buy", "100000gwei", 4, "--json")
-    assert dry.code == 0, dry.err
-    assert not dry.json["broadcast"]
+    purse, named = Purse(Home(side.home), side.password_file, 1 << 10), configuration_of(tickets)
+    dry = await managing.buy(purse, named, "100000gwei", 4)
+    assert not dry["broadcast"]
     bought = await side.run("tickets", "buy", "100000gwei", 4, "--broadcast", "--json")
     assert bought.code == 0, bought.err
     assert (bought.json["signed"], bought.json["waiting"], bought.json["signed_nonsense"]) == (4, [], [])
-    listed = (await side.run("tickets", "list", "--json")).json
+    listed = await managing.list_tickets(purse, named)
     assert [row["spendable"] for row in listed["tickets"]] == [0, 4, 0]
 
     made = await side.run("tickets", "open", "250000gwei", "--json")
@@ -103,7 +103,7 @@ async def test_from_the_wallet_to_an_answer_that_nothing_joins_to_it(tickets: Ti
     assert bytes.fromhex(wallet) not in kept
     assert wallet.encode() not in kept.lower()
     assert order.admitted.order.message.tab == side.tab
-    listed = (await side.run("tickets", "list", "--json")).json
+    listed = await managing.list_tickets(purse, named)
     assert [row["spendable"] for row in listed["tickets"]] == [0, 1, 0]
 
 
