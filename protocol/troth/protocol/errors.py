@@ -11,6 +11,7 @@ TrothError                what happened, the offending value, and what to do abo
     │   └── InvalidGrammar    a grammar that is out of bounds, or that cannot be compiled
     ├── InvalidRows           rows that are not the rows that were signed
     ├── InvalidNumbers        numbers that cannot be weighed exactly
+    ├── InvalidStep           a step of a layer that does not exist, or whose operands are not its own
     ├── InvalidStates         states that cannot be compared
     ├── InvalidTokens         logits or tokens that cannot be checked
     └── WireError             a frame that is no message of the channel
@@ -85,6 +86,10 @@ class InvalidRows(ProtocolError):
 
 class InvalidNumbers(ProtocolError):
     """Rows of numbers that cannot be weighed exactly, or a logarithm outside its range."""
+
+
+class InvalidStep(ProtocolError):
+    """A step of a layer that does not exist, or operands that are not those of the step."""
 
 
 class InvalidStates(ProtocolError):

@@ -1,0 +1,188 @@
+"""One element from its operands, exactly: the reference that every faster evaluation and the contract agree with.
+
+Operands are the bits of float32 numbers. A sum may be taken in parts: ``add`` carries the exact sum over some terms,
+and ``conclude`` makes the element of it. ``docs/reference/arithmetic.md`` has the same rules in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from troth.protocol.arithmetic.functions import activation, cosine, exponential, hyperbolic_tangent, sine
+from troth.protocol.arithmetic.operations import (
+    MOST_POSITIONS,
+    NO_SUM,
+    NOT_A_NUMBER,
+    SUM_BYTES,
+    SUM_UNIT_BITS,
+    Activation,
+    StepKind,
+)
+from troth.protocol.arithmetic.rounding import (
+    UNIT_BITS,
+    is_finite,
+    round_exact,
+    round_inverse_root,
+    round_ratio,
+    units,
+)
+from troth.protocol.errors import InvalidStep
+from troth.protocol.exact_numbers import NumberFormat
+
+Bits = Sequence[int]
+
+ONE = 0x3F800000
+SUMS = frozenset({StepKind.FACTOR, StepKind.PRODUCT, StepKind.SCORE, StepKind.SUM})
+"""The kinds whose element is made of one long sum."""
+_SINGLE = {
+    StepKind.NORM: 3,
+    StepKind.COSINE: 0,
+    StepKind.SINE: 0,
+    StepKind.ROTATION: 4,
+    StepKind.CAP: 1,
+    StepKind.EXPONENTIAL: 2,
+    StepKind.QUOTIENT: 2,
+    StepKind.ADDITION: 2,
+    StepKind.GATING: 2,
+}
+"""How many slices of one number the other kinds have; a MAXIMUM has one slice of any length."""
+_CONSTANTS = {
+    StepKind.FACTOR: 1,
+    StepKind.NORM: 1,
+    StepKind.COSINE: 2,
+    StepKind.SINE: 2,
+    StepKind.ROTATION: 1,
+    StepKind.SCORE: 1,
+    StepKind.CAP: 1,
+    StepKind.GATING: 1,
+}
+
+
+def evaluate(kind: StepKind, operands: Sequence[Bits], constants: Bits, number_format: NumberFormat) -> int:
+    """The bits of the element. Raises InvalidStep for operands or constants that the kind does not have."""
+    if len(constants) != _CONSTANTS.get(kind, 0):
+        raise InvalidStep(f"{kind.name} has {_CONSTANTS.get(kind, 0)} constants", len(constants), "See StepKind.")
+    if kind in SUMS:
+        terms = operands[:1] if kind in {StepKind.FACTOR, StepKind.SUM} else operands[:2]
+        count = len(operands[0]) if operands else 0
+        total, rest = add(kind, 0, terms), operands[len(terms) :]
+        return conclude(kind, total, count, rest, constants=constants, number_format=number_format)
+    if kind is StepKind.MAXIMUM:
+        return largest(operands[0]) if len(operands) == 1 else _refuse(kind, operands)
+    if [len(operand) for operand in operands] != [1] * _SINGLE[kind]:
+        _refuse(kind, operands)
+    return _single(kind, [operand[0] for operand in operands], constants, number_format)
+
+
+def check(kind: StepKind, operands: Sequence[Bits], constants: Bits, number_format: NumberFormat, claimed: int) -> bool:
+    """Whether the claimed bits are the element's."""
+    return evaluate(kind, operands, constants, number_format) == claimed
+
+
+def add(kind: StepKind, so_far: int, operands: Sequence[Bits]) -> int:
+    """The exact sum so far and some more terms, in units of 2**-298: squares, products, or numbers. NO_SUM stays."""
+    expected = 1 if kind in {StepKind.FACTOR, StepKind.SUM} else 2
+    if kind not in SUMS or len(operands) != expected or len({len(operand) for operand in operands}) != 1:
+        _refuse(kind, operands)
+    if so_far == NO_SUM or not all(is_finite(bits) for operand in operands for bits in operand):
+        return NO_SUM
+    first = [units(bits) for bits in operands[0]]
+    if kind is StepKind.SUM:
+        return so_far + (sum(first) << UNIT_BITS)
+    second = first if kind is StepKind.FACTOR else [units(bits) for bits in operands[1]]
+    return so_far + sum(x * y for x, y in zip(first, second, strict=True))
+
+
+def conclude(
+    kind: StepKind,
+    total: int,
+    count: int,
+    rest: Sequence[Bits],
+    *,
+    constants: Bits,
+    number_format: NumberFormat,
+) -> int:
+    """The element of a sum over ``count`` terms; ``rest``: a PRODUCT's bias, if it has one."""
+    if len(rest) > (kind is StepKind.PRODUCT) or any(len(operand) != 1 for operand in rest) or count < 1:
+        _refuse(kind, rest)
+    if total == NO_SUM or not all(is_finite(bits) for bits in (*constants, *(bits[0] for bits in rest))):
+        return NOT_A_NUMBER
+    match kind:
+        case StepKind.FACTOR:
+            # The mean and epsilon over one divisor.
+            number = total + (count * units(constants[0]) << UNIT_BITS)
+            return round_inverse_root(number, count, -SUM_UNIT_BITS, number_format)
+        case StepKind.SCORE:
+            return round_exact(total * units(constants[0]), -SUM_UNIT_BITS - UNIT_BITS, number_format)
+        case StepKind.PRODUCT if rest:
+            return round_exact(total + (units(rest[0][0]) << UNIT_BITS), -SUM_UNIT_BITS, number_format)
+        case _:
+            return round_exact(total, -SUM_UNIT_BITS, number_format)
+
+
+def largest(numbers: Bits) -> int:
+    """The largest of at least one number; NOT_A_NUMBER if one is none."""
+    if not numbers:
+        raise InvalidStep("A maximum is over one number or more", 0, "Open the row.")
+    if not all(is_finite(bits) for bits in numbers):
+        return NOT_A_NUMBER
+    return round_exact(max(units(bits) for bits in numbers), -UNIT_BITS, NumberFormat.FLOAT32)
+
+
+def sum_bytes(total: int) -> bytes:
+    """A sum so far as it is committed to."""
+    return total.to_bytes(SUM_BYTES, "big", signed=True)
+
+
+def _single(kind: StepKind, x: Bits, constants: Bits, number_format: NumberFormat) -> int:
+    """The kinds whose slices are single numbers."""
+    if kind in {StepKind.COSINE, StepKind.SINE}:
+        return _turn(kind, constants, number_format)
+    if not all(is_finite(bits) for bits in x):
+        return NOT_A_NUMBER
+    n = [units(bits) for bits in x]
+    float32 = NumberFormat.FLOAT32
+    match kind:
+        case StepKind.NORM:
+            weight = n[2]
+            if constants[0]:
+                weight = units(round_exact(weight + (1 << UNIT_BITS), -UNIT_BITS, float32))
+            return round_exact(n[0] * n[1] * weight, -3 * UNIT_BITS, number_format)
+        case StepKind.ROTATION:
+            other = n[2] * n[3]
+            return round_exact(n[0] * n[1] + (other if constants[0] else -other), -2 * UNIT_BITS, number_format)
+        case StepKind.CAP:
+            inner = hyperbolic_tangent(round_ratio(n[0], units(constants[0]), 0, float32))
+            return _product(inner, constants[0], number_format)
+        case StepKind.EXPONENTIAL:
+            return _again(exponential(round_exact(n[0] - n[1], -UNIT_BITS, float32)), number_format)
+        case StepKind.QUOTIENT:
+            return round_ratio(n[0], n[1], 0, number_format)
+        case StepKind.ADDITION:
+            return round_exact(n[0] + n[1], -UNIT_BITS, number_format)
+        case _:
+            return _product(activation(x[0], Activation(constants[0])), x[1], number_format)
+
+
+def _turn(kind: StepKind, constants: Bits, number_format: NumberFormat) -> int:
+    position, frequency = constants
+    if not 0 <= position < MOST_POSITIONS or not 0 <= frequency <= ONE:
+        raise InvalidStep("Positions are below 2**20, frequencies from 0 to 1", (position, frequency), "Check them.")
+    angle = round_exact(position * units(frequency), -UNIT_BITS, NumberFormat.FLOAT32)
+    return _again(cosine(angle) if kind is StepKind.COSINE else sine(angle), number_format)
+
+
+def _product(one: int, other: int, number_format: NumberFormat) -> int:
+    if not is_finite(one) or not is_finite(other):
+        return NOT_A_NUMBER
+    return round_exact(units(one) * units(other), -2 * UNIT_BITS, number_format)
+
+
+def _again(bits: int, number_format: NumberFormat) -> int:
+    """A float32 in the step's format."""
+    return round_exact(units(bits), -UNIT_BITS, number_format) if is_finite(bits) else NOT_A_NUMBER
+
+
+def _refuse(kind: StepKind, operands: Sequence[Bits]) -> int:
+    sizes = [len(operand) for operand in operands]
+    raise InvalidStep(f"{kind.name} has no operands of these lengths", sizes, "Take those of `step`.")
