@@ -31,15 +31,18 @@ const files = readdirSync(join(root, "contracts"), { recursive: true })
 
 /**
  * What is deployed, compiled apart from the tests that compile parts of it into themselves: what the optimizer makes of a
- * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes. Reputation, which
- * is deployed by itself, is compiled by itself: it leaves the market's bytes as they are, and the market its.
+ * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes. Reputation and
+ * the contracts of disputes, which are deployed by themselves, are compiled by themselves: they leave the market's bytes as they
+ * are, and the market theirs.
  */
 const reputationFiles = files.filter((file) => file.startsWith("contracts/reputation/"));
-const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/") && !reputationFiles.includes(file));
+const disputeFiles = files.filter((file) => file.startsWith("contracts/disputes/"));
+const apart = [...reputationFiles, ...disputeFiles];
+const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/") && !apart.includes(file));
 
 /** The benchmark's token is measured, and so is what the harnesses and the libraries' own tests compile into themselves. */
 const quickFiles = files
-  .filter((file) => /^contracts\/test\/(support|market|reputation)\//.test(file))
+  .filter((file) => /^contracts\/test\/(support|market|reputation|disputes)\//.test(file))
   .filter((file) => !file.endsWith("/BenchmarkToken.sol"));
 
 /**
@@ -60,7 +63,7 @@ const jobsAtOnce = {
         resolveUserConfig: async (userConfig, resolveVariable, next) => {
           const config = await next(userConfig, resolveVariable);
           for (const { overrides } of Object.values(config.solidity.profiles)) {
-            for (const group of [deployedFiles, reputationFiles, quickFiles]) {
+            for (const group of [deployedFiles, reputationFiles, disputeFiles, quickFiles]) {
               for (const file of group) overrides[file] = overrides[group[0]];
             }
           }
@@ -80,7 +83,7 @@ export default {
   solidity: {
     compilers: [optimized],
     overrides: Object.fromEntries([
-      ...[...deployedFiles, ...reputationFiles].map((file) => [file, optimized]),
+      ...[...deployedFiles, ...apart].map((file) => [file, optimized]),
       ...quickFiles.map((file) => [file, quick]),
     ]),
   },

@@ -1,4 +1,4 @@
-"""Deploying from packaged bytecode: the market by its factory, the directory's committee, and reputation."""
+"""Deploying from packaged bytecode: the market by its factory, the directory's committee, reputation, and disputes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.chain.records import Simulation, TransactionReceipt
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, message
-from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, REPUTATION, named, read_resource
+from troth.protocol.bindings import COMMITTEE, DISPUTES, MARKET_PARTS, REPUTATION, STEPS, named, read_resource
 from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
@@ -76,6 +76,19 @@ def reputation_creation(committee: Address, registry: Address, rules: Reputation
     code = _unhex(read_resource("reputation.bytecode.json")["bytecode"])
     inputs = named("constructor", REPUTATION)["constructor"].inputs
     return Call("deployment of Reputation", code + encode_parameters(inputs, [committee, registry, rules]))
+
+
+def steps_creation() -> Call:
+    """What creates the arithmetic of disputes, which keeps no state and serves any number of them."""
+    return Call("deployment of Steps", _unhex(read_resource(f"{STEPS}.bytecode.json")["bytecode"]))
+
+
+def disputes_creation(factory: Address, parameters: Parameters, steps: Address) -> Call:
+    """What creates the Disputes of a deployment to come: the one that ``factory`` makes by these parameters with the
+    new contract as ``prover``."""
+    code = _unhex(read_resource(f"{DISPUTES}.bytecode.json")["bytecode"])
+    inputs = named("constructor", DISPUTES)["constructor"].inputs
+    return Call("deployment of Disputes", code + encode_parameters(inputs, [factory, parameters, steps]))
 
 
 async def submit(
