@@ -48,6 +48,13 @@ def proof_harness() -> Iterator[Any]:
         yield contract
 
 
+@pytest.fixture(scope="session")
+def arithmetic_harness() -> Iterator[Any]:
+    """Canonical arithmetic."""
+    with _deployed_harness("contracts/test/ArithmeticHarness.sol") as contract:
+        yield contract
+
+
 @contextmanager
 def _deployed_harness(source: str) -> Iterator[Any]:
     compiled = _compile(source)

@@ -36,6 +36,8 @@ def units(bits: int) -> int:
 def round_real(size: int, exponent: int, *, negative: bool, inexact: bool, number_format: NumberFormat) -> int:
     """The bits nearest to a real number of size ``size * 2**exponent``, or, if ``inexact``, between that and
     ``(size + 1) * 2**exponent``; ``size`` then has 32 bits or more, or is far below the smallest number."""
+    if size == 0:
+        return 0
     kept = 24 if number_format is NumberFormat.FLOAT32 else 8
     # The last place: of a number of this size, or of all that are too small for a mantissa of their own.
     place = max(size.bit_length() + exponent - kept, -UNIT_BITS + 24 - kept)

@@ -56,6 +56,7 @@ _CONSTANTS = {
     StepKind.CAP: 1,
     StepKind.GATING: 1,
 }
+_CHOICES = frozenset({StepKind.NORM, StepKind.ROTATION, StepKind.GATING})
 
 
 def evaluate(kind: StepKind, operands: Sequence[Bits], constants: Bits, number_format: NumberFormat) -> int:
@@ -63,10 +64,12 @@ def evaluate(kind: StepKind, operands: Sequence[Bits], constants: Bits, number_f
     if len(constants) != _CONSTANTS.get(kind, 0):
         raise InvalidStep(f"{kind.name} has {_CONSTANTS.get(kind, 0)} constants", len(constants), "See StepKind.")
     if kind in SUMS:
-        terms = operands[:1] if kind in {StepKind.FACTOR, StepKind.SUM} else operands[:2]
-        count = len(operands[0]) if operands else 0
-        total, rest = add(kind, 0, terms), operands[len(terms) :]
-        return conclude(kind, total, count, rest, constants=constants, number_format=number_format)
+        factors = _factors(kind)
+        biased = kind is StepKind.PRODUCT and len(operands) == 3
+        if len(operands) != factors + biased or (biased and len(operands[2]) != 1):
+            _refuse(kind, operands)
+        last = operands[2][0] if biased else constants[0] if constants else 0
+        return conclude(kind, add(kind, 0, operands[:factors]), len(operands[0]), last, number_format)
     if kind is StepKind.MAXIMUM:
         return largest(operands[0]) if len(operands) == 1 else _refuse(kind, operands)
     if [len(operand) for operand in operands] != [1] * _SINGLE[kind]:
@@ -81,8 +84,7 @@ def check(kind: StepKind, operands: Sequence[Bits], constants: Bits, number_form
 
 def add(kind: StepKind, so_far: int, operands: Sequence[Bits]) -> int:
     """The exact sum so far and some more terms, in units of 2**-298: squares, products, or numbers. NO_SUM stays."""
-    expected = 1 if kind in {StepKind.FACTOR, StepKind.SUM} else 2
-    if kind not in SUMS or len(operands) != expected or len({len(operand) for operand in operands}) != 1:
+    if kind not in SUMS or len(operands) != _factors(kind) or len({len(operand) for operand in operands}) != 1:
         _refuse(kind, operands)
     if so_far == NO_SUM or not all(is_finite(bits) for operand in operands for bits in operand):
         return NO_SUM
@@ -93,31 +95,22 @@ def add(kind: StepKind, so_far: int, operands: Sequence[Bits]) -> int:
     return so_far + sum(x * y for x, y in zip(first, second, strict=True))
 
 
-def conclude(
-    kind: StepKind,
-    total: int,
-    count: int,
-    rest: Sequence[Bits],
-    *,
-    constants: Bits,
-    number_format: NumberFormat,
-) -> int:
-    """The element of a sum over ``count`` terms; ``rest``: a PRODUCT's bias, if it has one."""
-    if len(rest) > (kind is StepKind.PRODUCT) or any(len(operand) != 1 for operand in rest) or count < 1:
-        _refuse(kind, rest)
-    if total == NO_SUM or not all(is_finite(bits) for bits in (*constants, *(bits[0] for bits in rest))):
+def conclude(kind: StepKind, total: int, count: int, last: int, number_format: NumberFormat) -> int:
+    """The element of a sum over ``count`` terms; ``last`` is a factor's epsilon, a score's scale, a product's bias, or
+    0."""
+    if kind not in SUMS or not 1 <= count <= MOST_POSITIONS:
+        raise InvalidStep(f"{kind.name} makes no element of a sum of these terms", count, "See StepKind.")
+    if total == NO_SUM or not is_finite(last):
         return NOT_A_NUMBER
     match kind:
         case StepKind.FACTOR:
             # The mean and epsilon over one divisor.
-            number = total + (count * units(constants[0]) << UNIT_BITS)
+            number = total + (count * units(last) << UNIT_BITS)
             return round_inverse_root(number, count, -SUM_UNIT_BITS, number_format)
         case StepKind.SCORE:
-            return round_exact(total * units(constants[0]), -SUM_UNIT_BITS - UNIT_BITS, number_format)
-        case StepKind.PRODUCT if rest:
-            return round_exact(total + (units(rest[0][0]) << UNIT_BITS), -SUM_UNIT_BITS, number_format)
+            return round_exact(total * units(last), -SUM_UNIT_BITS - UNIT_BITS, number_format)
         case _:
-            return round_exact(total, -SUM_UNIT_BITS, number_format)
+            return round_exact(total + (units(last) << UNIT_BITS), -SUM_UNIT_BITS, number_format)
 
 
 def largest(numbers: Bits) -> int:
@@ -134,10 +127,17 @@ def sum_bytes(total: int) -> bytes:
     return total.to_bytes(SUM_BYTES, "big", signed=True)
 
 
+def _factors(kind: StepKind) -> int:
+    """How many slices a sum's terms come from."""
+    return 2 if kind in {StepKind.PRODUCT, StepKind.SCORE} else 1
+
+
 def _single(kind: StepKind, x: Bits, constants: Bits, number_format: NumberFormat) -> int:
     """The kinds whose slices are single numbers."""
     if kind in {StepKind.COSINE, StepKind.SINE}:
         return _turn(kind, constants, number_format)
+    if kind in _CHOICES and constants[0] > 1:
+        raise InvalidStep(f"{kind.name} has the constant 0 or 1", constants[0], "See StepKind.")
     if not all(is_finite(bits) for bits in x):
         return NOT_A_NUMBER
     n = [units(bits) for bits in x]
@@ -152,6 +152,8 @@ def _single(kind: StepKind, x: Bits, constants: Bits, number_format: NumberForma
             other = n[2] * n[3]
             return round_exact(n[0] * n[1] + (other if constants[0] else -other), -2 * UNIT_BITS, number_format)
         case StepKind.CAP:
+            if not is_finite(constants[0]):
+                return NOT_A_NUMBER
             inner = hyperbolic_tangent(round_ratio(n[0], units(constants[0]), 0, float32))
             return _product(inner, constants[0], number_format)
         case StepKind.EXPONENTIAL:
