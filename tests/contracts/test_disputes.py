@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from support.dispute_stage import DisputeStage, Played, dispute_stage
 from support.tabs_stage import MODEL
-from support.toy_steps import ToyTrace, shape_of, toy_steps
+from support.toy_steps import ToyTrace, opening_of, shape_of, step_of, toy_steps
 
 from troth.chain.errors import ChainRejected
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, game
-from troth.protocol.disputes.game import Choice, Turn
+from troth.protocol.disputes.game import Choice, SeenTrace, Turn
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Hash32
 
@@ -46,10 +46,13 @@ async def accused_of(stage: DisputeStage, accused: ToyTrace) -> Played:
     return await stage.open(stage.accusation(head, ROWS - 1, ROWS))
 
 
-async def descend(stage: DisputeStage, played: Played, accused: ToyTrace, accuser: ToyTrace) -> Choice | None:
+async def descend(
+    stage: DisputeStage, played: Played, accused: ToyTrace, accuser: ToyTrace, seen: SeenTrace
+) -> Choice | None:
     """Both sides' turns up to the word that differs first; None where nothing does."""
     while True:
         await stage.show(played, game.nodes_to_show(played.state, accused))
+        seen.note(played.state, played.shown)
         index = game.first_difference(played.state, played.shown, accuser)
         if index is None:
             return None
@@ -59,9 +62,8 @@ async def descend(stage: DisputeStage, played: Played, accused: ToyTrace, accuse
         await stage.choose(played, choice)
 
 
-async def convict(stage: DisputeStage, played: Played, choice: Choice, accuser: ToyTrace, wrong: int) -> None:
-    place = game.place_of(played.state, choice)
-    step = accuser.step(played.state.tensor, place, wrong % 8)
+async def convict(stage: DisputeStage, played: Played, choice: Choice, seen: SeenTrace, wrong: int) -> None:
+    step = step_of(seen, played.state.tensor, game.place_of(played.state, choice), wrong % 8)
     call = calls.wrong_step(played.id, played.state, played.matter, played.shape, choice, step)
     await stage.move(played, call, stage.accuser)
 
@@ -75,12 +77,12 @@ async def refused(stage: DisputeStage, call: Call, key: Any, name: str) -> None:
 async def test_one_wrong_number_convicts_wherever_it_is(stage: DisputeStage, wrong: tuple[int, int, int]) -> None:
     accused, own = trace(wrong={wrong: 12_345_678}), trace()
     penalty, before = stage.stage.execution_class.penalty, stage.pot(PotKind.STAKE, stage.node.address)
-    played = await accused_of(stage, accused)
-    choice = await descend(stage, played, accused, own)
+    played, seen = await accused_of(stage, accused), SeenTrace(own)
+    choice = await descend(stage, played, accused, own, seen)
     assert choice is not None
     assert played.state.tensor == wrong[0]
     assert len([name for name, _ in played.gas if name == "show"]) == 4
-    await convict(stage, played, choice, own, wrong[2])
+    await convict(stage, played, choice, seen, wrong[2])
     assert stage.pot(PotKind.STAKE, stage.node.address) == before - penalty
     assert stage.pot(PotKind.CREDIT, stage.accuser.address) >= stage.bond + penalty // 10
     assert await stage.chain.read(calls.dispute_of(played.id)) == game.ENDED
@@ -92,7 +94,7 @@ async def test_a_true_trace_under_another_row_convicts_at_once(stage: DisputeSta
     row, head = forged.signed()
     played = await stage.open(stage.accusation(head, ROWS - 1, ROWS))
     await stage.show(played, game.nodes_to_show(played.state, own))
-    call = calls.wrong_row(played.id, played.state, played.matter, played.shape, own.opening(row))
+    call = calls.wrong_row(played.id, played.state, played.matter, played.shape, opening_of(SeenTrace(own), own, row))
     # Whoever sends it, the accuser is paid.
     await stage.move(played, call, stage.stage.anvil.keys[7])
     assert stage.pot(PotKind.CREDIT, stage.accuser.address) > stage.bond
@@ -107,7 +109,7 @@ async def test_a_row_within_the_tolerance_stands_and_the_accuser_loses_its_bond(
     await stage.show(played, game.nodes_to_show(played.state, own))
     assert game.first_difference(played.state, played.shown, own) is None
     state = (played.id, played.state, played.matter, played.shape)
-    await refused(stage, calls.wrong_row(*state, own.opening(row)), stage.accuser, "NothingWrong")
+    await refused(stage, calls.wrong_row(*state, opening_of(SeenTrace(own), own, row)), stage.accuser, "NothingWrong")
     await refused(stage, calls.close(played.id, played.state), stage.node, "TooEarly")
     await refused(stage, calls.silent(played.id, played.state), stage.accuser, "WrongTurn")
     stage.stage.anvil.mine(stage.turn + 1)
@@ -122,18 +124,18 @@ async def test_a_row_within_the_tolerance_stands_and_the_accuser_loses_its_bond(
 
 async def test_a_false_accuser_convicts_nobody_whatever_it_names(stage: DisputeStage) -> None:
     own, lies = trace(), trace(wrong={(5, 2, 3): 1})
-    played = await accused_of(stage, own)
-    choice = await descend(stage, played, own, lies)
+    played, seen = await accused_of(stage, own), SeenTrace(lies)
+    choice = await descend(stage, played, own, lies, seen)
     assert choice is not None
     for element in range(8):
-        for source in (own, lies):
-            step = source.step(played.state.tensor, game.place_of(played.state, choice), element)
+        for source in (SeenTrace(own), SeenTrace(lies), seen):
+            step = step_of(source, played.state.tensor, game.place_of(played.state, choice), element)
             call = calls.wrong_step(played.id, played.state, played.matter, played.shape, choice, step)
             with pytest.raises(ChainRejected):
                 await stage.send(call, stage.accuser)
     # Another word than was shown, a tensor's padding, another trace's operand.
     for other in (replace(choice, node=Hash32(b"\x07" * 32)), replace(choice, index=choice.index ^ 1)):
-        step = own.step(played.state.tensor, game.place_of(played.state, choice), 0)
+        step = step_of(seen, played.state.tensor, game.place_of(played.state, choice), 0)
         call = calls.wrong_step(played.id, played.state, played.matter, played.shape, other, step)
         await refused(stage, call, stage.accuser, "WrongNodes")
     stage.stage.anvil.mine(stage.turn + 1)
@@ -143,9 +145,7 @@ async def test_a_false_accuser_convicts_nobody_whatever_it_names(stage: DisputeS
 
 async def test_padding_convicts_nobody(stage: DisputeStage) -> None:
     """A node that commits to something in rows and columns that do not exist harms nobody but itself."""
-    own, wide = trace(), ToyTrace(TENSORS, ROWS, columns=32)
-    odd = ToyTrace(TENSORS, ROWS)
-    odd.top  # noqa: B018 - the true roots
+    own = trace()
     played = await accused_of(stage, own)
     while True:
         await stage.show(played, game.nodes_to_show(played.state, own))
@@ -156,7 +156,7 @@ async def test_padding_convicts_nobody(stage: DisputeStage) -> None:
         index = last if played.state.in_tensor else (TENSORS - 1 >> played.state.left - played.state.shown) & last
         await stage.choose(played, game.choice_of(played.shown, index))
     choice = game.choice_of(played.shown, last)
-    step = wide.step(38, 0, 0)
+    step = step_of(SeenTrace(own), 39, game.place_of(played.state, choice), 0)
     call = calls.wrong_step(played.id, played.state, played.matter, played.shape, choice, step)
     await refused(stage, call, stage.accuser, "NoSuchWord")
 
@@ -215,9 +215,10 @@ async def test_one_dispute_per_row_and_accuser_and_each_accuser_has_its_own(stag
     friend = await stage.open(accusation, stage.stage.anvil.keys[7])
     await refused(stage, calls.open_dispute(accusation, stage.bond), stage.stage.anvil.keys[7], "AlreadyDisputed")
     played = await stage.open(accusation)
-    choice = await descend(stage, played, accused, own)
+    seen = SeenTrace(own)
+    choice = await descend(stage, played, accused, own, seen)
     assert choice is not None
-    await convict(stage, played, choice, own, 0)
+    await convict(stage, played, choice, seen, 0)
     # The friend's bond goes back: nothing can come of its dispute.
     await stage.move(friend, calls.close(friend.id, friend.state), stage.stage.anvil.keys[7])
     assert stage.pot(PotKind.CREDIT, stage.stage.anvil.keys[7].address) == stage.bond

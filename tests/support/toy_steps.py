@@ -14,6 +14,7 @@ from eth_abi.abi import encode
 from numpy.typing import NDArray
 
 from troth.protocol.calls import Call
+from troth.protocol.disputes.game import SeenTrace
 from troth.protocol.disputes.tree import WordTree, depth_over
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
@@ -71,26 +72,32 @@ class ToyTrace:
 
     def signed(self) -> tuple[bytes, Hash32]:
         """The last row as it is signed, and the hash that stands for its head."""
-        row = self.tensor(self.tensors - 1).open((self.rows - 1) << self._across, 1).words
+        tensor, place = self.last
+        row = self.tensor(tensor).open(place, 1).words
         return row, Hash32(keccak256(row))
 
-    def step(self, tensor: int, place: int, element: int) -> bytes:
-        """The opening by which a number of a word is computed."""
-        if tensor == 0:
-            return encode(["(uint8,bytes,bytes32[])"], [(element, b"", [])])
-        words, siblings = self._open(tensor - 1, place)
-        return encode(["(uint8,bytes,bytes32[])"], [(element, words, siblings)])
-
-    def opening(self, row: bytes) -> bytes:
-        """A signed row beside the trace's last."""
-        words, siblings = self._open(self.tensors - 1, (self.rows - 1) << self._across)
-        return encode(["bytes", "bytes", "bytes32[]"], [row, words, siblings])
+    @property
+    def last(self) -> tuple[int, int]:
+        """Tensor and word of the row that is signed."""
+        return self.tensors - 1, (self.rows - 1) << self._across
 
     @property
     def _across(self) -> int:
         return depth_over(-(-self.columns // 8))
 
-    def _open(self, tensor: int, place: int) -> tuple[bytes, list[bytes]]:
-        tree = self.tensor(tensor)
-        own = tree.open(place, 1)
-        return own.words, [*own.siblings, *self.top.path(0, tensor, self.top.depth)]
+
+def step_of(seen: SeenTrace, tensor: int, place: int, element: int) -> bytes:
+    """The opening by which a number of a word is computed."""
+    words, siblings = (b"", ()) if tensor == 0 else _open(seen, tensor - 1, place)
+    return encode(["(uint8,bytes,bytes32[])"], [(element, words, siblings)])
+
+
+def opening_of(seen: SeenTrace, trace: ToyTrace, row: bytes) -> bytes:
+    """A signed row beside the trace's last."""
+    words, siblings = _open(seen, *trace.last)
+    return encode(["bytes", "bytes", "bytes32[]"], [row, words, siblings])
+
+
+def _open(seen: SeenTrace, tensor: int, place: int) -> tuple[bytes, tuple[Hash32, ...]]:
+    found = seen.open(tensor, place, 1)
+    return found.words, found.siblings

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
 
-from troth.protocol.disputes.tree import WordTree
+from troth.protocol.disputes.tree import Range, SeenTree, Tree, WordTree
 from troth.protocol.hashing import abi_keccak
 from troth.protocol.market.messages import state_hash
-from troth.protocol.types import ZERO_HASH, Address, Hash32, Uint8, Uint16, Uint32, Uint40, Uint64, Uint96
+from troth.protocol.market.types import Uint40
+from troth.protocol.types import ZERO_HASH, Address, Hash32, Uint8, Uint16, Uint32, Uint64, Uint96
 
 MOST_STRIDE = 5
 MOST_TURNS = 22
@@ -89,11 +90,38 @@ class Trace(Protocol):
     """What one side computed: the tree over all tensors' roots, and the tree of each tensor's words."""
 
     @property
-    def top(self) -> WordTree:
+    def top(self) -> Tree:
         """Over the roots of all tensors."""
 
-    def tensor(self, number: int) -> WordTree:
+    def tensor(self, number: int) -> Tree:
         """One tensor's tree."""
+
+
+class SeenTrace:
+    """The accused's trace as the accuser knows it: what was shown, and its own before the first difference.
+
+    Numbers before that one are the same in both, so that all that a step opens is known.
+    """
+
+    def __init__(self, own: Trace) -> None:
+        self._own, self.top = own, SeenTree(own.top)
+        self._tensors: dict[int, SeenTree] = {}
+
+    def note(self, state: Dispute, nodes: Sequence[Hash32]) -> None:
+        """What the accused showed; ``state`` is the one after it."""
+        tree = self.tensor(state.tensor) if state.in_tensor else self.top
+        tree.note(state.left - state.shown, state.place << state.shown, nodes)
+
+    def tensor(self, number: int) -> SeenTree:
+        """One tensor's tree."""
+        if number not in self._tensors:
+            self._tensors[number] = SeenTree(self._own.tensor(number))
+        return self._tensors[number]
+
+    def open(self, tensor: int, first: int, count: int) -> Range:
+        """Words of a tensor, side by side, with their way to the trace's root."""
+        inside = self.tensor(tensor).open(first, count)
+        return Range(inside.words, (*inside.siblings, *self.top.path(0, tensor, self.top.depth)))
 
 
 def dispute_id(result: Hash32, position: int, accuser: Address) -> Hash32:
@@ -131,7 +159,7 @@ def place_of(state: Dispute, choice: Choice) -> int:
     return state.place << state.shown | choice.index
 
 
-def tree_of(state: Dispute, trace: Trace) -> WordTree:
+def tree_of(state: Dispute, trace: Trace) -> Tree:
     """The tree that the dispute is in."""
     return trace.tensor(state.tensor) if state.in_tensor else trace.top
 

@@ -6,8 +6,9 @@ word. What pads a tree is zero words.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sha3
 
@@ -26,34 +27,19 @@ class Range:
     siblings: tuple[Hash32, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WordTree:
-    """A tree of ``depth`` levels above its words; words behind ``words`` are zero."""
+class Tree(ABC):
+    """``depth`` levels above words."""
 
-    words: bytes
     depth: int
-    _levels: list[bytes] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        if len(self.words) % WORD_BYTES or len(self.words) >> 5 > 1 << self.depth or self.depth > MOST_DEPTH:
-            raise InvalidOpening(f"No tree of depth {self.depth}", len(self.words), "Pad the words, or deepen it.")
-        levels = [self.words]
-        for level in range(self.depth):
-            levels.append(_above(levels[-1], _EMPTY[level]))
-        object.__setattr__(self, "_levels", levels)
+    @abstractmethod
+    def node(self, level: int, place: int) -> Hash32:
+        """A node so many levels above the words; raises InvalidOpening where there is none."""
 
     @property
     def root(self) -> Hash32:
         """The top."""
         return self.node(self.depth, 0)
-
-    def node(self, level: int, place: int) -> Hash32:
-        """A node so many levels above the words."""
-        if not 0 <= level <= self.depth or not 0 <= place < 1 << (self.depth - level):
-            raise InvalidOpening("The tree has no such node", (level, place), "Stay inside of it.")
-        start = place * WORD_BYTES
-        kept = self._levels[level][start : start + WORD_BYTES]
-        return Hash32(kept or _EMPTY[level])
 
     def nodes(self, level: int, first: int, count: int) -> tuple[Hash32, ...]:
         """Nodes side by side."""
@@ -76,6 +62,54 @@ class WordTree:
                 siblings.append(self.node(level, end))
             first, end = first >> 1, end + 1 >> 1
         return Range(words, tuple(siblings))
+
+    def require(self, level: int, place: int) -> None:
+        """Raise InvalidOpening where there is no such node."""
+        if not 0 <= level <= self.depth or not 0 <= place < 1 << (self.depth - level):
+            raise InvalidOpening("The tree has no such node", (level, place), "Stay inside of it.")
+
+
+class WordTree(Tree):
+    """The tree over these words; what stands behind them is zero."""
+
+    def __init__(self, words: bytes, depth: int) -> None:
+        if len(words) % WORD_BYTES or len(words) >> 5 > 1 << depth or not 0 <= depth <= MOST_DEPTH:
+            raise InvalidOpening(f"No tree of depth {depth}", len(words), "Pad the words, or deepen it.")
+        self.depth = depth
+        self._levels = [words]
+        for level in range(depth):
+            self._levels.append(_above(self._levels[-1], _EMPTY[level]))
+
+    def node(self, level: int, place: int) -> Hash32:
+        """From what was hashed at first."""
+        self.require(level, place)
+        kept = self._levels[level][place * WORD_BYTES : (place + 1) * WORD_BYTES]
+        return Hash32(kept or _EMPTY[level])
+
+
+class SeenTree(Tree):
+    """Somebody else's tree, as far as it was shown; where it was not, it is taken to be one's own."""
+
+    def __init__(self, own: Tree) -> None:
+        self.depth = own.depth
+        self._own = own
+        self._shown: dict[tuple[int, int], Hash32] = {}
+        self._above: set[tuple[int, int]] = set()
+
+    def note(self, level: int, first: int, nodes: Sequence[Hash32]) -> None:
+        """Nodes side by side that were shown."""
+        for place, node in enumerate(nodes, first):
+            self._shown[level, place] = node
+            self._above.update((level + up, place >> up) for up in range(1, self.depth - level + 1))
+
+    def node(self, level: int, place: int) -> Hash32:
+        """As shown, or made of what was shown below it, or one's own."""
+        self.require(level, place)
+        if (level, place) in self._shown:
+            return self._shown[level, place]
+        if (level, place) not in self._above:
+            return self._own.node(level, place)
+        return Hash32(_node(self.node(level - 1, 2 * place), self.node(level - 1, 2 * place + 1)))
 
 
 def depth_over(count: int) -> int:
