@@ -158,14 +158,14 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
 
     function _collect() private returns (uint96) {
         if (ASSET == address(0)) {
-            if (msg.value != BOND) revert WrongBond(msg.value, BOND);
+            if (msg.value != BOND) revert BondMismatch(msg.value, BOND);
             return BOND;
         }
-        if (msg.value != 0) revert WrongBond(msg.value, 0);
+        if (msg.value != 0) revert BondMismatch(msg.value, 0);
         uint256 before = IERC20(ASSET).balanceOf(address(this));
         IERC20(ASSET).safeTransferFrom(msg.sender, address(this), BOND);
         uint256 received = IERC20(ASSET).balanceOf(address(this)) - before;
-        if (received < BOND) revert WrongBond(received, BOND);
+        if (received < BOND) revert BondMismatch(received, BOND);
         return BOND;
     }
 

@@ -100,7 +100,7 @@ interface IDisputes {
     error NoSuchRow(uint256 position, uint256 rows);
     /// @notice The node's stake could be gone before the longest dispute ends, or is gone.
     error NothingToLose(address accused, uint256 exitBlock, uint256 stake);
-    error WrongBond(uint256 given, uint256 expected);
+    error BondMismatch(uint256 given, uint256 expected);
     /// @notice What is shown are not the nodes below the one that was named.
     error WrongNodes(bytes32 root, bytes32 expected);
     error NoSuchChoice(uint256 index, uint256 count);

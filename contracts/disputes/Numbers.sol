@@ -4,16 +4,7 @@ pragma solidity ^0.8.30;
 import {Arithmetic} from "../libraries/Arithmetic.sol";
 import {ArithmeticSums} from "../libraries/ArithmeticSums.sol";
 import {ExactNumbers} from "../libraries/ExactNumbers.sol";
-
-/// @title One number by its step, in float32
-interface INumbers {
-    /// @notice The bits of the number; see library Arithmetic.
-    function evaluate(
-        Arithmetic.Kind kind,
-        ArithmeticSums.Operand[] calldata operands,
-        uint256[] calldata constants
-    ) external pure returns (uint256);
-}
+import {INumbers} from "./INumbers.sol";
 
 /// @title What computes for Steps, which would be too large with it
 contract Numbers is INumbers {

@@ -12,8 +12,8 @@ import {WeightsTree} from "../libraries/WeightsTree.sol";
 import {ShownRow} from "../market/interfaces/IProofs.sol";
 import {Messages} from "../market/libraries/Messages.sol";
 import {Orders} from "../market/libraries/Orders.sol";
+import {INumbers} from "./INumbers.sol";
 import {ISteps, Matter, Word} from "./ISteps.sol";
-import {INumbers} from "./Numbers.sol";
 import {TraceTree} from "./TraceTree.sol";
 
 /// @title The arithmetic of decoder layers, number by number
@@ -295,12 +295,11 @@ contract Steps is ISteps {
             factors[0] = _float32(_opened(place, matter, root, slice, proof.rows[0]));
         } else if (matter.segment != 0) {
             ShownRow calldata given = proof.entered[0];
-            _requireRow(matter, given, matter.segment - 1, position, matter.inputHead, keccak256(given.row));
+            _requireRow(matter, given, matter.segment - 1, position, matter.inputHead, _rowHash(matter.segment - 1, given));
             factors[0] = _float32(given.row[4 * element:4 * element + 4]);
         } else {
             ShownRow calldata given = proof.entered[0];
-            bytes32 rowHash = keccak256(abi.encodePacked(given.read, given.row));
-            _requireRow(matter, given, 0, position, matter.outputHead, rowHash);
+            _requireRow(matter, given, 0, position, matter.outputHead, _rowHash(0, given));
             ArithmeticOperations.WeightSlice memory slice =
                 ArithmeticOperations.WeightSlice("", given.read, element, element + 1);
             factors[0] = _weights(matter, model.embedding, slice, proof.weights[0]);
@@ -404,8 +403,7 @@ contract Steps is ISteps {
             proof := add(opening.offset, calldataload(opening.offset))
         }
         bytes calldata row = proof.signed.row;
-        bytes32 rowHash =
-            matter.segment == 0 ? keccak256(abi.encodePacked(proof.signed.read, row)) : keccak256(row);
+        bytes32 rowHash = _rowHash(matter.segment, proof.signed);
         _requireRow(matter, proof.signed, matter.segment, matter.position, matter.outputHead, rowHash);
         uint256 tensor = _count(matter) - 1;
         Where memory place = _where(_modelOf(matter, shape), matter, tensor);
@@ -431,6 +429,11 @@ contract Steps is ISteps {
         if (!ArithmeticRounding.isFinite(factor)) return false;
         (pair[0], pair[1]) = (_constant(difference), _constant(factor));
         return NUMBERS.evaluate(Arithmetic.Kind.Product, pair, new uint256[](0)) & 0x7fffffff > TOLERANCE;
+    }
+
+    /// @dev The first segment's rows bind the tokens that they were computed from.
+    function _rowHash(uint256 segment, ShownRow calldata shown) private pure returns (bytes32) {
+        return segment == 0 ? keccak256(abi.encodePacked(shown.read, shown.row)) : keccak256(shown.row);
     }
 
     /// @dev The row is at this position of the chain under a signed head.

@@ -239,7 +239,7 @@ async def test_what_no_dispute_is_opened_with(stage: DisputeStage) -> None:
         (replace(accusation, execution_class=replace(accusation.execution_class, penalty=1)), "Mismatch"),
     ):
         await refused(stage, calls.open_dispute(other, stage.bond), stage.accuser, name)
-    await refused(stage, calls.open_dispute(accusation, stage.bond - 1), stage.accuser, "WrongBond")
+    await refused(stage, calls.open_dispute(accusation, stage.bond - 1), stage.accuser, "BondMismatch")
 
 
 async def test_bfloat16_is_refused_in_words(anvil: Any, steps: Call) -> None:

@@ -14,7 +14,7 @@ from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.chain.records import Simulation, TransactionReceipt
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, message
-from troth.protocol.bindings import COMMITTEE, DISPUTES, MARKET_PARTS, REPUTATION, STEPS, named, read_resource
+from troth.protocol.bindings import COMMITTEE, DISPUTES, MARKET_PARTS, NUMBERS, REPUTATION, STEPS, named, read_resource
 from troth.protocol.bindings.structs import decode_parameters, encode_parameters
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
@@ -78,9 +78,16 @@ def reputation_creation(committee: Address, registry: Address, rules: Reputation
     return Call("deployment of Reputation", code + encode_parameters(inputs, [committee, registry, rules]))
 
 
-def steps_creation() -> Call:
-    """What creates the arithmetic of disputes, which keeps no state and serves any number of them."""
-    return Call("deployment of Steps", _unhex(read_resource(f"{STEPS}.bytecode.json")["bytecode"]))
+def numbers_creation() -> Call:
+    """What creates the contract that computes for Steps; neither keeps state, and they serve any number of Disputes."""
+    return Call("deployment of Numbers", _unhex(read_resource(f"{NUMBERS}.bytecode.json")["bytecode"]))
+
+
+def steps_creation(numbers: Address) -> Call:
+    """What creates the arithmetic of disputes."""
+    code = _unhex(read_resource(f"{STEPS}.bytecode.json")["bytecode"])
+    inputs = named("constructor", STEPS)["constructor"].inputs
+    return Call("deployment of Steps", code + encode_parameters(inputs, [numbers]))
 
 
 def disputes_creation(factory: Address, parameters: Parameters, steps: Address) -> Call:

@@ -1,7 +1,7 @@
 """The contracts' interfaces as packaged data: ABI, and the bytecode that a wheel needs to deploy.
 
 ``scripts/generate_bindings`` writes the JSON files from the compiler's output and checks them for drift. ``MARKET`` are
-the contracts of the market; the directory's ``committee``, ``reputation``, ``disputes`` and ``steps`` are others.
+the contracts of the market; the directory's ``committee``, ``reputation``, ``disputes``, ``steps`` and ``numbers`` are others.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ COMMITTEE = "committee"
 REPUTATION = "reputation"
 DISPUTES = "disputes"
 STEPS = "steps"
+NUMBERS = "numbers"
 MARKET_PARTS = (
     *("bank", "registry", "court", "summons", "evidence", "log"),
     *("lens", "docket", "judgement", "classes", "leaves", "proofs"),
