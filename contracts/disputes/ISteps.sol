@@ -40,15 +40,13 @@ struct Word {
 ///        from numbers before it
 /// @notice A trace is a list of tensors, in an order in which each follows from those before it, from the segment's input to the
 ///         row in dispute. A tensor is a table of rows, each padded to a power of two of words of eight float32 numbers, and
-///         the rows to a power of two. The trace's root is that of the tree over the tensors' roots. What pads is no number:
-///         nobody can be convicted for it.
+///         the rows to a power of two. The trace's root is that of the tree over the tensors' roots. What pads is zero, and
+///         anything else in its place is as wrong as a wrong number.
 /// @dev Keeps no state. The same rules are `troth.protocol.disputes.layout`.
 interface ISteps {
     /// @notice The shape is not the one that the class names, or is beyond what one transaction can check.
     error WrongShape(bytes32 given, bytes32 expected);
     error NoSuchTensor(uint256 tensor, uint256 count);
-    /// @notice The word pads its tensor.
-    error NoSuchWord(uint256 tensor, uint256 place);
 
     /// @notice Levels of the tree over the tensors' roots; reverts for a shape that is not the matter's, and for a matter that
     ///         cannot be checked.

@@ -143,22 +143,26 @@ async def test_a_false_accuser_convicts_nobody_whatever_it_names(stage: DisputeS
     assert stage.pot(PotKind.STAKE, stage.node.address) == 2 * stage.stage.execution_class.seat
 
 
-async def test_padding_convicts_nobody(stage: DisputeStage) -> None:
-    """A node that commits to something in rows and columns that do not exist harms nobody but itself."""
-    own = trace()
-    played = await accused_of(stage, own)
-    while True:
-        await stage.show(played, game.nodes_to_show(played.state, own))
-        last = (1 << played.state.shown) - 1
-        if played.state.in_tensor and played.state.shown == played.state.left:
-            break
-        # Tensor 39, then always the last node: rows 11 to 15, columns 24 to 31.
-        index = last if played.state.in_tensor else (TENSORS - 1 >> played.state.left - played.state.shown) & last
-        await stage.choose(played, game.choice_of(played.shown, index))
-    choice = game.choice_of(played.shown, last)
-    step = step_of(SeenTrace(own), 39, game.place_of(played.state, choice), 0)
-    call = calls.wrong_step(played.id, played.state, played.matter, played.shape, choice, step)
-    await refused(stage, call, stage.accuser, "NoSuchWord")
+async def test_what_pads_a_trace_is_zero_or_convicts(stage: DisputeStage) -> None:
+    """Else a node could hide what is wrong behind a difference that nobody can be convicted for."""
+    wide, own = ToyTrace(TENSORS, ROWS, columns=32), trace()
+    for accused, wrong in ((wide, True), (own, False)):
+        played, seen = await accused_of(stage, accused), SeenTrace(own)
+        while not played.state.in_tensor or played.state.shown < played.state.left:
+            await stage.show(played, game.nodes_to_show(played.state, accused))
+            seen.note(played.state, played.shown)
+            last = (1 << played.state.shown) - 1
+            if played.state.in_tensor and played.state.shown == played.state.left:
+                break
+            # Tensor 0, then row 10 and its last word, whose numbers 24 to 31 pad.
+            index = (43 >> played.state.left - played.state.shown) & last if played.state.in_tensor else 0
+            await stage.choose(played, game.choice_of(played.shown, index))
+        choice = game.choice_of(played.shown, 43 & last)
+        call = calls.wrong_step(played.id, played.state, played.matter, played.shape, choice, step_of(seen, 0, 43, 3))
+        if wrong:
+            await stage.move(played, call, stage.accuser)
+        else:
+            await refused(stage, call, stage.accuser, "NothingWrong|PartyLeft|Unknown")
 
 
 async def test_a_tensor_that_does_not_exist_is_not_named(stage: DisputeStage) -> None:
@@ -204,7 +208,9 @@ async def test_nobody_else_takes_a_turn_and_no_other_nodes_are_shown(stage: Disp
     await refused(stage, replayed, stage.node, "WrongTurn")
     await stage.choose(played, choice)
     # The accused must stand by what it committed to.
-    await refused(stage, calls.show(played.id, played.state, game.nodes_to_show(played.state, own)), stage.node, "Wrong")
+    await refused(
+        stage, calls.show(played.id, played.state, game.nodes_to_show(played.state, own)), stage.node, "Wrong"
+    )
 
 
 async def test_one_dispute_per_row_and_accuser_and_each_accuser_has_its_own(stage: DisputeStage) -> None:
@@ -235,7 +241,7 @@ async def test_what_no_dispute_is_opened_with(stage: DisputeStage) -> None:
         (replace(accusation, signature=accusation.signature[:-1] + b"\x00"), "ECDSA"),
         (replace(accusation, model=replace(accusation.model, layers=3)), "Mismatch"),
         (replace(accusation, result=replace(accusation.result, prompt=ROWS + 1)), "NothingToLose"),
-        (replace(accusation, result=replace(accusation.result, segment=1)), "WrongPlace"),
+        (replace(accusation, result=replace(accusation.result, segment=1)), "UnknownSegment"),
         (replace(accusation, execution_class=replace(accusation.execution_class, penalty=1)), "Mismatch"),
     ):
         await refused(stage, calls.open_dispute(other, stage.bond), stage.accuser, name)
@@ -257,6 +263,6 @@ async def test_nothing_is_proven_but_by_a_dispute_that_is_won(stage: DisputeStag
     played = await accused_of(stage, trace())
     words = stage.node.address.removeprefix("0x").rjust(64, "0") + "0" * 63 + "1" + played.state.result.hex()
     call = convict_by_proof(stage.stage.market.contracts, bytes.fromhex(words))
-    with pytest.raises(ChainRejected, match="NoSuchProof|Unknown"):
+    with pytest.raises(ChainRejected, match=r"NoSuchProof|Unknown"):
         await stage.stage.market.execute(call, stage.accuser)
     assert played.state.turn == Turn.ACCUSED

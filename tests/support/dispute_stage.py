@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -65,15 +65,23 @@ class DisputeStage:
         return self.follower.state.pot(kind, account)
 
     def accusation(
-        self, output_head: Hash32, position: int, rows: int, *, ends: Sequence[int] = (), **changes: Any
+        self,
+        output_head: Hash32 | Callable[[Hash32], Hash32],
+        position: int,
+        rows: int,
+        *,
+        ends: Sequence[int] = (),
+        **changes: Any,
     ) -> Accusation:
-        """Of a result that the node signs now over so many rows; ``changes`` replace the result's fields."""
+        """Of a result that the node signs now over so many rows, with this head or the one made of the order's digest;
+        ``changes`` replace the result's fields."""
         self.orders += 1
         order = self._order(tuple(ends) or (self.stage.model.layers,))
         domain = self.stage.market.domain
         digest = messages.order_id(order, domain)
+        head = output_head if isinstance(output_head, bytes) else output_head(digest)
         result = Result(
-            order=digest, segment=0, input_head=order.request_hash, output_head=output_head, prompt=rows, cached=0,
+            order=digest, segment=0, input_head=order.request_hash, output_head=head, prompt=rows, cached=0,
             written=1, trace_commitment=BLANK, output_hash=ZERO_HASH,
         )  # fmt: skip
         return self.accuse(order, replace(result, **changes), position)

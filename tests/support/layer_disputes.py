@@ -88,4 +88,6 @@ class SignedRows:
         if position:
             chain, _ = chain.extend_hashed(hashes[:position])
         read = 0 if self._tokens is None else self._tokens[position]
-        return ShownRow(SALT, chain.link, read, self._rows[position], tuple(Hash32(one) for one in hashes[position + 1 :]))
+        return ShownRow(
+            SALT, chain.link, read, self._rows[position], tuple(Hash32(one) for one in hashes[position + 1 :])
+        )

@@ -132,7 +132,7 @@ def choose_tensor(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes,
     return Call("chooseTensor", _data("chooseTensor", dispute, state, matter, shape, choice))
 
 
-def wrong_step(
+def wrong_step(  # noqa: PLR0917
     dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: Choice, step: bytes
 ) -> Call:
     """A number of the chosen word does not follow."""

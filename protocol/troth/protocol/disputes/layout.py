@@ -1,8 +1,8 @@
 """How the trace of a segment is laid out, and how a model's shape is encoded: the rules of the contract ``Steps``.
 
-The trace has for each layer the tensors of its operations, in their order, and behind the model's last layer three more:
-its state again, the factor of the last norm, and the norm. A row of a tensor is that of a position; the values alone
-stand with a row for each number and a column for each position, since they are read so.
+The trace has for each layer the tensors of its operations, in their order, and behind the model's last layer three
+more: its state again, the factor of the last norm, and the norm. A row of a tensor is that of a position; the values
+alone stand with a row for each number and a column for each position, since they are read so.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from troth.protocol.architecture import text_part
 from troth.protocol.arithmetic.operations import (
     Activation,
     LayerShape,
@@ -20,7 +21,6 @@ from troth.protocol.arithmetic.operations import (
     width,
 )
 from troth.protocol.arithmetic.shapes import float_bits, layer_shape
-from troth.protocol.architecture import text_part
 from troth.protocol.disputes.game import Matter
 from troth.protocol.disputes.tree import depth_over
 from troth.protocol.errors import InvalidStep
@@ -176,7 +176,9 @@ class Layout:
     def exists(self, tensor: int) -> bool:
         """Whether the layer has these rows."""
         layer, operation = self.where(tensor)
-        return operation < LAST if layer == len(self.model.pattern) else has_operation(self.model.layer(layer), operation)
+        return (
+            operation < LAST if layer == len(self.model.pattern) else has_operation(self.model.layer(layer), operation)
+        )
 
     def table(self, tensor: int) -> tuple[int, int]:
         """Rows and columns of a tensor; (1, 1) where the layer has no such rows."""
@@ -217,6 +219,3 @@ def _encoded(shape: LayerShape) -> EncodedLayer:
     plain = {name: getattr(shape, name) for name in EncodedLayer.__slots__ if name != "frequencies"}
     words = b"".join(bits.to_bytes(4, "big") for bits in shape.frequencies)
     return EncodedLayer(**plain | {"activation": int(shape.activation)}, frequencies=words)
-
-
-

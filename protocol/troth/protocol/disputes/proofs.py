@@ -66,9 +66,11 @@ OpenRow = Callable[[int], ShownRow]
 
 
 def step_proof(  # noqa: PLR0917
-    layout: Layout, seen: SeenTrace, place: Place, number: int, weights: OpenWeights, entered: OpenRow
+    layout: Layout, seen: SeenTrace, place: Place | None, number: int, weights: OpenWeights, entered: OpenRow
 ) -> bytes:
-    """One number with all that it follows from; ``number``: which of its word."""
+    """One number with all that it follows from; ``number``: which of its word; ``place`` None: it pads, and is zero."""
+    if place is None:
+        return abi_encode(StepProof(number, (), (), ()))
     if place.operation is Operation.INPUT:
         return abi_encode(_entered(layout, seen, place, number, weights, entered))
     shape = layout.model.layer(place.layer)

@@ -98,7 +98,7 @@ def segment_trace(layout: Layout, weights: LayerWeights, states: Numbers, norm: 
 
     Args:
         weights: of each layer, asked for one after the other.
-        states: what the segment reads, of shape (position + 1, hidden): of the first one the tokens' embeddings, scaled.
+        states: what the segment reads, of shape (position + 1, hidden): of the first one embeddings, scaled.
         norm: weights of the last norm, where the model ends with the segment.
 
     Raises:
@@ -137,10 +137,12 @@ def _normed(layout: Layout, states: Numbers, weights: Numbers) -> tuple[Numbers,
     shape = layout.model.layer(layout.end)
     factors = [steps.evaluate(StepKind.FACTOR, [_bits(row)], [shape.epsilon], FLOAT32) for row in states]
     shifted, weight = [int(shape.shifted)], _bits(weights)
-    normed = [
-        [steps.evaluate(StepKind.NORM, [[x], [factor], [w]], shifted, FLOAT32) for x, w in zip(_bits(row), weight, strict=True)]
-        for row, factor in zip(states, factors, strict=True)
-    ]  # fmt: skip
+
+    def normed_row(row: Numbers, factor: int) -> list[int]:
+        pairs = zip(_bits(row), weight, strict=True)
+        return [steps.evaluate(StepKind.NORM, [[x], [factor], [w]], shifted, FLOAT32) for x, w in pairs]
+
+    normed = [normed_row(row, factor) for row, factor in zip(states, factors, strict=True)]
     return _floats(factors).reshape(-1, 1), _floats(normed)
 
 
@@ -157,5 +159,3 @@ def _bits(numbers: Numbers) -> list[int]:
 
 def _floats(bits: object) -> Numbers:
     return np.array(bits, np.uint32).view(np.float32)
-
-
