@@ -42,7 +42,7 @@ const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/")
 
 /** The benchmark's token is measured, and so is what the harnesses and the libraries' own tests compile into themselves. */
 const quickFiles = files
-  .filter((file) => /^contracts\/test\/(support|market|reputation|disputes)\//.test(file))
+  .filter((file) => /^contracts\/test\/(support|market|reputation)\//.test(file))
   .filter((file) => !file.endsWith("/BenchmarkToken.sol"));
 
 /**

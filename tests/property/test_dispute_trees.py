@@ -1,4 +1,4 @@
-"""Trees of a dispute: every opening leads to the root and nothing else does; an accuser knows what it must open.
+"""Trees of a dispute: each opening leads to the root, nothing else does, and an accuser knows what it must open."""
 
 from __future__ import annotations
 

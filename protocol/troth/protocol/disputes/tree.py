@@ -157,7 +157,8 @@ def range_root(shown: Range, first: int, depth: int) -> Hash32:
 
 
 def _node(left: bytes, right: bytes) -> bytes:
-    return sha3.keccak_256(b"\x01" + left + right).digest()
+    digest: bytes = sha3.keccak_256(b"\x01" + left + right).digest()
+    return digest
 
 
 def _above(level: bytes, padding: bytes) -> bytes:
