@@ -168,11 +168,14 @@ async def test_what_is_not_of_this_trace_model_or_order_is_refused(checked: Chec
         (matter, shape, root, word, other),
         (matter, shape, root, replace(word, tensor=layout.count), step),
         (matter, shape, root, word, b""),
-        (matter, shape, root, word, step[:-32]),
+        (matter, shape, root, word, step[: len(step) // 2]),
     )
-    for arguments in bad:
-        with pytest.raises(ChainRejected):
-            await checked.chain.read(step_calls.is_wrong(*arguments))
+    for number, arguments in enumerate(bad):
+        try:
+            said = await checked.chain.read(step_calls.is_wrong(*arguments))
+        except ChainRejected:
+            continue
+        pytest.fail(f"the opening {number} is taken, and said {said}")
     # Another row of the same matrix.
     inner = scene.weights.open
 

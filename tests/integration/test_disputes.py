@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ class Forger(Disputant):
 class Trial:
     stage: DisputeStage
     scene: LayerScene
+    gas: list[tuple[str, int]] = field(default_factory=list)
 
     async def accuse(self, rows: NDArray[np.float32], position: int) -> tuple[Played, KnownRows]:
         """A result over these rows, and a dispute over one of them."""
@@ -78,7 +79,9 @@ class Trial:
         weights = OpenedWeights(self.scene.folder)
 
         async def send(call: Call, sender: Key) -> Any:
-            return await self.stage.send(call, sender)
+            receipt = await self.stage.send(call, sender)
+            self.gas.append((call.function, receipt.gas_used))
+            return receipt
 
         def rows_of(matter: Matter) -> KnownRows | None:
             return known if matter.order == known.order else None
@@ -129,6 +132,7 @@ async def test_one_wrong_weight_convicts_by_one_honest_side_alone(trials: Trials
         ended = (await accuser.lives())[played.id]
         assert isinstance(ended.ending, DisputeWon)
         assert turns <= 6
+        assert sum(gas for _, gas in (*played.gas, *trial.gas)) < 2_000_000, trial.gas
         assert len(ended.looks) <= 5
         assert stage.pot(PotKind.STAKE, stage.node.address) == stake - stage.stage.execution_class.penalty
         assert stage.pot(PotKind.CREDIT, stage.accuser.address) > stage.bond
