@@ -8,9 +8,9 @@ pragma solidity ^0.8.30;
 ///         Trees are padded by zero leaves to a power of two; a node is keccak256(0x01 ‖ left ‖ right).
 /// @dev The same rules are `troth.protocol.weight_rows`.
 library WeightsTree {
-    bytes32 private constant ROW_TAG = keccak256("troth/weight-row/2");
-    bytes32 private constant TENSOR_TAG = keccak256("troth/weight-tensor/2");
-    bytes32 private constant WEIGHTS_TAG = keccak256("troth/weights/2");
+    bytes32 internal constant ROW_TAG = keccak256("troth/weight-row/2");
+    bytes32 internal constant TENSOR_TAG = keccak256("troth/weight-tensor/2");
+    bytes32 internal constant WEIGHTS_TAG = keccak256("troth/weights/2");
 
     /// @notice A place beyond the end of a tree, or a path of another depth.
     error NotInTree(uint256 place, uint256 leaves, uint256 siblings);

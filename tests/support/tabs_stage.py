@@ -166,13 +166,14 @@ async def tabs_stage(
     endpoint: Callable[[Address], Endpoint] = nowhere,
     ask: Ask = ASK,
     tabs: bool = True,
+    factory: Address | None = None,
 ) -> AsyncIterator[TabsStage]:
     """Deploy and register all; ``segments`` says which of a node's number (the whole model by default).
 
     With ``tabs`` the client has a tab with the scheduler, and the scheduler one with each node.
     """
     anvil.mine(3)
-    market, _ = await deploy_market(anvil.url, parameters, anvil.keys[0])
+    market, _ = await deploy_market(anvil.url, parameters, anvil.keys[0], factory=factory)
     async with market:
         stage = TabsStage(
             anvil=anvil,

@@ -1,4 +1,4 @@
-"""Deploying from packaged bytecode: the market by its factory, the directory's committee, reputation and tickets."""
+"""Deploying from packaged bytecode: the market by its factory, and the contracts that stand beside a market."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, message
 from troth.protocol.bindings import (
     COMMITTEE,
+    DISPUTES,
     MARKET_PARTS,
+    NUMBERS,
     ORGANISATIONS,
     REPUTATION,
+    STEPS,
     TICKETS,
     named,
     read_resource,
@@ -99,6 +102,26 @@ def tickets_creation(committee: Address, bank: Address, rules: TicketRules) -> C
     code = _unhex(read_resource("tickets/tickets.bytecode.json")["bytecode"])
     inputs = named("constructor", TICKETS)["constructor"].inputs
     return Call("deployment of Tickets", code + encode_parameters(inputs, [committee, bank, rules]))
+
+
+def numbers_creation() -> Call:
+    """What creates the contract that computes for Steps; neither keeps state, and they serve any number of Disputes."""
+    return Call("deployment of Numbers", _unhex(read_resource(f"{NUMBERS}.bytecode.json")["bytecode"]))
+
+
+def steps_creation(numbers: Address) -> Call:
+    """What creates the arithmetic of disputes."""
+    code = _unhex(read_resource(f"{STEPS}.bytecode.json")["bytecode"])
+    inputs = named("constructor", STEPS)["constructor"].inputs
+    return Call("deployment of Steps", code + encode_parameters(inputs, [numbers]))
+
+
+def disputes_creation(factory: Address, parameters: Parameters, steps: Address) -> Call:
+    """What creates the Disputes of a deployment to come: the one that ``factory`` makes by these parameters with the
+    new contract as ``prover``."""
+    code = _unhex(read_resource(f"{DISPUTES}.bytecode.json")["bytecode"])
+    inputs = named("constructor", DISPUTES)["constructor"].inputs
+    return Call("deployment of Disputes", code + encode_parameters(inputs, [factory, parameters, steps]))
 
 
 async def submit(

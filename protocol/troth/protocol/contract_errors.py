@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from troth.protocol.bindings import COMMITTEE, ORGANISATIONS, REPUTATION, AbiEntry, errors_by_selector
+from troth.protocol.bindings import COMMITTEE, DISPUTES, ORGANISATIONS, REPUTATION, STEPS, AbiEntry, errors_by_selector
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.errors import InvalidField
 
@@ -43,8 +43,8 @@ def _shown(value: Any) -> str:
 
 
 def decode_error(data: bytes) -> ContractError:
-    """What revert ``data`` of the directory's committee, of Reputation or of Organisations says; never raises."""
-    return explained(data, errors_by_selector((COMMITTEE, REPUTATION, ORGANISATIONS)), REMEDIES)
+    """What revert ``data`` of a contract that stands beside a market says, such as Reputation; never raises."""
+    return explained(data, errors_by_selector((COMMITTEE, REPUTATION, ORGANISATIONS, DISPUTES, STEPS)), REMEDIES)
 
 
 def explained(
@@ -89,6 +89,16 @@ def _unknown(data: bytes) -> ContractError:
 
 
 REMEDIES: Mapping[str, Remedy] = {
+    "AlreadyDisputed": "This account has disputed this row before: dispute another row, or from another account.",
+    "StateMismatch": "The dispute has moved on: read its events again.",
+    "TooLate": lambda error: f"The last block was {error['lastBlock']}.",
+    "TooEarly": lambda error: f"Wait for block {error['lastBlock'] + 1}.",
+    "NotFloat32": "Rows in bfloat16 are not disputed: no tolerance is proven for them. Bring the answer to the court.",
+    "ShapeNotNamed": "The class does not say how its layers compute. Bring the answer to the court.",
+    "NothingToLose": lambda error: f"{error['accused']} can no longer be slashed, or may leave before a dispute ends.",
+    "BondMismatch": lambda error: f"Send {error['expected']} with the call, not {error['given']}.",
+    "NothingWrong": "What is shown is right, or as near as honest machines are: show another place.",
+    "NotCheckable": "The model or the text is too large for one transaction. Bring the answer to the court.",
     "AlreadyMember": "Nothing needs to be done: this operator is a member.",
     "UnknownMember": "Name an operator that is a member.",
     "NotAMember": lambda error: f"Leave out the signature of {error['signer']}, who is no member.",

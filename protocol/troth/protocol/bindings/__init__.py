@@ -1,7 +1,7 @@
 """The contracts' interfaces as packaged data: ABI, and the bytecode that a wheel needs to deploy.
 
 ``scripts/generate_bindings`` writes the JSON files from the compiler's output and checks them for drift. ``MARKET`` are
-the contracts of the market; the others are ``committee``, ``reputation``, ``organisations`` and those of ``tickets``.
+the contracts of the market; the others stand beside one.
 """
 
 from __future__ import annotations
@@ -78,6 +78,9 @@ COMMITTEE = "committee"
 REPUTATION = "reputation"
 ORGANISATIONS = "organisations"
 TICKETS, TICKET_PAYER = "tickets/tickets", "tickets/ticketpayer"
+DISPUTES = "disputes"
+STEPS = "steps"
+NUMBERS = "numbers"
 MARKET_PARTS = (
     *("bank", "registry", "court", "summons", "evidence", "log"),
     *("lens", "docket", "judgement", "classes", "leaves", "proofs"),

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {IBank} from "../market/interfaces/IBank.sol";
+import {Contracts, IDeployment} from "../market/interfaces/IDeployment.sol";
+import {IEvidence} from "../market/interfaces/IEvidence.sol";
+import {IProofs} from "../market/interfaces/IProofs.sol";
+import {IProver} from "../market/interfaces/IProver.sol";
+import {IRegistry} from "../market/interfaces/IRegistry.sol";
+import {Fault, Parameters, PotKind, Role} from "../market/interfaces/MarketTypes.sol";
+import {Fines} from "../market/libraries/Fines.sol";
+import {Messages} from "../market/libraries/Messages.sol";
+import {Orders} from "../market/libraries/Orders.sol";
+import {Windows} from "../market/libraries/Windows.sol";
+import {Accusation, Choice, Dispute, IDisputes, Turn} from "./IDisputes.sol";
+import {ISteps, Matter, Word} from "./ISteps.sol";
+import {TraceTree} from "./TraceTree.sol";
+
+/// @title The game by which arithmetic convicts
+/// @dev Holds the bonds of open disputes, and nothing else between calls. It is created before the deployment that it serves, whose
+///      addresses follow from its parameters.
+contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
+    using SafeERC20 for IERC20;
+
+    bytes private constant LAYERS_MARK = "/layers:0x";
+    bytes private constant HEAD_MARK = "/head:";
+    uint256 private constant HASH_DIGITS = 64;
+    bytes32 private constant ENDED = bytes32(uint256(1));
+    /// @dev Levels that are shown at once: 2^5 words are 1 KiB.
+    uint256 private constant MOST_STRIDE = 5;
+    /// @dev Turns of the longest dispute: 14 levels over all tensors and 33 in one, shown by five, and the end.
+    uint256 private constant MOST_TURNS = 22;
+    /// @dev What the accused pays in the longest usual dispute, for which the bond stands.
+    uint256 private constant BOND_GAS = 1_000_000;
+
+    IEvidence private immutable EVIDENCE;
+    IProver private immutable PROOFS;
+    IBank private immutable BANK;
+    IRegistry private immutable REGISTRY;
+    ISteps private immutable STEPS;
+    address private immutable ASSET;
+    uint256 private immutable WINDOW;
+    uint256 private immutable OPENING;
+    uint96 private immutable BOND;
+
+    mapping(bytes32 dispute => bytes32) private _disputes;
+    /// @dev Hash of what `proven` may say in this transaction.
+    bytes32 private transient _convicting;
+
+    /// @param chosen the parameters of the deployment to come, whose prover this contract is
+    constructor(IDeployment factory, Parameters memory chosen, ISteps steps) {
+        chosen.prover = address(this);
+        uint256 longest = MOST_TURNS * chosen.answerWindow;
+        if (chosen.unbonding < longest) revert UnbondingTooShort(chosen.unbonding, longest);
+        Contracts memory parts = factory.addressesOf(chosen);
+        (EVIDENCE, PROOFS) = (IEvidence(parts.evidence), IProver(parts.proofs));
+        (BANK, REGISTRY, STEPS) = (IBank(parts.bank), IRegistry(parts.registry), steps);
+        (ASSET, WINDOW, OPENING) = (chosen.asset, chosen.answerWindow, Windows.answerAge(chosen));
+        BOND = uint96(BOND_GAS * chosen.gasPrice / 1e9);
+        emit DisputesDeployed(parts.evidence, address(steps), chosen.answerWindow);
+    }
+
+    /// @dev Only what the Bank pays out.
+    receive() external payable {
+        if (msg.sender != address(BANK)) revert NotBank(msg.sender);
+    }
+
+    // ------------------------------------------------------------------------------------------------------- opening
+
+    /// @inheritdoc IDisputes
+    function open(Accusation calldata accusation) external payable nonReentrant returns (bytes32 dispute) {
+        Matter memory matter = _matterOf(accusation);
+        Dispute memory state;
+        state.matter = keccak256(abi.encode(matter));
+        state.result = Messages.hashOf(accusation.result);
+        bytes32 signed = Messages.digest(Messages.separator(address(BANK)), state.result);
+        (state.accused, state.accuser) = (ECDSA.recover(signed, accusation.signature), msg.sender);
+        state.offenceBlock = accusation.order.order.referenceBlock;
+        dispute = disputeIdOf(state.result, matter.position, msg.sender);
+        if (_disputes[dispute] != 0) revert AlreadyDisputed(dispute);
+        uint256 lastBlock = uint256(state.offenceBlock) + OPENING;
+        if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
+        _requireStake(state.accused);
+        state.left = STEPS.depth(matter, accusation.shape);
+        emit DisputeOpened(dispute, state.accused, msg.sender, matter, accusation.shape);
+        state.bond = _collect();
+        _enter(dispute, state, Turn.Accused);
+    }
+
+    /// @dev The order names the class, the class the model and its layers' shape, and the node signed for a segment of the order.
+    function _matterOf(Accusation calldata accusation) private view returns (Matter memory matter) {
+        bytes32 class = accusation.order.order.executionClass;
+        Orders.requireEqual(keccak256(abi.encode(accusation.executionClass)), class);
+        Orders.requireEqual(keccak256(abi.encode(accusation.model)), accusation.executionClass.model);
+        if (accusation.executionClass.dtype != 0) revert NotFloat32(accusation.executionClass.dtype);
+        matter.order = Orders.digestAt(Messages.separator(address(BANK)), accusation.order);
+        matter.segment = accusation.result.segment;
+        Orders.requirePlace(accusation.result.order, matter.segment, matter.order, matter.segment);
+        (matter.first, matter.end) = Orders.layersOf(accusation.order.order.ends, matter.segment);
+        (matter.inputHead, matter.outputHead) = (accusation.result.inputHead, accusation.result.outputHead);
+        matter.weightsRoot = accusation.model.weightsRoot;
+        (matter.layers, matter.hidden) = (accusation.model.layers, accusation.model.hiddenSize);
+        matter.shape = keccak256(accusation.shape);
+        _requireNamed(accusation.executionClass.name, matter.shape, accusation.mark);
+        matter.rows = _rowsOf(accusation);
+        matter.position = accusation.position;
+        if (matter.position >= matter.rows) revert NoSuchRow(matter.position, matter.rows);
+    }
+
+    /// @dev One row for each position but the last token's, and one at least.
+    function _rowsOf(Accusation calldata accusation) private pure returns (uint32) {
+        uint256 positions = uint256(accusation.result.prompt) + accusation.result.cached + accusation.result.written;
+        if (positions > type(uint32).max) revert NoSuchRow(accusation.position, positions);
+        return uint32(positions < 2 ? 1 : positions - 1);
+    }
+
+    /// @dev "/layers:0x" and the shape's hash, before the name's end or its head.
+    function _requireNamed(string calldata name, bytes32 shape, uint256 mark) private pure {
+        bytes calldata whole = bytes(name);
+        uint256 digits = mark + LAYERS_MARK.length;
+        uint256 end = digits + HASH_DIGITS;
+        bool named = end <= whole.length && keccak256(whole[mark:digits]) == keccak256(LAYERS_MARK)
+            && _hexAt(whole, digits) == shape;
+        if (named && end != whole.length) {
+            uint256 behind = end + HEAD_MARK.length;
+            named = behind <= whole.length && keccak256(whole[end:behind]) == keccak256(HEAD_MARK);
+        }
+        if (!named) revert ShapeNotNamed(name, shape, mark);
+    }
+
+    /// @dev 64 digits in lower case; anything else gives another hash.
+    function _hexAt(bytes calldata text, uint256 position) private pure returns (bytes32 value) {
+        uint256 number;
+        for (uint256 i = 0; i < HASH_DIGITS; ++i) {
+            uint256 digit = uint8(text[position + i]);
+            if (digit >= 0x61 && digit <= 0x66) digit -= 0x57;
+            else if (digit >= 0x30 && digit <= 0x39) digit -= 0x30;
+            else return 0;
+            number = number << 4 | digit;
+        }
+        value = bytes32(number);
+    }
+
+    /// @dev A node of this deployment whose stake stays until the longest dispute has ended: if it leaves later, unbonding is
+    ///      longer.
+    function _requireStake(address accused) private view {
+        (Role role, uint40 exitBlock,) = REGISTRY.bondOf(accused);
+        (uint96 stake, uint96 locked) = BANK.stakeOf(accused);
+        bool leaves = exitBlock != 0 && block.number + MOST_TURNS * WINDOW > exitBlock;
+        if (role != Role.Node || leaves || stake + locked == 0) {
+            revert NothingToLose(accused, exitBlock, uint256(stake) + locked);
+        }
+    }
+
+    function _collect() private returns (uint96) {
+        if (ASSET == address(0)) {
+            if (msg.value != BOND) revert BondMismatch(msg.value, BOND);
+            return BOND;
+        }
+        if (msg.value != 0) revert BondMismatch(msg.value, 0);
+        uint256 before = IERC20(ASSET).balanceOf(address(this));
+        IERC20(ASSET).safeTransferFrom(msg.sender, address(this), BOND);
+        uint256 received = IERC20(ASSET).balanceOf(address(this)) - before;
+        if (received < BOND) revert BondMismatch(received, BOND);
+        return BOND;
+    }
+
+    // --------------------------------------------------------------------------------------------------------- turns
+
+    /// @inheritdoc IDisputes
+    function show(bytes32 dispute, Dispute calldata given, bytes32[] calldata nodes) external {
+        Dispute memory state = _load(dispute, given, Turn.Accused);
+        _requirePlayer(state.accused);
+        _requireInTime(state.deadline);
+        state.shown = strideOf(state.left);
+        bytes32 root = TraceTree.wholeRoot(nodes, state.shown);
+        if (state.root == 0) (state.root, state.node) = (root, root);
+        else if (root != state.node) revert WrongNodes(root, state.node);
+        emit Shown(dispute, nodes);
+        _enter(dispute, state, Turn.Accuser);
+    }
+
+    /// @inheritdoc IDisputes
+    function choose(bytes32 dispute, Dispute calldata given, Choice calldata choice) external {
+        Dispute memory state = _load(dispute, given, Turn.Accuser);
+        _requirePlayer(state.accuser);
+        _requireInTime(state.deadline);
+        if (state.shown >= state.left) revert WrongLevel(state.inTensor, state.left, state.shown);
+        _descend(state, choice);
+        _enter(dispute, state, Turn.Accused);
+    }
+
+    /// @inheritdoc IDisputes
+    function chooseTensor(
+        bytes32 dispute,
+        Dispute calldata given,
+        Matter calldata matter,
+        bytes calldata shape,
+        Choice calldata choice
+    ) external {
+        Dispute memory state = _load(dispute, given, Turn.Accuser);
+        _requirePlayer(state.accuser);
+        _requireInTime(state.deadline);
+        _requireMatter(state, matter, shape);
+        if (state.inTensor || state.shown != state.left) {
+            revert WrongLevel(state.inTensor, state.left, state.shown);
+        }
+        _descend(state, choice);
+        // Numbers of tensors have 14 bits.
+        (state.inTensor, state.tensor, state.place) = (true, uint32(state.place), 0);
+        state.left = STEPS.depthOf(matter, shape, state.tensor);
+        _enter(dispute, state, Turn.Accused);
+    }
+
+    /// @dev The node that was chosen among those that were shown.
+    function _descend(Dispute memory state, Choice calldata choice) private pure {
+        if (choice.index >> state.shown != 0 || choice.siblings.length != state.shown) {
+            revert NoSuchChoice(choice.index, 1 << state.shown);
+        }
+        bytes32 root = TraceTree.pathRoot(choice.node, choice.index, choice.siblings);
+        if (root != state.node) revert WrongNodes(root, state.node);
+        state.place = state.place << state.shown | choice.index;
+        state.node = choice.node;
+        state.left -= state.shown;
+        state.shown = 0;
+    }
+
+    // --------------------------------------------------------------------------------------------------------- the end
+
+    /// @inheritdoc IDisputes
+    function wrongStep(
+        bytes32 dispute,
+        Dispute calldata given,
+        Matter calldata matter,
+        bytes calldata shape,
+        Choice calldata choice,
+        bytes calldata step
+    ) external nonReentrant {
+        Dispute memory state = _load(dispute, given, Turn.Accuser);
+        _requireMatter(state, matter, shape);
+        if (!state.inTensor || state.shown != state.left) {
+            revert WrongLevel(state.inTensor, state.left, state.shown);
+        }
+        _descend(state, choice);
+        Word memory word = Word({tensor: state.tensor, place: state.place, value: state.node});
+        if (!STEPS.isWrong(matter, shape, state.root, word, step)) revert NothingWrong(dispute);
+        _convict(dispute, state);
+    }
+
+    /// @inheritdoc IDisputes
+    function wrongRow(
+        bytes32 dispute,
+        Dispute calldata given,
+        Matter calldata matter,
+        bytes calldata shape,
+        bytes calldata opening
+    ) external nonReentrant {
+        Dispute memory state = _load(dispute, given, Turn.Accuser);
+        _requireMatter(state, matter, shape);
+        if (!STEPS.isFar(matter, shape, state.root, opening)) revert NothingWrong(dispute);
+        _convict(dispute, state);
+    }
+
+    /// @inheritdoc IDisputes
+    function silent(bytes32 dispute, Dispute calldata given) external nonReentrant {
+        Dispute memory state = _load(dispute, given, Turn.Accused);
+        if (block.number <= state.deadline) revert TooEarly(block.number, state.deadline);
+        _convict(dispute, state);
+    }
+
+    /// @inheritdoc IDisputes
+    function close(bytes32 dispute, Dispute calldata given) external nonReentrant {
+        Dispute memory state = _load(dispute, given, given.turn);
+        _disputes[dispute] = ENDED;
+        if (_isMoot(state)) {
+            emit DisputeMoot(dispute, state.accused, state.accuser, state.bond);
+            _pay(state.accuser, state.bond);
+            return;
+        }
+        if (state.turn != Turn.Accuser) revert WrongTurn(state.turn, Turn.Accuser);
+        if (block.number <= state.deadline) revert TooEarly(block.number, state.deadline);
+        emit DisputeLost(dispute, state.accused, state.accuser, state.bond);
+        _pay(state.accused, state.bond);
+    }
+
+    /// @dev Whether no conviction can come of it: there was one, or the stake is gone.
+    function _isMoot(Dispute memory state) private view returns (bool) {
+        if (EVIDENCE.isProven(keccak256(abi.encode(Fault.ByProof, state.result)))) return true;
+        (Role role, uint40 exitBlock,) = REGISTRY.bondOf(state.accused);
+        (uint96 stake, uint96 locked) = BANK.stakeOf(state.accused);
+        return role != Role.Node || (exitBlock != 0 && block.number > exitBlock) || stake + locked == 0;
+    }
+
+    /// @dev Evidence asks back what is proven, and credits this contract, which passes it on.
+    function _convict(bytes32 dispute, Dispute memory state) private {
+        _disputes[dispute] = ENDED;
+        bytes memory evidence = abi.encode(state.accused, state.offenceBlock, state.result);
+        _convicting = keccak256(evidence);
+        EVIDENCE.convictByProof(evidence);
+        _convicting = 0;
+        uint256 paid = state.bond + BANK.balanceOf(PotKind.Credit, Fines.toId(address(this)));
+        emit DisputeWon(dispute, state.accused, state.accuser, paid);
+        if (paid != state.bond) BANK.withdraw(address(this));
+        _pay(state.accuser, paid);
+    }
+
+    /// @inheritdoc IProver
+    function proven(bytes calldata evidence)
+        external
+        returns (address party, uint64 offenceBlock, bytes32 subject)
+    {
+        if (bytes4(evidence) == IProofs.wrongToken.selector) return PROOFS.proven(evidence);
+        if (_convicting == 0 || keccak256(evidence) != _convicting) revert NoSuchProof(bytes4(evidence));
+        return abi.decode(evidence, (address, uint64, bytes32));
+    }
+
+    /// @dev To an account's credit in the Bank.
+    function _pay(address account, uint256 amount) private {
+        if (ASSET == address(0)) {
+            BANK.credit{value: amount}(account, uint96(amount));
+            return;
+        }
+        IERC20(ASSET).forceApprove(address(BANK), amount);
+        BANK.credit(account, uint96(amount));
+    }
+
+    // ------------------------------------------------------------------------------------------------------- helpers
+
+    function _load(bytes32 dispute, Dispute calldata given, Turn turn) private view returns (Dispute memory state) {
+        state = given;
+        bytes32 hash = keccak256(abi.encode(state));
+        if (_disputes[dispute] != hash) revert StateMismatch(dispute, _disputes[dispute], hash);
+        if (state.turn != turn) revert WrongTurn(state.turn, turn);
+    }
+
+    function _enter(bytes32 dispute, Dispute memory state, Turn turn) private {
+        state.turn = turn;
+        state.deadline = uint40(block.number + WINDOW);
+        _disputes[dispute] = keccak256(abi.encode(state));
+        emit DisputeMoved(dispute, state);
+    }
+
+    function _requirePlayer(address expected) private view {
+        if (msg.sender != expected) revert WrongPlayer(msg.sender, expected);
+    }
+
+    function _requireInTime(uint256 deadline) private view {
+        if (block.number > deadline) revert TooLate(block.number, deadline);
+    }
+
+    function _requireMatter(Dispute memory state, Matter calldata matter, bytes calldata shape) private pure {
+        bytes32 hash = keccak256(abi.encode(matter));
+        if (hash != state.matter) revert WrongMatter(hash, state.matter);
+        if (keccak256(shape) != matter.shape) revert ISteps.WrongShape(keccak256(shape), matter.shape);
+    }
+
+    // --------------------------------------------------------------------------------------------------------- reads
+
+    /// @inheritdoc IDisputes
+    function disputeOf(bytes32 dispute) external view returns (bytes32) {
+        return _disputes[dispute];
+    }
+
+    /// @inheritdoc IDisputes
+    function disputeIdOf(bytes32 result, uint32 position, address accuser) public pure returns (bytes32) {
+        return keccak256(abi.encode(result, position, accuser));
+    }
+
+    /// @inheritdoc IDisputes
+    function strideOf(uint8 left) public pure returns (uint8) {
+        // As few turns as can be, and as even as they can be.
+        uint256 turns = (uint256(left) + MOST_STRIDE - 1) / MOST_STRIDE;
+        return turns == 0 ? 0 : uint8((left + turns - 1) / turns);
+    }
+
+    /// @inheritdoc IDisputes
+    function bondFor() external view returns (uint96) {
+        return BOND;
+    }
+
+    /// @inheritdoc IDisputes
+    function windows() external view returns (uint256 turn, uint256 opening) {
+        return (WINDOW, OPENING);
+    }
+}

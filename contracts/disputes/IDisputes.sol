@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ExecutionClass, ModelDescriptor, Result, SignedOrder} from "../market/interfaces/MarketTypes.sol";
+import {Matter} from "./ISteps.sol";
+
+/// @notice Whose turn it is.
+enum Turn {
+    None,
+    Accused, // shows the next levels of its trace, within the window
+    Accuser // names which of what was shown is wrong first, or convicts
+}
+
+/// @notice A dispute; its hash is all that is kept of it.
+/// @param matter hash of what it is about
+/// @param result struct hash of the node's signed result: what it is convicted for, once
+/// @param offenceBlock reference block of the order
+/// @param bond what the accuser loses if it shows nothing wrong
+/// @param deadline last block of whose turn it is
+/// @param root of the trace; zero before the accused showed its first levels
+/// @param node the part of the trace that the accuser named last
+/// @param inTensor whether the node is in one tensor's tree, and not in the tree over all tensors
+/// @param tensor which one
+/// @param place of the node among those of its level
+/// @param left levels below the node
+/// @param shown how many of them the accused has shown
+struct Dispute {
+    bytes32 matter;
+    bytes32 result;
+    address accused;
+    address accuser;
+    uint64 offenceBlock;
+    uint96 bond;
+    uint40 deadline;
+    Turn turn;
+    bytes32 root;
+    bytes32 node;
+    bool inTensor;
+    uint32 tensor;
+    uint64 place;
+    uint8 left;
+    uint8 shown;
+}
+
+/// @notice What a dispute is opened with.
+/// @param result and its node's signature
+/// @param shape of the model's layers, encoded as ISteps takes it
+/// @param mark where in the class' name "/layers:" begins
+/// @param position of the row that is wrong
+struct Accusation {
+    SignedOrder order;
+    ExecutionClass executionClass;
+    ModelDescriptor model;
+    Result result;
+    bytes signature;
+    bytes shape;
+    uint16 mark;
+    uint32 position;
+}
+
+/// @notice One of the nodes that the accused has shown, and its way to the node above.
+struct Choice {
+    uint64 index;
+    bytes32 node;
+    bytes32[] siblings;
+}
+
+/// @title Disputes over arithmetic: whoever computed honestly convicts whoever did not, alone
+/// @notice The accuser names a row that a node signed. The accused commits to the trace from which the row follows and opens it
+///         level by level, wherever the accuser points; the accuser points at the first part that differs from its own. At
+///         the end stands one number whose operands both hold to be the same, and one transaction computes it. Whoever is
+///         silent on its turn loses: the accused its stake, the accuser its bond. A row itself may differ from the trace's by
+///         what honest machines differ.
+/// @dev The prover of one deployment's Evidence (Parameters.prover): it convicts by calling `convictByProof`, which asks it back.
+///      Proofs of a wrong token pass through to the deployment's Proofs.
+interface IDisputes {
+    event DisputesDeployed(address indexed evidence, address steps, uint256 window);
+    event DisputeOpened(bytes32 indexed dispute, address indexed accused, address indexed accuser, Matter matter, bytes shape);
+    /// @notice The state after any move.
+    event DisputeMoved(bytes32 indexed dispute, Dispute state);
+    /// @notice What the accused showed: the nodes so many levels below the one that was named.
+    event Shown(bytes32 indexed dispute, bytes32[] nodes);
+    /// @notice The accused was convicted; the accuser was paid its bond and what the conviction earned.
+    event DisputeWon(bytes32 indexed dispute, address indexed accused, address indexed accuser, uint256 paid);
+    /// @notice The accuser showed nothing in time: its bond is the accused's.
+    event DisputeLost(bytes32 indexed dispute, address indexed accused, address indexed accuser, uint256 paid);
+    /// @notice The accused was convicted by somebody else, or nothing is left to take: the bond went back.
+    event DisputeMoot(bytes32 indexed dispute, address indexed accused, address indexed accuser, uint256 paid);
+
+    error AlreadyDisputed(bytes32 dispute);
+    error StateMismatch(bytes32 dispute, bytes32 kept, bytes32 given);
+    error WrongTurn(Turn turn, Turn expected);
+    error WrongPlayer(address caller, address expected);
+    error TooLate(uint256 blockNumber, uint256 lastBlock);
+    error TooEarly(uint256 blockNumber, uint256 lastBlock);
+    /// @notice Rows in bfloat16 are not disputed: no tolerance is proven that keeps honest nodes safe.
+    error NotFloat32(uint8 dtype);
+    /// @notice The class' name has no "/layers:" and this shape's hash at this place, before its end or its "/head:".
+    error ShapeNotNamed(string className, bytes32 shape, uint256 mark);
+    error NoSuchRow(uint256 position, uint256 rows);
+    /// @notice The node's stake could be gone before the longest dispute ends, or is gone.
+    error NothingToLose(address accused, uint256 exitBlock, uint256 stake);
+    error BondMismatch(uint256 given, uint256 expected);
+    /// @notice What is shown are not the nodes below the one that was named.
+    error WrongNodes(bytes32 root, bytes32 expected);
+    error NoSuchChoice(uint256 index, uint256 count);
+    /// @notice The accuser points at a tensor with `chooseTensor`, at a word with `wrongStep`, at all else with `choose`.
+    error WrongLevel(bool inTensor, uint256 left, uint256 shown);
+    error WrongMatter(bytes32 given, bytes32 expected);
+    /// @notice The number is the one that follows, or the row is as near as honest rows are.
+    error NothingWrong(bytes32 dispute);
+    /// @notice A deployment whose stakes may leave before the longest dispute ends.
+    error UnbondingTooShort(uint256 unbonding, uint256 expected);
+    error NoSuchProof(bytes4 selector);
+    error NotBank(address caller);
+
+    /// @notice Opens a dispute; the caller pays `bondFor` (in a token: by allowance).
+    function open(Accusation calldata accusation) external payable returns (bytes32 dispute);
+
+    /// @notice Accused: shows the nodes `strideOf(left)` levels below the node that was named; at first, below the root.
+    function show(bytes32 dispute, Dispute calldata state, bytes32[] calldata nodes) external;
+
+    /// @notice Accuser: names the first node that differs, where levels are left below it.
+    function choose(bytes32 dispute, Dispute calldata state, Choice calldata choice) external;
+
+    /// @notice Accuser: names the first tensor that differs, where the tree over all tensors ends.
+    function chooseTensor(
+        bytes32 dispute,
+        Dispute calldata state,
+        Matter calldata matter,
+        bytes calldata shape,
+        Choice calldata choice
+    ) external;
+
+    /// @notice Anyone: a number of a word of what was shown is not the one that follows. The accuser is paid.
+    function wrongStep(
+        bytes32 dispute,
+        Dispute calldata state,
+        Matter calldata matter,
+        bytes calldata shape,
+        Choice calldata choice,
+        bytes calldata step
+    ) external;
+
+    /// @notice Anyone: the signed row is further from the trace's last row than honest machines are. The accuser is paid.
+    function wrongRow(
+        bytes32 dispute,
+        Dispute calldata state,
+        Matter calldata matter,
+        bytes calldata shape,
+        bytes calldata opening
+    ) external;
+
+    /// @notice Anyone, after the deadline of the accused: it showed nothing. The accuser is paid.
+    function silent(bytes32 dispute, Dispute calldata state) external;
+
+    /// @notice Anyone: ends a dispute in which the accuser was silent, or which nothing can come of any more.
+    function close(bytes32 dispute, Dispute calldata state) external;
+
+    // ---- reads
+
+    /// @notice Hash of the state of a dispute under way; 0: there is none; 1: it has ended.
+    function disputeOf(bytes32 dispute) external view returns (bytes32);
+    /// @notice One dispute for each signed row and accuser.
+    function disputeIdOf(bytes32 result, uint32 position, address accuser) external pure returns (bytes32);
+    /// @notice How many levels are shown at once, where so many are left.
+    function strideOf(uint8 left) external pure returns (uint8);
+    function bondFor() external view returns (uint96);
+    /// @notice Blocks of each turn, and from an order's reference block to the last block in which a dispute over it is opened.
+    function windows() external view returns (uint256 turn, uint256 opening);
+}

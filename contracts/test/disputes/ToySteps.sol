@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {ISteps, Matter, Word} from "../../disputes/ISteps.sol";
+import {TraceTree} from "../../disputes/TraceTree.sol";
+
+/// @title Arithmetic that a test can follow: a number is three times the one before it, plus the number of its tensor
+/// @notice Tensor 0 has 1000 p + c in row p, column c; rows are signed as their hash.
+contract ToySteps is ISteps {
+    struct Shape {
+        uint32 tensors;
+        uint32 columns;
+    }
+
+    /// @dev Which number of the word, and the word before it.
+    struct Step {
+        uint8 element;
+        bytes words;
+        bytes32[] siblings;
+    }
+
+    uint256 private constant LIMIT = 10;
+
+    function depth(Matter calldata, bytes calldata shape) external pure returns (uint8) {
+        return _levels(abi.decode(shape, (Shape)).tensors);
+    }
+
+    function depthOf(Matter calldata matter, bytes calldata shape, uint32 tensor) external pure returns (uint8) {
+        Shape memory given = abi.decode(shape, (Shape));
+        if (tensor >= given.tensors) revert NoSuchTensor(tensor, given.tensors);
+        return _depthOf(matter, given);
+    }
+
+    function isWrong(Matter calldata matter, bytes calldata shape, bytes32 root, Word calldata word, bytes calldata step)
+        external
+        view
+        returns (bool)
+    {
+        Shape memory given = abi.decode(shape, (Shape));
+        Step memory shown = abi.decode(step, (Step));
+        uint256 across = _levels((given.columns + 7) / 8);
+        (uint256 row, uint256 column) = (word.place >> across, word.place % (1 << across) * 8 + shown.element);
+        require(shown.element < 8, "no such number");
+        if (row > matter.position || column >= given.columns) return _numberAt(word.value, shown.element) != 0;
+        uint256 expected = 1000 * row + column;
+        if (word.tensor != 0) {
+            uint256 levels = _depthOf(matter, given) + _levels(given.tensors);
+            uint256 first = uint256(word.tensor - 1) << _depthOf(matter, given) | word.place;
+            bytes32 opened = this.rootOf(shown.words, first, levels, shown.siblings);
+            require(opened == root && shown.words.length == 32, "another trace");
+            expected = 3 * _numberAt(bytes32(shown.words), shown.element) + word.tensor;
+        }
+        return _numberAt(word.value, shown.element) != expected % (1 << 32);
+    }
+
+    function isFar(Matter calldata matter, bytes calldata shape, bytes32 root, bytes calldata opening)
+        external
+        view
+        returns (bool)
+    {
+        Shape memory given = abi.decode(shape, (Shape));
+        (bytes memory row, bytes memory words, bytes32[] memory siblings) =
+            abi.decode(opening, (bytes, bytes, bytes32[]));
+        require(keccak256(row) == matter.outputHead, "another row");
+        uint256 levels = _depthOf(matter, given) + _levels(given.tensors);
+        uint256 first = uint256(given.tensors - 1) << _depthOf(matter, given)
+            | uint256(matter.position) << _levels((given.columns + 7) / 8);
+        require(this.rootOf(words, first, levels, siblings) == root && words.length == 32, "another trace");
+        uint256 one = _numberAt(bytes32(row), 0);
+        uint256 other = _numberAt(bytes32(words), 0);
+        return (one > other ? one - other : other - one) > LIMIT;
+    }
+
+    function rootOf(bytes calldata words, uint256 first, uint256 levels, bytes32[] calldata siblings)
+        external
+        pure
+        returns (bytes32)
+    {
+        return TraceTree.rangeRoot(words, first, levels, siblings);
+    }
+
+    function _numberAt(bytes32 word, uint256 element) private pure returns (uint256) {
+        return uint32(uint256(word) >> (7 - element) * 32);
+    }
+
+    function _depthOf(Matter calldata matter, Shape memory given) private pure returns (uint8) {
+        return _levels(uint256(matter.position) + 1) + _levels((given.columns + 7) / 8);
+    }
+
+    function _levels(uint256 count) private pure returns (uint8 levels) {
+        while (1 << levels < count) ++levels;
+    }
+}

@@ -1,0 +1,179 @@
+"""Calls and reads of contracts/disputes/Disputes.sol, and its events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, get_args
+
+from troth.protocol.bindings import DISPUTES, named
+from troth.protocol.bindings.structs import converter
+from troth.protocol.calls import Call, View, calldata
+from troth.protocol.disputes.game import Choice, Dispute, Matter
+from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
+from troth.protocol.market.types import Bytes, ExecutionClass, Result, SignedOrder
+from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint16, Uint32
+
+
+@dataclass(frozen=True, slots=True)
+class Accusation:
+    """What a dispute is opened with; ``mark``: where in the class' name "/layers:" begins."""
+
+    order: SignedOrder
+    execution_class: ExecutionClass
+    model: ModelDescriptor
+    result: Result
+    signature: Bytes
+    shape: Bytes
+    mark: Uint16
+    position: Uint32
+
+
+@dataclass(frozen=True, slots=True)
+class DisputesDeployed:
+    """The contract stands, for the deployment with this Evidence; a turn lasts so many blocks."""
+
+    evidence: Address
+    steps: Address
+    window: int
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeOpened:
+    """Somebody names a row that a node signed, and what it follows from."""
+
+    dispute: Hash32
+    accused: Address
+    accuser: Address
+    matter: Matter
+    shape: bytes
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeMoved:
+    """The state after any turn."""
+
+    dispute: Hash32
+    state: Dispute
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The nodes that the accused showed."""
+
+    dispute: Hash32
+    nodes: tuple[Hash32, ...]
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeWon:
+    """The accused was convicted; ``paid`` went to the accuser's credit."""
+
+    dispute: Hash32
+    accused: Address
+    accuser: Address
+    paid: int
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeLost:
+    """The accuser was silent; its bond went to the accused's credit."""
+
+    dispute: Hash32
+    accused: Address
+    accuser: Address
+    paid: int
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeMoot:
+    """Nothing could come of it any more; the bond went back."""
+
+    dispute: Hash32
+    accused: Address
+    accuser: Address
+    paid: int
+    meta: LogMeta
+
+
+DisputeEvent = DisputesDeployed | DisputeOpened | DisputeMoved | Shown | DisputeWon | DisputeLost | DisputeMoot
+
+
+def decode_event(log: Log) -> DisputeEvent | None:
+    """The event of a log of the contract; None for one that it does not have. Raises InvalidField for a broken one."""
+    found = _decoders().get(log.topics[0]) if log.topics else None
+    return None if found is None else found.event(log)
+
+
+def open_dispute(accusation: Accusation, value: int) -> Call:
+    """Open one; ``value`` in wei is the bond in a deployment in the coin, else 0."""
+    return Call("open", _data("open", accusation), value)
+
+
+def show(dispute: Hash32, state: Dispute, nodes: tuple[Hash32, ...]) -> Call:
+    """The accused's turn."""
+    return Call("show", _data("show", dispute, state, nodes))
+
+
+def choose(dispute: Hash32, state: Dispute, choice: Choice) -> Call:
+    """The accuser's turn, where levels are left below the choice."""
+    return Call("choose", _data("choose", dispute, state, choice))
+
+
+def choose_tensor(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: Choice) -> Call:
+    """The accuser's turn, where the tree over all tensors ends."""
+    return Call("chooseTensor", _data("chooseTensor", dispute, state, matter, shape, choice))
+
+
+def wrong_step(  # noqa: PLR0917
+    dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: Choice, step: bytes
+) -> Call:
+    """A number of the chosen word does not follow."""
+    return Call("wrongStep", _data("wrongStep", dispute, state, matter, shape, choice, step))
+
+
+def wrong_row(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, opening: bytes) -> Call:
+    """The signed row is too far from the trace's."""
+    return Call("wrongRow", _data("wrongRow", dispute, state, matter, shape, opening))
+
+
+def silent(dispute: Hash32, state: Dispute) -> Call:
+    """The accused showed nothing in time."""
+    return Call("silent", _data("silent", dispute, state))
+
+
+def close(dispute: Hash32, state: Dispute) -> Call:
+    """The accuser was silent, or nothing can come of it."""
+    return Call("close", _data("close", dispute, state))
+
+
+def dispute_of(dispute: Hash32) -> View[Hash32]:
+    """Hash of the state under way; zero: none; ``game.ENDED``."""
+    return View("disputeOf", _data("disputeOf", dispute), converter(Hash32), DISPUTES)
+
+
+def bond_for() -> View[int]:
+    """What an accuser pays in."""
+    return View("bondFor", _data("bondFor"), int, DISPUTES)
+
+
+def windows() -> View[tuple[int, int]]:
+    """Blocks of a turn, and from an order's reference block to the last one in which a dispute over it is opened."""
+    return View("windows", _data("windows"), lambda turn, opening: (int(turn), int(opening)), DISPUTES)
+
+
+@lru_cache(maxsize=1)
+def _decoders() -> Mapping[bytes, EventDecoder[Any]]:
+    events = named("event", DISPUTES)
+    return {events[kind.__name__].topic: decoder(kind, events[kind.__name__]) for kind in get_args(DisputeEvent)}
+
+
+def _data(function: str, *arguments: object) -> bytes:
+    return calldata(DISPUTES, function, *arguments)

@@ -1,0 +1,39 @@
+"""Reads of contracts/disputes/Steps.sol: what it says of one number, or of one row, before anybody pays for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from troth.protocol.bindings import STEPS
+from troth.protocol.calls import View, calldata
+from troth.protocol.disputes.game import Matter
+from troth.protocol.types import Hash32, Uint32, Uint64
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Eight numbers of one tensor."""
+
+    tensor: Uint32
+    place: Uint64
+    value: Hash32
+
+
+def depth(matter: Matter, shape: bytes) -> View[int]:
+    """Levels of the tree over all tensors."""
+    return View("depth", calldata(STEPS, "depth", matter, shape), int, STEPS)
+
+
+def depth_of(matter: Matter, shape: bytes, tensor: int) -> View[int]:
+    """Levels of one tensor's tree."""
+    return View("depthOf", calldata(STEPS, "depthOf", matter, shape, tensor), int, STEPS)
+
+
+def is_wrong(matter: Matter, shape: bytes, root: Hash32, word: Word, step: bytes) -> View[bool]:
+    """Whether a number of the word does not follow from those before it."""
+    return View("isWrong", calldata(STEPS, "isWrong", matter, shape, root, word, step), bool, STEPS)
+
+
+def is_far(matter: Matter, shape: bytes, root: Hash32, opening: bytes) -> View[bool]:
+    """Whether the signed row is too far from the trace's."""
+    return View("isFar", calldata(STEPS, "isFar", matter, shape, root, opening), bool, STEPS)

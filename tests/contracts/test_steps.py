@@ -1,0 +1,187 @@
+"""The contract Steps and the Python rules: each number of a tiny model's trace holds, none other does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from support.layer_disputes import LayerScene, SignedRows
+
+from troth.chain.adapter import Chain
+from troth.chain.deployment import numbers_creation, steps_creation, submit
+from troth.chain.errors import ChainRejected
+from troth.protocol.arithmetic.operations import Operation
+from troth.protocol.disputes import step_calls
+from troth.protocol.disputes.game import Matter, SeenTrace
+from troth.protocol.disputes.layout import Layout
+from troth.protocol.disputes.proofs import row_proof, step_proof
+from troth.protocol.disputes.segment_trace import SegmentTrace, is_far, segment_trace
+from troth.protocol.disputes.step_calls import Word
+from troth.protocol.hashing import keccak256
+from troth.protocol.types import Hash32
+
+pytestmark = [pytest.mark.chain]
+
+ORDER = Hash32(keccak256(b"an order"))
+FAMILIES: tuple[dict[str, Any], ...] = ({}, {"attention_bias": True}, {"num_key_value_heads": 4, "hidden_act": "silu"})
+
+
+@dataclass
+class Checked:
+    """A trace, the rows that were signed over it, and the contract."""
+
+    chain: Chain
+    scene: LayerScene
+    layout: Layout
+    trace: SegmentTrace
+    signed: SignedRows
+    read: SignedRows | None = None
+
+    @property
+    def matter(self) -> Matter:
+        layout, model = self.layout, self.scene.model
+        segment = int(self.read is not None)
+        return Matter(
+            order=ORDER, input_head=Hash32(bytes(32)) if self.read is None else self.read.head(ORDER, 0),
+            output_head=self.signed.head(ORDER, segment), weights_root=model.weights_root,
+            shape=layout.model.hash, layers=model.layers, hidden=model.hidden_size, segment=segment,
+            first=layout.first, end=layout.end, rows=layout.position + 1, position=layout.position,
+        )  # fmt: skip
+
+    def entered(self, position: int) -> Any:
+        if self.read is not None:
+            return self.read.shown(ORDER, position, 0)
+        return self.signed.shown(ORDER, position, 0)
+
+    async def is_wrong(self, tensor: int, word: int, number: int, value: bytes) -> bool:
+        place = self.layout.place(tensor, word, number)
+        seen = SeenTrace(self.trace)
+        step = step_proof(self.layout, seen, place, number, self.scene.weights.open, self.entered)
+        shown = Word(tensor, word, Hash32(value))
+        view = step_calls.is_wrong(self.matter, self.layout.model.encoded, self.trace.top.root, shown, step)
+        return await self.chain.read(view)
+
+
+@pytest.fixture(scope="module")
+def contract(anvil: Any) -> Any:
+    import asyncio
+
+    async def deployed() -> Any:
+        numbers = (await submit(anvil.url, numbers_creation(), anvil.keys[0])).created
+        assert numbers is not None
+        return (await submit(anvil.url, steps_creation(numbers), anvil.keys[0])).created
+
+    return asyncio.run(deployed())
+
+
+@pytest.fixture(params=range(len(FAMILIES)))
+async def checked(request: Any, anvil: Any, contract: Any, tmp_path: Path) -> AsyncIterator[Checked]:
+    scene = LayerScene.make(tmp_path / "model", **FAMILIES[request.param])
+    layout = scene.layout()
+    trace = scene.trace(layout)
+    assert trace.norm is not None
+    async with await Chain.connect(anvil.url, contract) as chain:
+        yield Checked(chain, scene, layout, trace, SignedRows(trace.norm[1], scene.tokens))
+
+
+def changed(word: bytes, number: int, source: Random) -> bytes:
+    """The word with one bit of one number flipped."""
+    at = 4 * number + source.randrange(4)
+    return word[:at] + bytes([word[at] ^ 1 << source.randrange(8)]) + word[at + 1 :]
+
+
+async def test_every_operation_holds_and_convicts_what_differs_by_a_bit(checked: Checked) -> None:
+    source, layout, tried = Random(3), checked.layout, set()
+    matter, shape = checked.matter, layout.model.encoded
+    assert await checked.chain.read(step_calls.depth(matter, shape)) == layout.depth
+    for tensor in range(layout.count):
+        if not layout.exists(tensor):
+            continue
+        levels = sum(layout.levels(tensor))
+        assert await checked.chain.read(step_calls.depth_of(matter, shape, tensor)) == levels
+        places = [
+            (word, number) for word in range(1 << levels) for number in range(8) if layout.place(tensor, word, number)
+        ]
+        for word, number in source.sample(places, min(2, len(places))):
+            value = checked.trace.tensor(tensor).node(0, word)
+            assert not await checked.is_wrong(tensor, word, number, value), layout.where(tensor)
+            assert await checked.is_wrong(tensor, word, number, changed(value, number, source))
+        padding = [(word, number) for word in range(1 << levels) for number in range(8) if (word, number) not in places]
+        for word, number in source.sample(padding, min(1, len(padding))):
+            assert not await checked.is_wrong(tensor, word, number, bytes(32))
+            assert await checked.is_wrong(tensor, word, number, changed(bytes(32), number, source))
+        tried.add(layout.where(tensor)[1])
+    assert len(tried) >= 24
+
+
+async def test_a_middle_segment_starts_from_the_rows_that_it_read(anvil: Any, contract: Any, tmp_path: Path) -> None:
+    scene, source = LayerScene.make(tmp_path / "model"), Random(4)
+    before = scene.trace(scene.layout(end=1))
+    read = before.layers[0].numbers[Operation.OUTPUT]
+    layout = scene.layout(first=1)
+    trace = segment_trace(layout, scene.weights.layer, read, scene.weights.norm)
+    assert trace.norm is not None
+    async with await Chain.connect(anvil.url, contract) as chain:
+        checked = Checked(chain, scene, layout, trace, SignedRows(trace.norm[1], None), SignedRows(read, scene.tokens))
+        for word in (0, 9):
+            value = trace.tensor(0).node(0, word)
+            assert not await checked.is_wrong(0, word, 3, value)
+            assert await checked.is_wrong(0, word, 3, changed(value, 3, source))
+
+
+async def test_a_row_convicts_beyond_the_tolerance_alone(checked: Checked) -> None:
+    trace, layout = checked.trace, checked.layout
+    last = trace.last_row
+    scale = np.float32(np.sqrt(np.mean(last.astype(np.float64) ** 2)))
+    for factor in (0.0, 0.5, 0.99, 1.01, 3.0, np.inf, np.nan):
+        row = last.copy()
+        row[7] = row[7] + scale * np.float32(1e-4 * factor)
+        assert trace.norm is not None
+        rows = trace.norm[1].copy()
+        rows[layout.position] = row
+        checked.signed = SignedRows(rows, checked.scene.tokens)
+        proof = row_proof(layout, SeenTrace(trace), 7, checked.signed.shown(ORDER, layout.position))
+        view = step_calls.is_far(checked.matter, layout.model.encoded, trace.top.root, proof)
+        expected = is_far(row, last, 7)
+        assert await checked.chain.read(view) == expected == (not factor <= 1)
+        assert (trace.furthest(row) is not None) == expected
+
+
+async def test_what_is_not_of_this_trace_model_or_order_is_refused(checked: Checked) -> None:
+    layout, trace, scene = checked.layout, checked.trace, checked.scene
+    tensor = layout.tensor(1, Operation.QUERY)
+    place, value = layout.place(tensor, 4, 1), trace.tensor(tensor).node(0, 4)
+    assert place is not None
+    word, matter, shape = Word(tensor, 4, value), checked.matter, layout.model.encoded
+    step = step_proof(layout, SeenTrace(trace), place, 1, scene.weights.open, checked.entered)
+    other = step_proof(layout, SeenTrace(trace), place._replace(position=0), 1, scene.weights.open, checked.entered)
+    root = trace.top.root
+    bad: tuple[tuple[Any, ...], ...] = (
+        (matter, shape, Hash32(bytes(31) + b"\x01"), word, step),
+        (replace(matter, weights_root=root), shape, root, word, step),
+        (replace(matter, shape=root), shape, root, word, step),
+        (matter, shape, root, word, other),
+        (matter, shape, root, replace(word, tensor=layout.count), step),
+        (matter, shape, root, word, b""),
+        (matter, shape, root, word, step[: len(step) // 2]),
+    )
+    for number, arguments in enumerate(bad):
+        try:
+            said = await checked.chain.read(step_calls.is_wrong(*arguments))
+        except ChainRejected:
+            continue
+        pytest.fail(f"the opening {number} is taken, and said {said}")
+    # Another row of the same matrix.
+    inner = scene.weights.open
+
+    def shifted(slice_: Any) -> Any:
+        return replace(inner(slice_), leaf=inner(slice_).leaf[::-1])
+
+    forged = step_proof(layout, SeenTrace(trace), place, 1, shifted, checked.entered)
+    with pytest.raises(ChainRejected):
+        await checked.chain.read(step_calls.is_wrong(matter, shape, root, word, forged))
