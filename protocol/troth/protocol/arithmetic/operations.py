@@ -281,12 +281,12 @@ def step(shape: LayerShape, operation: Operation, position: int, element: int) -
     """How one element is computed. Raises InvalidStep for one that does not exist, and for the input's."""
     if not 0 <= element < width(shape, operation, position) or operation is Operation.INPUT:
         raise InvalidStep("No step computes this element", (operation.name, position, element), "Take another.")
-    kind, slices, constants = _RULES[operation](_Place(shape, operation, position, element))
+    kind, slices, constants = _RULES[operation](_Element(shape, operation, position, element))
     return Step(kind, slices, constants, number_format(shape, operation))
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Element:
     shape: LayerShape
     operation: Operation
     position: int
@@ -311,7 +311,7 @@ class _Place:
         return self.position + 1 - self.first
 
 
-_Rule = Callable[[_Place], tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]]
+_Rule = Callable[[_Element], tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]]
 
 
 def _factor(read: Operation) -> _Rule:
@@ -327,7 +327,7 @@ def _norm(read: Operation, factor: Operation, suffix: str) -> _Rule:
 
 
 def _head_factor(read: Operation) -> _Rule:
-    def rule(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+    def rule(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
         start = at.element * at.shape.head_width
         return StepKind.FACTOR, (at.row(read, start, start + at.shape.head_width),), (at.shape.epsilon,)
 
@@ -335,7 +335,7 @@ def _head_factor(read: Operation) -> _Rule:
 
 
 def _head_norm(read: Operation, factors: Operation, suffix: str) -> _Rule:
-    def rule(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+    def rule(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
         head, column = divmod(at.element, at.shape.head_width)
         slices = at.row(read, at.element), at.row(factors, head), at.weight(suffix, 0, column, column + 1)
         return StepKind.NORM, slices, (int(at.shape.shifted),)
@@ -344,7 +344,7 @@ def _head_norm(read: Operation, factors: Operation, suffix: str) -> _Rule:
 
 
 def _product(read: Operation, name: str, biased: Callable[[LayerShape], bool] = lambda _: False) -> _Rule:
-    def rule(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+    def rule(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
         entered = at.whole(read)
         slices: tuple[Slice, ...] = (entered, at.weight(f"{name}.weight", at.element, 0, entered.count))
         if biased(at.shape):
@@ -362,7 +362,7 @@ def _rotation(plain: Operation, normed: Operation) -> _Rule:
     """The first half of a head has a c - b s with b from the second half; the second half a c + b s with b from the
     first."""
 
-    def rule(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+    def rule(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
         half = at.shape.head_width // 2
         column = at.element % at.shape.head_width
         second = column >= half
@@ -378,7 +378,7 @@ def _rotation(plain: Operation, normed: Operation) -> _Rule:
     return rule
 
 
-def _score(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+def _score(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     """Element head x span + (position read - first)."""
     head, distance = divmod(at.element, at.span)
     size, read = at.shape.head_width, at.first + distance
@@ -388,35 +388,35 @@ def _score(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     return StepKind.SCORE, (query, key), (at.shape.scale,)
 
 
-def _scores(at: _Place) -> Operation:
+def _scores(at: _Element) -> Operation:
     return Operation.CAPPED_SCORES if at.shape.cap else Operation.SCORES
 
 
-def _cap(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+def _cap(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     return StepKind.CAP, (at.row(Operation.SCORES, at.element),), (at.shape.cap,)
 
 
-def _maximum(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+def _maximum(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     scores = at.row(_scores(at), at.element * at.span, (at.element + 1) * at.span)
     return StepKind.MAXIMUM, (scores,), ()
 
 
-def _exponential(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+def _exponential(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     slices = at.row(_scores(at), at.element), at.row(Operation.MAXIMA, at.element // at.span)
     return StepKind.EXPONENTIAL, slices, ()
 
 
-def _sum(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+def _sum(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     read = at.row(Operation.EXPONENTIALS, at.element * at.span, (at.element + 1) * at.span)
     return StepKind.SUM, (read,), ()
 
 
-def _probability(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+def _probability(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     slices = at.row(Operation.EXPONENTIALS, at.element), at.row(Operation.SUMS, at.element // at.span)
     return StepKind.QUOTIENT, slices, ()
 
 
-def _attended(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+def _attended(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     head, column = divmod(at.element, at.shape.head_width)
     weights = at.row(Operation.PROBABILITIES, head * at.span, (head + 1) * at.span)
     value = head // (at.shape.heads // at.shape.key_heads) * at.shape.head_width + column
@@ -432,12 +432,12 @@ def _residual(state: Operation, plain: Operation, normed: Operation) -> _Rule:
     )
 
 
-def _gating(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+def _gating(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     slices = at.row(Operation.GATE, at.element), at.row(Operation.UP, at.element)
     return StepKind.GATING, slices, (int(at.shape.activation),)
 
 
-def _feed_norm(at: _Place) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
+def _feed_norm(at: _Element) -> tuple[StepKind, tuple[Slice, ...], tuple[int, ...]]:
     """With norms behind both parts, the one before the feed-forward part has a name of its own."""
     suffix = "pre_feedforward_layernorm.weight" if at.shape.framed else "post_attention_layernorm.weight"
     return _norm(Operation.MIDDLE, Operation.FEED_FACTOR, suffix)(at)
