@@ -15,7 +15,7 @@ from support.toy_steps import ToyTrace, opening_of, shape_of, step_of, toy_steps
 from troth.chain.errors import ChainRejected
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, game
-from troth.protocol.disputes.game import Choice, SeenTrace, Turn
+from troth.protocol.disputes.game import DisputeTurn, NamedNode, SeenTrace
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Hash32
 
@@ -48,7 +48,7 @@ async def accused_of(stage: DisputeStage, accused: ToyTrace) -> Played:
 
 async def descend(
     stage: DisputeStage, played: Played, accused: ToyTrace, accuser: ToyTrace, seen: SeenTrace
-) -> Choice | None:
+) -> NamedNode | None:
     """Both sides' turns up to the word that differs first; None where nothing does."""
     while True:
         await stage.show(played, game.nodes_to_show(played.state, accused))
@@ -62,7 +62,7 @@ async def descend(
         await stage.choose(played, choice)
 
 
-async def convict(stage: DisputeStage, played: Played, choice: Choice, seen: SeenTrace, wrong: int) -> None:
+async def convict(stage: DisputeStage, played: Played, choice: NamedNode, seen: SeenTrace, wrong: int) -> None:
     step = step_of(seen, played.state.tensor, game.place_of(played.state, choice), wrong % 8)
     call = calls.wrong_step(played.id, played.state, played.matter, played.shape, choice, step)
     await stage.move(played, call, stage.accuser)
@@ -265,4 +265,4 @@ async def test_nothing_is_proven_but_by_a_dispute_that_is_won(stage: DisputeStag
     call = convict_by_proof(stage.stage.market.contracts, bytes.fromhex(words))
     with pytest.raises(ChainRejected, match=r"NoSuchProof|Unknown"):
         await stage.stage.market.execute(call, stage.accuser)
-    assert played.state.turn == Turn.ACCUSED
+    assert played.state.turn == DisputeTurn.ACCUSED

@@ -21,7 +21,7 @@ from troth.protocol.disputes.game import Matter, SeenTrace
 from troth.protocol.disputes.layout import Layout
 from troth.protocol.disputes.proofs import row_proof, step_proof
 from troth.protocol.disputes.segment_trace import SegmentTrace, is_far, segment_trace
-from troth.protocol.disputes.step_calls import Word
+from troth.protocol.disputes.step_calls import TraceWord
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 
@@ -62,7 +62,7 @@ class Checked:
         place = self.layout.place(tensor, word, number)
         seen = SeenTrace(self.trace)
         step = step_proof(self.layout, seen, place, number, self.scene.weights.open, self.entered)
-        shown = Word(tensor, word, Hash32(value))
+        shown = TraceWord(tensor, word, Hash32(value))
         view = step_calls.is_wrong(self.matter, self.layout.model.encoded, self.trace.top.root, shown, step)
         return await self.chain.read(view)
 
@@ -157,7 +157,7 @@ async def test_what_is_not_of_this_trace_model_or_order_is_refused(checked: Chec
     tensor = layout.tensor(1, Operation.QUERY)
     place, value = layout.place(tensor, 4, 1), trace.tensor(tensor).node(0, 4)
     assert place is not None
-    word, matter, shape = Word(tensor, 4, value), checked.matter, layout.model.encoded
+    word, matter, shape = TraceWord(tensor, 4, value), checked.matter, layout.model.encoded
     step = step_proof(layout, SeenTrace(trace), place, 1, scene.weights.open, checked.entered)
     other = step_proof(layout, SeenTrace(trace), place._replace(position=0), 1, scene.weights.open, checked.entered)
     root = trace.top.root

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from troth.protocol.disputes import game
-from troth.protocol.disputes.game import Dispute, SeenTrace, Turn
+from troth.protocol.disputes.game import Dispute, DisputeTurn, SeenTrace
 from troth.protocol.disputes.tree import Range, WordTree, depth_over, path_root, range_root, root_over
 from troth.protocol.errors import InvalidOpening
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Hash32
@@ -73,8 +73,8 @@ def test_the_first_difference_is_found_and_all_before_it_can_be_opened(
     accused = Table(bent)
     state = Dispute(
         matter=ZERO_HASH, result=ZERO_HASH, accused=ZERO_ADDRESS, accuser=ZERO_ADDRESS, offence_block=0, bond=0,
-        deadline=0, turn=Turn.ACCUSED, root=accused.top.root, node=accused.top.root, in_tensor=False, tensor=0, place=0,
-        left=own.top.depth, shown=0,
+        deadline=0, turn=DisputeTurn.ACCUSED, root=accused.top.root, node=accused.top.root, in_tensor=False, tensor=0,
+        place=0, left=own.top.depth, shown=0,
     )  # fmt: skip
     seen = SeenTrace(own)
     while True:

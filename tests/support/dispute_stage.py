@@ -17,8 +17,8 @@ from troth.chain.records import TransactionReceipt
 from troth.protocol import typed_data
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls
-from troth.protocol.disputes.calls import Accusation, DisputeMoved, DisputeOpened, Shown
-from troth.protocol.disputes.game import Choice, Dispute, Matter
+from troth.protocol.disputes.calls import Accusation, DisputeMoved, DisputeOpened, NodesShown
+from troth.protocol.disputes.game import Dispute, Matter, NamedNode
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages
 from troth.protocol.market.addresses import factory_code
@@ -117,7 +117,7 @@ class DisputeStage:
         played.gas.append((call.function, receipt.gas_used))
         for log in receipt.logs:
             event = calls.decode_event(log) if log.address == self.chain.contract else None
-            if isinstance(event, Shown):
+            if isinstance(event, NodesShown):
                 played.shown = event.nodes
             if isinstance(event, DisputeMoved):
                 played.state = event.state
@@ -126,7 +126,7 @@ class DisputeStage:
         """The accused's turn."""
         await self.move(played, calls.show(played.id, played.state, nodes), self.node)
 
-    async def choose(self, played: Played, choice: Choice, key: Key | None = None) -> None:
+    async def choose(self, played: Played, choice: NamedNode, key: Key | None = None) -> None:
         """The accuser's turn, but the last."""
         state = played.state
         if state.shown < state.left:

@@ -24,7 +24,7 @@ from troth.chain.records import TransactionReceipt
 from troth.node.court.opened_weights import OpenedWeights
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, life
-from troth.protocol.disputes.game import Choice, Matter, SeenTrace, Turn, place_of
+from troth.protocol.disputes.game import DisputeTurn, Matter, NamedNode, SeenTrace, place_of
 from troth.protocol.disputes.layout import WORD_NUMBERS, Layout
 from troth.protocol.disputes.life import Life
 from troth.protocol.disputes.proofs import row_proof, step_proof
@@ -113,11 +113,11 @@ class Disputant:
         return True
 
     async def _call(self, one: Life, block: int) -> Call | None:
-        mine = one.state.accused if one.state.turn == Turn.ACCUSED else one.state.accuser
+        mine = one.state.accused if one.state.turn == DisputeTurn.ACCUSED else one.state.accuser
         if mine != self.key.address:
             return life.ending_by_silence(one, block)
         trace = await self._trace(one)
-        if one.state.turn == Turn.ACCUSED:
+        if one.state.turn == DisputeTurn.ACCUSED:
             return await asyncio.to_thread(life.answer, one, trace)
         return await asyncio.to_thread(self._accuse, one, trace)
 
@@ -132,7 +132,7 @@ class Disputant:
         rows = self.rows_of(matter)
         if rows is None:
             raise NothingToDo(
-                "This order's inputs are not kept here", matter.order, "Look for them before the deadline."
+                "This order's inputs are not kept here", matter.order, "ShownLevels for them before the deadline."
             )
         return rows
 
@@ -144,7 +144,7 @@ class Disputant:
         return self._by_step(one, trace, seen, choice) if life.at_word(one) else life.choosing(one, choice)
 
     @staticmethod
-    def _pads(one: Life, choice: Choice, layout: Layout) -> bool:
+    def _pads(one: Life, choice: NamedNode, layout: Layout) -> bool:
         """Whether all tensors are as they must be, and only what pads the tree over them differs."""
         below = one.state.left - one.state.shown
         return not one.state.in_tensor and place_of(one.state, choice) << below >= layout.count
@@ -159,7 +159,7 @@ class Disputant:
         proof = row_proof(trace.layout, seen, element, rows.shown(position))
         return calls.wrong_row(one.id, one.state, one.matter, one.shape, proof)
 
-    def _by_step(self, one: Life, trace: SegmentTrace, seen: SeenTrace, choice: Choice) -> Call:
+    def _by_step(self, one: Life, trace: SegmentTrace, seen: SeenTrace, choice: NamedNode) -> Call:
         """The first number of the word that differs follows from others than the accused has."""
         tensor, word = one.state.tensor, place_of(one.state, choice)
         own = trace.tensor(tensor).node(0, word)

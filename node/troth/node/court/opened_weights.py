@@ -14,7 +14,7 @@ from troth.node.models.folder import ModelFolder
 from troth.node.models.tensor_files import RawTensor, pieces, raw_tensors, read_rows
 from troth.node.weights_root import row_leaves, settings_hash, tensor_roots
 from troth.protocol.arithmetic.operations import WeightSlice
-from troth.protocol.disputes.layout import ModelShape, model_shape
+from troth.protocol.disputes.layout import DisputedShape, model_shape
 from troth.protocol.disputes.proofs import WeightOpening
 from troth.protocol.disputes.segment_trace import embedded
 from troth.protocol.tensors import Dtype
@@ -27,11 +27,11 @@ MOST_DIMENSIONS = 2
 
 
 class OpenedWeights:
-    """The weights of a folder. Opening a leaf hashes the whole model once."""
+    """The weights of a folder. WordsOpening a leaf hashes the whole model once."""
 
     def __init__(self, folder: ModelFolder) -> None:
         self._folder = folder
-        self.shape: ModelShape = model_shape(folder.config)
+        self.shape: DisputedShape = model_shape(folder.config)
         self._tensors = {tensor.name: tensor for tensor in raw_tensors(folder.path)}
 
     def layer(self, number: int) -> Mapping[str, NDArray[np.float32]]:

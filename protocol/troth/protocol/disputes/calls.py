@@ -10,7 +10,7 @@ from typing import Any, get_args
 from troth.protocol.bindings import DISPUTES, named
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import Call, View, calldata
-from troth.protocol.disputes.game import Choice, Dispute, Matter
+from troth.protocol.disputes.game import Dispute, Matter, NamedNode
 from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
 from troth.protocol.market.types import Bytes, ExecutionClass, Result, SignedOrder
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint16, Uint32
@@ -62,7 +62,7 @@ class DisputeMoved:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class NodesShown:
     """The nodes that the accused showed."""
 
     dispute: Hash32
@@ -103,7 +103,7 @@ class DisputeMoot:
     meta: LogMeta
 
 
-DisputeEvent = DisputesDeployed | DisputeOpened | DisputeMoved | Shown | DisputeWon | DisputeLost | DisputeMoot
+DisputeEvent = DisputesDeployed | DisputeOpened | DisputeMoved | NodesShown | DisputeWon | DisputeLost | DisputeMoot
 
 
 def decode_event(log: Log) -> DisputeEvent | None:
@@ -122,18 +122,18 @@ def show(dispute: Hash32, state: Dispute, nodes: tuple[Hash32, ...]) -> Call:
     return Call("show", _data("show", dispute, state, nodes))
 
 
-def choose(dispute: Hash32, state: Dispute, choice: Choice) -> Call:
+def choose(dispute: Hash32, state: Dispute, choice: NamedNode) -> Call:
     """The accuser's turn, where levels are left below the choice."""
     return Call("choose", _data("choose", dispute, state, choice))
 
 
-def choose_tensor(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: Choice) -> Call:
+def choose_tensor(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: NamedNode) -> Call:
     """The accuser's turn, where the tree over all tensors ends."""
     return Call("chooseTensor", _data("chooseTensor", dispute, state, matter, shape, choice))
 
 
 def wrong_step(  # noqa: PLR0917
-    dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: Choice, step: bytes
+    dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: NamedNode, step: bytes
 ) -> Call:
     """A number of the chosen word does not follow."""
     return Call("wrongStep", _data("wrongStep", dispute, state, matter, shape, choice, step))
@@ -172,7 +172,8 @@ def windows() -> View[tuple[int, int]]:
 @lru_cache(maxsize=1)
 def _decoders() -> Mapping[bytes, EventDecoder[Any]]:
     events = named("event", DISPUTES)
-    return {events[kind.__name__].topic: decoder(kind, events[kind.__name__]) for kind in get_args(DisputeEvent)}
+    names = {kind: "Shown" if kind is NodesShown else kind.__name__ for kind in get_args(DisputeEvent)}
+    return {events[name].topic: decoder(kind, events[name]) for kind, name in names.items()}
 
 
 def _data(function: str, *arguments: object) -> bytes:

@@ -25,7 +25,7 @@ ENDED = Hash32((1).to_bytes(32, "big"))
 """What the contract keeps of a dispute that has ended."""
 
 
-class Turn(IntEnum):
+class DisputeTurn(IntEnum):
     """Whose turn it is; the values are the contract's."""
 
     NONE = 0
@@ -78,7 +78,7 @@ class Dispute:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NamedNode:
     """One of the nodes that were shown, and its way to the node above."""
 
     index: Uint64
@@ -148,14 +148,14 @@ def first_difference(state: Dispute, shown: Sequence[Hash32], trace: Trace) -> i
     return next((at for at, (one, other) in enumerate(zip(shown, own, strict=True)) if one != other), None)
 
 
-def choice_of(shown: Sequence[Hash32], index: int) -> Choice:
+def choice_of(shown: Sequence[Hash32], index: int) -> NamedNode:
     """One of the shown nodes with its way to the node above."""
     tree = WordTree(b"".join(shown), (len(shown) - 1).bit_length())
-    return Choice(index, Hash32(shown[index]), tree.path(0, index, tree.depth))
+    return NamedNode(index, Hash32(shown[index]), tree.path(0, index, tree.depth))
 
 
-def place_of(state: Dispute, choice: Choice) -> int:
-    """Place of a chosen node among those of its level."""
+def place_of(state: Dispute, choice: NamedNode) -> int:
+    """NumberPlace of a chosen node among those of its level."""
     return state.place << state.shown | choice.index
 
 

@@ -67,7 +67,7 @@ class EncodedLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelShape:
+class DisputedShape:
     """How a model computes, beside its weights: the kinds of its layers, and by ``pattern`` the kind of each."""
 
     kinds: tuple[EncodedLayer, ...]
@@ -97,7 +97,7 @@ class ModelShape:
         return LayerShape(prefix=f"{self.layers}{number}.", format=NumberFormat.FLOAT32, **plain)
 
 
-def model_shape(config: Mapping[str, Any]) -> ModelShape:
+def model_shape(config: Mapping[str, Any]) -> DisputedShape:
     """The shape of the model with this config.json. Raises InvalidStep for a model that no transaction checks."""
     text = text_part(config)
     kinds: list[EncodedLayer] = []
@@ -109,12 +109,12 @@ def model_shape(config: Mapping[str, Any]) -> ModelShape:
         pattern.append(kinds.index(kind))
     family, hidden = text.get("model_type"), int(text["hidden_size"])
     scale = float_bits(hidden**0.5) if family in GEMMA else ONE
-    return ModelShape(
+    return DisputedShape(
         tuple(kinds), bytes(pattern), "model.layers.", "model.embed_tokens.weight", scale, "model.norm.weight"
     )
 
 
-class Place(NamedTuple):
+class NumberPlace(NamedTuple):
     """Where a number is: layer, operation, position, and place in its row."""
 
     layer: int
@@ -127,13 +127,13 @@ class Place(NamedTuple):
 class Layout:
     """The tensors of the segment with layers ``first`` to ``end`` (without) at positions 0 to ``position``."""
 
-    model: ModelShape
+    model: DisputedShape
     first: int
     end: int
     position: int
 
     @classmethod
-    def of(cls, matter: Matter, model: ModelShape) -> Layout:
+    def of(cls, matter: Matter, model: DisputedShape) -> Layout:
         """Of what a dispute is about; raises InvalidStep for another model's shape, or a row that is not checked."""
         if model.hash != matter.shape:
             raise InvalidStep("The class names another shape", model.hash, "Take the model of the class.")
@@ -194,7 +194,7 @@ class Layout:
         rows, columns = self.table(tensor)
         return depth_over(rows), depth_over(-(-columns // WORD_NUMBERS))
 
-    def place(self, tensor: int, word: int, number: int) -> Place | None:
+    def place(self, tensor: int, word: int, number: int) -> NumberPlace | None:
         """Which number stands there; None for what pads."""
         layer, operation = self.where(tensor)
         across = self.levels(tensor)[1]
@@ -203,7 +203,7 @@ class Layout:
         if position > self.position or not self.exists(tensor):
             return None
         shape = self.model.layer(layer)
-        return Place(layer, operation, position, element) if element < width(shape, operation, position) else None
+        return NumberPlace(layer, operation, position, element) if element < width(shape, operation, position) else None
 
     def words(self, layer: int, slice_: RowSlice) -> tuple[int, int, int]:
         """The tensor of a slice, the first of its words and their number."""

@@ -14,9 +14,9 @@ from troth.protocol.disputes.calls import (
     DisputeMoved,
     DisputeOpened,
     DisputeWon,
-    Shown,
+    NodesShown,
 )
-from troth.protocol.disputes.game import Choice, Dispute, Matter, SeenTrace, Trace, Turn
+from troth.protocol.disputes.game import Dispute, DisputeTurn, Matter, NamedNode, SeenTrace, Trace
 from troth.protocol.errors import InvalidField
 from troth.protocol.types import Hash32
 
@@ -24,7 +24,7 @@ Ending = DisputeWon | DisputeLost | DisputeMoot
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ShownLevels:
     """What the accused showed at one turn, and the state after it."""
 
     state: Dispute
@@ -39,7 +39,7 @@ class Life:
     matter: Matter
     shape: bytes
     state: Dispute
-    looks: tuple[Look, ...] = ()
+    looks: tuple[ShownLevels, ...] = ()
     ending: Ending | None = None
 
     def seen(self, own: Trace) -> SeenTrace:
@@ -59,7 +59,7 @@ def lives(events: Iterable[DisputeEvent]) -> Mapping[Hash32, Life]:
         match event:
             case DisputeOpened():
                 opened[event.dispute] = event
-            case Shown():
+            case NodesShown():
                 shown[event.dispute] = event.nodes
             case DisputeMoved():
                 nodes = shown.pop(event.dispute, None)
@@ -78,7 +78,7 @@ def _moved(
         if opened is None:
             return _known(None, moved.dispute)
         return Life(moved.dispute, opened.matter, opened.shape, moved.state)
-    looks = life.looks if nodes is None else (*life.looks, Look(moved.state, nodes))
+    looks = life.looks if nodes is None else (*life.looks, ShownLevels(moved.state, nodes))
     return replace(life, state=moved.state, looks=looks)
 
 
@@ -95,7 +95,7 @@ def answer(life: Life, trace: Trace) -> Call:
     return calls.show(life.id, life.state, game.nodes_to_show(life.state, trace))
 
 
-def pointed(life: Life, own: Trace) -> Choice | None:
+def pointed(life: Life, own: Trace) -> NamedNode | None:
     """What the accuser points at: the first that differs of what was shown last; None where nothing does."""
     look = life.looks[-1]
     index = game.first_difference(life.state, look.nodes, own)
@@ -107,7 +107,7 @@ def at_word(life: Life) -> bool:
     return life.state.in_tensor and life.state.shown == life.state.left
 
 
-def choosing(life: Life, choice: Choice) -> Call:
+def choosing(life: Life, choice: NamedNode) -> Call:
     """The accuser's turn before the last one."""
     if life.state.shown < life.state.left:
         return calls.choose(life.id, life.state, choice)
@@ -118,5 +118,5 @@ def ending_by_silence(life: Life, block: int) -> Call | None:
     """What ends a dispute in which the other side let its turn pass, in the next block; None before."""
     if life.ending is not None or block < life.state.deadline:
         return None
-    ends = calls.silent if life.state.turn == Turn.ACCUSED else calls.close
+    ends = calls.silent if life.state.turn == DisputeTurn.ACCUSED else calls.close
     return ends(life.id, life.state)

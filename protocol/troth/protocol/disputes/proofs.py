@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from troth.protocol.arithmetic.operations import Operation, RowSlice, WeightSlice, step
 from troth.protocol.disputes.game import SeenTrace
-from troth.protocol.disputes.layout import Layout, Place
+from troth.protocol.disputes.layout import Layout, NumberPlace
 from troth.protocol.disputes.tree import Range
 from troth.protocol.market.messages import abi_encode
 from troth.protocol.market.token_proofs import ShownRow
@@ -17,7 +17,7 @@ from troth.protocol.types import Hash32, Uint8, Uint32
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class WordsOpening:
     """Words of a tensor side by side, up to the trace's root."""
 
     words: Bytes
@@ -45,7 +45,7 @@ class StepProof:
     """``element`` of the word, and all that it follows from; ``entered`` for the segment's own input alone."""
 
     element: Uint8
-    rows: tuple[Opening, ...]
+    rows: tuple[WordsOpening, ...]
     weights: tuple[WeightOpening, ...]
     entered: tuple[ShownRow, ...]
 
@@ -55,7 +55,7 @@ class RowProof:
     """A signed row beside the trace's last; ``element`` is where they differ by too much."""
 
     element: Uint32
-    last: Opening
+    last: WordsOpening
     signed: ShownRow
 
 
@@ -66,7 +66,7 @@ OpenRow = Callable[[int], ShownRow]
 
 
 def step_proof(  # noqa: PLR0917
-    layout: Layout, seen: SeenTrace, place: Place | None, number: int, weights: OpenWeights, entered: OpenRow
+    layout: Layout, seen: SeenTrace, place: NumberPlace | None, number: int, weights: OpenWeights, entered: OpenRow
 ) -> bytes:
     """One number with all that it follows from; ``number``: which of its word; ``place`` None: it pads, and is zero."""
     if place is None:
@@ -88,7 +88,7 @@ def row_proof(layout: Layout, seen: SeenTrace, element: int, signed: ShownRow) -
 
 
 def _entered(  # noqa: PLR0917
-    layout: Layout, seen: SeenTrace, place: Place, number: int, weights: OpenWeights, entered: OpenRow
+    layout: Layout, seen: SeenTrace, place: NumberPlace, number: int, weights: OpenWeights, entered: OpenRow
 ) -> StepProof:
     if place.layer > layout.first:
         slice_ = RowSlice(Operation.OUTPUT, place.position, place.position + 1, place.element, place.element + 1)
@@ -100,13 +100,13 @@ def _entered(  # noqa: PLR0917
     return StepProof(number, (), (weights(embedding),), (shown,))
 
 
-def _named(layout: Layout, place: Place, slice_: WeightSlice) -> WeightSlice:
+def _named(layout: Layout, place: NumberPlace, slice_: WeightSlice) -> WeightSlice:
     """The last norm is named by itself."""
     if place.layer < len(layout.model.pattern):
         return slice_
     return WeightSlice(layout.model.norm, slice_.row, slice_.start, slice_.stop)
 
 
-def _opened(layout: Layout, seen: SeenTrace, layer: int, slice_: RowSlice) -> Opening:
+def _opened(layout: Layout, seen: SeenTrace, layer: int, slice_: RowSlice) -> WordsOpening:
     found: Range = seen.open(*layout.words(layer, slice_))
-    return Opening(found.words, found.siblings)
+    return WordsOpening(found.words, found.siblings)

@@ -11,7 +11,7 @@ from troth.protocol.types import Hash32, Uint32, Uint64
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class TraceWord:
     """Eight numbers of one tensor."""
 
     tensor: Uint32
@@ -29,7 +29,7 @@ def depth_of(matter: Matter, shape: bytes, tensor: int) -> View[int]:
     return View("depthOf", calldata(STEPS, "depthOf", matter, shape, tensor), int, STEPS)
 
 
-def is_wrong(matter: Matter, shape: bytes, root: Hash32, word: Word, step: bytes) -> View[bool]:
+def is_wrong(matter: Matter, shape: bytes, root: Hash32, word: TraceWord, step: bytes) -> View[bool]:
     """Whether a number of the word does not follow from those before it."""
     return View("isWrong", calldata(STEPS, "isWrong", matter, shape, root, word, step), bool, STEPS)
 
