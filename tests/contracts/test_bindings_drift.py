@@ -16,9 +16,11 @@ from eth_abi import encode
 from troth.protocol import committee, contract_errors, organisations, reputation, types
 from troth.protocol.bindings import (
     COMMITTEE,
+    DISPUTES,
     MARKET,
     ORGANISATIONS,
     REPUTATION,
+    STEPS,
     Parameter,
     entries,
     named,
@@ -32,6 +34,7 @@ from troth.protocol.runtime_code import runtime_of
 from troth.protocol.typed_data import camel_case
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+BESIDE_A_MARKET = (COMMITTEE, REPUTATION, ORGANISATIONS, DISPUTES, STEPS)
 CONTRACTS = (COMMITTEE, REPUTATION, ORGANISATIONS, *MARKET)
 NOT_OURS = {("market/lens", ""), ("market/lens", "page"), ("market/registry", ""), ("market/judgement", "finding")}
 """What only explorers and the contracts themselves read."""
@@ -97,7 +100,7 @@ def some(parameter: Parameter) -> Any:
 
 @pytest.mark.parametrize(
     ("remedies", "contracts"),
-    [(contract_errors.REMEDIES, (COMMITTEE, REPUTATION, ORGANISATIONS)), (reverts.REMEDIES, MARKET)],
+    [(contract_errors.REMEDIES, BESIDE_A_MARKET), (reverts.REMEDIES, MARKET)],
     ids=["committee", "market"],
 )
 def test_remedies_are_for_errors_that_exist_and_fit_their_arguments(remedies: Any, contracts: tuple[str, ...]) -> None:
