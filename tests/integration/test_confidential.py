@@ -6,6 +6,7 @@ that nothing but these tests hands to a member. The overlay's relays are left ou
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -57,6 +58,7 @@ class Confidential:
     stack: AsyncExitStack
     machine: MadeUpMachine = field(default_factory=MadeUpMachine)
     trusted: set[Measurement] = field(default_factory=set)
+    entered: dict[Address, int] = field(default_factory=dict)
 
     @property
     def parties(self) -> dict[Address, tuple[Key, str]]:
@@ -76,6 +78,8 @@ class Confidential:
 
     async def enter(self, operator: Address, machine: MadeUpMachine | None = None) -> None:
         """As a party's entry does it: listen, show the machine to each member, publish what they found."""
+        # A descriptor names the second in which it was signed, and one that is not later than the last is refused.
+        await asyncio.sleep(self.entered.get(operator, 0) + 1 - time.time())
         # The descriptor names the real time, which passes on a busy machine.
         self.committee.clock.now = max(self.committee.clock.now, time.time())
         key, kind = self.parties[operator]
@@ -90,6 +94,7 @@ class Confidential:
             machine or self.machine, AttestedParty(identity.spki_sha256, seal, operator, kind), membership
         )
         await publish_destination(key.secret, identity, place, membership, seal_key=seal, kind=kind, attested=found)
+        self.entered[operator] = int(time.time())
         if machine is None:
             self.trusted.add(found.measurement)
 
