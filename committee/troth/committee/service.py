@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import JSONResponse, Response
 
 from troth.committee import requests
@@ -69,20 +69,9 @@ def member_app(
         app.include_router(rating_router(rater, lambda: member.membership))
     if tickets is not None:
         app.include_router(ticket_router(tickets, posts))
+    app.include_router(_vouching_router(member, posts, vouching))
+    _answer_errors(app)
     leaders, everybody = asyncio.Semaphore(MEMBERS_AT_ONCE), asyncio.Semaphore(MEMBERS_AT_ONCE)
-    machines = asyncio.Semaphore(MACHINES_AT_ONCE)
-
-    @app.exception_handler(CommitteeError)
-    async def refused(_request: Request, error: CommitteeError) -> Response:
-        return _refusal(error, error.status)
-
-    @app.exception_handler(DirectoryError)
-    async def not_believed(_request: Request, error: DirectoryError) -> Response:
-        return _refusal(error, 503 if isinstance(error, ListStale) else 422)
-
-    @app.exception_handler(AttestationError)
-    async def not_vouched_for(_request: Request, error: AttestationError) -> Response:
-        return _refusal(error, 422)
 
     @app.get("/v1/list")
     async def signed_list(request: Request) -> Response:
@@ -100,19 +89,6 @@ def member_app(
     @app.post("/v1/destinations")
     async def destinations(request: Request) -> Response:
         return await _post(member, posts, request, "destination")
-
-    @app.get(NONCE_PATH)
-    async def nonce(request: Request) -> Response:
-        posts.require(requests.host_of(request))
-        return _bytes(vouching.nonce())
-
-    @app.post(ATTESTATION_PATH)
-    async def attestations(request: Request) -> Response:
-        posts.require(requests.host_of(request))
-        async with machines:
-            shown = decode_showing(await body_of(request, LARGEST_SHOWING))
-        found = await vouching.take(shown, member.membership.domain)
-        return JSONResponse(msgspec.to_builtins(FoundMeasurement(str(found.measurement), found.until)))
 
     @app.post("/v1/opinions")
     async def opinions(request: Request) -> Response:
@@ -140,6 +116,39 @@ def member_app(
         return _bytes(b"")
 
     return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(CommitteeError)
+    async def refused(_request: Request, error: CommitteeError) -> Response:
+        return _refusal(error, error.status)
+
+    @app.exception_handler(DirectoryError)
+    async def not_believed(_request: Request, error: DirectoryError) -> Response:
+        return _refusal(error, 503 if isinstance(error, ListStale) else 422)
+
+    @app.exception_handler(AttestationError)
+    async def not_vouched_for(_request: Request, error: AttestationError) -> Response:
+        return _refusal(error, 422)
+
+
+def _vouching_router(member: Member, posts: Posts, vouching: Vouching) -> APIRouter:
+    router, machines = APIRouter(), asyncio.Semaphore(MACHINES_AT_ONCE)
+
+    @router.get(NONCE_PATH)
+    async def nonce(request: Request) -> Response:
+        posts.require(requests.host_of(request))
+        return _bytes(vouching.nonce())
+
+    @router.post(ATTESTATION_PATH)
+    async def attestations(request: Request) -> Response:
+        posts.require(requests.host_of(request))
+        async with machines:
+            shown = decode_showing(await body_of(request, LARGEST_SHOWING))
+        found = await vouching.take(shown, member.membership.domain)
+        return JSONResponse(msgspec.to_builtins(FoundMeasurement(str(found.measurement), found.until)))
+
+    return router
 
 
 async def _post(member: Member, posts: Posts, request: Request, kind: str) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from troth.transport.command_options import (
     StartBlockOption,
     show,
 )
+
+if TYPE_CHECKING:
+    from troth.node.deployments import OrganisationsAt, OwnerSender
 
 app = typer.Typer(
     help="What your nodes earned by serving, spent on machines for a model of your own (docs/how-to/organisations.md).",
@@ -137,11 +140,10 @@ def stop(
     as_json: JsonOption = False,
 ) -> None:
     """End a deployment with this epoch (dry run by default); `withdraw` brings the rest back two epochs later."""
-    from troth.node.deployments import OrganisationsAt, OwnerSender, change
+    from troth.node.deployments import change
     from troth.protocol import organisation_calls as calls
 
-    place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
+    place, sender = _signing(rpc, organisations, keystore, password_file, broadcast=broadcast)
     show(asyncio.run(change(place, calls.stop(number), sender, {"deployment": number})), as_json)
 
 
@@ -157,11 +159,10 @@ def withdraw(
     as_json: JsonOption = False,
 ) -> None:
     """Bring back what a deployment that is over did not spend (dry run by default)."""
-    from troth.node.deployments import OrganisationsAt, OwnerSender, change
+    from troth.node.deployments import change
     from troth.protocol import organisation_calls as calls
 
-    place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
+    place, sender = _signing(rpc, organisations, keystore, password_file, broadcast=broadcast)
     show(asyncio.run(change(place, calls.reclaim(number), sender, {"deployment": number})), as_json)
 
 
@@ -177,12 +178,11 @@ def dismiss(
     as_json: JsonOption = False,
 ) -> None:
     """Send away a node that does not answer your requests: this epoch is not paid (dry run by default)."""
-    from troth.node.deployments import OrganisationsAt, OwnerSender, change
+    from troth.node.deployments import change
     from troth.protocol import organisation_calls as calls
     from troth.protocol.types import to_address
 
-    place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
+    place, sender = _signing(rpc, organisations, keystore, password_file, broadcast=broadcast)
     show(asyncio.run(change(place, calls.dismiss(to_address(node)), sender, {"node": node})), as_json)
 
 
@@ -201,11 +201,10 @@ def host_layers(
 ) -> None:
     """Have your node host a deployment from the next epoch on (dry run by default), as `start --auto` does it."""
     from troth.node.configuration import segment_of
-    from troth.node.deployments import OrganisationsAt, OwnerSender, host
+    from troth.node.deployments import host
     from troth.protocol.types import to_address
 
-    place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
+    place, sender = _signing(rpc, organisations, keystore, password_file, broadcast=broadcast)
     show(asyncio.run(host(place, number, to_address(node), segment_of(layers), sender)), as_json)
 
 
@@ -221,12 +220,11 @@ def leave(
     as_json: JsonOption = False,
 ) -> None:
     """Have your node host its deployment no longer: this epoch is not paid (dry run by default)."""
-    from troth.node.deployments import OrganisationsAt, OwnerSender, change
+    from troth.node.deployments import change
     from troth.protocol import organisation_calls as calls
     from troth.protocol.types import to_address
 
-    place = OrganisationsAt(rpc, "", "", organisations, 0)
-    sender = OwnerSender(keystore.expanduser(), password_file, broadcast)
+    place, sender = _signing(rpc, organisations, keystore, password_file, broadcast=broadcast)
     show(asyncio.run(change(place, calls.leave(to_address(node)), sender, {"node": node})), as_json)
 
 
@@ -248,3 +246,11 @@ def post_epoch(
 
     place = OrganisationsAt(rpc, factory, bank, organisations, start_block)
     show(asyncio.run(post(place, OwnerSender(keystore.expanduser(), password_file, broadcast))), as_json)
+
+
+def _signing(
+    rpc: str, organisations: str, keystore: Path, password_file: Path | None, *, broadcast: bool
+) -> tuple[OrganisationsAt, OwnerSender]:
+    from troth.node.deployments import OrganisationsAt, OwnerSender
+
+    return OrganisationsAt(rpc, "", "", organisations, 0), OwnerSender(keystore.expanduser(), password_file, broadcast)
