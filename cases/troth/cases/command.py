@@ -30,6 +30,8 @@ from troth.transport.command_options import (
     PasswordOption,
     RpcOption,
     StartBlockOption,
+    grouped,
+    option_group,
 )
 
 NOTHING = 4
@@ -39,6 +41,31 @@ app = typer.Typer(no_args_is_help=True, help="Act on evidence: convict, go to co
 
 FileArgument = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Evidence, or a receipt.")]
 HomeOption = Annotated[Path, typer.Option("--home", envvar="TROTH_CASES_HOME", help="Folder of journal and state.")]
+
+
+@option_group
+class CaseOptions:
+    """Where a case is carried, and by which account."""
+
+    factory: FactoryOption
+    bank: BankOption = ""
+    rpc: RpcOption = "http://127.0.0.1:8545"
+    start_block: StartBlockOption = 0
+    home: HomeOption = DEFAULT_HOME
+    keystore: KeystoreOption = None
+    password_file: PasswordOption = None
+    as_json: JsonOption = False
+
+    def settings(self, *, must_pay: bool = True) -> CaseSettings:
+        """The same, read; an account of the moment looks, if nothing has to be paid."""
+        if self.keystore is None and must_pay:
+            raise typer.BadParameter("Name the --keystore of the account that acts and pays.")
+        if self.keystore is None:
+            key = Key.generate()
+        else:
+            key = load_account(self.keystore.expanduser(), read_password(self.password_file))
+        named = to_address(self.bank) if self.bank else None
+        return CaseSettings(self.rpc, to_address(self.factory), self.home.expanduser(), key, named, self.start_block)
 
 
 def read_evidence(path: Path) -> Evidence:
@@ -53,32 +80,27 @@ def read_evidence(path: Path) -> Evidence:
 
 
 @app.command()
+@grouped
 def show(
     file: FileArgument,
     *,
-    factory: FactoryOption,
-    bank: BankOption = "",
-    rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartBlockOption = 0,
-    home: HomeOption = DEFAULT_HOME,
-    keystore: KeystoreOption = None,
-    password_file: PasswordOption = None,
-    as_json: JsonOption = False,
+    options: CaseOptions,
 ) -> None:
     """Say in words what can be done, what it costs and how it may end. Nothing is sent."""
-    settings = _settings(rpc, factory, bank, start_block, home, keystore, password_file)
+    settings = options.settings(must_pay=False)
     held = read_evidence(file)
 
     async def work(office: Office) -> bool:
         said = await office.opener.dry_run(held)
         for words in said:
-            _say({"option": words}, words, as_json)
+            _say({"option": words}, words, options.as_json)
         return not (await office.opener.assess(held)).nothing
 
-    _run(settings, work, as_json)
+    _run(settings, work, options.as_json)
 
 
 @app.command("open")
+@grouped
 def open_case(
     file: FileArgument,
     *,
@@ -86,46 +108,33 @@ def open_case(
     most_bond: Annotated[str, typer.Option("--most-bond", help=f"Most that is put up. {AMOUNT}")],
     suspend: Annotated[bool, typer.Option("--suspend", help="Suspend the node, where each rejecter locked.")] = False,
     carry_on: Annotated[bool, typer.Option("--carry/--no-carry", help="Carry it to its end.")] = True,
-    factory: FactoryOption,
-    bank: BankOption = "",
-    rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartBlockOption = 0,
-    home: HomeOption = DEFAULT_HOME,
-    keystore: KeystoreOption = None,
-    password_file: PasswordOption = None,
-    as_json: JsonOption = False,
+    options: CaseOptions,
 ) -> None:
     """Bring a result to the court, and carry the case to its end."""
-    settings = _settings(rpc, factory, bank, start_block, home, _required(keystore), password_file)
+    settings = options.settings()
     held = read_evidence(file)
 
     async def work(office: Office) -> bool:
-        most = (await asset_at(rpc, factory, bank, start_block)).parse(most_bond)
+        most = (await asset_at(options.rpc, options.factory, options.bank, options.start_block)).parse(most_bond)
         wanted = WantedCase(segment, suspend, most)
         case_id = await office.opener.bring(held, wanted, file.parent.resolve())
-        _say({"case": "0x" + case_id.hex()}, f"case 0x{case_id.hex()} is open", as_json)
+        _say({"case": "0x" + case_id.hex()}, f"case 0x{case_id.hex()} is open", options.as_json)
         if carry_on:
             await office.carrier.carry(case_id)
         return True
 
-    _run(settings, work, as_json)
+    _run(settings, work, options.as_json)
 
 
 @app.command()
+@grouped
 def convict(
     file: FileArgument,
     *,
-    factory: FactoryOption,
-    bank: BankOption = "",
-    rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartBlockOption = 0,
-    home: HomeOption = DEFAULT_HOME,
-    keystore: KeystoreOption = None,
-    password_file: PasswordOption = None,
-    as_json: JsonOption = False,
+    options: CaseOptions,
 ) -> None:
     """Take every conviction that the evidence makes; the reward is the caller's."""
-    settings = _settings(rpc, factory, bank, start_block, home, _required(keystore), password_file)
+    settings = options.settings()
     held = read_evidence(file)
 
     async def work(office: Office) -> bool:
@@ -134,29 +143,23 @@ def convict(
             try:
                 mined = await office.opener.convict(proof)
                 done = True
-                _say({"convicted": proof.conviction.convict, "block": mined.block}, proof.words, as_json)
+                _say({"convicted": proof.conviction.convict, "block": mined.block}, proof.words, options.as_json)
             except CallRefused as refused:
-                _say({"refused": str(refused)}, str(refused), as_json)
+                _say({"refused": str(refused)}, str(refused), options.as_json)
         return done
 
-    _run(settings, work, as_json)
+    _run(settings, work, options.as_json)
 
 
 @app.command()
+@grouped
 def summon(
     file: FileArgument,
     *,
-    factory: FactoryOption,
-    bank: BankOption = "",
-    rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartBlockOption = 0,
-    home: HomeOption = DEFAULT_HOME,
-    keystore: KeystoreOption = None,
-    password_file: PasswordOption = None,
-    as_json: JsonOption = False,
+    options: CaseOptions,
 ) -> None:
     """Ask a scheduler on chain for what it owes; again later, convict who stayed silent."""
-    settings = _settings(rpc, factory, bank, start_block, home, _required(keystore), password_file)
+    settings = options.settings()
     held = read_evidence(file)
 
     async def work(office: Office) -> bool:
@@ -165,29 +168,27 @@ def summon(
         for one in found:
             try:
                 mined = await office.opener.summon(held, one)
-                _say({"summoned": one.scheduler, "segment": one.segment, "block": mined.block}, one.words, as_json)
+                _say(
+                    {"summoned": one.scheduler, "segment": one.segment, "block": mined.block},
+                    one.words,
+                    options.as_json,
+                )
             except CallRefused as refused:
-                _say({"refused": str(refused)}, str(refused), as_json)
+                _say({"refused": str(refused)}, str(refused), options.as_json)
         return bool(ended or found)
 
-    _run(settings, work, as_json)
+    _run(settings, work, options.as_json)
 
 
 @app.command()
+@grouped
 def carry(
     case: Annotated[list[str] | None, typer.Argument(metavar="[CASE]...", help="Also these, by id.")] = None,
     *,
-    factory: FactoryOption,
-    bank: BankOption = "",
-    rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartBlockOption = 0,
-    home: HomeOption = DEFAULT_HOME,
-    keystore: KeystoreOption = None,
-    password_file: PasswordOption = None,
-    as_json: JsonOption = False,
+    options: CaseOptions,
 ) -> None:
     """Carry the journal's cases, and any others that are named, to their ends. Gas is paid back by the contracts."""
-    settings = _settings(rpc, factory, bank, start_block, home, _required(keystore), password_file)
+    settings = options.settings()
     named = [to_hash32(bytes.fromhex(one.removeprefix("0x"))) for one in case or ()]
 
     async def work(office: Office) -> bool:
@@ -195,24 +196,7 @@ def carry(
         await asyncio.gather(*(office.carrier.carry(one) for one in sorted(cases)))
         return bool(cases)
 
-    _run(settings, work, as_json)
-
-
-# -------------------------------------------------------------------------------------------------------------- helpers
-
-
-def _settings(  # noqa: PLR0917 - the options that all commands share
-    rpc: str, factory: str, bank: str, start: int, home: Path, keystore: Path | None, password: Path | None
-) -> CaseSettings:
-    key = Key.generate() if keystore is None else load_account(keystore.expanduser(), read_password(password))
-    named = to_address(bank) if bank else None
-    return CaseSettings(rpc, to_address(factory), home.expanduser(), key, named, start)
-
-
-def _required(keystore: Path | None) -> Path:
-    if keystore is None:
-        raise typer.BadParameter("Name the --keystore of the account that acts and pays.")
-    return keystore
+    _run(settings, work, options.as_json)
 
 
 def _run(settings: CaseSettings, work: Callable[[Office], Awaitable[bool]], as_json: bool) -> None:

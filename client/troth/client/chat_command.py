@@ -6,23 +6,8 @@ from typing import Annotated
 
 import typer
 
-from troth.client.options import (
-    DEFAULT_HOME,
-    CheckOption,
-    ClassOption,
-    CommitteeOption,
-    ConfidentialOption,
-    DirectOption,
-    HomeOption,
-    MaxCostOption,
-    MaxPriceOption,
-    ModelOption,
-    OverlayOption,
-    SchedulerOption,
-    millionths,
-    read_configuration,
-)
-from troth.transport.command_options import JsonOption, PasswordOption, RpcOption
+from troth.client.options import AskingOptions, MaxCostOption, millionths
+from troth.transport.command_options import JsonOption, grouped
 
 QuestionArgument = Annotated[
     str | None, typer.Argument(help="The question; - reads it from standard input; none: a conversation.")
@@ -69,9 +54,11 @@ MinPOption = Annotated[
 ResumeOption = Annotated[str, typer.Option("--resume", help="Go on with a conversation: a file of /save, or `last`.")]
 
 
-def chat(  # noqa: PLR0917
+@grouped
+def chat(
     context: typer.Context,
     question: QuestionArgument = None,
+    *,
     system: SystemOption = "",
     max_tokens: MaxTokensOption = 256,
     temperature: TemperatureOption = 0.0,
@@ -79,48 +66,35 @@ def chat(  # noqa: PLR0917
     top_k: TopKOption = 0,
     min_p: MinPOption = 0.0,
     max_cost: MaxCostOption = "",
-    max_price: MaxPriceOption = "",
-    check: CheckOption = "",
-    model: ModelOption = "",
-    scheduler: SchedulerOption = "",
-    execution_class: ClassOption = "",
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    committee: CommitteeOption = "",
-    overlay: OverlayOption = "",
-    direct: DirectOption = None,
-    confidential: ConfidentialOption = False,
     resume: ResumeOption = "",
-    home: HomeOption = DEFAULT_HOME,
+    asking: AskingOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Ask one question, or hold a conversation; the answer streams, the verdict follows. /help lists its commands."""
     import asyncio
 
     from troth.client.choices import SamplingChoices
-    from troth.client.home import Home
     from troth.client.orders import terminal
     from troth.client.prompt import read_question
 
     if question is None and context.info_name == "ask":
         raise typer.BadParameter("name the question; - reads it from standard input", param_hint="QUESTION")
     first = read_question(question or "") if question is not None or as_json else ""
-    place = Home(home.expanduser())
-    configuration = read_configuration(
-        place,
-        rpc,
-        scheduler,
-        execution_class,
-        committee=committee,
-        overlay=overlay,
-        direct=direct,
-        confidential=confidential,
-        model=model,
-    )
+    place = asking.place()
+    configuration = asking.configuration()
     if resume and first:
         raise typer.BadParameter("a conversation is gone on with, and no single question", param_hint="--resume")
     choices = SamplingChoices(
         max_tokens, millionths(temperature, 0), millionths(top_p, 1), top_k=top_k, min_p_millionths=millionths(min_p, 0)
     )
-    given = (place, configuration, password_file, choices, (max_cost, max_price), check, system, first)
+    given = (
+        place,
+        configuration,
+        asking.password_file,
+        choices,
+        (max_cost, asking.max_price),
+        asking.check,
+        system,
+        first,
+    )
     asyncio.run(terminal.chat(*given, as_json=as_json, resume=resume))

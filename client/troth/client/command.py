@@ -27,20 +27,17 @@ from troth.client.options import (
 )
 from troth.client.orders.case_command import case
 from troth.client.tabs.command import (
-    WebOption,
     finish,
     list_tabs,
     object_to,
     open_tab,
     summon,
-    take_back,
     top_up,
     trust,
 )
 from troth.client.tickets.command import app as tickets
 from troth.transport.command_options import (
     BankOption,
-    BroadcastOption,
     FactoryOption,
     JsonOption,
     PasswordOption,
@@ -56,6 +53,7 @@ app.command("open")(open_tab)
 app.command("top-up")(top_up)
 app.command("tabs")(list_tabs)
 app.command()(finish)
+app.command("close", help="As `finish`: bring back what is left of tabs.")(finish)
 app.command()(trust)
 app.command()(summon)
 app.command("object")(object_to)
@@ -184,20 +182,3 @@ def credit_answers(
     wish = CreditWish(60 * minutes, least, CreditRule(rule))
     work = print_credits(place, configuration, model or configuration.market.model, wish, output, as_json=as_json)
     carried_out(work)
-
-
-@app.command()
-def close(  # noqa: PLR0917
-    tab: Annotated[str, typer.Argument(help="The tab, or its beginning; none: all of them.")] = "",
-    broadcast: BroadcastOption = False,
-    web: WebOption = False,
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
-) -> None:
-    """As `finish`: bring back what is left of tabs."""
-    from troth.client.home import Home
-
-    place = Home(home.expanduser())
-    take_back(place, read_configuration(place, rpc), tab, broadcast, password_file, as_json, web=web)

@@ -13,21 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from troth.client.options import (
-    DEFAULT_HOME,
-    CheckOption,
-    ClassOption,
-    CommitteeOption,
-    ConfidentialOption,
-    DirectOption,
-    HomeOption,
-    MaxPriceOption,
-    ModelOption,
-    OverlayOption,
-    SchedulerOption,
-    read_configuration,
-)
-from troth.transport.command_options import LogLevelOption, PasswordOption, RpcOption
+from troth.client.options import AskingOptions
+from troth.transport.command_options import LogLevelOption, grouped
 
 if TYPE_CHECKING:
     from troth.client.configuration import ClientConfiguration
@@ -91,7 +78,9 @@ RelayAddressOption = Annotated[
 ]
 
 
-def serve(  # noqa: PLR0917
+@grouped
+def serve(
+    *,
     port: PortOption = DEFAULT_PORT,
     host: HostOption = "127.0.0.1",
     allow_remote: AllowRemoteOption = False,
@@ -104,41 +93,19 @@ def serve(  # noqa: PLR0917
     concurrent: ConcurrentOption = 16,
     keep_alive: KeepAliveOption = 5.0,
     log_level: LogLevelOption = "info",
-    max_price: MaxPriceOption = "",
-    check: CheckOption = "",
-    model: ModelOption = "",
-    scheduler: SchedulerOption = "",
-    execution_class: ClassOption = "",
-    committee: CommitteeOption = "",
-    overlay: OverlayOption = "",
-    direct: DirectOption = None,
-    confidential: ConfidentialOption = False,
     relay: RelayOption = True,
     relay_port: RelayPortOption = 9001,
     relay_address: RelayAddressOption = "",
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    home: HomeOption = DEFAULT_HOME,
+    asking: AskingOptions,
 ) -> None:
     """Serve OpenAI's and Anthropic's interfaces on this machine; a tab pays for every answer."""
     from troth.client.gateway.request import Defaults
     from troth.client.gateway.serving import GatewaySettings
-    from troth.client.home import Home
     from troth.transport import event_loop
     from troth.transport.logs import configure
 
-    place = Home(home.expanduser())
-    configuration = read_configuration(
-        place,
-        rpc,
-        scheduler,
-        execution_class,
-        committee=committee,
-        overlay=overlay,
-        direct=direct,
-        confidential=confidential,
-        model=model,
-    )
+    place = asking.place()
+    configuration = asking.configuration()
     settings = GatewaySettings(
         host=host,
         port=port,
@@ -149,8 +116,8 @@ def serve(  # noqa: PLR0917
         defaults=Defaults(max_tokens, wait is Wait.verdict),
         keep_alive=keep_alive,
     ).checked()
-    amounts = (max_cost, budget, max_price)
-    work = partial(_serving, place, configuration, password_file, settings, check, amounts)
+    amounts = (max_cost, budget, asking.max_price)
+    work = partial(_serving, place, configuration, asking.password_file, settings, asking.check, amounts)
     configure(log_level)
     _warn(allow_remote=allow_remote, no_key=no_key)
     own = (relay_port, relay_address) if relay and configuration.anonymous else None

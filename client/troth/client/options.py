@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from troth.transport.command_options import FactoryOption, JsonOption, PasswordOption, RpcOption, option_group
+
 if TYPE_CHECKING:
     from troth.client.configuration import ClientConfiguration
     from troth.client.home import Home
+    from troth.client.tabs.managing import Purse
 
 DEFAULT_HOME = Path("~/.troth").expanduser()
 Result = TypeVar("Result")
@@ -73,6 +76,77 @@ ConfidentialOption = Annotated[
 MaxCostOption = Annotated[
     str, typer.Option("--max-cost", envvar="TROTH_MAX_COST", help="Refuse to pay more, e.g. 0.01ether or 500gwei.")
 ]
+
+
+@option_group
+class ClientOptions:
+    """Which client, and which deployment."""
+
+    rpc: RpcOption = ""
+    factory: FactoryOption = ""
+    home: HomeOption = DEFAULT_HOME
+    as_json: JsonOption = False
+
+    def place(self) -> Home:
+        """The folder of this client."""
+        from troth.client.home import Home
+
+        return Home(self.home.expanduser())
+
+    def configuration(self, scheduler: str = "") -> ClientConfiguration:
+        """client.toml, overridden by the options."""
+        return read_configuration(self.place(), self.rpc, scheduler, factory=self.factory)
+
+
+@option_group
+class PayerOptions(ClientOptions):
+    """The same, and what opens its wallet."""
+
+    password_file: PasswordOption = None
+
+    def purse(self) -> Purse:
+        """The wallet, opened when something has to be signed."""
+        from troth.client.tabs.managing import Purse
+
+        return Purse(self.place(), self.password_file)
+
+
+@option_group
+class AskingOptions:
+    """Whom a client asks, how, and what is checked."""
+
+    max_price: MaxPriceOption = ""
+    check: CheckOption = ""
+    model: ModelOption = ""
+    scheduler: SchedulerOption = ""
+    execution_class: ClassOption = ""
+    committee: CommitteeOption = ""
+    overlay: OverlayOption = ""
+    direct: DirectOption = None
+    confidential: ConfidentialOption = False
+    password_file: PasswordOption = None
+    rpc: RpcOption = ""
+    home: HomeOption = DEFAULT_HOME
+
+    def place(self) -> Home:
+        """The folder of this client."""
+        from troth.client.home import Home
+
+        return Home(self.home.expanduser())
+
+    def configuration(self) -> ClientConfiguration:
+        """client.toml, overridden by the options."""
+        return read_configuration(
+            self.place(),
+            self.rpc,
+            self.scheduler,
+            self.execution_class,
+            committee=self.committee,
+            overlay=self.overlay,
+            direct=self.direct,
+            confidential=self.confidential,
+            model=self.model,
+        )
 
 
 def tell(result: object, as_json: bool, text: str) -> None:

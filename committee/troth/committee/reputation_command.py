@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +16,13 @@ from troth.transport.command_options import (
     PasswordOption,
     RpcOption,
     StartBlockOption,
+    grouped,
+    option_group,
     show,
 )
+
+if TYPE_CHECKING:
+    from troth.committee.reputation import ContractPlace, Payer
 
 app = typer.Typer(
     help="Scores of nodes that the committee's members agree on (docs/reference/reputation.md).",
@@ -39,95 +44,125 @@ FileArgument = Annotated[Path, typer.Argument(help="The file of the epoch, which
 DEFAULT_HOME = Path("~/.troth/committee")
 
 
-@app.command("show")
-def show_standings(
-    *, rpc: RpcOption, reputation: ContractOption, start_block: StartBlockOption = 0, as_json: JsonOption = False
-) -> None:
-    """Members, and every node's score; all scores are computed again from the contract's events."""
-    from troth.committee.reputation import ContractPlace, standings
+@option_group
+class ScoresOptions:
+    """The Reputation contract that is meant."""
 
-    show(asyncio.run(standings(ContractPlace.read(rpc, reputation, start_block))), as_json)
+    rpc: RpcOption
+    reputation: ContractOption
+
+    def place(self) -> ContractPlace:
+        """The same, read."""
+        from troth.committee.reputation import ContractPlace
+
+        return ContractPlace.read(self.rpc, self.reputation, self.first_block())
+
+    def first_block(self) -> int:
+        """From which on its events are read."""
+        return 0
+
+
+@option_group
+class EventsOptions(ScoresOptions):
+    """The Reputation contract whose events are read."""
+
+    start_block: StartBlockOption = 0
+
+    def first_block(self) -> int:
+        """From which on its events are read."""
+        return self.start_block
+
+
+@option_group
+class PayingOptions:
+    """Who sends and pays."""
+
+    keystore: PayingOption
+    password_file: PasswordOption = None
+    broadcast: BroadcastOption = False
+
+    def payer(self) -> Payer:
+        """The same, read."""
+        from troth.committee.reputation import Payer
+
+        return Payer(self.keystore.expanduser(), self.password_file, self.broadcast)
+
+
+@app.command("show")
+@grouped
+def show_standings(*, scores: EventsOptions, as_json: JsonOption = False) -> None:
+    """Members, and every node's score; all scores are computed again from the contract's events."""
+    from troth.committee.reputation import standings
+
+    show(asyncio.run(standings(scores.place())), as_json)
 
 
 @app.command()
+@grouped
 def deploy(
     *,
     rpc: RpcOption,
     committee: Annotated[str, typer.Option(envvar="TROTH_COMMITTEE", help="The Committee whose members rate, 0x….")],
     factory: FactoryOption,
-    keystore: PayingOption,
+    paying: PayingOptions,
     bank: BankOption = "",
     start_block: StartBlockOption = 0,
     epoch_blocks: Annotated[int, typer.Option(min=8, max=8000, help="Blocks of an epoch.")] = 1800,
     bond: Annotated[str, typer.Option(help="What each member stands to lose, such as 1ether.")] = "1ether",
-    password_file: PasswordOption = None,
-    broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Deploy a Reputation for a market's nodes, with the paper's numbers."""
     from troth.committee.configuration import Bonding
-    from troth.committee.reputation import Payer, rules_from
     from troth.committee.reputation import deploy as deploy_contract
+    from troth.committee.reputation import rules_from
 
-    market, payer = Bonding(factory, bank, start_block), Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(deploy_contract(rpc, committee, market, rules_from(epoch_blocks, bond), payer)), as_json)
+    market = Bonding(factory, bank, start_block)
+    show(asyncio.run(deploy_contract(rpc, committee, market, rules_from(epoch_blocks, bond), paying.payer())), as_json)
 
 
 @app.command()
+@grouped
 def enroll(
     *,
-    rpc: RpcOption,
-    reputation: ContractOption,
-    keystore: PayingOption,
+    scores: ScoresOptions,
+    paying: PayingOptions,
     home: MemberHomeOption = DEFAULT_HOME,
-    password_file: PasswordOption = None,
-    broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Bond this member from its owner's account (--keystore); it counts from the next epoch on."""
-    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import enroll as enroll_member
 
-    payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(enroll_member(_folder(home), ContractPlace.read(rpc, reputation, 0), payer)), as_json)
+    show(asyncio.run(enroll_member(_folder(home), scores.place(), paying.payer())), as_json)
 
 
 @app.command()
+@grouped
 def leave(
     operator: OperatorArgument,
     *,
-    rpc: RpcOption,
-    reputation: ContractOption,
-    keystore: PayingOption,
-    password_file: PasswordOption = None,
-    broadcast: BroadcastOption = False,
+    scores: ScoresOptions,
+    paying: PayingOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Take a member out after this epoch: by itself, its owner, or anybody if it left the Committee."""
-    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import leave as take_out
 
-    payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(take_out(operator, ContractPlace.read(rpc, reputation, 0), payer)), as_json)
+    show(asyncio.run(take_out(operator, scores.place(), paying.payer())), as_json)
 
 
 @app.command()
+@grouped
 def withdraw(
     operator: OperatorArgument,
     *,
-    rpc: RpcOption,
-    reputation: ContractOption,
-    keystore: PayingOption,
-    password_file: PasswordOption = None,
-    broadcast: BroadcastOption = False,
+    scores: ScoresOptions,
+    paying: PayingOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Send the bond of a member that left to its owner."""
-    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import withdraw as take_bond
 
-    payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(take_bond(operator, ContractPlace.read(rpc, reputation, 0), payer)), as_json)
+    show(asyncio.run(take_bond(operator, scores.place(), paying.payer())), as_json)
 
 
 @app.command("list")
@@ -145,123 +180,107 @@ def make_list(
 
 
 @app.command()
+@grouped
 def lead(
     *,
-    rpc: RpcOption,
-    reputation: ContractOption,
-    start_block: StartBlockOption = 0,
+    scores: EventsOptions,
     home: MemberHomeOption = DEFAULT_HOME,
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Who leads this epoch; the member that led the last one prints its VRF proof for `propose --proof`."""
-    from troth.committee.reputation import ContractPlace
     from troth.committee.reputation import lead as leading
 
-    show(asyncio.run(leading(_folder(home), ContractPlace.read(rpc, reputation, start_block), password_file)), as_json)
+    show(asyncio.run(leading(_folder(home), scores.place(), password_file)), as_json)
 
 
 @app.command()
+@grouped
 def propose(
     file: FileArgument,
     *,
-    rpc: RpcOption,
-    reputation: ContractOption,
+    scores: EventsOptions,
     examined: Annotated[Path | None, typer.Option("--list", help="The list that the epoch before fixed.")] = None,
     credits: Annotated[
         Path | None, typer.Option(help='JSON: {"0xNODE": 0.947, …}; who is missing is not scored.')
     ] = None,
     after: Annotated[Path | None, typer.Option("--next", help="The list for the next epoch.")] = None,
     proof: Annotated[str, typer.Option(help="What `lead` printed at the last leader; without it the seed draws.")] = "",
-    start_block: StartBlockOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Write the file of this epoch, as its leader."""
-    from troth.committee.reputation import ContractPlace, EpochParts
+    from troth.committee.reputation import EpochParts
     from troth.committee.reputation import propose as write
 
-    place = ContractPlace.read(rpc, reputation, start_block)
+    place = scores.place()
     show(asyncio.run(write(file.expanduser(), place, EpochParts(examined, credits, after), proof)), as_json)
 
 
 @app.command()
+@grouped
 def sign(
     file: FileArgument,
     *,
-    rpc: RpcOption,
-    reputation: ContractOption,
-    start_block: StartBlockOption = 0,
+    scores: EventsOptions,
     home: MemberHomeOption = DEFAULT_HOME,
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check the file against the chain and add this member's signature, once for an epoch."""
-    from troth.committee.reputation import ContractPlace
     from troth.committee.reputation import sign as add
 
-    place = ContractPlace.read(rpc, reputation, start_block)
+    place = scores.place()
     show(asyncio.run(add(file.expanduser(), _folder(home), place, password_file)), as_json)
 
 
 @app.command()
+@grouped
 def report(
     file: FileArgument,
     *,
     silent: Annotated[list[str], typer.Option(help="A node that did not answer this member, 0x…. Repeat it.")],
-    rpc: RpcOption,
-    reputation: ContractOption,
-    start_block: StartBlockOption = 0,
+    scores: EventsOptions,
     home: MemberHomeOption = DEFAULT_HOME,
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add this member's word that nodes were silent: more than 1/3 of the members make it count."""
-    from troth.committee.reputation import ContractPlace
     from troth.committee.reputation import report as add
 
-    place = ContractPlace.read(rpc, reputation, start_block)
+    place = scores.place()
     show(asyncio.run(add(file.expanduser(), silent, _folder(home), place, password_file)), as_json)
 
 
 @app.command()
+@grouped
 def settle(
     file: FileArgument,
     *,
-    rpc: RpcOption,
-    reputation: ContractOption,
-    keystore: PayingOption,
-    start_block: StartBlockOption = 0,
-    password_file: PasswordOption = None,
-    broadcast: BroadcastOption = False,
+    scores: EventsOptions,
+    paying: PayingOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Bring the file to the chain, which computes the scores; anybody may."""
-    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import settle as bring
 
-    payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(bring(file.expanduser(), ContractPlace.read(rpc, reputation, start_block), payer)), as_json)
+    show(asyncio.run(bring(file.expanduser(), scores.place(), paying.payer())), as_json)
 
 
 @app.command()
+@grouped
 def expel(
     operator: OperatorArgument,
     first: Annotated[Path, typer.Argument(help="A file of an epoch that the member signed.")],
     second: Annotated[Path, typer.Argument(help="Another one of the same epoch.")],
     *,
-    rpc: RpcOption,
-    reputation: ContractOption,
-    keystore: PayingOption,
-    password_file: PasswordOption = None,
-    broadcast: BroadcastOption = False,
+    scores: ScoresOptions,
+    paying: PayingOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Show that a member signed two updates for one epoch: it loses its bond, and you get a tenth."""
-    from troth.committee.reputation import ContractPlace, Payer
     from troth.committee.reputation import expel as prove
 
-    payer = Payer(keystore.expanduser(), password_file, broadcast)
-    show(asyncio.run(prove(operator, first, second, ContractPlace.read(rpc, reputation, 0), payer)), as_json)
+    show(asyncio.run(prove(operator, first, second, scores.place(), paying.payer())), as_json)
 
 
 def _folder(home: Path) -> Path:

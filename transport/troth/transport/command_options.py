@@ -1,14 +1,20 @@
 """Options that commands of several packages have: the same flag, variable and words everywhere; and how results are
-shown."""
+shown.
+
+Commands that share several options take them as one parameter: a frozen dataclass whose fields are options, marked
+`option_group`, in a command that is decorated `grouped`.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 import typer
 
@@ -66,6 +72,49 @@ OverlayAddressOption = Annotated[
         help="name:port as proxies reach it; default: host and port.",
     ),
 ]
+
+
+Group = TypeVar("Group")
+Command = TypeVar("Command", bound=Callable[..., None])
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def option_group(group: type[Group]) -> type[Group]:
+    """A class whose annotated fields are options that several commands take together."""
+    return dataclass(frozen=True, kw_only=True)(group)
+
+
+def grouped(command: Command) -> Command:
+    """A command of which each parameter that is an `option_group` became one option for each of its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    signature = inspect.signature(command)
+    groups: dict[str, type[Any]] = {name: hints[name] for name in signature.parameters if is_dataclass(hints[name])}
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        for name, kind in groups.items():
+            options[name] = kind(**{one.name: options.pop(one.name) for one in fields(kind)})
+        command(*arguments, **options)
+
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        if name in groups:
+            parameters += _options_of(groups[name])
+        else:
+            parameters.append(parameter.replace(annotation=hints[name]))
+    del run.__wrapped__
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": None}
+    return run  # type: ignore[return-value]
+
+
+def _options_of(group: type[Any]) -> list[inspect.Parameter]:
+    """The fields of a group as parameters that are named."""
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+        for name, one in inspect.signature(group).parameters.items()
+    ]
 
 
 def asset_price() -> AssetPrice | None:

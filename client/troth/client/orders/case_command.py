@@ -8,14 +8,16 @@ from typing import Annotated
 
 import typer
 
-from troth.client.options import DEFAULT_HOME, HomeOption, read_configuration
-from troth.transport.command_options import FactoryOption, JsonOption, PasswordOption, RpcOption
+from troth.client.options import PayerOptions
+from troth.transport.command_options import grouped
 
 NOTHING = 4
 
 
-def case(  # noqa: PLR0917
+@grouped
+def case(
     order: Annotated[str, typer.Argument(help="Order, or its beginning.")],
+    *,
     open_it: Annotated[bool, typer.Option("--open", help="Bring it to the court; without it nothing is sent.")] = False,
     most_bond: Annotated[
         str, typer.Option("--most-bond", help="Most that is put up, e.g. 5usdc; without it what [market] case allows.")
@@ -33,22 +35,15 @@ def case(  # noqa: PLR0917
     carry_on: Annotated[
         bool, typer.Option("--carry/--no-carry", help="Carry it to its end; else `serve` and `chat` do while they run.")
     ] = True,
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    factory: FactoryOption = "",
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
+    options: PayerOptions,
 ) -> None:
     """Say what can be done about an answer: convict, bring it to the court, summon; and do it with --open."""
     # Not loaded for help: forty modules.
     import asyncio
 
-    from troth.client.home import Home
     from troth.client.orders import case_terminal
-    from troth.client.tabs.managing import Purse
 
-    place = Home(home.expanduser())
-    purse, configuration = Purse(place, password_file), read_configuration(place, rpc, factory=factory)
+    purse, configuration = options.purse(), options.configuration()
     if rows and (write is None or open_it):
         raise typer.BadParameter("rows go into the file that --write names, and a case needs none")
     if open_it:
@@ -57,6 +52,6 @@ def case(  # noqa: PLR0917
     else:
         work = case_terminal.show(purse, configuration, order, write, rows=rows)
     told = asyncio.run(work)
-    typer.echo(json.dumps(told.to_json()) if as_json else "\n".join(told.lines))
+    typer.echo(json.dumps(told.to_json()) if options.as_json else "\n".join(told.lines))
     if told.nothing:
         raise typer.Exit(NOTHING)

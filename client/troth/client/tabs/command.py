@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from troth.client.options import DEFAULT_HOME, HomeOption, SchedulerOption, carried_out, read_configuration, tell
-from troth.transport.command_options import BroadcastOption, FactoryOption, JsonOption, PasswordOption, RpcOption
+from troth.client.options import (
+    DEFAULT_HOME,
+    ClientOptions,
+    HomeOption,
+    PayerOptions,
+    SchedulerOption,
+    carried_out,
+    tell,
+)
+from troth.transport.command_options import BroadcastOption, JsonOption, grouped
+
+if TYPE_CHECKING:
+    from troth.client.configuration import ClientConfiguration
 
 WebOption = Annotated[bool, typer.Option("--web", help="Have a browser's wallet sign it, on a page of this machine.")]
 TabArgument = Annotated[
@@ -17,34 +27,29 @@ TabArgument = Annotated[
 ]
 
 
-def open_tab(  # noqa: PLR0917
+@grouped
+def open_tab(
     amount: Annotated[str, typer.Argument(help="For example 0.05ether, 5usdc or 1000units.")],
+    *,
     scheduler: SchedulerOption = "",
     payer: Annotated[
         str, typer.Option("--payer", help="Account that pays, if it is not the wallet here: the calls are for it.")
     ] = "",
     broadcast: BroadcastOption = False,
     web: WebOption = False,
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    factory: FactoryOption = "",
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
+    options: PayerOptions,
 ) -> None:
     """Open a tab with a scheduler: the one thing that the wallet signs before questions are asked."""
-    from troth.client.home import Home
     from troth.client.tabs import managing, opening
 
-    place = Home(home.expanduser())
-    configuration = read_configuration(place, rpc, scheduler=scheduler, factory=factory)
-    purse = managing.Purse(place, password_file)
+    purse, configuration = options.purse(), options.configuration(scheduler)
     if web:
         _require_alone(web, broadcast, payer)
         done = carried_out(managing.open_by_wallet(purse, configuration, amount, _show_page))
-        tell(done, as_json, f"tab {done['tab']} with {done['scheduler']} is open, paid by {done['from']}")
+        tell(done, options.as_json, f"tab {done['tab']} with {done['scheduler']} is open, paid by {done['from']}")
         return
     done = carried_out(managing.open_tab(purse, configuration, amount, payer=payer, broadcast=broadcast))
-    tell(done, as_json, f"tab {done['tab']} with {done['scheduler']}\n{opening.describe(done)}")
+    tell(done, options.as_json, f"tab {done['tab']} with {done['scheduler']}\n{opening.describe(done)}")
 
 
 def _require_alone(web: bool, broadcast: bool, payer: str = "") -> None:
@@ -56,59 +61,48 @@ def _show_page(address: str) -> None:
     typer.echo(f"sign with your wallet at {address}", err=True)
 
 
-def top_up(  # noqa: PLR0917
+@grouped
+def top_up(
     tab: TabArgument,
     amount: Annotated[str, typer.Argument(help="For example 0.05ether, 5usdc or 1000units.")],
+    *,
     broadcast: BroadcastOption = False,
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    factory: FactoryOption = "",
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
+    options: PayerOptions,
 ) -> None:
     """Add to a tab."""
-    from troth.client.home import Home
     from troth.client.tabs import managing, opening
 
-    place = Home(home.expanduser())
-    configuration = read_configuration(place, rpc, factory=factory)
-    purse = managing.Purse(place, password_file)
+    purse, configuration = options.purse(), options.configuration()
     done = carried_out(managing.top_up(purse, configuration, tab, amount, broadcast=broadcast))
-    tell(done, as_json, opening.describe(done))
+    tell(done, options.as_json, opening.describe(done))
 
 
-def finish(  # noqa: PLR0917
+@grouped
+def finish(
     tab: TabArgument = "",
+    *,
     broadcast: BroadcastOption = False,
     web: WebOption = False,
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    factory: FactoryOption = "",
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
+    options: PayerOptions,
 ) -> None:
     """Bring money back from tabs, of older deployments too: close them, and take what is left when it is free."""
-    from troth.client.home import Home
-
-    place = Home(home.expanduser())
-    configuration = read_configuration(place, rpc, factory=factory)
-    take_back(place, configuration, tab, broadcast, password_file, as_json, web=web)
+    take_back(options, options.configuration(), tab, broadcast=broadcast, web=web)
 
 
-def take_back(  # noqa: PLR0917
-    home: Any, configuration: Any, tab: str, broadcast: bool, password_file: Path | None, as_json: bool, *, web: bool
+def take_back(
+    options: PayerOptions, configuration: ClientConfiguration, tab: str, *, broadcast: bool, web: bool
 ) -> None:
     """What `close` and `finish` do."""
     from troth.client.tabs import managing
 
-    purse = managing.Purse(home, password_file)
+    purse = options.purse()
     if web:
         _require_alone(web, broadcast)
         one = carried_out(managing.take_back_by_wallet(purse, configuration, tab, _show_page))
-        tell(one, as_json, f"{one['tab']}  {one['step']}: done" if one.get("broadcast") else _told(one))
+        tell(one, options.as_json, f"{one['tab']}  {one['step']}: done" if one.get("broadcast") else _told(one))
         return
     done = carried_out(managing.take_back(purse, configuration, tab, broadcast=broadcast))
-    tell(done, as_json, "\n".join(_told(one) for one in done) or "this client has no tab")
+    tell(done, options.as_json, "\n".join(_told(one) for one in done) or "this client has no tab")
 
 
 def _told(one: Mapping[str, Any]) -> str:
@@ -126,19 +120,17 @@ def _told(one: Mapping[str, Any]) -> str:
             return f"{head} {one['balance_units']} units\n{opening.describe(dict(one))}"
 
 
-def list_tabs(
-    rpc: RpcOption = "",
-    factory: FactoryOption = "",
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
-) -> None:
+@grouped
+def list_tabs(*, options: ClientOptions) -> None:
     """Show what is in each tab and what is outstanding."""
-    from troth.client.home import Home
     from troth.client.tabs import managing
 
-    place = Home(home.expanduser())
-    found = carried_out(managing.list_tabs(place, read_configuration(place, rpc, factory=factory)))
-    tell(found, as_json, "\n".join(_listed(one) for one in found) or "this client has no tab: `troth client open`")
+    found = carried_out(managing.list_tabs(options.place(), options.configuration()))
+    tell(
+        found,
+        options.as_json,
+        "\n".join(_listed(one) for one in found) or "this client has no tab: `troth client open`",
+    )
 
 
 def _listed(one: Mapping[str, Any]) -> str:
@@ -183,46 +175,36 @@ def _trusted(one: Mapping[str, Any]) -> str:
     return f"{head}\n  {one['doubt']}\n  {stake}; `troth client receipts` shows them\n  {ends}"
 
 
-def summon(  # noqa: PLR0917
+@grouped
+def summon(
     order: Annotated[str, typer.Argument(help="Order, or its beginning.")],
+    *,
     broadcast: BroadcastOption = False,
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    factory: FactoryOption = "",
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
+    options: PayerOptions,
 ) -> None:
     """Ask on chain for results or for a check that a scheduler owes; silence convicts it and pays you back."""
-    from troth.client.home import Home
     from troth.client.orders import terminal
-    from troth.client.tabs import managing, opening
+    from troth.client.tabs import opening
 
-    place = Home(home.expanduser())
-    configuration = read_configuration(place, rpc, factory=factory)
-    purse = managing.Purse(place, password_file)
+    purse, configuration = options.purse(), options.configuration()
     done = carried_out(terminal.summon(purse, configuration, order, broadcast=broadcast))
     about = f"{done['kind']} of {done['order'][:12]}, segment {done['segment']}, blocks {done['first_block']}"
-    tell(done, as_json, f"{about} to {done['last_block']}\n{opening.describe(done)}")
+    tell(done, options.as_json, f"{about} to {done['last_block']}\n{opening.describe(done)}")
 
 
-def object_to(  # noqa: PLR0917
+@grouped
+def object_to(
     tab: Annotated[str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address.")],
+    *,
     broadcast: BroadcastOption = False,
-    password_file: PasswordOption = None,
-    rpc: RpcOption = "",
-    factory: FactoryOption = "",
-    home: HomeOption = DEFAULT_HOME,
-    as_json: JsonOption = False,
+    options: PayerOptions,
 ) -> None:
     """Object to a claim that shows more than you owe, or strike one that was not shown when it was asked for."""
-    from troth.client.home import Home
     from troth.client.orders import terminal
-    from troth.client.tabs import managing, opening
+    from troth.client.tabs import opening
 
-    place = Home(home.expanduser())
-    configuration = read_configuration(place, rpc, factory=factory)
-    purse = managing.Purse(place, password_file)
+    purse, configuration = options.purse(), options.configuration()
     done = carried_out(terminal.object_to(purse, configuration, tab, broadcast=broadcast))
     until = f"{done['excess_units']} units too much, until block {done['last_block']}" if "last_block" in done else ""
     numbers = ", ".join(map(str, done["numbers"]))
-    tell(done, as_json, f"claim on {done['tab'][:12]}, number {numbers} {until}\n{opening.describe(done)}")
+    tell(done, options.as_json, f"claim on {done['tab'][:12]}, number {numbers} {until}\n{opening.describe(done)}")
