@@ -1,4 +1,4 @@
-"""Options that several commands take as one parameter: same flags, variables, defaults and demands as if written out."""
+"""Options that several commands take as one parameter: flags, variables and defaults as if written out."""
 
 from __future__ import annotations
 
