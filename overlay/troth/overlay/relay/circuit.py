@@ -1,19 +1,35 @@
-"""What a relay keeps of one circuit: two legs and a layer."""
+"""What a relay keeps of one circuit: two legs and a layer; and what its parts need of the relay that has it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from troth.overlay.cells.format import LARGE, SMALL, onion_headers
+from troth.overlay.cells.format import LARGE, SMALL, EndReason, onion_headers
+from troth.overlay.cells.messages import Parcel, Reassembly
 from troth.overlay.cells.onion import RelayLayer
+from troth.overlay.circuits.descriptors import Directory
 from troth.overlay.circuits.link import Link
+from troth.overlay.relay.limits import RelayLimits
+from troth.overlay.relay.metrics import RelayMetrics
 
-if TYPE_CHECKING:
-    import asyncio
 
-    from troth.overlay.relay.proxy import ProxySide
+class MessagesEnd(Protocol):
+    """A circuit's last hop, where messages are put together (`proxy.ProxySide`)."""
+
+    reassembly: Reassembly
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is still expected or under way."""
+
+    def heard(self, parcel: Parcel) -> None:
+        """DATA or CREDIT; raises CellRefused: end the circuit."""
+
+    def close(self) -> None:
+        """The circuit is over."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,9 +65,24 @@ class RelayCircuit:
     created: asyncio.Future[bytes] | None = None
     proven: bool = False
     carried: int = 0
-    proxy: ProxySide | None = None
+    proxy: MessagesEnd | None = None
 
     def own_cell(self, payload: bytes) -> bytes:
         """A cell to the client that this relay speaks in."""
         assert self.layer is not None
         return self.up.onion(*self.layer.originate(payload))
+
+
+class Relaying(Protocol):
+    """What the beginning and the last hop of circuits need of their relay (`switch.Switch`)."""
+
+    directory: Directory
+    limits: RelayLimits
+    metrics: RelayMetrics
+    circuits: dict[RelayCircuit, None]
+
+    def tell(self, circuit: RelayCircuit, parcel: Parcel, size: int = SMALL) -> None:
+        """Say something to the client."""
+
+    def close(self, circuit: RelayCircuit, reason: EndReason, *, told_by: Link | None = None) -> None:
+        """End a circuit on both sides."""

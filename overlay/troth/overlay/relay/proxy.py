@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from troth.overlay.cells.format import EndReason
 from troth.overlay.cells.messages import (
@@ -17,16 +17,22 @@ from troth.overlay.cells.messages import (
     SendWindow,
     fragments,
 )
+from troth.overlay.relay.circuit import RelayCircuit, Relaying
+from troth.overlay.relay.deliveries import Deliveries
 
-if TYPE_CHECKING:
-    from troth.overlay.relay.circuit import RelayCircuit
-    from troth.overlay.relay.switch import Switch
+
+class Delivering(Relaying, Protocol):
+    """A relay that hands messages to destinations."""
+
+    delivers: bool
+    deliveries: Deliveries
+    message_bytes: int
 
 
 class ProxySide:
     """Messages of one circuit."""
 
-    def __init__(self, switch: Switch, circuit: RelayCircuit) -> None:
+    def __init__(self, switch: Delivering, circuit: RelayCircuit) -> None:
         limits = switch.limits
         self._switch = switch
         self._circuit = circuit

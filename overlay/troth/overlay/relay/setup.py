@@ -8,27 +8,40 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from troth.overlay.cells.format import Cell, Command, EndReason, control_cell, destroy_cell, new_circuit_id
 from troth.overlay.cells.messages import Parcel, ParcelKind
 from troth.overlay.cells.onion import RelayLayer
 from troth.overlay.circuits.handshake import REPLY_BYTES, REQUEST_BYTES, RelayIdentity
-from troth.overlay.circuits.link import Link
-from troth.overlay.relay.circuit import Leg, RelayCircuit
+from troth.overlay.circuits.link import Link, LinkPool
+from troth.overlay.relay.circuit import Leg, RelayCircuit, Relaying
 from troth.overlay.relay.limits import SeenShares, TokenBucket
 from troth.transport.errors import HandshakeRefused, MalformedCell, OverlayError
-
-if TYPE_CHECKING:
-    from troth.overlay.relay.switch import Switch
 
 _NAME = slice(1, 33)
 
 
-class Setup:
-    """The beginning of circuits on behalf of a Switch."""
+class Beginning(Relaying, Protocol):
+    """A relay at which circuits begin."""
 
-    def __init__(self, switch: Switch, identity: RelayIdentity) -> None:
+    draining: bool
+    pool: LinkPool
+
+    def routes(self, link: Link) -> dict[bytes, RelayCircuit]:
+        """The circuits on a link, by their id there."""
+
+    def send_at_once(self, link: Link, cell: bytes) -> None:
+        """Past what waits for the link."""
+
+    def batch_ended(self) -> None:
+        """Write what the last cells caused."""
+
+
+class Setup:
+    """The beginning of circuits at a relay."""
+
+    def __init__(self, switch: Beginning, identity: RelayIdentity) -> None:
         self._switch = switch
         self._identity = identity
         self._all_links = TokenBucket(switch.limits.setups_per_second, switch.limits.setup_burst, 0.0)
@@ -46,7 +59,7 @@ class Setup:
             refusal = self._answer(link, cell)
         self._switch.metrics.setups.labels("created" if refusal is None else refusal.name.lower()).inc()
         if refusal is not None:
-            self._switch._now(link, destroy_cell(cell.circuit_id, refusal))
+            self._switch.send_at_once(link, destroy_cell(cell.circuit_id, refusal))
 
     def _refusal(self, link: Link) -> EndReason | None:
         switch, limits = self._switch, self._switch.limits
@@ -77,7 +90,7 @@ class Setup:
         self._half_open[circuit] = None
         if len(self._half_open) > self._switch.limits.half_open:
             self._switch.close(next(iter(self._half_open)), EndReason.BUSY)
-        self._switch._now(link, control_cell(Command.CREATED, cell.circuit_id, reply))
+        self._switch.send_at_once(link, control_cell(Command.CREATED, cell.circuit_id, reply))
         return None
 
     def proven(self, circuit: RelayCircuit) -> None:

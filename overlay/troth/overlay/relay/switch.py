@@ -196,10 +196,12 @@ class Switch:
         if told_by is not up.link:
             # After dropped cells the client's count is off: nothing that we say would fit.
             if circuit.layer is not None and not waited:
-                self._now(up.link, circuit.own_cell(messages.encode(Parcel(ParcelKind.BROKEN, bytes((reason,))))))
-            self._now(up.link, destroy_cell(up.circuit_id, reason))
+                self.send_at_once(
+                    up.link, circuit.own_cell(messages.encode(Parcel(ParcelKind.BROKEN, bytes((reason,)))))
+                )
+            self.send_at_once(up.link, destroy_cell(up.circuit_id, reason))
         if down is not None and told_by is not down.link:
-            self._now(down.link, destroy_cell(down.circuit_id, EndReason.FINISHED))
+            self.send_at_once(down.link, destroy_cell(down.circuit_id, EndReason.FINISHED))
         self._release(circuit)
         self.metrics.ended(reason)
 
@@ -223,7 +225,7 @@ class Switch:
         log.info("a circuit was closed: %d bytes waited for full links", self._backlog.bytes)
         self.close(leg.circuit, EndReason.EVICTED)
 
-    def _now(self, link: Link, cell: bytes) -> None:
+    def send_at_once(self, link: Link, cell: bytes) -> None:
         """Past the backlog: at most two cells for each circuit that ends."""
         if link.open:
             link.send(cell)

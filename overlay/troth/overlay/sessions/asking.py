@@ -5,32 +5,48 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from troth.overlay.sessions.carrying import QUIET_SECONDS, Carrying
 from troth.overlay.sessions.errors import Delivered, RequestFailed
 from troth.overlay.sessions.frames import AcknowledgeFrame, acknowledge_frame, cancel_frame
 from troth.overlay.sessions.messages import HttpRequest, encode_request, reply_id
-from troth.overlay.sessions.path import Unsealed
+from troth.overlay.sessions.path import SessionPath, Unsealed
 from troth.overlay.sessions.reply import WINDOW_SEGMENTS
-from troth.overlay.sida import Clove, Sender
+from troth.overlay.sida import Clove, Sender, Threshold
 from troth.overlay.sida.assembly import Assembly
 from troth.overlay.sida.errors import CloveRefused
 from troth.overlay.sida.sending import SEGMENT_BYTES
 from troth.transport.errors import CircuitFailed, OverlayError
-
-if TYPE_CHECKING:
-    from troth.overlay.sessions.session import Session
 
 REPAIRS_PER_PATH = 4
 ACKNOWLEDGE_EVERY = 12
 """Segments read; a destination goes at most 48 ahead."""
 
 
+class Paths(Protocol):
+    """What a request needs of its session (`session.Session`)."""
+
+    threshold: Threshold
+    secret: bytes
+
+    async def path(self, index: int) -> SessionPath:
+        """The path of this index, once there is one; raises CircuitFailed or OverlayError."""
+
+    def broken(self, index: int, path: SessionPath, failure: CircuitFailed) -> None:
+        """This path is no good."""
+
+    def renew(self, index: int, path: SessionPath | None, opened: bytes) -> None:
+        """The destination does not know the path, which had the id ``opened``."""
+
+    def finished(self, asking: Asking, last_word: Coroutine[Any, Any, None]) -> None:
+        """The request is over, but for its last word."""
+
+
 class Asking:
     """Use `Session.request`. `parts` gives the answer's segments; it must be read, or closed."""
 
-    def __init__(self, session: Session, request: HttpRequest) -> None:
+    def __init__(self, session: Paths, request: HttpRequest) -> None:
         self._session = session
         sender = Sender(session.threshold, session.secret)
         self.id = sender.message_id
