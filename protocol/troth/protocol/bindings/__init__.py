@@ -79,6 +79,7 @@ REPUTATION = "reputation"
 ORGANISATIONS = "organisations"
 TICKETS, TICKET_PAYER = "tickets/tickets", "tickets/ticketpayer"
 DISPUTES = "disputes"
+IMPRINTS = "imprints"
 STEPS = "steps"
 NUMBERS = "numbers"
 MARKET_PARTS = (
