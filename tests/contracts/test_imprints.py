@@ -13,6 +13,7 @@ from support.wrong_token_scene import Wording, write_model
 
 from troth.cases.errors import NothingToDo
 from troth.chain.errors import ChainRejected
+from troth.node.court.imprinting import build_case
 from troth.protocol import typed_data
 from troth.protocol.bindings.structs import encode_values
 from troth.protocol.hashing import keccak256
@@ -135,8 +136,6 @@ async def test_an_honest_answer_has_no_proof_and_other_imprints_are_seen(scene: 
         scene.case(scene.text(scene.scene.answer(Wording(800_000))), recipient)
     text = scene.text(scene.scene.answer(Wording(forged=2, rank=9)))
     forged = scene.signed(text, root=Hash32(keccak256(b"other rows")))
-    from troth.node.court.imprinting import build_case
-
     with pytest.raises(NothingToDo, match="other imprints"):
         build_case(text, forged, scene.weighed(text), scene.head, (scene.contract, recipient))
 
@@ -149,7 +148,7 @@ async def test_the_key_of_the_contract_is_that_of_the_folder(scene: ImprintScene
 
 
 async def test_a_rounded_class_convicts_too(anvil: Any, tmp_path: Path) -> None:
-    folder = write_model(tmp_path / "model", columns=COLUMNS, bfloat16=True)
+    folder = write_model(tmp_path / "model", columns=COLUMNS)
     async with imprint_scene(anvil, folder, test_key(COLUMNS), 1) as scene:
         accuser = anvil.keys[6]
         proof = await scene.prove(scene.scene.answer(Wording(forged=4, rank=40)), accuser.address)

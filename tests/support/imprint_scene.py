@@ -1,4 +1,4 @@
-"""A deployment whose prover is an Imprints, with a class that names its head's imprints; and keys of the test set-up."""
+"""A deployment whose prover is an Imprints, a class that names its head's imprints, and keys of the test set-up."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from troth.node.court.imprinting import (
     answer_imprints,
     build_case,
     find_weighed,
-    head_imprints,
     prove,
     read_key,
 )
 from troth.node.engine.head import find_head
+from troth.node.engine.imprints import head_imprints
 from troth.node.models.folder import ModelFolder
 from troth.protocol import typed_data, vrf
 from troth.protocol.calls import Call

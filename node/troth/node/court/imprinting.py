@@ -23,7 +23,7 @@ from typing import Any
 from troth.cases.calls import NO_PROOF, proof_of
 from troth.cases.errors import NothingToDo
 from troth.node.court.accusing import OTHERWISE, AccusedText, Beaten, find_beaten, row_of
-from troth.node.engine.head import head_numbers, weight_numbers
+from troth.node.engine.head import weight_numbers
 from troth.node.errors import ConfigError, ProofFailed
 from troth.node.models.tensor_files import RawTensor
 from troth.protocol import typed_data
@@ -46,7 +46,6 @@ TEST_CHAINS = frozenset({1337, 31337})
 SECONDS = 600.0
 """For one proof; some seconds are usual."""
 TELLING_SECONDS = 10.0
-ROWS_AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +85,6 @@ def key_words(verification: Mapping[str, Any]) -> tuple[int, ...]:
 def _pair(point: Sequence[Sequence[str]]) -> list[int]:
     """A point of the second group as EIP-197 has it: imaginary parts first."""
     return [int(point[axis][part]) for axis in (0, 1) for part in (1, 0)]
-
-
-# -------------------------------------------------------------------------------------------------- imprints of a model
-
-
-def head_imprints(tensor: RawTensor, dtype: int) -> list[int]:
-    """The imprints of a head's rows in a class of this dtype: minutes for a large vocabulary."""
-    found: list[int] = []
-    for _, weights in head_numbers(tensor, dtype):
-        for row in weights:
-            found.append(round_row(row, RowKind.WEIGHTS).imprint())
-            if len(found) % ROWS_AT_ONCE == 0:
-                log.info("imprints of %s: %d of %d rows", tensor.name, len(found), tensor.shape[0])
-    return found
 
 
 def answer_imprints(text: AccusedText) -> list[int]:
@@ -203,9 +188,7 @@ def _row_of(name: str, row: RoundedRow) -> dict[str, Any]:
     return {f"{name}Magnitude": magnitudes, f"{name}Negative": negative, f"{name}Scale": row.scale}
 
 
-def _proof(
-    text: AccusedText, signed: Signed[Imprints], weighed: WeighedToken, imprints: Sequence[int]
-) -> ImprintProof:
+def _proof(text: AccusedText, signed: Signed[Imprints], weighed: WeighedToken, imprints: Sequence[int]) -> ImprintProof:
     evidence, index = text.evidence, weighed.place
     assert evidence.salt is not None
     drawn = NO_PROOF

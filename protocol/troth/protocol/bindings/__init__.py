@@ -88,6 +88,7 @@ MARKET_PARTS = (
 )
 """The parts of a deployment in the order in which its factory numbers them."""
 
+EVIDENCE = "market/evidence"
 MARKET = tuple(f"market/{part}" for part in (*MARKET_PARTS, "deployment"))
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from troth.protocol.bindings import IMPRINTS, named, read_resource
-from troth.protocol.calls import Call, View, calldata, encode_parameters
+from troth.protocol.bindings.structs import converter, encode_parameters
+from troth.protocol.calls import Call, View, calldata
 from troth.protocol.market.token_proofs import ShownRequest, ShownToken
 from troth.protocol.market.types import Bytes, ExecutionClass, Parameters, Result, SignedOrder, VrfProof
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint32
@@ -16,8 +17,8 @@ KEY_WORDS = 24
 
 @dataclass(frozen=True, slots=True)
 class ImprintKey:
-    """What checks proofs over rows of so many columns: alpha, beta, gamma, delta, and a point for 1 and each of the four
-    inputs; imaginary parts first."""
+    """What checks proofs over rows of so many columns: alpha, beta, gamma, delta, and a point for 1 and each of the
+    four inputs; imaginary parts first."""
 
     columns: Uint32
     words: tuple[int, ...]
@@ -43,11 +44,9 @@ class ImprintProof:
     points: tuple[int, ...]
 
 
-def imprints_creation(
-    factory: Address, parameters: Parameters, following: Address, keys: Sequence[ImprintKey]
-) -> Call:
-    """What creates the Imprints of a deployment to come: the one that ``factory`` makes by these parameters with the new
-    contract as ``prover``. ``following`` is asked about other evidence; the zero address: the deployment's Proofs."""
+def imprints_creation(factory: Address, parameters: Parameters, following: Address, keys: Sequence[ImprintKey]) -> Call:
+    """What creates the Imprints of a deployment to come: the one that ``factory`` makes by these parameters with the
+    new contract as ``prover``. ``following`` is asked about other evidence; zero: the deployment's Proofs."""
     code = bytes.fromhex(read_resource(f"{IMPRINTS}.bytecode.json")["bytecode"].removeprefix("0x"))
     inputs = named("constructor", IMPRINTS)["constructor"].inputs
     return Call(
@@ -67,7 +66,11 @@ def convict(evidence: bytes) -> Call:
 
 def beaten(proof: ImprintProof, recipient: Address) -> View[tuple[Address, int, Hash32]]:
     """Who is convicted, of which block's order, by which subject."""
-    return View("beaten", evidence_of(proof, recipient), tuple[Address, int, Hash32], IMPRINTS)
+
+    def read(party: str, block: int, subject: bytes) -> tuple[Address, int, Hash32]:
+        return converter(Address)(party), block, Hash32(subject)
+
+    return View("beaten", evidence_of(proof, recipient), read, IMPRINTS)
 
 
 def key_of(columns: int) -> View[bytes]:

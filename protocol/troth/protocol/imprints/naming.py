@@ -50,4 +50,4 @@ def mark_of(name: str) -> int:
 def with_imprints(name: str, root: int) -> str:
     """A class' name that names the root, before what it names of its layers and its head."""
     called = layers.without_layers(name)
-    return f"{called}{MARK}{root:0{_DIGITS}x}{name[len(called):]}"
+    return f"{called}{MARK}{root:0{_DIGITS}x}{name[len(called) :]}"

@@ -70,7 +70,7 @@ def round_row(numbers: NDArray[np.float32], kind: RowKind) -> RoundedRow:
     if not np.isfinite(largest):
         raise InvalidNumbers("A row holds what is no number", largest, "It is shown as it is, and convicts.")
     # largest < 2**exponent, the least such.
-    exponent = int(np.frexp(largest)[1]) if largest else 0
+    exponent = int(np.frexp(largest)[1]) if largest else -kind
     scale = max(exponent + kind - MAGNITUDE_BITS, 0)
     if scale > MOST_SCALE:
         raise InvalidNumbers(f"A number is 2**{MOST_SCALE - kind + MAGNITUDE_BITS} or larger", largest, "Show the row.")
@@ -78,7 +78,7 @@ def round_row(numbers: NDArray[np.float32], kind: RowKind) -> RoundedRow:
     return RoundedRow(magnitudes, np.signbit(numbers).astype(np.int64), scale)
 
 
-# ------------------------------------------------------------------------------------------ what a node signs of an answer
+# --------------------------------------------------------------------------------------- what a node signs of an answer
 
 
 def imprints_leaf(imprint: int) -> bytes:

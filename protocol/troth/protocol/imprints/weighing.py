@@ -6,8 +6,8 @@ rival wins where
 
     ahead = rival - own + lead - lost  >  2**-24 + 2**-24 (sizes + lost) (n + 2 + floor(n / 128)),
 
-and in a class of bfloat16 by 2**-8 (|own| + |rival| + lost + 2**-24 (sizes + lost) (n + 2 + floor(n / 128))) more. So it
-is never nearer than the exact rule (``exact_numbers``): who is beaten here is beaten there, and no honest machine is.
+and in a class of bfloat16 by 2**-8 (|own| + |rival| + lost + 2**-24 (sizes + lost) (n + 2 + floor(n / 128))) more. So
+it is never nearer than the exact rule (``exact_numbers``): who is beaten here is beaten there; no honest machine is.
 """
 
 from __future__ import annotations
