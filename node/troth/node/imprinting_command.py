@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from troth.cases.courtroom import LiveCourtroom
+from troth.cases.courtroom import Courtroom
 from troth.node.court.accusing import AccusedText
 from troth.node.court.imprinting import ProvingKey, build_case, find_weighed, prove, read_key
 from troth.node.engine.head import find_head
@@ -54,7 +54,7 @@ def hidden_proof(imprints: Path | None, key: Path | None, snarkjs: str, seconds:
 
 
 async def accuse_hidden(
-    text: AccusedText, model: ModelFolder, courtroom: LiveCourtroom, how: HiddenProof, *, broadcast: bool
+    text: AccusedText, model: ModelFolder, courtroom: Courtroom, how: HiddenProof, *, broadcast: bool
 ) -> dict[str, Any]:
     """Who is convicted; sent with ``broadcast``, else simulated. The account that sends is paid.
 
@@ -88,7 +88,7 @@ async def accuse_hidden(
     return {**told, "sent": False, "would_fail": refused, "most_wei_of_gas": str(simulation.maximum_cost)}
 
 
-async def _require_key(courtroom: LiveCourtroom, prover: Address, key: ProvingKey) -> None:
+async def _require_key(courtroom: Courtroom, prover: Address, key: ProvingKey) -> None:
     words = await courtroom.read(PartView(prover, calls.key_of(key.checking.columns)))
     if words != encode_values(["uint256"] * calls.KEY_WORDS, key.checking.words):
         remedy = "Fetch the key of this deployment's ceremony."

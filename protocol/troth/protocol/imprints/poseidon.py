@@ -20,7 +20,7 @@ PARTIAL_ROUNDS = {3: 57, 6: 60}
 _BITS = 254
 
 
-class Parameters(NamedTuple):
+class PoseidonParameters(NamedTuple):
     """Constants of each round, and the matrix."""
 
     rounds: tuple[tuple[int, ...], ...]
@@ -28,7 +28,7 @@ class Parameters(NamedTuple):
 
 
 @lru_cache(maxsize=len(PARTIAL_ROUNDS))
-def parameters(words: int) -> Parameters:
+def parameters(words: int) -> PoseidonParameters:
     """Of permutations of 3 or 6 words."""
     partial = PARTIAL_ROUNDS[words]
     bits = _grain(words, partial)
@@ -41,7 +41,7 @@ def parameters(words: int) -> Parameters:
         if len(set(points)) == len(points) and all(all(row) for row in sums):
             break
     matrix = tuple(tuple(pow(one, -1, FIELD) for one in row) for row in sums)
-    return Parameters(
+    return PoseidonParameters(
         tuple(tuple(constants[first : first + words]) for first in range(0, rounds * words, words)), matrix
     )
 
