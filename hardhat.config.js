@@ -34,7 +34,7 @@ const files = readdirSync(join(root, "contracts"), { recursive: true })
  * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes. What is deployed
  * beside a market is compiled folder by folder: it leaves the market's bytes as they are, and the market its.
  */
-const aloneFolders = ["disputes", "organisations", "reputation", "tickets"];
+const aloneFolders = ["disputes", "imprints", "organisations", "reputation", "tickets"];
 const aloneFiles = aloneFolders.map((folder) => files.filter((file) => file.startsWith(`contracts/${folder}/`)));
 const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/") && !aloneFiles.flat().includes(file));
 

@@ -26,6 +26,7 @@ from support.tabs_stage import execution_class_of, following, tabs_stage
 from support.wrong_token_scene import HEAD, Wording, WrongTokenScene, describe, named, write_model
 
 from benchmarks.figures import Figure
+from benchmarks.imprints import hidden_figures
 from benchmarks.weights import weights
 from troth.cases.courtroom import LiveCourtroom
 from troth.node.court.accusing import AccusedText, accuse
@@ -47,15 +48,18 @@ DTYPES = (Dtype.FLOAT32, Dtype.BFLOAT16)
 
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
-    """``--no-gas``, ``--no-honest``: leave one half out; ``--prompts``: of 128 tokens each."""
+    """``--no-gas``, ``--no-hidden``, ``--no-honest``: leave a part out; ``--prompts``: of 128 tokens each."""
     parser = argparse.ArgumentParser(prog="scripts/bench escalation", description=__doc__)
     parser.add_argument("--no-gas", action="store_true")
+    parser.add_argument("--no-hidden", action="store_true")
     parser.add_argument("--no-honest", action="store_true")
     parser.add_argument("--prompts", type=int, default=PROMPTS)
     chosen = parser.parse_args(list(options))
     figures: list[Figure] = []
     if not chosen.no_gas:
         figures += asyncio.run(_gas())
+    if not chosen.no_hidden:
+        figures += asyncio.run(hidden_figures())
     if not chosen.no_honest:
         figures += asyncio.run(_honest(chosen.prompts))
     return figures

@@ -17,6 +17,8 @@ from troth.protocol import committee, contract_errors, organisations, reputation
 from troth.protocol.bindings import (
     COMMITTEE,
     DISPUTES,
+    EVIDENCE,
+    IMPRINTS,
     MARKET,
     ORGANISATIONS,
     REPUTATION,
@@ -34,7 +36,7 @@ from troth.protocol.runtime_code import runtime_of
 from troth.protocol.typed_data import camel_case
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-BESIDE_A_MARKET = (COMMITTEE, REPUTATION, ORGANISATIONS, DISPUTES, STEPS)
+BESIDE_A_MARKET = (COMMITTEE, REPUTATION, ORGANISATIONS, DISPUTES, STEPS, IMPRINTS, EVIDENCE)
 CONTRACTS = (COMMITTEE, REPUTATION, ORGANISATIONS, *MARKET)
 NOT_OURS = {("market/lens", ""), ("market/lens", "page"), ("market/registry", ""), ("market/judgement", "finding")}
 """What only explorers and the contracts themselves read."""

@@ -81,6 +81,7 @@ class Ordered:
     tokens: list[int] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
     last_row: bytes = b""
+    imprints: bytes = b""
     ends: list[RowSignature | None] = field(default_factory=list)
     results: list[Signed[Result]] = field(default_factory=list)
     draw: Signed[Draw] | None = None
@@ -265,7 +266,7 @@ class Network:
         ordered.results = []
         for segment, node in enumerate(ordered.nodes):
             said, word = await self.nodes[node].ask(*self.conclude_message(ordered, segment))
-            ordered.last_row = said.last_row
+            ordered.last_row, ordered.imprints = said.last_row, said.imprints
             ordered.results.append(canonical.decode(Signed[Result], word, 1 << 16))
         return ordered
 

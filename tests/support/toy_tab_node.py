@@ -18,6 +18,8 @@ from support.toy_model import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
 
 from troth.protocol import rings, tokens, typed_data
 from troth.protocol.hashing import keccak256
+from troth.protocol.imprints.naming import Imprints, imprints_of
+from troth.protocol.imprints.rows import RowKind, imprints_root, round_row
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
 from troth.protocol.market import ballots, canonical, checks, life, lottery, messages, prices, tabs, views
 from troth.protocol.market.ballots import Ballot
@@ -85,6 +87,8 @@ class Faults:
     noise: float = 0.0
     sends_rows: bool = False
     """Also where only hashes of them travel."""
+    no_imprints: bool = False
+    wrong_imprints: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -372,7 +376,22 @@ class ToyTabNode:
         session = self._sessions.get(key)
         shows = session is not None and self._sends_hashes(session)
         last_row = session.outputs[-1][-1].astype("<f4").tobytes() if session is not None and shows else b""
-        return Concluded(last_row), self._words[key]
+        return Concluded(last_row, self._imprints(key)), self._words[key]
+
+    def _imprints(self, key: Any) -> bytes:
+        """What it signs of its last rows' imprints, where the class names them."""
+        session, signed = self._sessions.get(key), self.result_of(key[0], key[1])
+        if session is None or signed is None:
+            return b""
+        definition, _ = views.class_of(self._chain()[0], session.view.execution_class)
+        if imprints_of(definition.name) is None:
+            return b""
+        if key[1] != len(session.papers.nodes) - 1 or self.faults.no_imprints:
+            return b""
+        rows = np.concatenate(session.outputs).astype(np.float32)[-signed.message.written :]
+        root = imprints_root([round_row(row, RowKind.STATE).imprint() for row in rows])
+        word = replace(Imprints(typed_data.struct_hash(signed.message), root), **self.faults.wrong_imprints)
+        return canonical.encode(Signed(word, self.operator.sign(word)))
 
     def result_of(self, order: Hash32, segment: int) -> Signed[Result] | None:
         """What it signed."""

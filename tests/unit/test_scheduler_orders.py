@@ -14,7 +14,10 @@ import pytest
 from support.tab_scene import CLIENT_TAB, DOMAIN, REPLY_SECRET, TAB_KEY, VRF_SECRET, TabScene, view_of
 from support.tabs_stage import PARAMETERS
 
-from troth.protocol import vrf
+from troth.client.https_calls import Calls
+from troth.client.orders.calls import MarketCalls
+from troth.protocol import typed_data, vrf
+from troth.protocol.imprints.naming import Imprints, with_imprints
 from troth.protocol.market import canonical, life, messages, prices, tabs
 from troth.protocol.market.bodies import (
     Acknowledgement,
@@ -31,6 +34,7 @@ from troth.protocol.market.bodies import (
     read_part,
 )
 from troth.protocol.market.checks import Answer, Opened, candidates
+from troth.protocol.market.heads import with_head
 from troth.protocol.market.last_row import LastRow, require_last_row
 from troth.protocol.market.life import Acknowledged, Check, Journey
 from troth.protocol.market.messages import Signed, sign
@@ -278,6 +282,46 @@ async def test_the_last_row_is_shown_to_who_has_the_salt_after_a_restart_too(
     await scene.context.database.commit(("DELETE FROM private WHERE name LIKE 'links-%'", ()))
     gone = await scene.http.get(path, headers=own)
     assert (gone.status_code, gone.json()["error"]["code"]) == (409, "too_late")
+
+
+IMPRINTS = with_imprints(with_head("toy", "lm_head.weight"), 77)
+
+
+@pytest.mark.parametrize("ends", [(2,), (1, 2)])
+async def test_imprints_are_kept_with_the_rows_and_shown_after_a_restart_too(
+    tmp_path: Path, ends: tuple[int, ...]
+) -> None:
+    scene = TabScene(tmp_path, ends=ends, name=IMPRINTS)
+    scene.start()
+    asked = await scene.send(scene.asked())
+    await scene.show(asked)
+    await scene.stop()
+    scene.start()
+    last, salt = len(ends) - 1, asked.submission.salt
+    calls = MarketCalls(Calls(scene.http, "http://scheduler"))
+    result = read_part(Results, next(line for line in asked.lines if line["type"] == "results")).results[-1].message
+    signed = canonical.decode(Signed[Imprints], (await calls.rows(asked.order_id, salt, last, 0)).imprints, 1 << 10)
+    history = scene.context.store.get(asked.order_id)
+    assert history is not None
+    node = history.admitted.nodes[last]
+    assert signed.require(DOMAIN, node).result == typed_data.struct_hash(result)
+    if last:
+        assert not (await calls.rows(asked.order_id, salt, 0, 0)).imprints
+    await scene.stop()
+
+
+@pytest.mark.parametrize(
+    ("fault", "value"), [("no_imprints", True), ("wrong_imprints", {"result": Hash32(b"\x01" * 32)})]
+)
+async def test_a_result_without_its_imprints_ends_the_order(tmp_path: Path, fault: str, value: Any) -> None:
+    scene = TabScene(tmp_path, name=IMPRINTS)
+    scene.start()
+    for node in scene.nodes.values():
+        setattr(node.faults, fault, value)
+    asked = await scene.send(scene.asked())
+    failed = asked.lines[-1]
+    assert (failed["type"], failed["code"]) == ("failed", "node_failed")
+    await scene.stop()
 
 
 async def test_a_secret_that_is_late_or_wrong_is_refused(scene: TabScene) -> None:

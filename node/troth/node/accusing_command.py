@@ -15,6 +15,7 @@ from troth.node.court.accusing import accuse
 from troth.node.court.holding import evidence_of
 from troth.node.court.proving import accused_text, require_again, rows_again
 from troth.node.errors import ConfigError
+from troth.node.imprinting_command import HiddenProof, accuse_hidden
 from troth.node.keyfiles import run
 from troth.node.loading import load_engine
 from troth.node.models.folder import find_model
@@ -30,8 +31,10 @@ FOLDER = "accusing"
 """Of the followed chain that this command keeps, beside that of the running node."""
 
 
-def accuse_by(home: Path, what: str, password_file: Path | None, *, broadcast: bool) -> dict[str, Any]:
-    """Who is convicted and how; sent with ``broadcast``, else simulated.
+def accuse_by(
+    home: Path, what: str, password_file: Path | None, hidden: HiddenProof | None = None, *, broadcast: bool
+) -> dict[str, Any]:
+    """Who is convicted and how; sent with ``broadcast``, else simulated. ``hidden``: without showing the row.
 
     Raises:
         NothingToDo: no token of the answer is wrong by more than honest machines differ, or evidence is missing.
@@ -39,11 +42,13 @@ def accuse_by(home: Path, what: str, password_file: Path | None, *, broadcast: b
     """
     configuration = load(home)
     key = load_account(configuration.operator_keystore, read_password(password_file, purpose="the operator"))
-    result: dict[str, Any] = run(_accuse(configuration, key, what, broadcast=broadcast))
+    result: dict[str, Any] = run(_accuse(configuration, key, what, hidden, broadcast=broadcast))
     return result
 
 
-async def _accuse(configuration: NodeConfiguration, key: Key, what: str, *, broadcast: bool) -> dict[str, Any]:
+async def _accuse(
+    configuration: NodeConfiguration, key: Key, what: str, hidden: HiddenProof | None, *, broadcast: bool
+) -> dict[str, Any]:
     place = configuration.market
     if place is None:
         raise ConfigError("this node serves no market", "no [market]", "Name its factory in node.toml.")
@@ -55,6 +60,8 @@ async def _accuse(configuration: NodeConfiguration, key: Key, what: str, *, broa
         rows = rows or await _computed_again(configuration, evidence, seen.state)
         text = accused_text(evidence, seen.state, rows)
         model = find_model(configuration.folder, configuration.model)
+        if hidden is not None:
+            return await accuse_hidden(text, model, office.courtroom, hidden, broadcast=broadcast)
         proof = await asyncio.to_thread(accuse, text, model)
         call = proof.build(office.courtroom.contracts, b"")
         told = {"convicts": proof.conviction.convict, "order": "0x" + proof.conviction.order.hex(), "why": proof.words}

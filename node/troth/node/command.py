@@ -310,6 +310,18 @@ def doctor(*, home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> N
 def accuse(
     what: Annotated[str, typer.Argument(metavar="FILE|ORDER", help="Evidence with rows, or a rejected order's id.")],
     *,
+    imprints: Annotated[
+        Path | None,
+        typer.Option("--imprints", help="What the node signed of imprints: no row is shown, and --key proves."),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option("--key", envvar="TROTH_IMPRINT_KEY", help="Folder of the deployment's proving key."),
+    ] = None,
+    snarkjs: Annotated[
+        str, typer.Option("--snarkjs", envvar="TROTH_SNARKJS", help="The program that proves.")
+    ] = "snarkjs",
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="For one proof, at most.")] = 600,
     password_file: PasswordOption = None,
     broadcast: BroadcastOption = False,
     home: HomeOption = DEFAULT_HOME,
@@ -322,9 +334,11 @@ def accuse(
     """
     from troth.cases.errors import NothingToDo
     from troth.node.accusing_command import accuse_by
+    from troth.node.imprinting_command import hidden_proof
 
+    hidden = hidden_proof(imprints, key, snarkjs, seconds)
     try:
-        show(accuse_by(home, what, password_file, broadcast=broadcast), as_json)
+        show(accuse_by(home, what, password_file, hidden, broadcast=broadcast), as_json)
     except NothingToDo as nothing:
         typer.echo(str(nothing), err=True)
         raise typer.Exit(4) from nothing

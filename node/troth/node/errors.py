@@ -41,6 +41,10 @@ class ProofTooDear(NodeError):
     """A transaction is put off, since its gas costs more now than the operator allows."""
 
 
+class ProofFailed(NodeError):
+    """A proof in zero knowledge was not made: its program is missing, failed, or took too long."""
+
+
 class HostingRefused(NodeError):
     """A scheduler's order to host other layers goes beyond what the operator has agreed to."""
 

@@ -99,6 +99,14 @@ VeiledOption = Annotated[
         "before them.",
     ),
 ]
+ImprintsOption = Annotated[
+    bool,
+    typer.Option(
+        "--imprints",
+        help="Nodes sign imprints of the rows that choose tokens, so that a wrong one is proven without its row. "
+        "Minutes for a large vocabulary, here and at each node's start.",
+    ),
+]
 CalibrationOption = Annotated[
     Path | None,
     typer.Option("--calibration", help="report.json of `troth calibrate`; default: the shipped one of this model."),
@@ -127,6 +135,7 @@ def register(
     calibration: CalibrationOption = None,
     head: HeadOption = True,
     veiled: VeiledOption = False,
+    imprints: ImprintsOption = False,
     rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -158,6 +167,7 @@ def register(
         honest_share=honest_share,
         names_head=head,
         veils=veiled,
+        imprints=imprints,
     )
     name = class_name or f"{folder.path.name}/torch/{dtype}"
     measured = wanted.measured(report, name, dtype, calibration, (engine, device) if exact else None)

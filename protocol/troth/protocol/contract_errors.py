@@ -6,10 +6,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from troth.protocol.bindings import COMMITTEE, DISPUTES, ORGANISATIONS, REPUTATION, STEPS, AbiEntry, errors_by_selector
+from troth.protocol.bindings import (
+    COMMITTEE,
+    DISPUTES,
+    EVIDENCE,
+    IMPRINTS,
+    ORGANISATIONS,
+    REPUTATION,
+    STEPS,
+    AbiEntry,
+    errors_by_selector,
+)
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.errors import InvalidField
 
+_BESIDE_A_MARKET = (COMMITTEE, REPUTATION, ORGANISATIONS, DISPUTES, STEPS, IMPRINTS, EVIDENCE)
+"""And what those that convict are told by Evidence."""
 _REVERT_STRING = bytes.fromhex("08c379a0")
 _PANIC = bytes.fromhex("4e487b71")
 _PANICS = {
@@ -44,7 +56,7 @@ def _shown(value: Any) -> str:
 
 def decode_error(data: bytes) -> ContractError:
     """What revert ``data`` of a contract that stands beside a market says, such as Reputation; never raises."""
-    return explained(data, errors_by_selector((COMMITTEE, REPUTATION, ORGANISATIONS, DISPUTES, STEPS)), REMEDIES)
+    return explained(data, errors_by_selector(_BESIDE_A_MARKET), REMEDIES)
 
 
 def explained(
@@ -98,6 +110,12 @@ REMEDIES: Mapping[str, Remedy] = {
     "NothingToLose": lambda error: f"{error['accused']} can no longer be slashed, or may leave before a dispute ends.",
     "BondMismatch": lambda error: f"Send {error['expected']} with the call, not {error['given']}.",
     "NothingWrong": "What is shown is right, or as near as honest machines are: show another place.",
+    "NoKey": lambda error: f"Rows of {error['columns']} columns have no key here: show the row itself.",
+    "ImprintsNotNamed": "The class names no imprints there: show the row itself.",
+    "ProofDoesNotHold": "Prove again, for this account and contract, with the key of this deployment's ceremony.",
+    "NotByConvict": "Send it to the deployment's prover, whose `convict` pays whom it is for.",
+    "ZeroRecipient": "Name who is paid.",
+    "AlreadyProven": "Nothing is left to do: this result was convicted before.",
     "NotCheckable": "The model or the text is too large for one transaction. Bring the answer to the court.",
     "AlreadyMember": "Nothing needs to be done: this operator is a member.",
     "UnknownMember": "Name an operator that is a member.",

@@ -34,6 +34,7 @@ PapersSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 18)]
 RequestSize = Annotated[int, msgspec.Meta(ge=0, le=1 << 20)]
 SpokenSize = Annotated[int, msgspec.Meta(ge=1, le=SPOKEN_LIMIT)]
 RowBytes = Annotated[bytes, msgspec.Meta(max_length=4 * COLUMNS_LIMIT)]
+SignedWord = Annotated[bytes, msgspec.Meta(max_length=1 << 10)]
 TokenCount = Annotated[int, msgspec.Meta(ge=0, le=ROWS_LIMIT)]
 
 
@@ -90,10 +91,12 @@ class Concluded(Message, frozen=True):
     """Payload: the Signed[Result] as canonical JSON. It is on stable storage, with the trace, before it is sent.
 
     ``last_row``: where only hashes of rows travel, the last segment's last row, little-endian, for an order's client;
-    empty where rows travel, and once a node has forgotten it.
+    empty where rows travel, and once a node has forgotten it. ``imprints``: in a class that names imprints, of the last
+    segment, the Signed[Imprints] as canonical JSON.
     """
 
     last_row: RowBytes = b""
+    imprints: SignedWord = b""
 
 
 class Recommit(Message, frozen=True):

@@ -54,10 +54,12 @@ class SealedSegment:
 
 
 class FetchedRows(NamedTuple):
-    """Rows as they travelled, and the salt of the order's heads; nothing of it is checked yet."""
+    """Rows as they travelled, the salt of the order's heads, and what the node signed of imprints; nothing of it is
+    checked yet."""
 
     head_salt: Hash32
     data: bytes
+    imprints: bytes = b""
 
 
 class MarketCalls:
@@ -101,7 +103,8 @@ class MarketCalls:
         """Rows of a segment from number ``start`` on, as many as the scheduler puts into one answer."""
         path = f"/v1/orders/0x{order.hex()}/rows/{segment}?start={start}"
         found = await self._calls.get(path, headers={"troth-salt": "0x" + salt.hex()})
-        return FetchedRows(Hash32(read_hex(found.get("head_salt"), 32)), _hex(found.get("rows")))
+        imprints = found.get("imprints", "0x")
+        return FetchedRows(Hash32(read_hex(found.get("head_salt"), 32)), _hex(found.get("rows")), _hex(imprints))
 
     async def acknowledge(self, word: Acknowledgement) -> None:
         """Deliver a voucher outside of an order."""

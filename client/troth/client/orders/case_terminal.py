@@ -22,7 +22,7 @@ from troth.client.configuration import ClientConfiguration
 from troth.client.errors import ConfigurationError
 from troth.client.orders.case_files import case_file
 from troth.client.orders.court import ClientDeployment, Court, open_court
-from troth.client.orders.fetching_rows import with_rows
+from troth.client.orders.fetching_rows import fetched_imprints, with_rows
 from troth.client.orders.following import FollowedCase, cases_of
 from troth.client.orders.journal import OrderJournal, OrderRecord
 from troth.client.orders.seams import OrderEvidence
@@ -31,6 +31,9 @@ from troth.client.tabs.keys import Keyring
 from troth.client.tabs.managing import Purse
 from troth.client.tabs.store import opened
 from troth.client.wallet import require_wallet
+from troth.protocol.imprints.naming import Imprints
+from troth.protocol.market import canonical
+from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import CaseKind
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32
@@ -94,7 +97,7 @@ async def show(
 
     ``rows``: they are asked of the order's scheduler, and written with the rest.
     """
-    fetched = await _rows_of(purse, configuration, order) if rows else None
+    fetched, imprints = await _rows_of(purse, configuration, order) if rows else (None, None)
     async with _placed(purse, configuration) as place:
         entry = place.orders.find(order)
         at_hand = purse.password_file is not None or bool(os.environ.get(ENVIRONMENT))
@@ -115,14 +118,18 @@ async def show(
     lines += ways(found, entry)
     lines += [WITHOUT_OPENINGS] if key is None and "openings" in entry.evidence else []
     lines += [] if write is None else [written(write, file)]
+    lines += [] if write is None or imprints is None else [written_imprints(write, imprints)]
     return CaseSummary(entry.name, tuple(lines), cases, write, found.nothing and write is None)
 
 
-async def _rows_of(purse: Purse, configuration: ClientConfiguration, order: str) -> CaseFile:
+async def _rows_of(
+    purse: Purse, configuration: ClientConfiguration, order: str
+) -> tuple[CaseFile, Signed[Imprints] | None]:
     password = read_password(purse.password_file, purpose="the tab keys")
     async with market_session(purse.home, configuration, password) as session:
         entry = session.journal.find(order)
-        return await with_rows(session, entry, case_file(entry, session.domain))
+        file = await with_rows(session, entry, case_file(entry, session.domain))
+        return file, await fetched_imprints(session, entry)
 
 
 def ways(found: Assessment, entry: OrderRecord) -> list[str]:
@@ -149,6 +156,13 @@ def written(path: Path, file: CaseFile) -> str:
     """Write the evidence; the line that says so."""
     files.write(path, file)
     return f"written to {path}, with prompt and answer in it; `troth case show {path}` reads it"
+
+
+def written_imprints(path: Path, signed: Signed[Imprints]) -> str:
+    """Write what a node signed of its imprints beside the evidence; the line that says so."""
+    beside = path.with_name(path.name + ".imprints")
+    beside.write_bytes(canonical.encode(signed))
+    return f"imprints written to {beside}; `troth node accuse {path} --imprints {beside}` shows no row"
 
 
 async def bring(

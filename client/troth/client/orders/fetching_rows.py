@@ -14,13 +14,18 @@ from troth.client.orders.calls import MarketCalls
 from troth.client.orders.evidence import ServedOrder, served_of
 from troth.client.orders.journal import OrderRecord
 from troth.client.orders.session import PayerSession
-from troth.protocol.errors import InvalidRows
-from troth.protocol.market import checks
+from troth.protocol import typed_data
+from troth.protocol.errors import InvalidRows, ProtocolError
+from troth.protocol.imprints.naming import Imprints, imprints_of
+from troth.protocol.market import canonical, checks
+from troth.protocol.market.messages import Signed
 from troth.protocol.market.rows import HASH_BYTES, RowHashes, hashes_in, travel_as_hashes
-from troth.protocol.market.views import registered_scheduler, rules_in
+from troth.protocol.market.views import class_of, registered_scheduler, rules_in
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.tensors import Dtype, row_size
 from troth.protocol.types import Hash32
+
+IMPRINTS_LIMIT = 1 << 10
 
 
 async def with_rows(session: PayerSession, entry: OrderRecord, file: Evidence) -> Evidence:
@@ -46,6 +51,32 @@ async def with_rows(session: PayerSession, entry: OrderRecord, file: Evidence) -
         if not hashed:
             kept.append(SegmentRows.of(segment, data))
     return replace(file, head_salt=head_salt, rows=tuple(kept))
+
+
+async def fetched_imprints(session: PayerSession, entry: OrderRecord) -> Signed[Imprints] | None:
+    """What the last segment's node signed of its rows' imprints; None where the class names none.
+
+    Raises as ``with_rows``, and StreamError where it is not that node's word about this result.
+    """
+    served = served_of(entry)
+    if served is None:
+        what = "The order has no answer whose imprints could be fetched"
+        raise AnswerUnavailable(what, entry.name, "`troth client receipts` shows how far it came.")
+    definition, _ = class_of(session.state, served.order.execution_class)
+    if imprints_of(definition.name) is None:
+        return None
+    calls = await session.connect(registered_scheduler(session.state, served.submission.tab.payee))
+    last, salt = len(served.given) - 1, served.submission.salt
+    result = served.given[last]
+    piece = await calls.rows(result.order, salt, last, result.prompt + result.cached + result.written - 2)
+    try:
+        signed = canonical.decode(Signed[Imprints], piece.imprints, IMPRINTS_LIMIT)
+        word = signed.require(session.domain, served.admitted.nodes[last])
+    except ProtocolError as error:
+        raise StreamError("The scheduler has no imprints of this node", entry.name, "Show the row itself.") from error
+    if word.result != typed_data.struct_hash(result):
+        raise StreamError("The imprints are of another result", entry.name, "Show the row itself.")
+    return signed
 
 
 async def _fetched(calls: MarketCalls, served: ServedOrder, segment: int, width: int) -> tuple[Hash32, bytes]:

@@ -7,7 +7,7 @@ here holds there, against any majority of verifiers and reviewers, without a bon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -160,11 +160,18 @@ def _beaten(text: AccusedText, tensor: RawTensor) -> tuple[int, int] | None:
     if len(broken):
         index = int(broken[-1])
         return index, (text.tokens[index] + 1) % text.descriptor.vocabulary
+    return find_beaten(text, tensor, _holds)
+
+
+def find_beaten(
+    text: AccusedText, tensor: RawTensor, holds: Callable[[AccusedText, RawTensor, Beaten], bool]
+) -> tuple[int, int] | None:
+    """Place and rival of the last token that is beaten by a rule in exact numbers; None where none is."""
     ends = range(len(text.tokens), 0, -BATCH)
     for end in ends:
         first = max(end - BATCH, 0)
         for beaten in sorted(_seeming(text, tensor, first, end), key=lambda one: (-one.place, -one.lead)):
-            if _holds(text, tensor, beaten):
+            if holds(text, tensor, beaten):
                 return beaten.place, beaten.rival
     return None
 
@@ -205,7 +212,7 @@ def _holds(text: AccusedText, tensor: RawTensor, beaten: Beaten) -> bool:
     token, rounded = text.tokens[beaten.place], text.dtype is not Dtype.FLOAT32
     position = len(text.request.prompt_tokens) - 1 + beaten.place
     state = text.rows[position * text.width : (position + 1) * text.width]
-    weights = (_row(tensor, token), _row(tensor, beaten.rival))
+    weights = (row_of(tensor, token), row_of(tensor, beaten.rival))
     kinds = state_format(text.definition), weight_format(tensor.dtype)
     unit = unit_bits(state, kinds[0], weights, kinds[1])
     found = exact_logits(state, kinds[0], weights, kinds[1], rounded=rounded, unit=unit)
@@ -217,12 +224,13 @@ def _holds(text: AccusedText, tensor: RawTensor, beaten: Beaten) -> bool:
     return ahead > slack and (text.request.keeps_all or likelier > slack)
 
 
-def _row(tensor: RawTensor, place: int) -> bytes:
+def row_of(tensor: RawTensor, place: int) -> bytes:
+    """A row of the head as its file has it."""
     return bytes(read_rows(tensor, place, place + 1))
 
 
 def _weights(tensor: RawTensor, place: int, dtype: int) -> NDArray[np.float32]:
-    return weight_numbers(_row(tensor, place), tensor, dtype)
+    return weight_numbers(row_of(tensor, place), tensor, dtype)
 
 
 # -------------------------------------------------------------------------------------------------------------- showing
@@ -236,7 +244,7 @@ def _proof(text: AccusedText, folder: ModelFolder, tensor: RawTensor, index: int
     if text.request.temperature_millionths:
         drawn = proof_of(text.vrf_key, messages.infer_alpha(evidence.order_id), evidence.infer_proof)
     leaves = [leaf for first, end in pieces(tensor) for leaf in row_leaves(tensor, first, end)]
-    state, rows = _state(text, index), (_row(tensor, token), _row(tensor, rival))
+    state, rows = _state(text, index), (row_of(tensor, token), row_of(tensor, rival))
     return TokenProof(
         order=evidence.signed_order,
         execution_class=text.definition,

@@ -14,6 +14,7 @@ from typing import Any
 from troth.chain.keystore import Key
 from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.node.engine.head import head_tensor
+from troth.node.engine.imprints import with_head_imprints
 from troth.node.engine.interface import Engine
 from troth.node.engine.probe import MARK, probe
 from troth.node.errors import ModelError
@@ -93,6 +94,7 @@ class ClassOptions:
     honest_share: float = 0
     names_head: bool = True
     veils: bool = False
+    imprints: bool = False
 
     def money(self, parameters: Parameters, tiles: int = shipped.TILES) -> ClassMoney:
         """The money of a class that opens so many tiles.
@@ -128,8 +130,12 @@ class ClassOptions:
         Its name says which tensor makes logits, where proofs read it: then a wrong token convicts without a court. It
         also says whether nodes and verifiers are hidden where they can be (``market.ballots``).
         """
+        if self.imprints and exact is not None:
+            remedy = "Leave out --exact or --imprints."
+            raise ModelError("an exact class names a probe where imprints would stand", name, remedy)
         name = veiled(name) if self.veils else name
         named = with_head(name, head_tensor(report.folder)) if self.names_head else name
+        named = with_head_imprints(named, report.folder, report.descriptor.dtype) if self.imprints else named
         rough = rough_class(report.model_id, report.descriptor.dtype, named, candidates=self.candidates)
         if exact is not None:
             return exact_class(rough, report.folder, *exact)

@@ -6,9 +6,11 @@ makes payable: a node that is killed at any step can still open, and is still pa
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.earning.leaf import Leaf, Stage
@@ -16,15 +18,18 @@ from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
 from troth.node.orders.chaining import chain_up
 from troth.node.orders.context import NodeContext
 from troth.node.orders.session import SegmentSession
-from troth.node.orders.words import RESULT
+from troth.node.orders.words import IMPRINTS, RESULT
 from troth.node.traces import StoredTrace
+from troth.protocol import typed_data
+from troth.protocol.imprints.naming import Imprints, imprints_of
+from troth.protocol.imprints.rows import RowKind, imprints_root, round_row
 from troth.protocol.market import canonical, checks, messages, prices
 from troth.protocol.market.leaves import inference_leaf
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import trace_salt
 from troth.protocol.market.types import Result, Work
 from troth.protocol.request import output_hash
-from troth.protocol.tensors import rows_to_bytes, tokens_from_bytes
+from troth.protocol.tensors import rows_to_bytes, tokens_from_bytes, widen
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Hash32
 from troth.protocol.wire_market import Conclude, Concluded
@@ -52,12 +57,13 @@ async def conclude(
     committed = await beside(rows.nbytes, committed_trace, session, rows)
     result = _result(session, header.positions, written, tokens, messages.trace_commitment(_root(committed), salt))
     made = _stored(context, session, rows, root=_root(committed), salt=salt)
-    word = await context.write(lambda: _concluded(context, session, made, rows, result))
+    imprints = await asyncio.to_thread(_imprints, session, rows, written, result)
+    word, beside_it = await context.write(lambda: _concluded(context, session, made, rows, (result, imprints)))
     await context.engine.forget(session.key)
     session.drop_rows()
     session.telling.conclude(word)
     last_row = rows_to_bytes(rows[-1:], seat.dtype) if seat.is_last and seat.sends_hashes else b""
-    return Concluded(last_row), word
+    return Concluded(last_row, beside_it), word
 
 
 def _written(session: SegmentSession, header: Conclude, tokens: tuple[int, ...]) -> int:
@@ -153,12 +159,31 @@ def _kept(context: NodeContext, session: SegmentSession, made: StoredTrace, rows
     return known
 
 
+def _imprints(session: SegmentSession, rows: NDArray[Any], written: int, result: Result) -> Imprints | None:
+    """What a class that names imprints has signed beside the result of its last segment."""
+    seat = session.seat
+    if not seat.is_last or imprints_of(seat.execution_class.name) is None:
+        return None
+    chosen = widen(np.ascontiguousarray(rows[len(rows) - written :]), seat.dtype)
+    imprints = [round_row(row, RowKind.STATE).imprint() for row in chosen]
+    return Imprints(typed_data.struct_hash(result), imprints_root(imprints))
+
+
 def _concluded(
-    context: NodeContext, session: SegmentSession, made: StoredTrace, rows: NDArray[Any], result: Result
-) -> bytes:
-    """The trace on disk, then the result on disk, as it travels."""
+    context: NodeContext,
+    session: SegmentSession,
+    made: StoredTrace,
+    rows: NDArray[Any],
+    said: tuple[Result, Imprints | None],
+) -> tuple[bytes, bytes]:
+    """The trace on disk, then what is signed, as it travels: imprints first, since a result that was kept is given
+    again with them."""
+    (result, imprints), seat = said, session.seat
     session.trace = _kept(context, session, made, rows)
-    return _sign(context, session, result)
+    place, word = (seat.order_id, seat.index), b""
+    if imprints is not None:
+        word = context.stores.words.sign_once(place, IMPRINTS, imprints, lambda: context.operator.sign(imprints))
+    return _sign(context, session, result), word
 
 
 def _root(committed: CommittedTrace) -> Hash32:

@@ -30,6 +30,7 @@ from troth.node.earning.database import NodeDatabase
 from troth.node.earning.keeper import EarningContext, EarningKeeper
 from troth.node.earning.supervision import Supervised
 from troth.node.engine.head import require_head
+from troth.node.engine.imprints import require_imprints
 from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
@@ -292,6 +293,8 @@ class RunningNode:
         await require_class(context.engine, execution_class)
         if head_of(execution_class.name):
             await require_head(context.engine, execution_class, self._model())
+        if context.engine.slice.end == context.engine.layers:
+            await asyncio.to_thread(require_imprints, execution_class, self._model())
         service = self._parts.service(context, self._metrics)
         await service.start()
         self._hosting = SliceHosting(context, service)

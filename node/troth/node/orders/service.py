@@ -21,7 +21,7 @@ from troth.node.orders.polling import poll
 from troth.node.orders.seat import Assignment, Post, check_seat, infer_seat
 from troth.node.orders.session import CHECKS, SegmentSession
 from troth.node.orders.unveiling import unveil
-from troth.node.orders.words import COMMITMENT, RESULT, VERDICT, BegunSegment
+from troth.node.orders.words import COMMITMENT, IMPRINTS, RESULT, VERDICT, BegunSegment
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, InferencePapers
@@ -195,18 +195,24 @@ class OrderService:
         if name not in self._sessions:
             known = await self._known(sender, name, RESULT)
             if known is not None:
-                return Concluded(), known
+                return await self._concluded_before(header), known
         session = self._find(sender, name)
         await session.end()
         async with session.lock:
             # It has a trace where another question concluded it meanwhile, or the disk took no result before.
             known = await self._known(sender, name, RESULT) if session.trace is not None else None
             if known is not None:
-                return Concluded(), known
+                return await self._concluded_before(header), known
             session.require_alive()
             answer = await conclude(self._context, session, header, payload)
         await self._drop(name)
         return answer
+
+    async def _concluded_before(self, header: Conclude) -> Concluded:
+        """What goes beside a result that was signed before; the last row is forgotten."""
+        words = self._context.stores.words
+        kept = await self._context.write(lambda: words.find(header.order, header.segment, IMPRINTS))
+        return Concluded(imprints=kept or b"")
 
     # --------------------------------------------------------------------------------------------------------- checks
 

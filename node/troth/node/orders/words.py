@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS openings (
     PRIMARY KEY (order_id, segment, subject)
 ) WITHOUT ROWID;
 """
-RESULT, COMMITMENT, VERDICT = "result", "commitment", "verdict"
+RESULT, COMMITMENT, VERDICT, IMPRINTS = "result", "commitment", "verdict", "imprints"
 OPENINGS = 4
 """Sets of tiles that are opened of one trace: verifiers that stayed silent are replaced, and the tiles follow."""
 

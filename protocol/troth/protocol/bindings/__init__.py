@@ -79,6 +79,7 @@ REPUTATION = "reputation"
 ORGANISATIONS = "organisations"
 TICKETS, TICKET_PAYER = "tickets/tickets", "tickets/ticketpayer"
 DISPUTES = "disputes"
+IMPRINTS = "imprints"
 STEPS = "steps"
 NUMBERS = "numbers"
 MARKET_PARTS = (
@@ -87,6 +88,7 @@ MARKET_PARTS = (
 )
 """The parts of a deployment in the order in which its factory numbers them."""
 
+EVIDENCE = "market/evidence"
 MARKET = tuple(f"market/{part}" for part in (*MARKET_PARTS, "deployment"))
 
 

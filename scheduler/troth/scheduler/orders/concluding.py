@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from troth.chain.retries import attempts_of
+from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
+from troth.protocol.imprints.naming import Imprints, imprints_of
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.types import Result
@@ -111,7 +113,17 @@ class OrderEnding:
         )
         if result != expected or result.prompt + result.cached != len(session.request.prompt_tokens):
             raise hop.failed("a result that is not over the rows and tokens that it gave")
+        if self._is_last(segment) and imprints_of(session.offer.execution_class.name) is not None:
+            self._require_imprints(hop, result, frame.header)
         return signed
+
+    def _require_imprints(self, hop: Hop, result: Result, header: Concluded) -> None:
+        """That they are those of its rows, who proves by them sees: it costs milliseconds for each row."""
+        if not header.imprints:
+            raise hop.failed("a result without the imprints that its class names")
+        imprints = canonical.decode(Signed[Imprints], header.imprints, _LIMIT)
+        if imprints.require(self.context.operator.domain, hop.node).result != typed_data.struct_hash(result):
+            raise hop.failed("imprints of another result")
 
     def _head(self, segment: int) -> Hash32:
         return checks.head(

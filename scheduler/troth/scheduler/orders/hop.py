@@ -114,10 +114,13 @@ class Hop:
         return await self._ask(header, payload, timeout)
 
     def keep_last(self, header: Message) -> None:
-        """Keep the last row that came with a result; a node that shows none, or another, is not believed by clients."""
+        """Keep the last row that came with a result, and imprints, which were checked; a node that shows no row, or
+        another, is not believed by clients."""
         offer = self._session.offer
         if isinstance(header, Concluded) and offer.sends_hashes and len(header.last_row) == offer.row_bytes:
             self._kept.append_last(self.segment, header.last_row)
+        if isinstance(header, Concluded) and header.imprints:
+            self._kept.append_imprints(self.segment, header.imprints)
 
     async def accept(self, data: bytes | memoryview, tokens: Sequence[int], row: RowSignature) -> None:
         """Check and store rows that were forwarded already, computed from ``tokens``; raises NodeFailed if they should

@@ -223,8 +223,9 @@ def _order_routes(router: APIRouter, orders: Orders) -> None:
     ) -> JSONResponse:
         salt = read_hash(request.headers.get(SALT_HEADER, ""), "salt")
         piece = await orders.rows(read_hash(order_id, "order id"), salt, segment, start)
-        shown = {"total": piece.total, "head_salt": canonical.to_json(piece.head_salt), "rows": "0x" + piece.data.hex()}
-        return JSONResponse(shown)
+        data, imprints = "0x" + piece.data.hex(), "0x" + piece.imprints.hex()
+        salted = {"total": piece.total, "head_salt": canonical.to_json(piece.head_salt)}
+        return JSONResponse({**salted, "rows": data, "imprints": imprints})
 
     @router.post("/v1/orders/{order_id}/secret")
     async def secret(order_id: str, request: Request) -> LineResponse:

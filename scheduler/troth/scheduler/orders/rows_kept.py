@@ -82,6 +82,19 @@ class OrderRows:
         """Add the last row itself, where only hashes of rows are kept; its client sees whether it is the one."""
         self._add(_name("last", segment), row)
 
+    def append_imprints(self, segment: int, word: bytes) -> None:
+        """Add what a node signed of its rows' imprints."""
+        self._add(_name("imprints", segment), word)
+
+    def imprints(self, segment: int) -> bytes:
+        """What a node signed of its rows' imprints; empty where it signed none."""
+        name = _name("imprints", segment)
+        journalled = self._journalled(name)
+        if journalled is not None:
+            return journalled
+        path = self._folder / name
+        return path.read_bytes() if path.is_file() else b""
+
     def last(self, segment: int, count: int, row_bytes: int) -> tuple[bytes, Hash32]:
         """The last of ``count`` rows, of so many bytes, and the link before it; EOFError, OSError or KeyError where
         they are not there."""

@@ -99,11 +99,13 @@ ROWS_PIECE = 1 << 20
 
 
 class RowsPiece(NamedTuple):
-    """Some rows of a segment: how many there are, the salt of the order's heads, and these as they travelled."""
+    """Some rows of a segment: how many there are, the salt of the order's heads, these as they travelled, and what the
+    node signed of their imprints, if anything."""
 
     total: int
     head_salt: Hash32
     data: bytes
+    imprints: bytes
 
 
 RETRY_AFTER = 5
@@ -215,9 +217,10 @@ class Orders:
         kept, count = self.context.rows.open(order_id, size), min(total - start, max(ROWS_PIECE // size, 1))
         try:
             data = await asyncio.to_thread(kept.rows, segment, start, count)
+            imprints = await asyncio.to_thread(kept.imprints, segment)
         except (OSError, EOFError) as error:
             raise TooLate("The order's rows are kept no longer", None, "They go with the time for checks.") from error
-        return RowsPiece(total, history.admitted.head_salt, data)
+        return RowsPiece(total, history.admitted.head_salt, data, imprints)
 
     def _owned(self, order_id: Hash32, salt: Hash32) -> OrderHistory:
         history = self.context.store.get(order_id)
