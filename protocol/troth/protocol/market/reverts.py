@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from troth.protocol.bindings import MARKET, errors_by_selector
+from troth.protocol.bindings import DISPUTES, MARKET, STEPS, errors_by_selector
+from troth.protocol.contract_errors import REMEDIES as BESIDE
 from troth.protocol.contract_errors import ContractError, Remedy, explained
 
 
 def decode_error(data: bytes) -> ContractError:
-    """What revert ``data`` of any contract of a deployment, or of its factory, says; never raises."""
-    return explained(data, errors_by_selector(MARKET), REMEDIES, GENERAL)
+    """What revert ``data`` of any contract of a deployment, of its factory or of its Disputes, says; never raises."""
+    known = errors_by_selector(MARKET)
+    if data[:4] in known:
+        return explained(data, known, REMEDIES, GENERAL)
+    return explained(data, errors_by_selector((DISPUTES, STEPS)), BESIDE, GENERAL)
 
 
 GENERAL = "Fold the newest events, compare the arguments with them, and build the call again."
