@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class KeptTrace:
             with np.load(io.BytesIO(self._path(layer).read_bytes()), allow_pickle=False) as found:
                 roots = tuple(Hash32(one.tobytes()) for one in found["roots"])
                 return ComputedLayer(found["output"], roots)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, BadZipFile):
             return None
 
     def keep(self, layer: int, computed: ComputedLayer) -> None:
