@@ -8,7 +8,7 @@ import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/Reentrancy
 import {IBank} from "../market/interfaces/IBank.sol";
 import {Contracts, IDeployment} from "../market/interfaces/IDeployment.sol";
 import {IEvidence} from "../market/interfaces/IEvidence.sol";
-import {IProofs} from "../market/interfaces/IProofs.sol";
+import {IProofs, ShownRow} from "../market/interfaces/IProofs.sol";
 import {IProver} from "../market/interfaces/IProver.sol";
 import {IRegistry} from "../market/interfaces/IRegistry.sol";
 import {Fault, Parameters, PotKind, Role} from "../market/interfaces/MarketTypes.sol";
@@ -32,8 +32,9 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     bytes32 private constant ENDED = bytes32(uint256(1));
     /// @dev Levels that are shown at once: 2^5 words are 1 KiB.
     uint256 private constant MOST_STRIDE = 5;
-    /// @dev Turns of the longest dispute: 14 levels over all tensors and 33 in one, shown by five, and the end.
-    uint256 private constant MOST_TURNS = 22;
+    /// @dev Turns of the longest dispute: 14 levels over all tensors and 33 in one, shown by five, the signed row asked for
+    ///      and given, and the end.
+    uint256 private constant MOST_TURNS = 24;
     /// @dev What the accused pays in the longest usual dispute, for which the bond stands.
     uint256 private constant BOND_GAS = 1_000_000;
 
@@ -229,6 +230,29 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         state.shown = 0;
     }
 
+    /// @inheritdoc IDisputes
+    function askRow(bytes32 dispute, Dispute calldata given, Matter calldata matter, uint32 position) external {
+        Dispute memory state = _load(dispute, given, Turn.Accuser);
+        _requirePlayer(state.accuser);
+        _requireInTime(state.deadline);
+        _requireMatterOf(state, matter);
+        if (state.asked != 0) revert AskedBefore(dispute);
+        if (position > matter.position) revert NoSuchRow(position, uint256(matter.position) + 1);
+        state.asked = position + 1;
+        _enter(dispute, state, Turn.Row);
+    }
+
+    /// @inheritdoc IDisputes
+    function giveRow(bytes32 dispute, Dispute calldata given, Matter calldata matter, ShownRow calldata row) external {
+        Dispute memory state = _load(dispute, given, Turn.Row);
+        _requirePlayer(state.accused);
+        _requireInTime(state.deadline);
+        _requireMatterOf(state, matter);
+        STEPS.requireSigned(matter, state.asked - 1, row);
+        emit RowGiven(dispute, row);
+        _enter(dispute, state, Turn.Accuser);
+    }
+
     // --------------------------------------------------------------------------------------------------------- the end
 
     /// @inheritdoc IDisputes
@@ -267,7 +291,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
 
     /// @inheritdoc IDisputes
     function silent(bytes32 dispute, Dispute calldata given) external nonReentrant {
-        Dispute memory state = _load(dispute, given, Turn.Accused);
+        Dispute memory state = _load(dispute, given, given.turn == Turn.Row ? Turn.Row : Turn.Accused);
         if (block.number <= state.deadline) revert TooEarly(block.number, state.deadline);
         _convict(dispute, state);
     }
@@ -352,9 +376,13 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         if (block.number > deadline) revert TooLate(block.number, deadline);
     }
 
-    function _requireMatter(Dispute memory state, Matter calldata matter, bytes calldata shape) private pure {
+    function _requireMatterOf(Dispute memory state, Matter calldata matter) private pure {
         bytes32 hash = keccak256(abi.encode(matter));
         if (hash != state.matter) revert WrongMatter(hash, state.matter);
+    }
+
+    function _requireMatter(Dispute memory state, Matter calldata matter, bytes calldata shape) private pure {
+        _requireMatterOf(state, matter);
         if (keccak256(shape) != matter.shape) revert ISteps.WrongShape(keccak256(shape), matter.shape);
     }
 

@@ -2,13 +2,15 @@
 pragma solidity ^0.8.30;
 
 import {ExecutionClass, ModelDescriptor, Result, SignedOrder} from "../market/interfaces/MarketTypes.sol";
+import {ShownRow} from "../market/interfaces/IProofs.sol";
 import {Matter} from "./ISteps.sol";
 
 /// @notice Whose turn it is.
 enum Turn {
     None,
     Accused, // shows the next levels of its trace, within the window
-    Accuser // names which of what was shown is wrong first, or convicts
+    Accuser, // names which of what was shown is wrong first, or convicts
+    Row // the accused gives the signed row that the accuser asked for, within the window
 }
 
 /// @notice A dispute; its hash is all that is kept of it.
@@ -24,6 +26,7 @@ enum Turn {
 /// @param place of the node among those of its level
 /// @param left levels below the node
 /// @param shown how many of them the accused has shown
+/// @param asked 1 + the position of the signed row that the accuser asked for; 0: it asked for none
 struct Dispute {
     bytes32 matter;
     bytes32 result;
@@ -40,6 +43,7 @@ struct Dispute {
     uint64 place;
     uint8 left;
     uint8 shown;
+    uint32 asked;
 }
 
 /// @notice What a dispute is opened with.
@@ -80,6 +84,8 @@ interface IDisputes {
     event DisputeMoved(bytes32 indexed dispute, Dispute state);
     /// @notice What the accused showed: the nodes so many levels below the one that was named.
     event Shown(bytes32 indexed dispute, bytes32[] nodes);
+    /// @notice The accused gave the signed row that the accuser asked for.
+    event RowGiven(bytes32 indexed dispute, ShownRow row);
     /// @notice The accused was convicted; the accuser was paid its bond and what the conviction earned.
     event DisputeWon(bytes32 indexed dispute, address indexed accused, address indexed accuser, uint256 paid);
     /// @notice The accuser showed nothing in time: its bond is the accused's.
@@ -106,6 +112,8 @@ interface IDisputes {
     error NoSuchChoice(uint256 index, uint256 count);
     /// @notice The accuser points at a tensor with `chooseTensor`, at a word with `wrongStep`, at all else with `choose`.
     error WrongLevel(bool inTensor, uint256 left, uint256 shown);
+    /// @notice A signed row is asked for once.
+    error AskedBefore(bytes32 dispute);
     error WrongMatter(bytes32 given, bytes32 expected);
     /// @notice The number is the one that follows, or the row is as near as honest rows are.
     error NothingWrong(bytes32 dispute);
@@ -132,6 +140,13 @@ interface IDisputes {
         Choice calldata choice
     ) external;
 
+    /// @notice Accuser, once: asks for a signed row up to the one in dispute, of which only the hash travelled. Its turn comes
+    ///         again.
+    function askRow(bytes32 dispute, Dispute calldata state, Matter calldata matter, uint32 position) external;
+
+    /// @notice Accused: gives the signed row of this position, under the output head.
+    function giveRow(bytes32 dispute, Dispute calldata state, Matter calldata matter, ShownRow calldata row) external;
+
     /// @notice Anyone: a number of a word of what was shown is not the one that follows. The accuser is paid.
     function wrongStep(
         bytes32 dispute,
@@ -151,7 +166,7 @@ interface IDisputes {
         bytes calldata opening
     ) external;
 
-    /// @notice Anyone, after the deadline of the accused: it showed nothing. The accuser is paid.
+    /// @notice Anyone, after the deadline of the accused: it showed or gave nothing. The accuser is paid.
     function silent(bytes32 dispute, Dispute calldata state) external;
 
     /// @notice Anyone: ends a dispute in which the accuser was silent, or which nothing can come of any more.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {ShownRow} from "../market/interfaces/IProofs.sol";
+
 /// @notice What a dispute is about: one row that a node signed, and all that the row follows from. Whoever opens a dispute
 ///         shows it, and the dispute keeps its hash.
 /// @param order digest of the order
@@ -70,4 +72,7 @@ interface ISteps {
         external
         view
         returns (bool);
+
+    /// @notice Reverts unless this is the row of a position, under the matter's output head.
+    function requireSigned(Matter calldata matter, uint256 position, ShownRow calldata row) external pure;
 }

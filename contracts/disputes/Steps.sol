@@ -403,14 +403,18 @@ contract Steps is ISteps {
             proof := add(opening.offset, calldataload(opening.offset))
         }
         bytes calldata row = proof.signed.row;
-        bytes32 rowHash = _rowHash(matter.segment, proof.signed);
-        _requireRow(matter, proof.signed, matter.segment, matter.position, matter.outputHead, rowHash);
+        requireSigned(matter, matter.position, proof.signed);
         uint256 tensor = _count(matter) - 1;
         Where memory place = _where(_modelOf(matter, shape), matter, tensor);
         ArithmeticOperations.RowSlice memory slice = ArithmeticOperations.RowSlice(
             place.operation, matter.position, uint256(matter.position) + 1, 0, matter.hidden
         );
         return _differs(row, _opened(place, matter, root, slice, proof.last), proof.element);
+    }
+
+    /// @inheritdoc ISteps
+    function requireSigned(Matter calldata matter, uint256 position, ShownRow calldata row) public pure {
+        _requireRow(matter, row, matter.segment, position, matter.outputHead, _rowHash(matter.segment, row));
     }
 
     /// @dev Whether |a - b| / rms(b) is above the tolerance, each step rounded to float32. A trace without numbers says nothing

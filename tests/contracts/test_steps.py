@@ -122,7 +122,7 @@ async def test_every_operation_holds_and_convicts_what_differs_by_a_bit(checked:
 async def test_a_middle_segment_starts_from_the_rows_that_it_read(anvil: Any, contract: Any, tmp_path: Path) -> None:
     scene, source = LayerScene.make(tmp_path / "model"), Random(4)
     before = scene.trace(scene.layout(end=1))
-    read = before.layers[0].numbers[Operation.OUTPUT]
+    read = before.rows
     layout = scene.layout(first=1)
     trace = segment_trace(layout, scene.weights.layer, read, scene.weights.norm)
     assert trace.norm is not None

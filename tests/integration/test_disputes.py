@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,87 +13,142 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support.dispute_stage import DisputeStage, Played, dispute_stage
-from support.layer_disputes import LayerScene, SignedRows
+from support.layer_disputes import SALT, LayerScene, SignedRows
 
+from troth.cases.courtroom import CallRefused, Mined
 from troth.chain.deployment import numbers_creation, steps_creation, submit
+from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
-from troth.node.court.disputing import Disputant, first_far
+from troth.chain.records import Simulation
+from troth.node.court.canonical_traces import CanonicalTraces
+from troth.node.court.disputing import Disputant
 from troth.node.court.opened_weights import OpenedWeights
+from troth.node.court.segment_text import SegmentText, first_far
 from troth.protocol.calls import Call
-from troth.protocol.disputes import game
-from troth.protocol.disputes.calls import DisputeLost, DisputeWon
+from troth.protocol.disputes import calls, game, life
+from troth.protocol.disputes.calls import DisputeLost, DisputeMoot, DisputeWon
 from troth.protocol.disputes.game import Matter
-from troth.protocol.disputes.segment_trace import SegmentTrace
-from troth.protocol.market.token_proofs import ShownRow
+from troth.protocol.disputes.life import Life
 from troth.protocol.market.types import PotKind
+from troth.protocol.types import Address, Hash32
 
 pytestmark = [pytest.mark.chain]
 
+Rows = NDArray[np.float32]
 WRONG = {"model.layers.1.mlp.up_proj.weight": ((3, 5), 0.9)}
 """One weight of one layer that a dishonest node has otherwise."""
 
 
+class TamperedWeights(OpenedWeights):
+    """A dishonest node's model: single weights have other values."""
+
+    wrong: Mapping[str, tuple[tuple[int, ...], float]] = WRONG
+
+    def layer(self, number: int) -> Mapping[str, Rows]:
+        tensors = {name: tensor.copy() for name, tensor in super().layer(number).items()}
+        for name in tensors.keys() & self.wrong.keys():
+            place, value = self.wrong[name]
+            tensors[name][place] = value
+        return tensors
+
+
 @dataclass
-class KnownRows:
-    """What everybody who was sent the text knows of an order."""
+class StagedDisputes:
+    """A ``DisputeChain`` for one key of a stage."""
 
-    scene: LayerScene
-    rows: NDArray[np.float32]
-    order: Any
+    stage: DisputeStage
+    key: Key
+    gas: list[tuple[str, int]]
+    in_coin: bool = True
+    opening: int = 10_000
 
-    def states(self, positions: int) -> NDArray[np.float32]:
-        return self.scene.weights.embedded(self.scene.tokens[:positions])
+    @property
+    def account(self) -> Address:
+        return self.key.address
 
-    def signed(self, position: int) -> NDArray[np.float32]:
-        return self.rows[position]
+    @property
+    def bond(self) -> int:
+        return self.stage.bond
 
-    def shown(self, position: int) -> ShownRow:
-        return SignedRows(self.rows, self.scene.tokens).shown(self.order, position)
+    @property
+    def turn(self) -> int:
+        return self.stage.turn
 
-    entered = shown
+    async def block(self) -> int:
+        return await self.stage.chain.block_number()
 
+    async def lives(self) -> Mapping[Hash32, Life]:
+        logs = await self.stage.chain.logs(0, await self.block())
+        events = (calls.decode_event(log) for log in logs)
+        return life.lives(event for event in events if event is not None)
 
-class Forger(Disputant):
-    """Defends rows by what it computed them with: its trace has the weight that it used."""
+    async def is_convicted(self, result: Hash32) -> bool:
+        proven = self.stage.follower.state.proven
+        return any(one.convict == self.stage.node.address for one in proven.values())
 
-    trace: SegmentTrace
+    async def simulate(self, call: Call) -> Simulation:
+        raise NotImplementedError
 
-    async def _trace(self, one: Any) -> SegmentTrace:
-        return self.trace
+    async def send(self, call: Call) -> Mined:
+        try:
+            receipt = await self.stage.send(call, self.key)
+        except ChainRejected as error:
+            raise CallRefused(call.function, error.name, str(error)) from error
+        self.gas.append((call.function, receipt.gas_used))
+        return Mined(receipt.transaction, receipt.block)
+
+    async def pay(self) -> tuple[str, ...]:
+        return ()
 
 
 @dataclass
 class Trial:
     stage: DisputeStage
     scene: LayerScene
+    folder: Path
     gas: list[tuple[str, int]] = field(default_factory=list)
+    sides: int = 0
 
-    async def accuse(self, rows: NDArray[np.float32], position: int) -> tuple[Played, KnownRows]:
+    def rows(self, wrong: Mapping[str, tuple[tuple[int, ...], float]] | None = None) -> Rows:
+        """What a node signs."""
+        return self.scene.trace(wrong=wrong).rows
+
+    def text(self, rows: Rows, order: Hash32) -> SegmentText:
+        """What everybody who was sent the text knows of an order."""
+        tokens = tuple(int(token) for token in self.scene.tokens)
+        given = rows.astype("<f4").tobytes()
+        return SegmentText(order, 0, SALT, tokens, None, given, rows.shape[1])
+
+    async def accuse(self, rows: Rows, position: int, accuser: Key | None = None) -> tuple[Played, SegmentText]:
         """A result over these rows, and a dispute over one of them."""
-        known = KnownRows(self.scene, rows, None)
         tokens, count = self.scene.tokens, len(rows)
         accusation = self.stage.accusation(lambda order: SignedRows(rows, tokens).head(order), position, count)
-        known.order = accusation.result.order
-        return await self.stage.open(accusation), known
+        return await self.stage.open(accusation, accuser), self.text(rows, accusation.result.order)
 
-    def side(self, key: Key, known: KnownRows, kind: type[Disputant] = Disputant) -> Any:
-        weights = OpenedWeights(self.scene.folder)
+    def side(
+        self, key: Key, *texts: SegmentText, weights: type[OpenedWeights] = OpenedWeights, place: str = ""
+    ) -> Disputant:
+        """One party's process; the same ``place`` is a process that was started again."""
+        self.sides += 1
+        opened = weights(self.scene.folder)
+        folder = self.folder / (place or f"side-{self.sides}")
 
-        async def send(call: Call, sender: Key) -> Any:
-            receipt = await self.stage.send(call, sender)
-            self.gas.append((call.function, receipt.gas_used))
-            return receipt
+        async def text_of(matter: Matter) -> SegmentText | None:
+            return next((one for one in texts if one.order == matter.order), None)
 
-        def rows_of(matter: Matter) -> KnownRows | None:
-            return known if matter.order == known.order else None
+        async def rows_again(text: SegmentText) -> SegmentText:
+            return replace(text, given=self.rows().astype("<f4").tobytes())
 
-        return kind(self.stage.chain, send, key, weights, rows_of)
+        chain = StagedDisputes(self.stage, key, self.gas)
+        return Disputant(chain, lambda: opened, CanonicalTraces(folder, lambda: opened), text_of, rows_again)
 
-    async def play(self, *sides: Disputant) -> int:
-        """Turns until nobody has one."""
-        turns = 0
-        while moved := sum([await side.look() for side in sides]):
-            turns += moved
+    async def play(self, *sides: Disputant, most: int = 1_000) -> int:
+        """Turns until nobody has one, nor computes one, or so many were taken."""
+        turns = idle = 0
+        while idle < 3 and turns < most:
+            moved = sum([await side.look() for side in sides])
+            turns, idle = turns + moved, 0 if moved or any(side.traces.computing for side in sides) else idle + 1
+            await asyncio.sleep(0.01)
         return turns
 
 
@@ -108,45 +164,82 @@ def trials(anvil: Any, tmp_path: Path) -> Trials:
         assert numbers is not None
         encoded = scene.weights.shape.encoded
         async with dispute_stage(anvil, steps_creation(numbers), encoded, scene.model) as stage:
-            yield Trial(stage, scene)
+            yield Trial(stage, scene, tmp_path)
 
     return made
+
+
+async def ending(side: Disputant, played: Played) -> Any:
+    return (await side.chain.lives())[played.id].ending
 
 
 async def test_one_wrong_weight_convicts_by_one_honest_side_alone(trials: Trials) -> None:
     async with trials() as trial:
         stage, scene = trial.stage, trial.scene
-        used = scene.trace(wrong=WRONG)
-        assert used.norm is not None
-        rows = used.norm[1]
-        position = first_far(scene.weights, scene.layout(), KnownRows(scene, rows, None))
-        assert position == 0
+        rows = trial.rows(WRONG)
         played, known = await trial.accuse(rows, 2)
-        accuser, forger = trial.side(stage.accuser, known), trial.side(stage.node, known, Forger)
-        forger.trace = scene.trace(scene.layout(2), WRONG)
+        assert first_far(scene.weights, scene.layout(), known) == 0
+        forger = trial.side(stage.node, known, weights=TamperedWeights)
         stake = stage.pot(PotKind.STAKE, stage.node.address)
-        # The accuser is killed after each of its turns: another one goes on from the chain.
+        # The accuser is killed after each of its turns: another process goes on from chain and disk.
         turns = 0
-        while await forger.look() + await trial.side(stage.accuser, known).look():
-            turns += 1
-        ended = (await accuser.lives())[played.id]
+        while await ending(forger, played) is None:
+            accuser = trial.side(stage.accuser, known, place="accuser")
+            turns += await trial.play(forger, accuser, most=1)
+            await accuser.traces.close()
+        ended = (await forger.chain.lives())[played.id]
         assert isinstance(ended.ending, DisputeWon)
-        assert turns <= 6
-        assert sum(gas for _, gas in (*played.gas, *trial.gas)) < 2_000_000, trial.gas
+        assert sum(gas for _, gas in (*played.gas, *trial.gas)) < 1_200_000, trial.gas
         assert len(ended.looks) <= 5
+        assert turns == 2 * len(ended.looks)
         assert stage.pot(PotKind.STAKE, stage.node.address) == stake - stage.stage.execution_class.penalty
         assert stage.pot(PotKind.CREDIT, stage.accuser.address) > stage.bond
 
 
 async def test_who_defends_forged_rows_by_a_true_trace_is_convicted_by_the_row(trials: Trials) -> None:
     async with trials() as trial:
-        stage, scene = trial.stage, trial.scene
-        used = scene.trace(wrong=WRONG)
-        assert used.norm is not None
-        played, known = await trial.accuse(used.norm[1], 3)
+        stage = trial.stage
+        played, known = await trial.accuse(trial.rows(WRONG), 3)
         node, accuser = trial.side(stage.node, known), trial.side(stage.accuser, known)
         assert await trial.play(node, accuser) == 2
-        assert isinstance((await accuser.lives())[played.id].ending, DisputeWon)
+        assert isinstance(await ending(accuser, played), DisputeWon)
+
+
+async def test_rows_that_did_not_travel_are_asked_for_and_convict(trials: Trials) -> None:
+    """In an exact class nobody has the rows but who signed them."""
+    async with trials() as trial:
+        stage = trial.stage
+        played, known = await trial.accuse(trial.rows(WRONG), 3)
+        node = trial.side(stage.node, known)
+        accuser = trial.side(stage.accuser, replace(known, given=None))
+        assert await trial.play(node, accuser) == 4
+        assert [name for name, _ in trial.gas] == ["show", "askRow", "giveRow", "wrongRow"]
+        assert isinstance(await ending(accuser, played), DisputeWon)
+
+
+async def test_a_row_that_was_asked_for_and_is_not_given_convicts_by_the_clock(trials: Trials) -> None:
+    async with trials() as trial:
+        stage = trial.stage
+        played, known = await trial.accuse(trial.rows(WRONG), 3)
+        node = trial.side(stage.node, known)
+        accuser = trial.side(stage.accuser, replace(known, given=None))
+        await trial.play(node)
+        await trial.play(accuser)
+        stage.stage.anvil.mine(stage.turn)
+        assert await accuser.look() == 1
+        assert isinstance(await ending(accuser, played), DisputeWon)
+
+
+async def test_an_honest_node_gives_its_row_and_keeps_its_stake(trials: Trials) -> None:
+    async with trials() as trial:
+        stage = trial.stage
+        played, known = await trial.accuse(trial.rows(), 4)
+        node = trial.side(stage.node, replace(known, given=None))
+        accuser = trial.side(stage.accuser, replace(known, given=None))
+        assert await trial.play(node, accuser) == 3
+        stage.stage.anvil.mine(stage.turn + 1)
+        assert await trial.play(node, accuser) == 1
+        assert isinstance(await ending(node, played), DisputeLost)
 
 
 async def test_an_honest_node_defends_itself_and_is_paid_the_bond(trials: Trials) -> None:
@@ -159,35 +252,84 @@ async def test_an_honest_node_defends_itself_and_is_paid_the_bond(trials: Trials
         with torch.no_grad():
             tokens = torch.from_numpy(scene.tokens)[None]
             rows = tiny_llama().model(tokens).last_hidden_state[0].numpy().astype(np.float32)
-        canonical = scene.trace()
-        assert canonical.norm is not None
-        assert (rows != canonical.norm[1]).any()
-        assert first_far(scene.weights, scene.layout(), KnownRows(scene, rows, None)) is None
+        assert (rows != trial.rows()).any()
         played, known = await trial.accuse(rows, 4)
+        assert first_far(scene.weights, scene.layout(), known) is None
         node, accuser = trial.side(stage.node, known), trial.side(stage.accuser, known)
         assert await trial.play(node, accuser) == 1
         stage.stage.anvil.mine(stage.turn + 1)
         before = stage.pot(PotKind.CREDIT, stage.node.address)
         assert await trial.play(node) == 1
-        assert isinstance((await node.lives())[played.id].ending, DisputeLost)
+        assert isinstance(await ending(node, played), DisputeLost)
         assert stage.pot(PotKind.CREDIT, stage.node.address) == before + stage.bond
 
 
 async def test_a_node_that_withholds_its_trace_is_convicted_by_the_clock(trials: Trials) -> None:
     async with trials() as trial:
-        stage, scene = trial.stage, trial.scene
-        used = scene.trace(wrong=WRONG)
-        assert used.norm is not None
-        played, known = await trial.accuse(used.norm[1], 1)
+        stage = trial.stage
+        played, known = await trial.accuse(trial.rows(WRONG), 1)
         accuser = trial.side(stage.accuser, known)
-        assert await accuser.look() == 0
+        assert await trial.play(accuser) == 0
         stage.stage.anvil.mine(stage.turn)
         assert await accuser.look() == 1
-        assert isinstance((await accuser.lives())[played.id].ending, DisputeWon)
-        assert await stage.chain.read(game_state(played)) == game.ENDED
+        assert isinstance(await ending(accuser, played), DisputeWon)
+        assert await stage.chain.read(calls.dispute_of(played.id)) == game.ENDED
 
 
-def game_state(played: Played) -> Any:
-    from troth.protocol.disputes import calls
+async def test_a_friend_who_opens_first_and_falls_silent_saves_nobody(trials: Trials) -> None:
+    async with trials() as trial:
+        stage, friend = trial.stage, trial.stage.stage.anvil.keys[7]
+        rows = trial.rows(WRONG)
+        tokens, count = trial.scene.tokens, len(rows)
+        accusation = stage.accusation(lambda order: SignedRows(rows, tokens).head(order), 2, count)
+        sham, played = await stage.open(accusation, friend), await stage.open(accusation)
+        known = trial.text(rows, accusation.result.order)
+        node = trial.side(stage.node, known, weights=TamperedWeights)
+        await trial.play(node, trial.side(stage.accuser, known))
+        assert isinstance(await ending(node, played), DisputeWon)
+        # The friend's dispute is closed for its bond: nothing can come of it any more.
+        assert await trial.play(trial.side(friend, known)) == 1
+        assert isinstance(await ending(node, sham), DisputeMoot)
 
-    return calls.dispute_of(played.id)
+
+async def test_a_node_that_is_disputed_many_times_at_once_misses_no_turn(trials: Trials) -> None:
+    """Sixteen false accusations in a row, over each row and by several accounts; each bond is the node's."""
+    async with trials() as trial:
+        stage, anvil = trial.stage, trial.stage.stage.anvil
+        rows, begun = trial.rows(), []
+        for number in range(16):
+            begun.append(await trial.accuse(rows, number % len(rows), anvil.keys[6 + number % 3]))
+        node = trial.side(stage.node, *(text for _, text in begun))
+        before, first = stage.pot(PotKind.CREDIT, stage.node.address), await stage.chain.block_number()
+        assert await trial.play(node) == 16
+        assert await stage.chain.block_number() - first <= stage.turn
+        anvil.mine(stage.turn + 1)
+        assert await trial.play(node) == 16
+        ended = [await ending(node, played) for played, _ in begun]
+        assert all(isinstance(one, DisputeLost) for one in ended)
+        assert stage.pot(PotKind.CREDIT, stage.node.address) == before + 16 * stage.bond
+
+
+async def test_a_node_killed_while_it_computes_goes_on_behind_the_last_layer(trials: Trials) -> None:
+    async with trials(num_hidden_layers=3) as trial:
+        stage = trial.stage
+        _, known = await trial.accuse(trial.rows(), 4)
+        read: list[int] = []
+
+        class Counting(OpenedWeights):
+            def layer(self, number: int) -> Mapping[str, Rows]:
+                read.append(number)
+                if len(read) == 3:
+                    raise MemoryError("killed")
+                return super().layer(number)
+
+        killed = trial.side(stage.node, known, weights=Counting, place="node")
+        with pytest.raises(MemoryError):
+            await trial.play(killed)
+        again = trial.side(stage.node, known, weights=Counting, place="node")
+        assert await trial.play(again) == 1
+        assert read[:4] == [0, 1, 2, 2]
+        # What is kept goes when the dispute is over.
+        stage.stage.anvil.mine(stage.turn + 1)
+        await trial.play(again)
+        assert list((trial.folder / "node").iterdir()) == []

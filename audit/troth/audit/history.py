@@ -70,7 +70,10 @@ class History:
 
 
 def read_history(logs: Iterable[Log], place: DeploymentPlace) -> History:
-    """Fold ``logs``; stops at the first that cannot follow, since nothing after it would mean anything."""
+    """Fold ``logs``; stops at the first that cannot follow, since nothing after it would mean anything.
+
+    Those of the deployment's prover are not folded: check M24 plays its disputes.
+    """
     state = State()
     steps: list[HistoryStep] = []
     last: LogMeta | None = None
@@ -78,6 +81,9 @@ def read_history(logs: Iterable[Log], place: DeploymentPlace) -> History:
         if last is not None and (log.meta.block, log.meta.log_index) <= (last.block, last.log_index):
             broken = Contradiction(log.meta, "A log stands before or at the one that it follows")
             return History(state, tuple(steps), (broken,))
+        if state.deployed is not None and log.address == state.deployed.parameters.prover:
+            last = log.meta
+            continue
         try:
             event = parse_log(log, place.contracts, place.factory)
             after = apply(event, state)

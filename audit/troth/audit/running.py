@@ -72,6 +72,8 @@ async def read_chain(
             first = min(start, place.block)
             found = await source.logs(first, head.number)
             history = read_history(found, place)
+            if whole and history.state.deployed is not None:
+                found = await source.with_prover(found, history.state.deployed.parameters.prover, head.number)
             read = source.evidence if whole else source.record
             evidence = await read(first, head, found, history)
     except ChainError as error:

@@ -15,7 +15,7 @@ from troth.audit.evidence import AuditEvidence, GetterAnswer
 from troth.audit.history import History
 from troth.audit.transactions import Transaction, from_node
 from troth.chain import decoding
-from troth.chain.adapter import REQUEST_TIMEOUT
+from troth.chain.adapter import REQUEST_TIMEOUT, Chain
 from troth.chain.errors import ChainError, RpcRefused
 from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace, Market
@@ -110,6 +110,16 @@ class Source:
         if foreign is not None:
             raise SourceUnusable("The node answered with logs of another contract", foreign, "Use another node.")
         return tuple(sorted(found, key=lambda log: (log.meta.block, log.meta.log_index)))
+
+    async def with_prover(self, logs: tuple[Log, ...], prover: Address, last: int) -> tuple[Log, ...]:
+        """The deployment's logs with those of its prover since it was made, in the order of the chain."""
+        if prover == NO_ADDRESS:
+            return logs
+        first, chain = self.place.block, Chain(self._rpc, self._market.chain.chain_id, prover)
+        spans = [(start, min(start + SPAN - 1, last)) for start in range(first, last + 1, SPAN)]
+        parts = await each(spans, lambda span: chain.logs(*span))
+        found = [log for part in parts for log in part if log.address == prover]
+        return tuple(sorted((*logs, *found), key=lambda log: (log.meta.block, log.meta.log_index)))
 
     async def evidence(
         self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History, *, ask: bool = True

@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ISteps, Matter, Word} from "../../disputes/ISteps.sol";
 import {TraceTree} from "../../disputes/TraceTree.sol";
+import {ShownRow} from "../../market/interfaces/IProofs.sol";
 
 /// @title Arithmetic that a test can follow: a number is three times the one before it, plus the number of its tensor
 /// @notice Tensor 0 has 1000 p + c in row p, column c; rows are signed as their hash.
@@ -69,6 +70,10 @@ contract ToySteps is ISteps {
         uint256 one = _numberAt(bytes32(row), 0);
         uint256 other = _numberAt(bytes32(words), 0);
         return (one > other ? one - other : other - one) > LIMIT;
+    }
+
+    function requireSigned(Matter calldata matter, uint256, ShownRow calldata row) external pure {
+        require(keccak256(row.row) == matter.outputHead, "another row");
     }
 
     function rootOf(bytes calldata words, uint256 first, uint256 levels, bytes32[] calldata siblings)

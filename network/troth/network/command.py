@@ -75,6 +75,13 @@ def create(
         typer.Option(help="A first member of the committee, as `troth committee init` prints it. Repeat it."),
     ] = None,
     committee: CommitteeOption = "",
+    disputes: Annotated[
+        bool,
+        typer.Option(
+            "--disputes/--no-disputes",
+            help="Deploy what lets one honest party convict a wrong row by arithmetic: three contracts more.",
+        ),
+    ] = False,
     suggest_rpc: SuggestOption = None,
     output: OutputOption = Path("network.json"),
     broadcast: BroadcastOption = False,
@@ -88,15 +95,18 @@ def create(
     from troth.network.planning import CreationWish, pace_words, plan_creation, read_parameters
     from troth.protocol.committee import read_member
     from troth.protocol.market.shipped import warning_of
+    from troth.protocol.types import ZERO_ADDRESS
 
+    chosen = read_parameters(parameters, asset, block_seconds)
     wish = CreationWish(
         name=name,
-        parameters=read_parameters(parameters, asset, block_seconds),
+        parameters=chosen,
         output=output.expanduser(),
         factory=_optional(factory),
         members=tuple(read_member(text) for text in member or ()),
         committee=_optional(committee),
         suggested=_suggestions(rpc, suggest_rpc),
+        disputes=disputes and chosen.prover == ZERO_ADDRESS,
     ).checked()
     plan = _run(plan_creation(rpc, wish, _payer(keystore, broadcast)))
     pace = pace_words(wish.parameters, plan.chain.block_seconds, block_seconds)

@@ -8,29 +8,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from troth.chain import decoding
 from troth.chain.adapter import REQUEST_TIMEOUT
-from troth.chain.deployment import BEGIN_STEP, COMMITTEE_STEP, FACTORY_STEP, deploy_market
+from troth.chain.deployment import (
+    BEGIN_STEP,
+    COMMITTEE_STEP,
+    DISPUTES_STEP,
+    FACTORY_STEP,
+    NUMBERS_STEP,
+    STEPS_STEP,
+    deploy_market,
+)
 from troth.chain.errors import RpcRefused
 from troth.chain.keystore import Key
 from troth.chain.market import DeploymentPlace, find_deployed
 from troth.chain.records import TransactionReceipt
 from troth.chain.rpc import Rpc
-from troth.network.description import CONTRACTS_WITH_CODE, CommitteePlace, NetworkDescription, write_description
+from troth.network.description import (
+    CONTRACTS_WITH_CODE,
+    CommitteePlace,
+    DisputesPlace,
+    NetworkDescription,
+    write_description,
+)
+from troth.network.disputes import disputes_deployed, numbers_of
 from troth.network.errors import CreationRefused
 from troth.network.journal import CreationJournal, MinedStep, journal_of
 from troth.network.planning import CreationPlan, CreationWish
 from troth.network.probing import ProbedChain, probe_chain
 from troth.network.verifying import Verification, verify
 from troth.protocol.amounts import COIN
-from troth.protocol.bindings import MARKET_PARTS
+from troth.protocol.bindings import DISPUTES, MARKET_PARTS
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.addresses import contracts_of
 from troth.protocol.market.shipped import BLOCK_SECONDS
+from troth.protocol.runtime_code import runtime_of
 from troth.protocol.types import Address, Hash32
 
 RECEIPT_SECONDS = 600.0
@@ -69,6 +85,8 @@ async def create(url: str, wish: CreationWish, plan: CreationPlan, key: Key, pro
         steps = journal.steps()
         # A new factory is where everything begins; of one that stands, what it made before is another network's.
         start = min([place.block, *(step.block for step in steps.values())])
+        if wish.disputes:
+            wish = replace(wish, parameters=replace(wish.parameters, prover=_created(steps, DISPUTES_STEP)))
         network = await _described(url, wish, plan.chain, place.factory, steps, start=start)
         verification = await _verified(network, url)
         write_description(wish.output, network)
@@ -159,6 +177,7 @@ async def _identity(url: str, wish: CreationWish, plan: CreationPlan, key: Key) 
         "parameters": repr(wish.parameters),
         "factory": wish.factory,
         "committee": wish.committee,
+        "disputes": wish.disputes,
         "members": [f"{one.operator},0x{one.tls_key_hash.hex()},{one.endpoint}" for one in wish.members],
     }
 
@@ -181,6 +200,7 @@ async def _deploy(  # noqa: PLR0917
         key,
         factory=wish.factory,
         members=wish.members,
+        disputes=wish.disputes,
         record=journal,
         report=report,
         receipt_timeout=RECEIPT_SECONDS,
@@ -210,9 +230,30 @@ async def _described(
             code={name: await _code_hash(rpc, places[name]) for name in CONTRACTS_WITH_CODE},
             parameters=wish.parameters,
             committee=None if committee is None else CommitteePlace(committee, await _code_hash(rpc, committee)),
+            disputes=await _disputes(rpc, wish.parameters.prover, steps, start),
         )
     finally:
         await rpc.close()
+
+
+async def _disputes(rpc: Rpc, prover: Address, steps: dict[str, MinedStep], start: int) -> DisputesPlace | None:
+    """The contracts of disputes, where the deployment's prover is a Disputes."""
+    code = decoding.data(await rpc.request("eth_getCode", prover, "latest"))
+    if not runtime_of(DISPUTES).fits(code):
+        return None
+    if DISPUTES_STEP in steps:
+        created_by: Hash32 | None = steps[DISPUTES_STEP].transaction
+    else:
+        created_by = await creation_of(rpc, prover, start)
+    deployed = await disputes_deployed(rpc, prover)
+    numbers = numbers_of(decoding.data(await rpc.request("eth_getCode", deployed.steps, "latest")))
+    return DisputesPlace(prover, deployed.steps, numbers, created_by)
+
+
+def _created(steps: dict[str, MinedStep], step: str) -> Address:
+    created = steps[step].created
+    assert created is not None
+    return created
 
 
 async def _code_hash(rpc: Rpc, place: Address) -> Hash32:
@@ -244,6 +285,12 @@ def _stands(verification: Verification) -> bool:
 
 
 def _called(step: str) -> str:
-    return {FACTORY_STEP: "the factory", BEGIN_STEP: "parameters", COMMITTEE_STEP: "the committee"}.get(
-        step, f"the {step}"
-    )
+    names = {
+        FACTORY_STEP: "the factory",
+        BEGIN_STEP: "parameters",
+        COMMITTEE_STEP: "the committee",
+        NUMBERS_STEP: "the numbers of disputes",
+        STEPS_STEP: "the steps of disputes",
+        DISPUTES_STEP: "disputes",
+    }
+    return names.get(step, f"the {step}")

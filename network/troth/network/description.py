@@ -42,6 +42,13 @@ class _CommitteeForm(msgspec.Struct, forbid_unknown_fields=True):
     code: str
 
 
+class _DisputesForm(msgspec.Struct, forbid_unknown_fields=True):
+    address: str
+    steps: str
+    numbers: str
+    created_by: str | None
+
+
 class _NetworkForm(msgspec.Struct, forbid_unknown_fields=True):
     """The keys of the file and their types."""
 
@@ -57,6 +64,7 @@ class _NetworkForm(msgspec.Struct, forbid_unknown_fields=True):
     code: dict[str, str]
     parameters: dict[str, int | str]
     committee: _CommitteeForm | None
+    disputes: _DisputesForm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,17 @@ class CommitteePlace:
 
     address: Address
     code: Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class DisputesPlace:
+    """The contracts of disputes: ``address`` is the deployment's prover, ``created_by`` the transaction that created it
+    (None: not known)."""
+
+    address: Address
+    steps: Address
+    numbers: Address
+    created_by: Hash32 | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +103,7 @@ class NetworkDescription:
     code: dict[str, Hash32]
     parameters: Parameters
     committee: CommitteePlace | None = None
+    disputes: DisputesPlace | None = None
 
     def rendered(self) -> str:
         """The file's text."""
@@ -102,6 +122,9 @@ class NetworkDescription:
             "parameters": plain_parameters(self.parameters),
             "committee": members,
         }
+        if self.disputes is not None:
+            made = self.disputes.created_by
+            content["disputes"] = asdict(self.disputes) | {"created_by": None if made is None else _hex(made)}
         return json.dumps(content, indent=2) + "\n"
 
 
@@ -182,7 +205,16 @@ def _description(form: _NetworkForm) -> NetworkDescription:
         committee=None
         if form.committee is None
         else CommitteePlace(_address(form.committee.address), _hash(form.committee.code)),
+        disputes=_disputes(form.disputes, parameters),
     )
+
+
+def _disputes(form: _DisputesForm | None, parameters: Parameters) -> DisputesPlace | None:
+    if form is None:
+        return None
+    _require(form.address == parameters.prover, "disputes are at another address than the prover of the parameters")
+    made = None if form.created_by is None else _hash(form.created_by)
+    return DisputesPlace(_address(form.address), _address(form.steps), _address(form.numbers), made)
 
 
 def _contracts(form: _NetworkForm, factory: Address, parameters: Parameters) -> Contracts:

@@ -16,7 +16,16 @@ from eth_abi.exceptions import DecodingError
 
 from troth.chain import decoding
 from troth.chain.adapter import REQUEST_TIMEOUT
-from troth.chain.deployment import BEGIN_STEP, COMMITTEE_STEP, FACTORY_STEP, committee_creation
+from troth.chain.deployment import (
+    BEGIN_STEP,
+    COMMITTEE_STEP,
+    DISPUTE_STEPS,
+    FACTORY_STEP,
+    committee_creation,
+    disputes_creation,
+    numbers_creation,
+    steps_creation,
+)
 from troth.chain.errors import RpcRefused
 from troth.chain.records import Fees
 from troth.chain.rpc import Rpc
@@ -27,12 +36,13 @@ from troth.network.errors import CreationRefused
 from troth.network.journal import journal_of
 from troth.network.probing import ProbedChain, creation_gas, probe_chain
 from troth.protocol.amounts import Asset
-from troth.protocol.bindings import COMMITTEE, MARKET_PARTS
+from troth.protocol.bindings import COMMITTEE, DISPUTES, MARKET_PARTS, NUMBERS, STEPS
 from troth.protocol.committee import CommitteeMember
+from troth.protocol.disputes.game import MOST_TURNS
 from troth.protocol.market.addresses import creation_code, factory_code
 from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.shipped import BLOCK_SECONDS, DEMO, MAIN, broken_windows, stretched
-from troth.protocol.market.types import Parameters
+from troth.protocol.market.types import NO_ADDRESS, Parameters
 from troth.protocol.runtime_code import part_runtime, runtime_of
 from troth.protocol.types import Address, to_address
 
@@ -48,7 +58,7 @@ PACE_TOLERANCE = 1.25
 @dataclass(frozen=True, slots=True)
 class CreationWish:
     """What a founder wants. ``factory``: one that stands already; ``committee``: a contract that stands already, in
-    place of ``members``; ``rpc`` what the file suggests to others."""
+    place of ``members``; ``rpc`` what the file suggests to others; ``disputes``: wrong rows convict by arithmetic."""
 
     name: str
     parameters: Parameters
@@ -57,6 +67,7 @@ class CreationWish:
     members: tuple[CommitteeMember, ...] = ()
     committee: Address | None = None
     suggested: tuple[str, ...] = ()
+    disputes: bool = False
 
     def checked(self) -> CreationWish:
         """This wish, or CreationRefused where no network can come of it."""
@@ -68,6 +79,12 @@ class CreationWish:
             raise CreationRefused("A network has one committee", "--member and --committee", remedy)
         if wrong := [url for url in self.suggested if not is_url(url)]:
             raise CreationRefused("This is no address of a chain node", wrong[0], "Write http://… or https://….")
+        if self.disputes and self.parameters.prover != NO_ADDRESS:
+            remedy = "Leave prover out of the parameters, or --disputes."
+            raise CreationRefused("A deployment has one prover", self.parameters.prover, remedy)
+        if self.disputes and self.parameters.unbonding < (longest := MOST_TURNS * self.parameters.answer_window):
+            what = f"Stakes may leave before the longest dispute ends: unbonding must be {longest} blocks or more"
+            raise CreationRefused(what, self.parameters.unbonding, "Lengthen it, or shorten answer_window.")
         if broken := broken_windows(self.parameters):
             what = "The contracts refuse these parameters, which break a rule"
             raise CreationRefused(what, "; ".join(broken), "Change the windows; the dry run shows how long each lasts.")
@@ -132,10 +149,19 @@ def planned_steps(wish: CreationWish) -> tuple[PlannedStep, ...]:
     )
     made = (
         () if wish.factory else (factory,),
+        _dispute_steps(wish),
         (PlannedStep(BEGIN_STEP, BEGIN_GAS), *parts),
         _committee_step(wish.members),
     )
     return tuple(step for steps in made for step in steps)
+
+
+def _dispute_steps(wish: CreationWish) -> tuple[PlannedStep, ...]:
+    if not wish.disputes:
+        return ()
+    calls = (numbers_creation(), steps_creation(NO_ADDRESS), disputes_creation(NO_ADDRESS, wish.parameters, NO_ADDRESS))
+    sizes = zip(DISPUTE_STEPS, (NUMBERS, STEPS, DISPUTES), calls, strict=True)
+    return tuple(PlannedStep(name, creation_gas(len(call.data), runtime_of(code).length)) for name, code, call in sizes)
 
 
 def _committee_step(members: Sequence[CommitteeMember]) -> tuple[PlannedStep, ...]:

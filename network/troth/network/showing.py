@@ -135,6 +135,7 @@ def told_of_creation(wish: CreationWish, made: CreatedNetwork) -> dict[str, Any]
         "factory": made.network.factory,
         **asdict(made.network.contracts),
         "committee": None if committee is None else committee.address,
+        "disputes": None if made.network.disputes is None else made.network.disputes.address,
         "start_block": made.network.start_block,
         "gas": made.gas,
         "cost_wei": str(made.cost),
@@ -150,6 +151,7 @@ def network_text(network: NetworkDescription) -> str:
         f"network {network.name} on chain {network.chain_id}, read from block {network.start_block:,}",
         f"  chain nodes       {', '.join(network.rpc) or 'none suggested: name one with --rpc'}",
         f"  committee         {network.committee.address if network.committee else 'none: no overlay'}",
+        f"  disputes          {network.disputes.address if network.disputes else 'none: wrong rows go to the court'}",
         f"  factory           {network.factory}",
         *(f"  {name:<17} {place}" for name, place in asdict(network.contracts).items()),
         f"parameters, with a block every {duration(network.block_seconds)}:",
@@ -174,6 +176,7 @@ def told_of_network(network: NetworkDescription) -> dict[str, Any]:
         "factory": network.factory,
         "contracts": asdict(network.contracts),
         "committee": None if network.committee is None else network.committee.address,
+        "disputes": None if network.disputes is None else network.disputes.address,
         "parameters": plain_parameters(network.parameters),
         "explained": {one.name: {"value": one.value, "meaning": one.meaning} for one in explained},
     }

@@ -5,7 +5,7 @@ that created the factory: a plain creation of exactly the shipped code. An accou
 code was ever at this address; the parts' addresses (CREATE2) then prove their code, and their immutables, since only
 the factory's own code can have told them their parameters. N4 to N6 look at what is there today: the code of each
 contract, immutables masked, against the shipped one, and what the file says of it. N7 is the committee, N8 the
-suggested chain nodes.
+suggested chain nodes, N9 the contracts of disputes: the transaction that created the deployment's prover.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from troth.chain.market import find_deployed
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import message
 from troth.network.description import CONTRACTS_WITH_CODE, NetworkDescription
+from troth.network.disputes import examine
 from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, named
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.hashing import keccak256
@@ -87,7 +88,7 @@ class _Verifier:
         await self._read_code()
         checks: tuple[Callable[[], Awaitable[Verified]], ...] = (
             *(self._start, self._creation, self._factory, self._parts, self._as_written),
-            *(self._committee, self._suggestions),
+            *(self._committee, self._suggestions, self._disputes),
         )
         return Verification((first, *[await check() for check in checks]))
 
@@ -191,6 +192,10 @@ class _Verifier:
         answered = len(self._network.rpc) - away
         found_words = f"{answered} of {len(self._network.rpc)} answered" if self._network.rpc else "it suggests none"
         return Verified("N8", what, True, found_words)
+
+    async def _disputes(self) -> Verified:
+        what = "the deployment's prover has the shipped code and was created for this deployment alone"
+        return Verified("N9", what, *await examine(self._rpc, self._network))
 
     async def _read_code(self) -> None:
         places = {"factory": self._network.factory} | {

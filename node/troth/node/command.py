@@ -330,7 +330,8 @@ def accuse(
     """Prove that a token of an answer is wrong, and convict its node alone (dry run by default).
 
     The proof holds against any majority and needs no bond. FILE is evidence with the answer's rows inside or beside it;
-    ORDER is one that this node rejected. Exit 4: no token is wrong by more than honest machines differ.
+    ORDER is one that this node rejected. Exit 4: no token is wrong by more than honest machines differ. The states from
+    which tokens follow may be wrong all the same: `troth node dispute` looks at those.
     """
     from troth.cases.errors import NothingToDo
     from troth.node.accusing_command import accuse_by
@@ -339,6 +340,40 @@ def accuse(
     hidden = hidden_proof(imprints, key, snarkjs, seconds)
     try:
         show(accuse_by(home, what, password_file, hidden, broadcast=broadcast), as_json)
+    except NothingToDo as nothing:
+        typer.echo(str(nothing), err=True)
+        raise typer.Exit(4) from nothing
+
+
+@app.command()
+def dispute(
+    what: Annotated[str, typer.Argument(metavar="FILE|ORDER", help="Evidence with rows, or a rejected order's id.")],
+    *,
+    segment: Annotated[
+        int | None, typer.Option("--segment", min=0, help="Segment whose rows are wrong. Default: the last.")
+    ] = None,
+    position: Annotated[
+        int | None, typer.Option("--position", min=0, help="Row to dispute. Default: the first that is wrong.")
+    ] = None,
+    password_file: PasswordOption = None,
+    broadcast: BroadcastOption = False,
+    home: HomeOption = DEFAULT_HOME,
+    as_json: JsonOption = False,
+) -> None:
+    """Dispute a row that a node signed, before the contract, by arithmetic alone (dry run by default).
+
+    Shows what it costs and how long it takes. With --broadcast the dispute is opened, and this node's process plays it:
+    keep it running. The bond comes back when the node is convicted, and is lost to it if this node falls silent.
+    Exit 4: no row is wrong by more than honest machines differ.
+    """
+    from troth.cases.errors import NothingToDo
+    from troth.node.dispute_command import dispute_by
+
+    try:
+        show(
+            dispute_by(home, what, password_file, segment=segment, position=position, broadcast=broadcast),
+            as_json,
+        )
     except NothingToDo as nothing:
         typer.echo(str(nothing), err=True)
         raise typer.Exit(4) from nothing

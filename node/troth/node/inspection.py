@@ -13,6 +13,7 @@ from troth.chain.reputation import followed_reputation
 from troth.chain.tokens import asset_of, described
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
+from troth.node.court.dispute_chain import own_disputes
 from troth.node.errors import NodeError
 from troth.node.keyfiles import run
 from troth.node.machine_checks import machine_findings, slice_finding
@@ -144,6 +145,7 @@ def status(home: Path) -> dict[str, Any]:
         "gas_money_wei": str(seen.gas_money),
         "block": seen.block,
         "accuses": _accuses(configuration),
+        "disputes": run(own_disputes(configuration, seen.operator)),
         "endpoint": configuration.endpoint,
         "tunnel": configuration.tunnel,
         **({"reputation": rated} if rated else {}),
@@ -155,7 +157,8 @@ def _accuses(configuration: NodeConfiguration) -> str:
     """Whether this node proves a wrong token where its verdict lost, in words."""
     if not configuration.accuse_wei:
         return "never: [court] accuse_wei is 0"
-    return f"by itself where its verdict lost, for at most {COIN.show(configuration.accuse_wei)} of gas a proof"
+    most = COIN.show(configuration.accuse_wei)
+    return f"by itself where its verdict lost, for at most {most} of gas a proof, or of bond and gas a dispute"
 
 
 class LookedAround(NamedTuple):

@@ -91,6 +91,14 @@ HeadOption = Annotated[
         "logits are nothing else, and a wrong token convicts without a court.",
     ),
 ]
+LayersOption = Annotated[
+    bool,
+    typer.Option(
+        "--layers/--no-layers",
+        help="Name how layers compute, where the network has a Disputes and the class is of float32: whoever computed "
+        "honestly then convicts a wrong row, alone.",
+    ),
+]
 VeiledOption = Annotated[
     bool,
     typer.Option(
@@ -134,6 +142,7 @@ def register(
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="Of an exact class.")] = "cpu",
     calibration: CalibrationOption = None,
     head: HeadOption = True,
+    layers: LayersOption = True,
     veiled: VeiledOption = False,
     imprints: ImprintsOption = False,
     rpc: RpcOption = "http://127.0.0.1:8545",
@@ -166,6 +175,7 @@ def register(
         reviewers=reviewers,
         honest_share=honest_share,
         names_head=head,
+        names_layers=layers,
         veils=veiled,
         imprints=imprints,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from troth.chain import decoding
@@ -39,6 +40,7 @@ from troth.protocol.tickets.messages import TicketRules
 from troth.protocol.types import Address
 
 FACTORY_STEP, BEGIN_STEP, COMMITTEE_STEP = "factory", "begin", "committee"
+DISPUTE_STEPS = NUMBERS_STEP, STEPS_STEP, DISPUTES_STEP = "numbers", "steps", "disputes"
 """Names of the steps beside the parts, which are called as ``MARKET_PARTS``."""
 
 HEADERS_BACK = 64
@@ -162,6 +164,7 @@ async def deploy_market(
     *,
     factory: Address | None = None,
     members: Sequence[CommitteeMember] = (),
+    disputes: bool = False,
     record: DeploymentRecord | None = None,
     report: Report = lambda step, receipt: None,
     request_timeout: float = REQUEST_TIMEOUT,
@@ -169,7 +172,8 @@ async def deploy_market(
 ) -> tuple[Market, tuple[TransactionReceipt, ...]]:
     """Deploy from ``key``, through ``factory`` or a new one; the connected market, and a receipt per transaction.
 
-    With ``members`` the directory's committee comes last. What ``record`` kept of an earlier run is carried on, and
+    With ``members`` the directory's committee comes last, with ``disputes`` a Disputes first, which becomes the
+    parameters' prover. What ``record`` kept of an earlier run is carried on, and
     what stands already is not made again.
 
     Raises ChainRejected if the factory refuses parameters, chain or code.
@@ -180,6 +184,8 @@ async def deploy_market(
         sender = Transactions(rpc, chain_id, decode_error)
         maker = _Maker(rpc, sender, key, receipt_timeout, record or NoRecord(), report)
         maker.factory = factory or await maker.create_factory()
+        if disputes:
+            parameters = await maker.create_disputes(parameters)
         await maker.create_parts(parameters)
         if members:
             await maker.step(COMMITTEE_STEP, committee_creation(members), None)
@@ -212,11 +218,20 @@ class _Maker:
 
     async def create_factory(self) -> Address:
         """The factory of exactly the packaged parts."""
-        receipt = await self.step(FACTORY_STEP, Call("deployment of the factory", factory_code()), None)
+        return await self._contract(FACTORY_STEP, Call("deployment of the factory", factory_code()))
+
+    async def create_disputes(self, parameters: Parameters) -> Parameters:
+        """The Disputes of the deployment to come, and its parameters with it as the prover."""
+        numbers = await self._contract(NUMBERS_STEP, numbers_creation())
+        steps = await self._contract(STEPS_STEP, steps_creation(numbers))
+        made = await self._contract(DISPUTES_STEP, disputes_creation(self.factory, parameters, steps))
+        return replace(parameters, prover=made)
+
+    async def _contract(self, name: str, call: Call) -> Address:
+        receipt = await self.step(name, call, None)
         if receipt.created is None:
-            raise WrongChain(
-                "The receipt of a creation names no contract", receipt.transaction.hex(), "Use another node."
-            )
+            what = "The receipt of a creation names no contract"
+            raise WrongChain(what, receipt.transaction.hex(), "Use another node.")
         return receipt.created
 
     async def create_parts(self, parameters: Parameters) -> None:

@@ -159,6 +159,10 @@ class Market:
             return Simulation(call.call.function, sender, call.call.value, 0, 0, error.error)
         return Simulation(call.call.function, sender, call.call.value, gas, gas * fees.maximum, None)
 
+    async def code(self, account: Address) -> bytes:
+        """The code at an address; empty where there is none."""
+        return decoding.data(await self._rpc.request("eth_getCode", account, "latest"))
+
     async def fees(self) -> Fees:
         """What a transaction would offer per gas now."""
         return await self._transactions.fees()

@@ -114,10 +114,12 @@ async def approvals(
     return (call,)
 
 
-async def approvals_in_asset(market: Market, owner: Address, amount: int) -> tuple[PartCall, ...]:
+async def approvals_in_asset(
+    market: Market, owner: Address, amount: int, spender: Address | None = None
+) -> tuple[PartCall, ...]:
     """The same for the deployment's own asset; nothing where that is the chain's coin."""
     token: Address = await market.read(view(market.contracts, Part.BANK, "ASSET", returns=Address))
-    return () if token == NO_ADDRESS or not amount else await approvals(market, token, owner, amount)
+    return () if token == NO_ADDRESS or not amount else await approvals(market, token, owner, amount, spender)
 
 
 def selector(signature: str) -> bytes:

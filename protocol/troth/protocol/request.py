@@ -136,6 +136,11 @@ def tokens_to_words(tokens: Sequence[int]) -> bytes:
     return np.asarray(tokens, dtype=">u4").tobytes()
 
 
+def tokens_in_words(words: bytes) -> tuple[int, ...]:
+    """Inverse of ``tokens_to_words``."""
+    return tuple(int(token) for token in np.frombuffer(words, ">u4"))
+
+
 def canonical_bytes(request: Request) -> bytes:
     """The one encoding of ``request``; layout in the module's docstring."""
     version = request.version

@@ -117,6 +117,7 @@ class LocalNetwork(Parties):
         self.deployment = self._troth(
             *("network", "create", "--parameters", "demo", "--name", "testnet", "--rpc", self.rpc),
             *("--keystore", self.owner_keystore, "--output", self.file, "--broadcast"),
+            *(("--disputes",) if self.plan.disputes else ()),
         )
         self.report(f"deployed the market from {self.factory} ({self.deployment['gas']:,} gas)")
         self.report(str(self.deployment["warning"]))

@@ -38,6 +38,7 @@ class NetworkPlan:
         engine: of every node, torch or vllm
         refuser: beside the scheduler there is a second one that refuses checks
         exact: traces are compared bit by bit instead of by calibrated thresholds
+        disputes: wrong rows convict by arithmetic, too
         windows: commit, sample, reveal, dispute and unbonding periods in blocks
     """
 
@@ -56,6 +57,7 @@ class NetworkPlan:
     engine: str = "torch"
     exact: bool = False
     refuser: bool = False
+    disputes: bool = False
 
     @property
     def node_names(self) -> tuple[str, ...]:

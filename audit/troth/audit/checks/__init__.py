@@ -5,15 +5,15 @@ Numbers and titles are the same here, in docs/how-to/auditors.md and in every ou
 
 from __future__ import annotations
 
-from troth.audit.checks import court, faults, logs, owners, stream, tabs
+from troth.audit.checks import court, disputes, faults, logs, owners, stream, tabs
 
 CHAIN = tuple(
     sorted(
-        (*stream.CHECKS, *tabs.CHECKS, *court.CHECKS, *faults.CHECKS, *owners.CHECKS),
+        (*stream.CHECKS, *tabs.CHECKS, *court.CHECKS, *faults.CHECKS, *owners.CHECKS, *disputes.CHECKS),
         key=lambda check: int(check.number.removeprefix("M")),
     )
 )
-"""Checks of a deployment's events: M1 to M12, M18 and M21."""
+"""Checks of a deployment's events: M1 to M12, M18, M21 and M24."""
 
 LOG = tuple(logs.TITLES)
 """Checks of a scheduler's log: M13 to M17."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from troth.audit.checks import disputes
 from troth.audit.inputs import Unavailable, call_behind, value
 from troth.audit.report import CheckResult, Finding, FindingKind
 from troth.audit.subject import AuditCheck, AuditSubject, unavailable
@@ -29,7 +30,6 @@ from troth.protocol.market.messages import Signed
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
 from troth.protocol.market.types import (
-    NO_ADDRESS,
     Admission,
     Draw,
     Fault,
@@ -74,6 +74,8 @@ def _proven(subject: AuditSubject, event: FaultProven, before: State) -> Iterato
     yield _party(event)
     if event.subject in before.proven:
         yield _wrong(event, "A subject convicted twice")
+    if event.fault is Fault.BY_PROOF and disputes.is_won(subject, event):
+        return  # M24 has played it
     call = call_behind(subject.evidence, event.meta, Part.EVIDENCE, *_FUNCTIONS)
     if isinstance(call, Unavailable):
         yield unavailable("M10", call, event.meta, event.subject)
@@ -91,7 +93,7 @@ def _proven(subject: AuditSubject, event: FaultProven, before: State) -> Iterato
 
 def _weighed(subject: AuditSubject, event: FaultProven, call: DecodedCall, before: State) -> Iterator[Finding]:
     """The proof's arithmetic is done again, and convicts this party by this signature."""
-    if subject.evidence.parameters.prover != NO_ADDRESS:
+    if not disputes.passes_tokens(subject):
         what = "The deployment's own prover convicted; its evidence is of its own kind"
         yield Finding("M10", FindingKind.INCONCLUSIVE, what, event.subject, party=event.convict, place=event.meta)
         return

@@ -9,7 +9,7 @@ from troth.client.gateway.errors import NotFound
 from troth.client.orders.running import Running
 from troth.client.orders.terms import CheckedOffer
 from troth.protocol.amounts import Asset, price_text
-from troth.protocol.market.heads import without_head
+from troth.protocol.market.layers import without_layers
 from troth.protocol.market.prices import MILLION
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
@@ -17,7 +17,7 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 def model_name(offer: CheckedOffer) -> str:
     """Its readable name: the execution class's, which says the model and how it is run."""
-    return _UNUSUAL.sub("-", without_head(offer.execution_class.name)).strip("-")[:64] or "0x" + offer.class_id.hex()
+    return _UNUSUAL.sub("-", without_layers(offer.execution_class.name)).strip("-")[:64] or "0x" + offer.class_id.hex()
 
 
 def names(offer: CheckedOffer) -> set[str]:

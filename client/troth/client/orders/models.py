@@ -12,7 +12,7 @@ from troth.client.orders.session import FAILURES, PayerSession
 from troth.client.orders.terms import CheckedOffer, offer_of, read_quotes, require_served
 from troth.client.terminal import printable_line
 from troth.protocol.amounts import Asset
-from troth.protocol.market.heads import without_head
+from troth.protocol.market.layers import without_layers
 from troth.protocol.market.state import Party
 from troth.protocol.market.types import Role
 from troth.protocol.types import Address
@@ -33,7 +33,7 @@ class ModelOnOffer:
     @property
     def name(self) -> str:
         """The class's name on chain; anybody may register one, so that it proves nothing."""
-        return printable_line(without_head(self.offer.execution_class.name), 80)
+        return printable_line(without_layers(self.offer.execution_class.name), 80)
 
     def line(self, asset: Asset) -> str:
         """For people."""

@@ -25,8 +25,10 @@ from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.node.court.bringing import Bringer
+from troth.node.court.dispute_chain import DISPUTES_FOLDER, LiveDisputes
 from troth.node.court.holding import NodeHoldings
 from troth.node.court.inquiring import ChannelInquirer
+from troth.node.court.own_disputes import OwnDisputes
 from troth.node.court.proving import Prover
 from troth.node.court.recomputing import EngineRecompute
 from troth.node.earning.supervision import Supervised
@@ -35,6 +37,7 @@ from troth.node.orders.context import NodeContext
 from troth.protocol.market.court_money import bond_of
 from troth.protocol.market.views import class_of, parameters_of, rules_in
 from troth.protocol.tensors import Dtype, row_size
+from troth.protocol.types import Hash32
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class NodeCourt:
     bringer: Bringer
     parties: ChannelParties
     record: Record
+    disputes: OwnDisputes | None = None
 
     def tasks(self) -> tuple[Supervised, ...]:
         """What runs for as long as the node; each watches the chain by itself and waits its faults out."""
@@ -56,10 +60,17 @@ class NodeCourt:
             watching("judging in the court", self.reviewer.run),
             watching("defending results in the court", self.defender.run),
             watching("carrying cases on", self.office.carrier.run),
+            *(() if self.disputes is None else (Supervised("answering disputes", self.disputes.step, interval=1.0),)),
         )
+
+    def disputes_over(self, order: Hash32, segment: int) -> bool:
+        """Whether a dispute needs what is kept of a segment."""
+        return self.disputes is not None and self.disputes.keeps(order, segment)
 
     async def close(self) -> None:
         """Close connections and files."""
+        if self.disputes is not None:
+            await self.disputes.close()
         await self.parties.close()
         self.office.journal.close()
         self.record.close()
@@ -72,6 +83,7 @@ class FollowedDeployment:
     market: Market
     follower: MarketFollower
     key: Key
+    disputes: LiveDisputes | None = None
 
 
 def make_court(
@@ -87,7 +99,7 @@ def make_court(
     """The court of a node whose engine is up; ``case_context`` answers for all of it from now on.
 
     ``most_bond`` None: what the bond of the longest order costs that this node serves. ``accuse_wei``: the most gas
-    money for a proof of a wrong token; ``model``: the folder whose weights make it.
+    money for a proof of a wrong token, or gas and bond of a dispute; ``model``: the folder whose weights make it.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     courtroom = LiveCourtroom(chain.market, chain.follower, chain.key)
@@ -107,7 +119,10 @@ def make_court(
         holdings,
         courtroom,
     )
-    return NodeCourt(case_context, office, reviewer, defender, bringer, parties, record)
+    disputes = chain.disputes
+    if disputes is not None:
+        bringer.disputes = OwnDisputes(context, disputes, folder.parent / DISPUTES_FOLDER, model, accuse_wei)
+    return NodeCourt(case_context, office, reviewer, defender, bringer, parties, record, bringer.disputes)
 
 
 def _office(courtroom: LiveCourtroom, journal_path: Path, parties: ChannelParties, most_bond: int) -> Office:

@@ -14,10 +14,10 @@ from functools import partial
 from troth.cases.assessing import Bring
 from troth.cases.courtroom import CallRefused
 from troth.cases.errors import CaseError
-from troth.cases.evidence import Evidence
 from troth.cases.office import Office
 from troth.node.court.holding import evidence_of
 from troth.node.court.inquiring import Inquirer
+from troth.node.court.own_disputes import OwnDisputes
 from troth.node.court.proving import Prover
 from troth.node.errors import NodeError
 from troth.node.orders.context import NodeContext
@@ -39,7 +39,7 @@ PAUSE = 15.0
 @dataclass(slots=True)
 class Bringer:
     """See ``orders.rejections.RejectionOpener``. ``most_bond`` is what the operator risks of its money for one case;
-    ``prover`` needs none."""
+    ``prover`` needs none; ``disputes`` puts up a bond of their own."""
 
     context: NodeContext
     office: Office
@@ -47,6 +47,7 @@ class Bringer:
     most_bond: int
     pause: float = PAUSE
     prover: Prover | None = None
+    disputes: OwnDisputes | None = None
     _looks: dict[tuple[Hash32, int], float] = field(default_factory=dict)
     _said: set[tuple[Hash32, int, str]] = field(default_factory=set)
 
@@ -90,12 +91,14 @@ class Bringer:
             if not await self._prove(rejection, spoken):
                 log.info("most seats do not reject the result: only its client can call it into question")
             return True
-        return await self._bring(rejection, evidence_of(rejection, spoken, self.context.operator.domain))
+        return await self._bring(rejection, spoken)
 
     async def _prove(self, rejection: Rejection, spoken: Spoken) -> bool:
         """Whether arithmetic convicts where the majority did not."""
         evidence = evidence_of(rejection, spoken, self.context.operator.domain)
-        return self.prover is not None and await self.prover.prove(rejection, evidence)
+        if self.prover is not None and await self.prover.prove(rejection, evidence):
+            return True
+        return self.disputes is not None and await self.disputes.accuse(rejection, evidence)
 
     async def _spoken(self, rejection: Rejection) -> Spoken:
         told = partial(self.context.stores.rejections.told, rejection.order, rejection.segment)
@@ -120,8 +123,9 @@ class Bringer:
         if data is not None:
             await keep(self.context, post_of(self.context, scheduler), papers, segment, data)
 
-    async def _bring(self, rejection: Rejection, evidence: Evidence) -> bool:
+    async def _bring(self, rejection: Rejection, spoken: Spoken) -> bool:
         """Hand it to the office, which has it on disk when this returns True."""
+        evidence = evidence_of(rejection, spoken, self.context.operator.domain)
         seen, segment = await self.office.courtroom.seen(), rejection.segment
         standing = seen.state.cases.get(messages.case_id(rejection.order, segment))
         if standing is None or not standing.live:
@@ -130,8 +134,7 @@ class Bringer:
             hindered = self._hindered(bring)
             if hindered:
                 self._say(rejection, f"a rejection is not brought: {hindered} {' '.join(found.against)}")
-                proven = self.prover is not None and await self.prover.prove(rejection, evidence)
-                return proven or standing is not None
+                return await self._prove(rejection, spoken) or standing is not None
         await self.office.rejected(evidence, segment)
         log.warning("a rejected result is brought to the court, or carried on where it stands")
         return True

@@ -1,8 +1,8 @@
 """Disputing: both sides' turns, taken as the chain shows them.
 
-Nothing is kept between two looks but what a trace is computed from: the state of a dispute is the contract's, read from
-its events. So a side that is killed at any step goes on where the dispute stands, and a turn that was taken already is
-refused by the contract before it costs anything.
+The state of a dispute is the contract's, read from its events; what a trace is computed from, and the layers of it that
+are computed, are on disk. So a side that is killed at any step goes on where the dispute stands, and a turn that was
+taken already is refused by the contract before it costs anything.
 """
 
 from __future__ import annotations
@@ -11,161 +11,197 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from troth.cases.errors import NothingToDo
-from troth.chain.adapter import Chain
-from troth.chain.errors import ChainRejected
-from troth.chain.keystore import Key
-from troth.chain.records import TransactionReceipt
+from troth.cases.courtroom import CallRefused
+from troth.cases.errors import CaseError, NothingToDo
+from troth.chain.errors import ChainError
+from troth.node.court.canonical_traces import CanonicalTraces, TracePlace
+from troth.node.court.dispute_chain import DisputeChain
 from troth.node.court.opened_weights import OpenedWeights
+from troth.node.court.segment_text import SegmentText
+from troth.node.errors import NodeError
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, life
 from troth.protocol.disputes.game import DisputeTurn, Matter, NamedNode, SeenTrace, place_of
 from troth.protocol.disputes.layout import WORD_NUMBERS, Layout
 from troth.protocol.disputes.life import Life
 from troth.protocol.disputes.proofs import row_proof, step_proof
-from troth.protocol.disputes.segment_trace import SegmentTrace, segment_trace
+from troth.protocol.disputes.segment_trace import SegmentTrace
+from troth.protocol.errors import ProtocolError
 from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.types import Hash32
 
 log = logging.getLogger(__name__)
 
-Send = Callable[[Call, Key], Awaitable[TransactionReceipt]]
-"""Sends a transaction to the contract and waits; ChainRejected if the contract refuses, before gas is spent."""
+MOST_AT_ONCE = 8
+"""Turns that are taken side by side: each waits for a block."""
+ELSEWHERE = "Show its levels from wherever the order's text is kept, before the deadline."
 
 
-class DisputedRows(Protocol):
-    """What a segment read and signed, for one of its rows in dispute."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A dispute of this account: what ``troth node status`` says of it. ``progress``: of the trace, from 0 to 1."""
 
-    def states(self, positions: int) -> NDArray[np.float32]:
-        """What the segment read at the first positions, of shape (positions, hidden): embeddings or rows."""
-
-    def signed(self, position: int) -> NDArray[np.float32]:
-        """The row that the node signed."""
-
-    def shown(self, position: int) -> ShownRow:
-        """The signed row with its way to the output head."""
-
-    def entered(self, position: int) -> ShownRow:
-        """Of the first segment the same, else the row that it read with its way to the input head."""
-
-
-def compute(weights: OpenedWeights, layout: Layout, rows: DisputedRows) -> SegmentTrace:
-    """The segment's trace by canonical arithmetic: seconds to minutes, on a thread."""
-    layout.require()
-    states = rows.states(layout.position + 1)
-    return segment_trace(layout, weights.layer, states, weights.norm if layout.is_last else None)
-
-
-def first_far(weights: OpenedWeights, layout: Layout, rows: DisputedRows) -> int | None:
-    """The first position up to the layout's whose signed row is too far from the canonical one; None: none is.
-
-    The earlier it is, the less there is to show.
-    """
-    trace = compute(weights, layout, rows)
-    for position in range(layout.position + 1):
-        here = SegmentTrace(Layout(layout.model, layout.first, layout.end, position), trace.layers, trace.norm)
-        if here.furthest(rows.signed(position)) is not None:
-            return position
-    return None
+    life: Life
+    accuses: bool
+    is_due: bool
+    progress: float
+    trouble: str
 
 
 @dataclass(slots=True)
 class Disputant:
-    """One side of disputes over what ``rows_of`` knows; ``start_block`` is not after the contract's."""
+    """One account's disputes. ``text_of`` knows what a segment read; the signed rows of it may be missing."""
 
-    chain: Chain
-    send: Send
-    key: Key
-    weights: OpenedWeights
-    rows_of: Callable[[Matter], DisputedRows | None]
-    start_block: int = 0
-    _traces: dict[Hash32, SegmentTrace] = field(default_factory=dict)
+    chain: DisputeChain
+    weights: Callable[[], OpenedWeights]
+    traces: CanonicalTraces
+    text_of: Callable[[Matter], Awaitable[SegmentText | None]]
+    rows_again: Callable[[SegmentText], Awaitable[SegmentText]] | None = None
+    taken: int = 0
+    """Turns that this process took."""
+    _trouble: dict[Hash32, str] = field(default_factory=dict)
+    _standing: tuple[Standing, ...] = ()
+
+    @property
+    def standing(self) -> tuple[Standing, ...]:
+        """The disputes under way, as of the last look."""
+        return self._standing
 
     async def look(self) -> int:
-        """Take every turn that is this account's now; how many were taken."""
-        return sum([await self._take(one) for one in (await self.lives()).values() if one.ending is None])
+        """Take every turn that is this account's now, those with the nearest deadline first; how many were taken."""
+        mine = [one for one in (await self.chain.lives()).values() if one.ending is None and self._is_mine(one)]
+        mine.sort(key=lambda one: one.state.deadline)
+        self.traces.drop_others({_place(one) for one in mine})
+        block, took = await self.chain.block(), 0
+        for start in range(0, len(mine), MOST_AT_ONCE):
+            took += sum(await asyncio.gather(*(self._take(one, block) for one in mine[start : start + MOST_AT_ONCE])))
+        self.taken += took
+        self._standing = tuple(self._stands(one) for one in mine)
+        return took
 
-    async def lives(self) -> dict[Hash32, Life]:
-        """All disputes of the contract."""
-        logs = await self.chain.logs(self.start_block, await self.chain.block_number())
-        events = (calls.decode_event(log_) for log_ in logs)
-        return dict(life.lives(event for event in events if event is not None))
+    def _is_mine(self, one: Life) -> bool:
+        return self.chain.account in {one.state.accused, one.state.accuser}
 
-    async def _take(self, one: Life) -> bool:
-        """Whether a turn was taken. What cannot be is logged: the next look tries again."""
-        me = self.key.address
-        if me not in {one.state.accused, one.state.accuser}:
-            return False
+    def _stands(self, one: Life) -> Standing:
         try:
-            call = await self._call(one, await self.chain.block_number())
+            progress = self.traces.progress(_place(one), Layout.of(one.matter, self.weights().shape))
+        except ProtocolError:
+            progress = 0.0
+        accuses, trouble = one.state.accuser == self.chain.account, self._trouble.get(one.id, "")
+        return Standing(one, accuses, _mover(one) == self.chain.account, progress, trouble)
+
+    async def _take(self, one: Life, block: int) -> bool:
+        """Whether a turn was taken. What cannot be is said once, and tried again at the next look."""
+        try:
+            call = await self._call(one, block)
             if call is None:
                 return False
-            receipt = await self.send(call, self.key)
-        except (ChainRejected, NothingToDo) as error:
-            log.warning("a turn of dispute 0x%s was not taken: %s", one.id.hex(), error)
+            mined = await self.chain.send(call)
+        except (CallRefused, CaseError, NodeError, ProtocolError, ChainError) as error:
+            if self._trouble.get(one.id) != str(error):
+                log.warning("a turn of dispute 0x%s was not taken: %s", one.id.hex(), error)
+            self._trouble[one.id] = str(error)
             return False
-        log.warning("dispute 0x%s: %s in block %d", one.id.hex(), call.function, receipt.block)
+        self._trouble.pop(one.id, None)
+        log.warning("dispute 0x%s: %s in block %d", one.id.hex(), call.function, mined.block)
         return True
 
     async def _call(self, one: Life, block: int) -> Call | None:
-        mine = one.state.accused if one.state.turn == DisputeTurn.ACCUSED else one.state.accuser
-        if mine != self.key.address:
+        if one.state.accuser == self.chain.account and await self.chain.is_convicted(one.state.result):
+            return calls.close(one.id, one.state)
+        if _mover(one) != self.chain.account:
+            if one.state.accuser == self.chain.account and block < one.state.deadline:
+                # Computed while the accused computes, so that the next turn is not late.
+                self._trace(one, await self._text(one.matter))
             return life.ending_by_silence(one, block)
-        trace = await self._trace(one)
+        if block >= one.state.deadline:
+            return None
+        text = await self._text(one.matter)
+        if one.state.turn == DisputeTurn.ROW:
+            return calls.give_row(one.id, one.state, one.matter, await self._signed_row(text, one.state.asked - 1))
+        trace = self._trace(one, text)
+        if trace is None:
+            return None
         if one.state.turn == DisputeTurn.ACCUSED:
             return await asyncio.to_thread(life.answer, one, trace)
-        return await asyncio.to_thread(self._accuse, one, trace)
+        return await asyncio.to_thread(self._accuse, one, trace, text)
 
-    async def _trace(self, one: Life) -> SegmentTrace:
-        """Computed once while this process lives."""
-        if one.id not in self._traces:
-            layout = Layout.of(one.matter, self.weights.shape)
-            self._traces[one.id] = await asyncio.to_thread(compute, self.weights, layout, self._rows(one.matter))
-        return self._traces[one.id]
+    def _trace(self, one: Life, text: SegmentText) -> SegmentTrace | None:
+        """The canonical trace; None while it is computed."""
+        layout = Layout.of(one.matter, self.weights().shape)
+        return self.traces.want(_place(one), layout, lambda: text.states(self.weights(), layout.position + 1))
 
-    def _rows(self, matter: Matter) -> DisputedRows:
-        rows = self.rows_of(matter)
-        if rows is None:
-            raise NothingToDo(
-                "This order's inputs are not kept here", matter.order, "ShownLevels for them before the deadline."
-            )
-        return rows
+    async def _text(self, matter: Matter) -> SegmentText:
+        text = await self.text_of(matter)
+        if text is None:
+            raise NothingToDo("What this segment read is not kept here", matter.order.hex(), ELSEWHERE)
+        return text
 
-    def _accuse(self, one: Life, trace: SegmentTrace) -> Call | None:
+    async def _signed_row(self, text: SegmentText, position: int) -> ShownRow:
+        """The accused's own row, computed again where only hashes travelled."""
+        if text.given is None and self.rows_again is not None:
+            text = await self.rows_again(text)
+        return text.shown(position)
+
+    # ------------------------------------------------------------------------------------------------------ accusing
+
+    def _accuse(self, one: Life, trace: SegmentTrace, text: SegmentText) -> Call | None:
         """Point at what differs, or convict."""
         choice, seen = life.pointed(one, trace), one.seen(trace)
-        if choice is None or self._pads(one, choice, trace.layout):
-            return self._by_row(one, trace, seen)
-        return self._by_step(one, trace, seen, choice) if life.at_word(one) else life.choosing(one, choice)
+        if choice is None or _pads(one, choice, trace.layout):
+            return self._by_row(one, trace, seen, text)
+        return self._by_step(one, trace, seen, choice, text) if life.at_word(one) else life.choosing(one, choice)
 
-    @staticmethod
-    def _pads(one: Life, choice: NamedNode, layout: Layout) -> bool:
-        """Whether all tensors are as they must be, and only what pads the tree over them differs."""
-        below = one.state.left - one.state.shown
-        return not one.state.in_tensor and place_of(one.state, choice) << below >= layout.count
-
-    def _by_row(self, one: Life, trace: SegmentTrace, seen: SeenTrace) -> Call | None:
+    def _by_row(self, one: Life, trace: SegmentTrace, seen: SeenTrace, text: SegmentText) -> Call | None:
         """The trace is true: the signed row is not, or the accusation was wrong."""
-        rows, position = self._rows(one.matter), one.matter.position
-        element = trace.furthest(rows.signed(position))
+        signed = shown_row(one, text, one.matter.position)
+        if signed is None:
+            return calls.ask_row(one.id, one.state, one.matter, one.matter.position)
+        element = trace.furthest(np.frombuffer(signed.row, "<f4"))
         if element is None:
-            log.warning("dispute 0x%s: the row is as near as honest rows are; its bond is lost", one.id.hex())
-            return None
-        proof = row_proof(trace.layout, seen, element, rows.shown(position))
+            raise NothingToDo("The row is as near as honest rows are, so that the bond is lost", one.id.hex(), "")
+        proof = row_proof(trace.layout, seen, element, signed)
         return calls.wrong_row(one.id, one.state, one.matter, one.shape, proof)
 
-    def _by_step(self, one: Life, trace: SegmentTrace, seen: SeenTrace, choice: NamedNode) -> Call:
+    def _by_step(
+        self, one: Life, trace: SegmentTrace, seen: SeenTrace, choice: NamedNode, text: SegmentText
+    ) -> Call | None:
         """The first number of the word that differs follows from others than the accused has."""
         tensor, word = one.state.tensor, place_of(one.state, choice)
         own = trace.tensor(tensor).node(0, word)
-        for number in range(WORD_NUMBERS):
-            if own[4 * number : 4 * number + 4] != choice.node[4 * number : 4 * number + 4]:
-                break
-        place, rows = trace.layout.place(tensor, word, number), self._rows(one.matter)
-        proof = step_proof(trace.layout, seen, place, number, self.weights.open, rows.entered)
+        number = next(at for at in range(WORD_NUMBERS) if own[4 * at : 4 * at + 4] != choice.node[4 * at : 4 * at + 4])
+        place = trace.layout.place(tensor, word, number)
+        if place is not None and trace.layout.reads(place) and not trace.layout.first:
+            # The row that the node signed at this position binds the token that it read.
+            given = shown_row(one, text, place.position)
+            if given is None:
+                return calls.ask_row(one.id, one.state, one.matter, place.position)
+            proof = step_proof(trace.layout, seen, place, number, self.weights().open, lambda _: given)
+        else:
+            proof = step_proof(trace.layout, seen, place, number, self.weights().open, text.entered)
         return calls.wrong_step(one.id, one.state, one.matter, one.shape, choice, proof)
+
+
+def shown_row(one: Life, text: SegmentText, position: int) -> ShownRow | None:
+    """A signed row as the accuser knows it: from the order's papers, or as the accused gave it when it was asked."""
+    if text.given is not None:
+        return text.shown(position)
+    return one.given if one.state.asked == position + 1 else None
+
+
+def _mover(one: Life) -> str:
+    """Whose turn it is."""
+    return one.state.accuser if one.state.turn == DisputeTurn.ACCUSER else one.state.accused
+
+
+def _place(one: Life) -> TracePlace:
+    return one.matter.order, one.matter.segment, one.matter.position
+
+
+def _pads(one: Life, choice: NamedNode, layout: Layout) -> bool:
+    """Whether all tensors are as they must be, and only what pads the tree over them differs."""
+    below = one.state.left - one.state.shown
+    return not one.state.in_tensor and place_of(one.state, choice) << below >= layout.count

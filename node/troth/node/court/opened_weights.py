@@ -46,8 +46,9 @@ class OpenedWeights:
 
     def embedded(self, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
         """Tokens' first states, of shape (tokens, hidden)."""
-        table = self._numbers(self._named(self.shape.embedding))
-        return embedded(table[tokens], self.shape.embedding_scale)
+        table = self._named(self.shape.embedding)
+        whole = np.concatenate([self._numbers(table, int(token)) for token in tokens])
+        return embedded(whole, self.shape.embedding_scale)
 
     def open(self, slice_: WeightSlice) -> WeightOpening:
         """The leaf that holds a slice; raises NothingToDo for a tensor that disputes do not read."""
@@ -83,6 +84,11 @@ class OpenedWeights:
             raise NothingToDo(what, name, "Bring the answer to the court: `troth case open`.")
         return tensor
 
-    def _numbers(self, tensor: RawTensor) -> NDArray[np.float32]:
-        data = bytes(read_rows(tensor, 0, tensor.rows))
-        return weight_numbers(data, tensor, Dtype.FLOAT32).reshape(tensor.shape)
+    def _numbers(self, tensor: RawTensor, row: int | None = None) -> NDArray[np.float32]:
+        """A whole tensor, or one row of a matrix, of shape (1, columns)."""
+        if row is None:
+            data = bytes(read_rows(tensor, 0, tensor.rows))
+            return weight_numbers(data, tensor, Dtype.FLOAT32).reshape(tensor.shape)
+        if tensor.rows == tensor.shape[0]:
+            return weight_numbers(bytes(read_rows(tensor, row, row + 1)), tensor, Dtype.FLOAT32).reshape(1, -1)
+        return self._numbers(tensor)[row : row + 1]

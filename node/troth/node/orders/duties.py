@@ -24,7 +24,7 @@ from troth.chain.keystore import Key
 from troth.node.earning.keeper import Wallet
 from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection, RejectionOpener
-from troth.node.orders.session import CHECKS, INFERS, JUDGED
+from troth.node.orders.session import CHECKS, INFERS, JUDGED, READ
 from troth.node.orders.words import RESULT, VERDICT, BegunSegment, SignedWords
 from troth.node.traces import TraceStore
 from troth.protocol.market.calls import PartCall, build
@@ -64,7 +64,7 @@ def forgettable(
 
 def drop_traces(traces: TraceStore, begun: BegunSegment) -> None:
     """Free what was kept of an order's segment."""
-    for attempt in (INFERS, CHECKS, JUDGED):
+    for attempt in (INFERS, CHECKS, JUDGED, READ):
         trace = traces.find(begun.order, begun.segment, attempt)
         if trace is not None:
             traces.drop(trace)
@@ -86,12 +86,16 @@ class NodeDuties:
         key: Key,
         opener: RejectionOpener,
         reached: Callable[[int], Awaitable[Any]],
+        *,
+        disputes: Callable[[Hash32, int], bool] = lambda _order, _segment: False,
     ) -> None:
+        """``disputes``: whether a dispute over a segment goes on."""
         self._context = context
         self._wallet = wallet
         self._key = key
         self._opener = opener
         self._reached = reached
+        self._disputes = disputes
         self.responded = 0
         """Summons that were answered on chain."""
 
@@ -130,7 +134,8 @@ class NodeDuties:
         stores, parameters = context.stores, parameters_of(ground.state)
         old = await context.write(lambda: stores.words.older_than(oldest_kept(ground.block, parameters)))
         for begun in forgettable(old, ground.state, ground.block, parameters):
-            await context.write(partial(_drop, context, begun))
+            if not self._disputes(begun.order, begun.segment):
+                await context.write(partial(_drop, context, begun))
         await context.write(lambda: stores.books.forget_before(context.clock() - LEAVES_KEPT))
 
 

@@ -23,6 +23,8 @@ from troth.chain.market_follower import MarketFollower
 from troth.chain.records import Fees, TransactionReceipt
 from troth.node.configuration import NodeConfiguration
 from troth.node.court.assembly import FollowedDeployment, NodeCourt, make_court
+from troth.node.court.dispute_chain import LiveDisputes, find_disputes
+from troth.node.court.measuring import require_rows
 from troth.node.direct.assembly import Direct
 from troth.node.earning.books import NodeBooks
 from troth.node.earning.claims_record import ClaimsRecord
@@ -55,6 +57,7 @@ from troth.protocol.calls import Call
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.heads import head_of
+from troth.protocol.market.layers import layers_of
 from troth.protocol.market.state import Party
 from troth.protocol.market.types import Contracts, ExecutionClass, PotKind, Role
 from troth.protocol.market.views import class_of, registered_scheduler
@@ -302,7 +305,7 @@ class RunningNode:
         self._resident = resident_of(self._configuration, context, moving, lambda: service.sessions, auto=self._auto)
         self._court = make_court(
             context,
-            FollowedDeployment(market, follower, self._key),
+            FollowedDeployment(market, follower, self._key, await self._disputes(market, follower, execution_class)),
             self._configuration.folder / "court",
             self._case_context,
             most_bond=self._configuration.most_bond,
@@ -364,7 +367,8 @@ class RunningNode:
                 await keeper.step()
                 seen = block
 
-        duties = NodeDuties(context, wallet, self._key, self._court.bringer, reached)
+        court = self._court
+        duties = NodeDuties(context, wallet, self._key, court.bringer, reached, disputes=court.disputes_over)
         self._money.follow(context, keeper, duties)
         return (
             Supervised("following the chain", follow, interval=5.0),
@@ -397,6 +401,16 @@ class RunningNode:
             self._auto,
         )
         return (Supervised("crediting what was served", contributing.step, stale_after=float("inf")),)
+
+    async def _disputes(
+        self, market: Market, follower: MarketFollower, execution_class: ExecutionClass
+    ) -> LiveDisputes | None:
+        """The deployment's Disputes, where its class says how rows are computed, and after this engine is measured."""
+        if layers_of(execution_class.name) is None:
+            return None
+        assert self._context is not None
+        await require_rows(self._context.engine, execution_class, self._model())
+        return await find_disputes(self._configuration.rpc, market, follower, self._key)
 
     def _model(self) -> ModelFolder:
         return find_model(self._configuration.folder, self._configuration.model)

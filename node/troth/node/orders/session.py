@@ -23,9 +23,9 @@ from troth.protocol.tokens import Finish
 if TYPE_CHECKING:
     from troth.node.orders.decoding import Decoding
 
-INFERS, CHECKS, JUDGED = 0, 1, 2
+INFERS, CHECKS, JUDGED, READ = 0, 1, 2, 3
 """The attempt under which an engine keeps the cache of who infers, and of who checks; and under which rows of another
-node are kept that were rejected."""
+node are kept that were rejected, and rows that a segment read."""
 
 
 @dataclass(slots=True)

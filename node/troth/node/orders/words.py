@@ -32,6 +32,8 @@ CREATE TABLE IF NOT EXISTS openings (
 ) WITHOUT ROWID;
 """
 RESULT, COMMITMENT, VERDICT, IMPRINTS = "result", "commitment", "verdict", "imprints"
+READ_TOKENS = "read tokens"
+"""What is kept beside a result of a first segment, as uint32 words: a dispute over its rows begins with them."""
 OPENINGS = 4
 """Sets of tiles that are opened of one trace: verifiers that stayed silent are replaced, and the tiles follow."""
 
@@ -90,6 +92,11 @@ class SignedWords:
         """What was signed of a kind about whichever segment of an order this node served."""
         found = self._database.row("SELECT word FROM words WHERE order_id=? AND kind=? ORDER BY segment", order, kind)
         return None if found is None else bytes(found[0])
+
+    def keep(self, order: bytes, segment: int, kind: str, data: bytes) -> None:
+        """Keep something beside what is signed of a segment, once; it goes with it."""
+        with self._database.transaction():
+            self._database.write("INSERT OR IGNORE INTO words VALUES (?,?,?,?)", order, segment, kind, data)
 
     def sign_once(
         self,

@@ -12,6 +12,7 @@ from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import Call, View, calldata
 from troth.protocol.disputes.game import Dispute, Matter, NamedNode
 from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
+from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.market.types import Bytes, ExecutionClass, Result, SignedOrder
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint16, Uint32
 
@@ -71,6 +72,15 @@ class NodesShown:
 
 
 @dataclass(frozen=True, slots=True)
+class RowGiven:
+    """The accused gave the signed row that was asked for."""
+
+    dispute: Hash32
+    row: ShownRow
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
 class DisputeWon:
     """The accused was convicted; ``paid`` went to the accuser's credit."""
 
@@ -103,7 +113,9 @@ class DisputeMoot:
     meta: LogMeta
 
 
-DisputeEvent = DisputesDeployed | DisputeOpened | DisputeMoved | NodesShown | DisputeWon | DisputeLost | DisputeMoot
+DisputeEvent = (
+    DisputesDeployed | DisputeOpened | DisputeMoved | NodesShown | RowGiven | DisputeWon | DisputeLost | DisputeMoot
+)
 
 
 def decode_event(log: Log) -> DisputeEvent | None:
@@ -130,6 +142,16 @@ def choose(dispute: Hash32, state: Dispute, choice: NamedNode) -> Call:
 def choose_tensor(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: NamedNode) -> Call:
     """The accuser's turn, where the tree over all tensors ends."""
     return Call("chooseTensor", _data("chooseTensor", dispute, state, matter, shape, choice))
+
+
+def ask_row(dispute: Hash32, state: Dispute, matter: Matter, position: int) -> Call:
+    """The accuser's, once: a signed row did not travel."""
+    return Call("askRow", _data("askRow", dispute, state, matter, position))
+
+
+def give_row(dispute: Hash32, state: Dispute, matter: Matter, row: ShownRow) -> Call:
+    """The accused's turn where the signed row was asked for."""
+    return Call("giveRow", _data("giveRow", dispute, state, matter, row))
 
 
 def wrong_step(  # noqa: PLR0917

@@ -19,7 +19,7 @@ from troth.protocol.market.types import Uint40
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Uint8, Uint16, Uint32, Uint64, Uint96
 
 MOST_STRIDE = 5
-MOST_TURNS = 22
+MOST_TURNS = 24
 """Turns of the longest dispute that a contract takes."""
 ENDED = Hash32((1).to_bytes(32, "big"))
 """What the contract keeps of a dispute that has ended."""
@@ -31,6 +31,7 @@ class DisputeTurn(IntEnum):
     NONE = 0
     ACCUSED = 1
     ACCUSER = 2
+    ROW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Dispute:
     place: Uint64
     left: Uint8
     shown: Uint8
+    asked: Uint32
 
     @property
     def hash(self) -> Hash32:

@@ -205,6 +205,10 @@ class Layout:
         shape = self.model.layer(layer)
         return NumberPlace(layer, operation, position, element) if element < width(shape, operation, position) else None
 
+    def reads(self, place: NumberPlace) -> bool:
+        """Whether the segment read this number, and did not compute it."""
+        return place.operation is Operation.INPUT and place.layer == self.first
+
     def words(self, layer: int, slice_: RowSlice) -> tuple[int, int, int]:
         """The tensor of a slice, the first of its words and their number."""
         tensor = self.tensor(layer, slice_.operation)

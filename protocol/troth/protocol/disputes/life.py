@@ -15,9 +15,11 @@ from troth.protocol.disputes.calls import (
     DisputeOpened,
     DisputeWon,
     NodesShown,
+    RowGiven,
 )
 from troth.protocol.disputes.game import Dispute, DisputeTurn, Matter, NamedNode, SeenTrace, Trace
 from troth.protocol.errors import InvalidField
+from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.types import Hash32
 
 Ending = DisputeWon | DisputeLost | DisputeMoot
@@ -33,7 +35,7 @@ class ShownLevels:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A dispute from its opening to its end."""
+    """A dispute from its opening to its end; ``given``: the signed row, where the accuser had to ask for it."""
 
     id: Hash32
     matter: Matter
@@ -41,6 +43,7 @@ class Life:
     state: Dispute
     looks: tuple[ShownLevels, ...] = ()
     ending: Ending | None = None
+    given: ShownRow | None = None
 
     def seen(self, own: Trace) -> SeenTrace:
         """The accused's trace as far as it was shown, for who has the true one."""
@@ -64,6 +67,8 @@ def lives(events: Iterable[DisputeEvent]) -> Mapping[Hash32, Life]:
             case DisputeMoved():
                 nodes = shown.pop(event.dispute, None)
                 found[event.dispute] = _moved(found.get(event.dispute), opened.get(event.dispute), event, nodes)
+            case RowGiven():
+                found[event.dispute] = replace(_known(found.get(event.dispute), event.dispute), given=event.row)
             case DisputeWon() | DisputeLost() | DisputeMoot():
                 found[event.dispute] = replace(_known(found.get(event.dispute), event.dispute), ending=event)
             case _:
@@ -118,5 +123,5 @@ def ending_by_silence(life: Life, block: int) -> Call | None:
     """What ends a dispute in which the other side let its turn pass, in the next block; None before."""
     if life.ending is not None or block < life.state.deadline:
         return None
-    ends = calls.silent if life.state.turn == DisputeTurn.ACCUSED else calls.close
+    ends = calls.close if life.state.turn == DisputeTurn.ACCUSER else calls.silent
     return ends(life.id, life.state)

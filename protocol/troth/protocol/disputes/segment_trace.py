@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,96 +25,182 @@ LayerWeights = Callable[[int], Mapping[str, Numbers]]
 FLOAT32 = NumberFormat.FLOAT32
 
 
-@dataclass(frozen=True)
+class KeptLayers(Protocol):
+    """What was computed of a trace before, so that a process that was killed goes on behind the last whole layer."""
+
+    def kept(self, layer: int) -> ComputedLayer | None:
+        """A layer's end; None where it was not computed."""
+
+    def keep(self, layer: int, computed: ComputedLayer) -> None:
+        """Note that a layer is computed."""
+
+
+class ComputedLayer(NamedTuple):
+    """What stays of a layer: its last rows, of shape (positions, hidden), and the roots of its tensors."""
+
+    output: Numbers
+    roots: tuple[Hash32, ...]
+
+
+class NoneKept:
+    """Nothing outlasts the process."""
+
+    def kept(self, layer: int) -> ComputedLayer | None:
+        """None."""
+        del layer
+        return None
+
+    def keep(self, layer: int, computed: ComputedLayer) -> None:
+        """Nothing is kept."""
+
+
 class SegmentTrace:
-    """All numbers of a segment at positions 0 to ``layout.position``; ``norm``: the last factor and norm."""
+    """All numbers of a segment at positions 0 to ``layout.position``.
 
-    layout: Layout
-    layers: tuple[LayerRows, ...]
-    norm: tuple[Numbers, Numbers] | None
-    _roots: dict[int, Hash32] = field(default_factory=dict, repr=False)
-    _last: dict[int, WordTree] = field(default_factory=dict, repr=False)
+    What each layer read is held, and the rows of one layer alone: those of another are computed again when they are
+    asked for. So a trace of thirty layers takes the memory of one.
+    """
 
-    @property
+    def __init__(
+        self,
+        layout: Layout,
+        weights: LayerWeights,
+        read: Sequence[Numbers],
+        norm: tuple[Numbers, Numbers] | None,
+        roots: Sequence[Hash32],
+    ) -> None:
+        """``read``: what each layer read, and what the last one gave; ``norm``: the last factor and norm; ``roots``: of
+        the layers' tensors."""
+        self.layout = layout
+        self.norm = norm
+        self._weights, self._read = weights, tuple(read)
+        self._roots = list(roots)
+        self._rows: tuple[int, LayerRows] | None = None
+        self._last: tuple[int, WordTree] | None = None
+
+    @cached_property
     def top(self) -> WordTree:
         """Over the roots of all tensors."""
-        roots = []
-        for tensor in range(self.layout.count):
-            if tensor not in self._roots:
-                self._roots[tensor] = self._made(tensor).root
-            roots.append(self._roots[tensor])
-        return WordTree(b"".join(roots), self.layout.depth)
+        behind = (self._made(tensor).root for tensor in range(len(self._roots), self.layout.count))
+        return WordTree(b"".join([*self._roots, *behind]), self.layout.depth)
 
     def tensor(self, number: int) -> WordTree:
         """One tensor's tree; that of the last one asked for is kept."""
-        if number not in self._last:
-            self._last.clear()
-            self._last[number] = self._made(number)
-        return self._last[number]
+        if self._last is None or self._last[0] != number:
+            self._last = number, self._made(number)
+        return self._last[1]
+
+    @property
+    def rows(self) -> Numbers:
+        """What the segment gives, of shape (position + 1, hidden)."""
+        return self.norm[1] if self.norm is not None else self._read[-1]
 
     @property
     def last_row(self) -> Numbers:
         """What the segment gives at the position in dispute, of shape (hidden,)."""
-        last = self.norm[1] if self.norm is not None else self.layers[-1].numbers[Operation.OUTPUT]
-        row: Numbers = last[self.layout.position]
+        row: Numbers = self.rows[self.layout.position]
         return row
 
     def furthest(self, signed: Numbers) -> int | None:
-        """The element of a signed row that is too far from the trace's, by the contract's own steps; None: none is."""
-        last = self.last_row
-        with np.errstate(all="ignore"):
-            distances = np.abs(signed.astype(np.float64) - last)
-        candidates = np.argsort(-np.where(np.isfinite(distances), distances, np.inf))[:2]
-        return next((int(at) for at in candidates if is_far(signed, last, int(at))), None)
+        """The element of the signed row that is too far from the trace's; None: none is."""
+        return furthest(signed, self.last_row)
+
+    def layer(self, number: int) -> LayerRows:
+        """All rows of a layer."""
+        if self._rows is None or self._rows[0] != number:
+            shape = self.layout.model.layer(number)
+            self._rows = number, layer_rows(shape, self._weights(number), self._read[number - self.layout.first])
+        return self._rows[1]
 
     def _made(self, tensor: int) -> WordTree:
-        rows, across = self.layout.levels(tensor)
-        return WordTree(_words(self._table(tensor), across), rows + across)
-
-    def _table(self, tensor: int) -> Numbers:
-        """Rows as they are committed to; a single zero for what the layer does not have."""
         layer, operation = self.layout.where(tensor)
         if not self.layout.exists(tensor):
-            return np.zeros((1, 1), np.float32)
+            return _tree(self.layout, tensor, np.zeros((1, 1), np.float32))
         if layer == len(self.layout.model.pattern):
-            return self._norm_table(operation)
-        rows = self.layers[layer - self.layout.first]
-        if operation is Operation.VALUE:
-            return np.ascontiguousarray(rows.numbers[operation].T)
-        found = [rows.row(operation, position).view(np.float32) for position in range(self.layout.position + 1)]
-        table = np.zeros((len(found), max(len(row) for row in found)), np.float32)
-        for row, numbers in zip(table, found, strict=True):
-            row[: len(numbers)] = numbers
-        return table
+            return _tree(self.layout, tensor, self._norm_table(operation))
+        return _tree(self.layout, tensor, _table(self.layer(layer), operation, self.layout.position))
 
     def _norm_table(self, operation: Operation) -> Numbers:
         assert self.norm is not None
         if operation is Operation.INPUT:
-            return self.layers[-1].numbers[Operation.OUTPUT]
+            return self._read[-1]
         return self.norm[0 if operation is Operation.INPUT_FACTOR else 1]
 
 
-def segment_trace(layout: Layout, weights: LayerWeights, states: Numbers, norm: Numbers | None) -> SegmentTrace:
-    """Compute everything.
+def segment_trace(
+    layout: Layout,
+    weights: LayerWeights,
+    states: Numbers,
+    norm: Numbers | None,
+    kept: KeptLayers | None = None,
+) -> SegmentTrace:
+    """Compute everything, layer after layer.
 
     Args:
         weights: of each layer, asked for one after the other.
         states: what the segment reads, of shape (position + 1, hidden): of the first one embeddings, scaled.
         norm: weights of the last norm, where the model ends with the segment.
+        kept: what was computed before.
 
     Raises:
         InvalidStep: weights or states of other shapes.
     """
     if states.shape[0] != layout.position + 1 or (norm is None) == layout.is_last:
         raise InvalidStep("The states, or the last norm, are not the segment's", states.shape, "Take what it read.")
-    made = []
+    journal = kept or NoneKept()
     # A zero is +0 everywhere.
+    read, roots = [states + np.float32(0)], list[Hash32]()
+    for layer in range(layout.first, layout.end):
+        done = journal.kept(layer)
+        if done is None:
+            done = _computed(layout, layer, weights(layer), read[-1])
+            journal.keep(layer, done)
+        read.append(done.output)
+        roots += done.roots
+    return SegmentTrace(layout, weights, read, None if norm is None else _normed(layout, read[-1], norm), roots)
+
+
+def segment_rows(layout: Layout, weights: LayerWeights, states: Numbers, norm: Numbers | None) -> Numbers:
+    """What a segment gives at all positions up to the layout's, without a trace; arguments as ``segment_trace``."""
     states = states + np.float32(0)
     for layer in range(layout.first, layout.end):
-        rows = layer_rows(layout.model.layer(layer), weights(layer), states)
-        made.append(rows)
-        states = rows.numbers[Operation.OUTPUT]
-    return SegmentTrace(layout, tuple(made), None if norm is None else _normed(layout, states, norm))
+        states = layer_rows(layout.model.layer(layer), weights(layer), states).numbers[Operation.OUTPUT]
+    return states if norm is None else _normed(layout, states, norm)[1]
+
+
+def furthest(signed: Numbers, canonical: Numbers) -> int | None:
+    """The element of a signed row that is too far from the canonical one, by the contract's steps; None: none is."""
+    with np.errstate(all="ignore"):
+        distances = np.abs(signed.astype(np.float64) - canonical)
+    candidates = np.argsort(-np.where(np.isfinite(distances), distances, np.inf))[:2]
+    return next((int(at) for at in candidates if is_far(signed, canonical, int(at))), None)
+
+
+def _computed(layout: Layout, layer: int, weights: Mapping[str, Numbers], states: Numbers) -> ComputedLayer:
+    rows = layer_rows(layout.model.layer(layer), weights, states)
+    roots = []
+    for operation in Operation:
+        tensor, table = layout.tensor(layer, operation), np.zeros((1, 1), np.float32)
+        if layout.exists(tensor):
+            table = _table(rows, operation, layout.position)
+        roots.append(_tree(layout, tensor, table).root)
+    return ComputedLayer(rows.numbers[Operation.OUTPUT], tuple(roots))
+
+
+def _tree(layout: Layout, tensor: int, table: Numbers) -> WordTree:
+    rows, across = layout.levels(tensor)
+    return WordTree(_words(table, across), rows + across)
+
+
+def _table(rows: LayerRows, operation: Operation, last: int) -> Numbers:
+    """Rows as they are committed to."""
+    if operation is Operation.VALUE:
+        return np.ascontiguousarray(rows.numbers[operation].T)
+    found = [rows.row(operation, position).view(np.float32) for position in range(last + 1)]
+    table = np.zeros((len(found), max(len(row) for row in found)), np.float32)
+    for row, numbers in zip(table, found, strict=True):
+        row[: len(numbers)] = numbers
+    return table
 
 
 def embedded(rows: Numbers, scale: int) -> Numbers:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from troth.protocol.bindings import IMPRINTS, MARKET, errors_by_selector
+from troth.protocol.bindings import DISPUTES, IMPRINTS, MARKET, STEPS, errors_by_selector
+from troth.protocol.contract_errors import REMEDIES as BESIDE
 from troth.protocol.contract_errors import ContractError, Remedy, explained
 
 
 def decode_error(data: bytes) -> ContractError:
-    """What revert ``data`` of any contract of a deployment, of its factory, or of Imprints says; never raises."""
-    return explained(data, errors_by_selector((*MARKET, IMPRINTS)), REMEDIES, GENERAL)
+    """What revert ``data`` of any contract of a deployment, its factory, Imprints or Disputes says; never raises."""
+    known = errors_by_selector((*MARKET, IMPRINTS))
+    if data[:4] in known:
+        return explained(data, known, REMEDIES, GENERAL)
+    return explained(data, errors_by_selector((DISPUTES, STEPS)), BESIDE, GENERAL)
 
 
 GENERAL = "Fold the newest events, compare the arguments with them, and build the call again."

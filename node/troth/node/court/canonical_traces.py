@@ -1,0 +1,159 @@
+"""Canonical traces: computed in the background, one after the other, and kept layer by layer on disk.
+
+A trace takes seconds to minutes, and a turn has a deadline. What is computed of a layer is on disk before the next one
+is begun, so that a node that is killed goes on behind it. In memory there is the trace that was asked for last, and of
+it one layer's rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from troth.node.court.opened_weights import OpenedWeights
+from troth.node.court.segment_text import Numbers
+from troth.protocol.disputes.layout import Layout
+from troth.protocol.disputes.segment_trace import ComputedLayer, SegmentTrace, segment_trace
+from troth.protocol.types import Hash32
+
+log = logging.getLogger(__name__)
+
+TracePlace = tuple[Hash32, int, int]
+"""Order, segment and position of the row in dispute."""
+HELD = 2
+"""Traces in memory."""
+
+
+class KeptTrace:
+    """See ``segment_trace.KeptLayers``: a folder with a file for each layer, whole or not there."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+
+    def kept(self, layer: int) -> ComputedLayer | None:
+        """A layer's end; None where there is none, or the file is broken."""
+        try:
+            with np.load(io.BytesIO(self._path(layer).read_bytes()), allow_pickle=False) as found:
+                roots = tuple(Hash32(one.tobytes()) for one in found["roots"])
+                return ComputedLayer(found["output"], roots)
+        except (OSError, ValueError, KeyError, BadZipFile):
+            return None
+
+    def keep(self, layer: int, computed: ComputedLayer) -> None:
+        """On disk when this returns."""
+        path, packed = self._path(layer), io.BytesIO()
+        roots = np.frombuffer(b"".join(computed.roots), np.uint8).reshape(-1, 32)
+        np.savez(packed, output=computed.output, roots=roots)
+        unfinished = path.with_suffix(".unfinished")
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(packed.getbuffer())
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+
+    @property
+    def layers(self) -> int:
+        """How many are done."""
+        return sum(1 for _ in self._folder.glob("*.npz"))
+
+    def _path(self, layer: int) -> Path:
+        return self._folder / f"{layer:03}.npz"
+
+
+@dataclass(slots=True)
+class CanonicalTraces:
+    """The traces of one node, computed one at a time, so that serving keeps its processor."""
+
+    folder: Path
+    weights: Callable[[], OpenedWeights]
+    _held: dict[TracePlace, SegmentTrace] = field(default_factory=dict)
+    _waiting: dict[TracePlace, asyncio.Task[SegmentTrace]] = field(default_factory=dict)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def find(self, place: TracePlace) -> SegmentTrace | None:
+        """A trace in memory."""
+        found = self._held.pop(place, None)
+        if found is not None:
+            self._held[place] = found
+        return found
+
+    def want(self, place: TracePlace, layout: Layout, states: Callable[[], Numbers]) -> SegmentTrace | None:
+        """The trace, or None while it is computed; raises what computing it raised, once."""
+        found = self.find(place)
+        if found is not None:
+            return found
+        task = self._waiting.get(place)
+        if task is None:
+            self._waiting[place] = asyncio.create_task(self._compute(place, layout, states), name="a canonical trace")
+            return None
+        if not task.done():
+            return None
+        del self._waiting[place]
+        self._hold(place, task.result())
+        return self._held[place]
+
+    @property
+    def computing(self) -> bool:
+        """Whether a trace is under way."""
+        return any(not task.done() for task in self._waiting.values())
+
+    def progress(self, place: TracePlace, layout: Layout) -> float:
+        """Share of the layers that are computed."""
+        if place in self._held:
+            return 1.0
+        folder = self._folder_of(place)
+        done = KeptTrace(folder).layers if folder.is_dir() else 0
+        return done / (layout.end - layout.first)
+
+    def drop(self, place: TracePlace) -> None:
+        """Erase a trace that no dispute needs any more."""
+        self._held.pop(place, None)
+        task = self._waiting.pop(place, None)
+        if task is not None:
+            task.cancel()
+        shutil.rmtree(self._folder_of(place), ignore_errors=True)
+
+    def drop_others(self, needed: set[TracePlace]) -> None:
+        """Erase all traces but these: also those of a process before."""
+        names = {self._folder_of(place).name for place in needed}
+        for place in [one for one in (*self._held, *self._waiting) if one not in needed]:
+            self.drop(place)
+        if self.folder.is_dir():
+            for folder in self.folder.iterdir():
+                if folder.name not in names:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    async def close(self) -> None:
+        """Stop computing. The layer under way ends on its thread."""
+        for task in self._waiting.values():
+            task.cancel()
+        await asyncio.gather(*self._waiting.values(), return_exceptions=True)
+
+    async def _compute(self, place: TracePlace, layout: Layout, states: Callable[[], Numbers]) -> SegmentTrace:
+        async with self._turn:
+            log.warning("computing the trace of a row in dispute: %d layers", layout.end - layout.first)
+            return await asyncio.to_thread(self._computed, place, layout, states)
+
+    def _computed(self, place: TracePlace, layout: Layout, states: Callable[[], Numbers]) -> SegmentTrace:
+        weights, kept = self.weights(), KeptTrace(self._folder_of(place))
+        norm = weights.norm if layout.is_last else None
+        return segment_trace(layout, weights.layer, states(), norm, kept)
+
+    def _hold(self, place: TracePlace, trace: SegmentTrace) -> None:
+        self._held[place] = trace
+        for one in list(self._held)[:-HELD]:
+            del self._held[one]
+
+    def _folder_of(self, place: TracePlace) -> Path:
+        order, segment, position = place
+        return self.folder / f"{order.hex()}-{segment}-{position}"
