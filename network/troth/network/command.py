@@ -75,6 +75,16 @@ def create(
         typer.Option(help="A first member of the committee, as `troth committee init` prints it. Repeat it."),
     ] = None,
     committee: CommitteeOption = "",
+    ticket_price: Annotated[
+        list[str] | None,
+        typer.Option(help="Deploy Tickets with this price, 0.001ether or units of --asset; ascending. Repeat it."),
+    ] = None,
+    ticket_epoch: Annotated[int, typer.Option(min=10, help="Blocks of an epoch of tickets.")] = 50_400,
+    member_bond: Annotated[str, typer.Option(help="Deploy Reputation, and each member bonds so much: 1ether.")] = "",
+    rating_epoch: Annotated[int, typer.Option(min=8, max=8000, help="Blocks of an epoch of ratings.")] = 1800,
+    organisations: Annotated[
+        bool, typer.Option("--organisations", help="Deploy Organisations over Reputation.")
+    ] = False,
     suggest_rpc: SuggestOption = None,
     output: OutputOption = Path("network.json"),
     broadcast: BroadcastOption = False,
@@ -84,10 +94,14 @@ def create(
 
     A run that was interrupted is carried on by the same command: nothing is deployed twice.
     """
+    from troth.chain.deployment import ServiceRules
     from troth.network import showing
     from troth.network.planning import CreationWish, pace_words, plan_creation, read_parameters
+    from troth.protocol.amounts import COIN
     from troth.protocol.committee import read_member
     from troth.protocol.market.shipped import warning_of
+    from troth.protocol.reputation import paper_rules
+    from troth.protocol.tickets.messages import TicketRules
 
     wish = CreationWish(
         name=name,
@@ -97,6 +111,11 @@ def create(
         members=tuple(read_member(text) for text in member or ()),
         committee=_optional(committee),
         suggested=_suggestions(rpc, suggest_rpc),
+        services=ServiceRules(
+            tickets=None if not ticket_price else TicketRules(ticket_epoch, _prices(ticket_price, asset)),
+            reputation=paper_rules(rating_epoch, COIN.parse(member_bond)) if member_bond else None,
+            organisations=organisations,
+        ),
     ).checked()
     plan = _run(plan_creation(rpc, wish, _payer(keystore, broadcast)))
     pace = pace_words(wish.parameters, plan.chain.block_seconds, block_seconds)
@@ -118,6 +137,9 @@ def describe(
     factory: FactoryOption,
     bank: BankOption = "",
     committee: CommitteeOption = "",
+    tickets: Annotated[str, typer.Option("--tickets", help="Its Tickets.")] = "",
+    reputation: Annotated[str, typer.Option("--reputation", help="Its Reputation.")] = "",
+    organisations: Annotated[str, typer.Option("--organisations", help="Its Organisations.")] = "",
     start_block: StartBlockOption = 0,
     name: NameOption = "network",
     rpc: RpcOption = LOCAL_RPC,
@@ -131,6 +153,7 @@ def describe(
     from troth.network.errors import CreationRefused
     from troth.protocol.types import to_address
 
+    beside = {"tickets": tickets, "reputation": reputation, "organisations": organisations}
     place = output.expanduser()
     if place.exists():
         raise CreationRefused("There is a file already", place, "Choose another --output.")
@@ -141,6 +164,7 @@ def describe(
             to_address(factory),
             bank=_optional(bank),
             committee=_optional(committee),
+            services={name: to_address(place) for name, place in beside.items() if place},
             start=start_block,
             suggested=_suggestions(rpc, suggest_rpc),
         )
@@ -281,6 +305,18 @@ def _suggestions(rpc: str, given: list[str] | None) -> tuple[str, ...]:
     if given:
         return tuple(given)
     return (rpc,) if suggested(rpc) else ()
+
+
+def _prices(texts: list[str], asset: str) -> Any:
+    """Prices of tickets: amounts of the chain's coin, or whole smallest units of another asset."""
+    from troth.network.errors import CreationRefused
+    from troth.protocol.amounts import COIN
+
+    try:
+        return tuple(int(text) if asset else COIN.parse(text) for text in texts)
+    except ValueError as error:
+        remedy = "Write whole numbers of the token's smallest unit."
+        raise CreationRefused("This is no price of a ticket", ", ".join(texts), remedy) from error
 
 
 def _optional(text: str) -> Any:

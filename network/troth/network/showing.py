@@ -135,6 +135,7 @@ def told_of_creation(wish: CreationWish, made: CreatedNetwork) -> dict[str, Any]
         "factory": made.network.factory,
         **asdict(made.network.contracts),
         "committee": None if committee is None else committee.address,
+        "services": {name: place.address for name, place in made.network.services.items()},
         "start_block": made.network.start_block,
         "gas": made.gas,
         "cost_wei": str(made.cost),
@@ -152,6 +153,7 @@ def network_text(network: NetworkDescription) -> str:
         f"  committee         {network.committee.address if network.committee else 'none: no overlay'}",
         f"  factory           {network.factory}",
         *(f"  {name:<17} {place}" for name, place in asdict(network.contracts).items()),
+        *(f"  {name:<17} {place.address}" for name, place in network.services.items()),
         f"parameters, with a block every {duration(network.block_seconds)}:",
         *parameters_text(explain(network.parameters, network.block_seconds, paid)),
     ]
@@ -174,6 +176,7 @@ def told_of_network(network: NetworkDescription) -> dict[str, Any]:
         "factory": network.factory,
         "contracts": asdict(network.contracts),
         "committee": None if network.committee is None else network.committee.address,
+        "services": {name: place.address for name, place in network.services.items()},
         "parameters": plain_parameters(network.parameters),
         "explained": {one.name: {"value": one.value, "meaning": one.meaning} for one in explained},
     }

@@ -5,7 +5,7 @@ that created the factory: a plain creation of exactly the shipped code. An accou
 code was ever at this address; the parts' addresses (CREATE2) then prove their code, and their immutables, since only
 the factory's own code can have told them their parameters. N4 to N6 look at what is there today: the code of each
 contract, immutables masked, against the shipped one, and what the file says of it. N7 is the committee, N8 the
-suggested chain nodes.
+suggested chain nodes. N9 to N11 are Tickets, Reputation and Organisations, where the file names them (`services.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from troth.chain.market import find_deployed
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import message
 from troth.network.description import CONTRACTS_WITH_CODE, NetworkDescription
+from troth.network.services import CHECK_NUMBERS, ServiceVerifier
 from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, named
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.hashing import keccak256
@@ -89,7 +90,8 @@ class _Verifier:
             *(self._start, self._creation, self._factory, self._parts, self._as_written),
             *(self._committee, self._suggestions),
         )
-        return Verification((first, *[await check() for check in checks]))
+        findings = [await check() for check in checks]
+        return Verification((first, *findings, *[await self._service(name) for name in self._network.services]))
 
     async def _chain(self) -> Verified:
         expected = self._network.chain_id
@@ -173,6 +175,13 @@ class _Verifier:
                 "N7", what, False, "the file says another hash", "Get the file again from who runs the network."
             )
         return Verified("N7", what, True, f"at {place.address}")
+
+    async def _service(self, name: str) -> Verified:
+        committee = None if self._network.committee is None else self._network.committee.address
+        verifier = ServiceVerifier(self._network.services, self._network.contracts, committee, self._rpc)
+        verdict = await verifier.verdict(name)
+        what = f"{name} has the shipped code and was made for this network"
+        return Verified(CHECK_NUMBERS[name], what, verdict.ok, verdict.found, verdict.remedy)
 
     async def _suggestions(self) -> Verified:
         """A suggested node on another chain would lead every reader astray; one that is away is nobody's fault."""
