@@ -12,7 +12,7 @@ from support.tickets_stage import TicketsStage, tickets_stage
 from troth.audit import running
 from troth.audit.inputs import values
 from troth.audit.report import ExitCode, FindingKind
-from troth.audit.tickets import _calls, audit_tickets, reports
+from troth.audit.tickets import audit_tickets, calls_of, reports
 from troth.audit.transactions import Transaction
 from troth.chain.keystore import Key
 from troth.chain.tickets import TicketsPlace, TicketsReading, read_tickets
@@ -162,7 +162,7 @@ async def test_forged_signatures_are_found_in_the_calls(stage: TicketsStage, mon
 async def test_signatures_that_members_did_not_make_are_found_in_the_calls(stage: TicketsStage) -> None:
     """Two tickets of one call exchange their signatures: only the pairing can tell."""
     reading = await looked(stage)
-    calls = await _calls(stage.url, reading)
+    calls = await calls_of(stage.url, reading)
     spent = next(one for one in reading.events if isinstance(one, TicketSpent))
     sent = calls[spent.meta.transaction]
     call = calldata_of(sent)

@@ -144,9 +144,7 @@ def notes(
 
 
 def credits_posted(
-    organisations: Annotated[
-        str, typer.Argument(metavar="ORGANISATIONS", help="The contract; --network names it.")
-    ],
+    organisations: Annotated[str, typer.Argument(metavar="ORGANISATIONS", help="The contract; --network names it.")],
     *,
     factory: FactoryOption = "",
     bank: BankOption = "",

@@ -51,7 +51,7 @@ async def audit_tickets(rpc: str, place: TicketsPlace, subject: AuditSubject) ->
     evidence = subject.evidence
     try:
         reading = await read_tickets(rpc, place, subject.history.state, block=subject.block)
-        calls = await _calls(rpc, reading)
+        calls = await calls_of(rpc, reading)
     except ChainError as error:
         raise SourceUnusable(error.what, error.value, error.remedy) from error
     return AuditReport(
@@ -228,7 +228,8 @@ def _mismatch(place: LogMeta, what: str, **shown: str) -> Finding:
     return Finding(TICKETS_SIGNED[0], FindingKind.MISMATCH, what, place=place, evidence=tuple(shown.items()))
 
 
-async def _calls(url: str, reading: TicketsReading) -> dict[Hash32, Transaction]:
+async def calls_of(url: str, reading: TicketsReading) -> dict[Hash32, Transaction]:
+    """The transactions that spent or refunded, as far as the node has them."""
     used = (TicketSpent, TicketPassedOver, TicketRefunded)
     hashes = sorted({one.meta.transaction for one in reading.events if isinstance(one, used)})
     rpc = Rpc(url, timeout=REQUEST_TIMEOUT)

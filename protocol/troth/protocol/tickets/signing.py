@@ -1,8 +1,8 @@
 """Blind signatures of t of n members over a ticket's name, and their checks (Boldyreva 2003, threshold blind BLS).
 
 The client multiplies the name's point by a blinding r; a member multiplies that by its share; t of these, weighed by
-Lagrange's coefficients and 1/r, are the point times the secret: the signature. Whatever members saw is uniform whatever the name:
-all of them together cannot tell which request a ticket came from.
+Lagrange's coefficients and 1/r, are the point times the secret: the signature. Whatever members saw is uniform whatever
+the name: all of them together cannot tell which request a ticket came from.
 """
 
 from __future__ import annotations
