@@ -40,6 +40,19 @@ def median_milliseconds(action: Callable[[], object], repeats: int = 200, warm_u
     return statistics.median(samples)
 
 
+def processor_milliseconds(action: Callable[[], object], repeats: int = 200, warm_up: int = 10) -> float:
+    """Median processor time of one call of `action` in all threads, in milliseconds: what other programs do beside it
+    changes it little."""
+    for _ in range(warm_up):
+        action()
+    samples = []
+    for _ in range(repeats):
+        start = time.process_time_ns()
+        action()
+        samples.append((time.process_time_ns() - start) / 1e6)
+    return statistics.median(samples)
+
+
 def as_json(name: str, figures: Sequence[Figure]) -> list[dict[str, object]]:
     """The figures as JSON objects with name, value, unit, paper, reach, ratio, command, and note if there is one."""
     command = f"scripts/bench {name}"

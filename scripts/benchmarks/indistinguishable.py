@@ -5,17 +5,25 @@ Members are the real thing: lists of an epoch for fifty nodes, asked when and ho
 over the features, their squares and products learns from half of the orders; of pairs of one challenge and one user's
 order in the other half it says which is which. 50 % is chance.
 
-Structure of texts has no published distribution. Its stand-in is the 64 prompts that Troth calibrates classes with,
-written by hand before there were challenges, one a line, each beside a challenge of its length.
+Structure of texts has no published distribution. One stand-in is the 64 prompts that Troth calibrates classes with,
+written by hand before there were challenges, one a line, each beside a challenge of its length. The other are prompts
+that real users typed: those of the Berkeley Function Calling Leaderboard's live parts, which its package ships
+(`pip install --no-deps bfcl-eval`, Apache-2.0). There the classifier learns from one source of users and from some
+challenges, and is asked about another source and other challenges: no user's text and no challenge is in both. How
+well the two groups of real users are told from each other says how much is the source's and not the writer's.
 """
 
 from __future__ import annotations
 
+import bisect
+import importlib.util
+import json
 import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +71,7 @@ def measure() -> list[Figure]:
     return [
         Figure("pairs told apart by length, timing and pay", plain, "%", reach=REACH, note=note),
         Figure("pairs told apart by structure", structure, "%", reach=REACH, note="against 64 prompts by hand"),
+        *_real(),
     ]
 
 
@@ -124,6 +133,65 @@ def _structure(text: str) -> tuple[float, ...]:
     shares: Sequence[Callable[[str], bool]] = (str.isdigit, str.isupper, lambda one: one in ",;:.", str.isspace)
     counted = [sum(map(share, text)) / len(text) for share in shares]
     return (*counted, len(text) / len(words), float(text.rstrip().endswith("?")))
+
+
+SOURCES = (("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple"), ("live_irrelevance",))
+"""Parts of the leaderboard whose prompts users typed, in two groups that share no prompt."""
+MOST_USERS = 500
+
+
+def _real() -> list[Figure]:
+    """The same against real users, held out by source; nothing where their package is not installed."""
+    groups = _real_users()
+    if groups is None:
+        return []
+    sides = [(_beside(texts_, number), _structures(texts_)) for number, texts_ in enumerate(groups)]
+    found = [_held_out(sides[one], sides[1 - one]) for one in (0, 1)]
+    note = " and ".join(f"{len(one)} prompts" for one in groups) + " that users typed, one group learned from"
+    return [
+        Figure("pairs told apart by structure, real users", float(np.mean(found)), "%", reach=REACH, note=note),
+        Figure("two groups of real users told from each other", _accuracy(sides[0][1], sides[1][1]), "%"),
+    ]
+
+
+def _real_users() -> tuple[list[str], ...] | None:
+    found = importlib.util.find_spec("bfcl_eval")
+    if found is None or not found.submodule_search_locations:
+        return None
+    folder, groups, known = Path(found.submodule_search_locations[0]) / "data", list[list[str]](), set[str]()
+    for parts in SOURCES:
+        told = [_typed(line) for part in parts for line in (folder / f"BFCL_v4_{part}.json").read_text().splitlines()]
+        fresh = [text for text in dict.fromkeys(told) if len(text) > 3 and text not in known]
+        known.update(fresh)
+        random.Random(len(groups)).shuffle(fresh)  # noqa: S311 - a reproducible measurement
+        groups.append(fresh[:MOST_USERS])
+    return tuple(groups)
+
+
+def _typed(line: str) -> str:
+    turns = json.loads(line)["question"]
+    return str(turns[0][-1]["content"]) if turns and turns[0] else ""
+
+
+def _beside(users: Sequence[str], number: int) -> Features:
+    """Challenges of a list of its own, each the nearest in length to one user's prompt."""
+    written = sorted(prompts_of(bytes([100 + number]) * 32, 1_024, lambda text: True), key=len)
+    chosen = []
+    for text in users:
+        place = min(bisect.bisect_left(written, len(text), key=len), len(written) - 1)
+        chosen.append(written.pop(place))
+    return _structures(chosen)
+
+
+def _structures(texts_: Sequence[str]) -> Features:
+    return np.array([_structure(text) for text in texts_])
+
+
+def _held_out(learned: tuple[Features, Features], asked: tuple[Features, Features]) -> float:
+    """Per cent of pairs of one source that a classifier of the other tells apart."""
+    score = _fitted(*learned)
+    a, b = score(asked[0]), score(asked[1])
+    return 100 * float((a[:, None] > b[None, :]).mean() + (a[:, None] == b[None, :]).mean() / 2)
 
 
 # ---- telling them apart

@@ -40,6 +40,7 @@ OTHERS = (
     "nodes",
     "cases",
     "slashes",
+    "services",
     "audit",
     f"nodes/{CASES.node}",
     f"schedulers/{SCHEDULER}",

@@ -14,6 +14,7 @@ from support.client_network import ClientSide, Network, client_side, configurati
 from support.ticket_members import MembersStage, members_stage
 
 from troth.chain.adapter import Chain
+from troth.chain.deployment import submit
 from troth.client.configuration import save
 from troth.client.home import Home
 from troth.client.tabs.managing import Purse
@@ -22,10 +23,13 @@ from troth.client.tickets import managing
 from troth.client.tickets.payments import TicketPayments
 from troth.client.tickets.session import ticket_session
 from troth.client.tickets.store import TicketStore
+from troth.protocol.market.calls import build
 from troth.protocol.market.messages import sign
-from troth.protocol.market.types import TabConsent
+from troth.protocol.market.parts import Part
+from troth.protocol.market.types import Tab, TabConsent
 from troth.protocol.tickets import messages
-from troth.protocol.tickets.messages import TicketPayment
+from troth.protocol.tickets.messages import PayerCall, PayerOrder, TicketPayment
+from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32
 from troth.scheduler.errors import TicketsNotTaken
 from troth.scheduler.orders.http import ticket_routes
@@ -163,6 +167,65 @@ async def test_change_comes_back_as_smaller_tickets(tickets: TicketNetwork, tmp_
     payer = store.payments()[0].payer
     store.close()
     assert await scene.stage.market.chain.balance(payer) == 0
+
+
+async def test_a_payment_that_somebody_brings_to_the_chain_without_its_consent_is_not_lost(
+    tickets: TicketNetwork, tmp_path: Path
+) -> None:
+    """Whoever sees it in the pool sends it first, with another consent: the tab stays shut, the payer has the money."""
+    side = await tickets.client(tmp_path / "home")
+    purse, named = Purse(Home(side.home), side.password_file, 1 << 10), configuration_of(tickets)
+    await managing.buy(purse, named, "100000gwei", 3, broadcast=True)
+    stranger = tickets.scene.stage.anvil.keys[5]
+    async with ticket_session(purse, named) as session:
+        payment = await prepared(session, tickets)
+        stolen = replace(payment.spending, consent=bytes(65))
+        call = messages.spend(list(payment.keys), [stolen])
+        await submit(tickets.scene.stage.anvil.url, call, stranger, tickets.stage.chain.contract)
+        before = await session.chain.balance(stranger.address)
+        payer = session.store.payments()[-1].payer
+        assert await session.chain.balance(payer) == 3 * (PRICES[1] - FEE)
+    opened_ = await managing.open_tab(purse, named, "250000gwei")
+    assert (opened_["tickets"], opened_["opened"]) == (3, False)
+    await tickets.scene.ledger.catch_up()
+    (bought,) = await managing.change(purse, named)
+    # Three tickets less four fees: two of the same price, and nine smaller ones.
+    assert (bought["step"], bought["signed"]) == ("bought", 11)
+    assert await tickets.stage.chain.balance(payer) == 0
+    assert await tickets.stage.chain.balance(stranger.address) <= before
+
+
+async def test_a_scheduler_carries_no_word_that_could_cost_it_more_than_its_fee(
+    tickets: TicketNetwork, tmp_path: Path
+) -> None:
+    """A payer that calls a contract of its owner's, or spends a hundred tickets, would burn the carrier's gas."""
+    side = await tickets.client(tmp_path / "home")
+    purse, named = Purse(Home(side.home), side.password_file, 1 << 10), configuration_of(tickets)
+    contracts, me = tickets.scene.stage.market.contracts, tickets.scene.stage.scheduler.address
+    async with ticket_session(purse, named) as session:
+        tab_key = session.purse.keyring().create(1 << 10)
+        payer = await session.chain.read(messages.payer_of(tab_key.address))
+        other = build(contracts, Part.BANK, "finishClosing", Tab(payer, me, tab_key.address)).call.data
+        wrong = {
+            "not carried": [
+                PayerCall(side.key.address, 0, b""),
+                PayerCall(contracts.registry, 0, other),
+                PayerCall(contracts.bank, 0, build(contracts, Part.BANK, "redeemMany", [], [], []).call.data),
+                PayerCall(tickets.stage.chain.contract, 0, messages.spend([], []).data),
+                PayerCall(contracts.bank, 0, other + bytes(401)),
+                PayerCall(contracts.bank, 0, b""),
+            ],
+            "At most 8": [PayerCall(contracts.bank, 0, other)],
+        }
+        sent = await session.chain.transactions_sent(me)
+        domain = Domain(session.chain.chain_id, payer)
+        for said, calls in wrong.items():
+            for call in calls:
+                fee = FEE if said == "not carried" else FEE - 1
+                signed = messages.errand(PayerOrder((call,), fee, 0, 10**9), domain, tab_key.secret)
+                with pytest.raises(TicketsNotTaken, match=said):
+                    await tickets.desk.carry(signed)
+        assert await session.chain.transactions_sent(me) == sent
 
 
 async def test_a_payment_that_was_cut_off_is_finished_word_for_word(tickets: TicketNetwork, tmp_path: Path) -> None:

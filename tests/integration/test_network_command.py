@@ -21,19 +21,32 @@ from support.tiny_llama import tiny_model
 from typer.testing import CliRunner
 
 from troth.chain import keystore
+from troth.chain.deployment import (
+    committee_creation,
+    organisations_creation,
+    reputation_creation,
+    submit,
+    tickets_creation,
+)
 from troth.chain.keystore import Key
 from troth.chain.records import TransactionReceipt
+from troth.committee import tickets_command
 from troth.network.command import app
 from troth.network.creating import create
 from troth.network.description import read_description, write_description
 from troth.network.errors import CreationRefused
 from troth.network.journal import CreationJournal, journal_of
 from troth.network.planning import CreationWish, plan_creation
-from troth.network.verifying import verify
+from troth.network.services import ServicePlace
+from troth.network.verifying import Verification, verify
 from troth.node import model_command
+from troth.protocol.calls import Call
+from troth.protocol.committee import read_member
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.calls import build_factory
 from troth.protocol.market.shipped import DEMO, broken_windows
+from troth.protocol.reputation import paper_rules
+from troth.protocol.tickets.messages import TicketRules
 from troth.protocol.types import Hash32, address_from_bytes
 from troth.testnet.ports import free_port
 
@@ -106,6 +119,85 @@ def test_a_network_is_created_verified_shown_and_given_a_class(
     assert int(added["class"]["penalty"]) >= 2 * int(added["class"]["fee_cap"])
     repeated = troth(model_command.app, *register, "--broadcast")
     assert [one["note"] for one in repeated["transactions"]] == ["registered already"] * 2
+
+
+SERVICES = (
+    *("--ticket-price", "0.001ether", "--ticket-price", "0.01ether", "--ticket-epoch", 300),
+    *("--member-bond", "1ether", "--rating-epoch", 90, "--organisations"),
+)
+
+
+def test_what_stands_beside_a_market_is_created_described_and_verified(
+    anvil: Anvil, payer: tuple[object, ...], tmp_path: Path
+) -> None:
+    file, member = tmp_path / "network.json", f"{anvil.keys[1].address},0x{'12' * 32},https://127.0.0.1:8543"
+    wish = ("--parameters", "demo", "--name", "mine", "--output", file)
+    assert "need a committee" in str(
+        CliRunner().invoke(app, ["create", *map(str, (*wish, *SERVICES, *payer))]).exception
+    )
+    made = troth(app, "create", *wish, "--member", member, *SERVICES, *payer, "--broadcast")
+    assert made["gas"] <= made["estimated_gas"] <= 1.1 * made["gas"]
+    network = read_description(file)
+    assert list(network.services) == list(made["services"]) == ["tickets", "reputation", "organisations"]
+    verified = troth(app, "verify", file)
+    assert [one["number"] for one in verified["findings"] if one["ok"]] == [f"N{number}" for number in range(1, 12)]
+    assert troth(app, "show", file)["services"] == made["services"]
+    kept = troth(tickets_command.app, "show", "--rpc", anvil.url, "--tickets", made["services"]["tickets"])
+    assert (kept["committee"], kept["bank"], kept["epoch_blocks"]) == (made["committee"], made["bank"], 300)
+
+    described = tmp_path / "described.json"
+    beside = [text for name, place in made["services"].items() for text in (f"--{name}", place)]
+    place = ("--factory", made["factory"], "--committee", made["committee"], "--rpc", anvil.url, *beside)
+    troth(app, "describe", *place, "--name", "mine", "--output", described)
+    found = read_description(described)
+    assert replace(found, start_block=network.start_block, block_seconds=network.block_seconds) == network
+
+
+async def test_services_that_were_made_for_somebody_else_do_not_verify(
+    anvil: Anvil, payer: tuple[object, ...], tmp_path: Path
+) -> None:
+    """True code, and another's committee, Bank or Reputation; other code; and a file that says another transaction."""
+    file, key = tmp_path / "network.json", anvil.keys[0]
+    member = f"{anvil.keys[1].address},0x{'12' * 32},https://127.0.0.1:8543"
+    wish = ("--parameters", "demo", "--output", file, "--member", member)
+    await asyncio.to_thread(troth, app, "create", *wish, *SERVICES, *payer, "--broadcast")
+    network = read_description(file)
+    assert network.committee is not None
+    committee, bank = network.committee.address, network.contracts.bank
+    other = (await submit(anvil.url, committee_creation([read_member(member)]), key)).created
+    assert other is not None
+    rules, ratings = TicketRules(300, (10**15,)), paper_rules(90, 10**18)
+
+    async def with_service(name: str, creation: Call) -> Verification:
+        made = await submit(anvil.url, creation, key)
+        assert made.created is not None
+        code = bytes.fromhex(str(anvil.rpc("eth_getCode", made.created, "latest"))[2:])
+        place = ServicePlace(made.created, Hash32(keccak256(code)), made.transaction)
+        return await verify(replace(network, services={**network.services, name: place}), anvil.url)
+
+    wrong = {
+        "N9": ("tickets", tickets_creation(other, bank, rules)),
+        "N10": ("reputation", reputation_creation(other, network.contracts.registry, ratings)),
+        "N11": ("organisations", organisations_creation(network.services["reputation"].address)),
+    }
+    for number, (name, creation) in wrong.items():
+        verified = await with_service(name, creation)
+        failed = [one.number for one in verified.findings if not one.ok]
+        # Another Reputation is not the one that Organisations stand on, either; another Organisations is as good.
+        assert failed == {"N9": ["N9"], "N10": ["N10", "N11"], "N11": []}[number]
+    right = await with_service("tickets", tickets_creation(committee, bank, rules))
+    assert right.exit_code == 0
+    verified = await with_service("tickets", reputation_creation(committee, network.contracts.registry, ratings))
+    assert next(one.found for one in verified.findings if not one.ok).startswith("other code")
+    tickets = network.services["tickets"]
+    for changed, ok in (
+        (replace(tickets, created_by=network.services["reputation"].created_by), False),
+        (replace(tickets, created_by=None), None),
+        (replace(tickets, created_by=Hash32(bytes(32))), None),
+        (replace(tickets, code=Hash32(bytes(32))), False),
+    ):
+        verified = await verify(replace(network, services={**network.services, "tickets": changed}), anvil.url)
+        assert [one.ok for one in verified.findings if one.number == "N9"] == [ok]
 
 
 def test_a_successor_is_made_by_the_factory_that_stands(

@@ -10,7 +10,7 @@ from py_arkworks_bls12381 import G1Point
 from troth.protocol.tickets.curve import encode_point
 from troth.protocol.tickets.dealing import EpochKeys, deal, draw_polynomials, keys_of, share_of, shares_for
 from troth.protocol.tickets.purchases import TicketSecret
-from troth.protocol.tickets.signing import combine, sign_blinded, unblind
+from troth.protocol.tickets.signing import combine, sign_blinded
 from troth.protocol.types import address_from_bytes
 
 
@@ -38,11 +38,11 @@ class TicketCommittee:
         """A member's answer to a request."""
         return [encode_point(self.part(number, point, denomination)) for point in points]
 
-    def signed_blinded(self, point: G1Point, denomination: int = 0) -> G1Point:
-        """The members' signature over a blinded point."""
+    def signed_blinded(self, point: G1Point, denomination: int = 0, blinding: int = 1) -> G1Point:
+        """The members' signature over a blinded point, or over what it blinds."""
         chosen = sorted(self.shares)[: self.keys.threshold]
-        return combine({number: self.part(number, point, denomination) for number in chosen})
+        return combine({number: self.part(number, point, denomination) for number in chosen}, blinding)
 
     def signature(self, ticket: TicketSecret, denomination: int = 0) -> bytes:
         """The signature of a ticket."""
-        return encode_point(unblind(self.signed_blinded(ticket.point, denomination), ticket.blinding))
+        return encode_point(self.signed_blinded(ticket.point, denomination, ticket.blinding))

@@ -40,7 +40,18 @@ from troth.protocol.types import ZERO_HASH
 PAGE_LIMIT = 100_000
 CASE = "0x" + CASES.case_id.hex()
 TASK = lines()[0].order
-PAGES = ("", "nodes", "logs", "cases", "slashes", "audit", "receipt", f"nodes/{CASES.node}", f"schedulers/{SCHEDULER}")
+PAGES = (
+    "",
+    "nodes",
+    "logs",
+    "cases",
+    "slashes",
+    "services",
+    "audit",
+    "receipt",
+    f"nodes/{CASES.node}",
+    f"schedulers/{SCHEDULER}",
+)
 PAGES = (*PAGES, f"tasks/{TASK}", f"tasks/{lines()[1].order}", f"cases/{CASE}")
 
 

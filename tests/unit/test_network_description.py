@@ -23,9 +23,10 @@ from troth.network.description import (
     write_description,
 )
 from troth.network.errors import NetworkError, NetworkFileInvalid, NetworkUnknown
+from troth.network.services import ServicePlace
 from troth.protocol.market.addresses import contracts_of
 from troth.protocol.market.shipped import DEMO
-from troth.protocol.types import address_from_bytes
+from troth.protocol.types import Hash32, address_from_bytes
 
 Content = dict[str, Any]
 
@@ -44,7 +45,17 @@ def parsed(changed: Content) -> NetworkDescription:
     return parse_description(json.dumps(changed).encode(), "here")
 
 
-@pytest.mark.parametrize("network", [NETWORK, replace(NETWORK, committee=None, created_by=None, rpc=())])
+SERVED = replace(
+    NETWORK,
+    services={
+        "tickets": ServicePlace(address_from_bytes(b"\x44" * 20), Hash32(bytes(31) + b"\1"), None),
+        "reputation": ServicePlace(address_from_bytes(b"\x45" * 20), Hash32(bytes(31) + b"\2"), NETWORK.created_by),
+        "organisations": ServicePlace(address_from_bytes(b"\x46" * 20), Hash32(bytes(31) + b"\3"), NETWORK.created_by),
+    },
+)
+
+
+@pytest.mark.parametrize("network", [NETWORK, SERVED, replace(NETWORK, committee=None, created_by=None, rpc=())])
 def test_what_is_written_is_read_back(network: NetworkDescription, tmp_path: Path) -> None:
     write_description(tmp_path / "deep" / "network.json", network)
     assert read_description(tmp_path / "deep" / "network.json") == network
@@ -55,6 +66,21 @@ def test_money_is_text_and_keeps_every_digit() -> None:
     network = replace(NETWORK, parameters=replace(DEMO, scheduler_stake=(1 << 96) - 1))
     network = replace(network, contracts=contracts_of(FACTORY, network.parameters))
     assert parse_description(network.rendered().encode(), "here").parameters.scheduler_stake == (1 << 96) - 1
+
+
+def test_services_that_cannot_be_are_refused() -> None:
+    whole = json.loads(SERVED.rendered())
+    for change, said in (
+        (lambda one: one["services"].update(lottery=one["services"]["tickets"]), "lottery"),
+        (lambda one: one["services"].pop("reputation"), "no reputation"),
+        (lambda one: one.update(committee=None), "without a committee"),
+        (lambda one: one["services"]["tickets"].update(note="x"), "note"),
+        (lambda one: one["services"]["tickets"].update(address="0x1"), "0x1"),
+    ):
+        changed = json.loads(json.dumps(whole))
+        change(changed)
+        with pytest.raises(NetworkFileInvalid, match=said):
+            parsed(changed)
 
 
 CHANGES: dict[str, tuple[Callable[[Content], object], str]] = {

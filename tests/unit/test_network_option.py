@@ -21,7 +21,8 @@ from troth.command.plugins import load, plugins
 from troth.network.description import write_description
 from troth.network.errors import NetworkFileInvalid, WrongNetwork
 from troth.network.option import offer_network
-from troth.protocol.types import address_from_bytes
+from troth.network.services import ServicePlace
+from troth.protocol.types import ZERO_HASH, address_from_bytes
 
 OTHER = address_from_bytes(b"\x55" * 20)
 
@@ -176,3 +177,32 @@ def test_every_command_with_a_chain_node_takes_a_network() -> None:
     assert {path for path in with_rpc if "network" not in names[path]} == {
         "network create", "network describe", "network add", "network probe",
     }  # fmt: skip
+
+
+def test_what_stands_beside_a_market_is_filled_in_and_not_exchanged(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def act(
+        tickets: Annotated[str, typer.Argument()],
+        rpc: Annotated[str, typer.Option("--rpc")] = "",
+        reputation: Annotated[str, typer.Option("--reputation")] = "",
+        organisations: Annotated[str, typer.Option("--organisations")] = "",
+    ) -> None:
+        del rpc
+        typer.echo(json.dumps([tickets, reputation, organisations]))
+
+    found = typer.main.get_command(app)
+    offer_network("toy", found)
+    names = ("tickets", "reputation", "organisations")
+    places = {
+        name: ServicePlace(address_from_bytes(bytes((at,)) * 20), ZERO_HASH, None) for at, name in enumerate(names)
+    }
+    with running(chain()) as url:
+        file = tmp_path / "served.json"
+        write_description(file, replace(NETWORK, services=places, rpc=(url,)))
+        assert acted(found, capsys, "--network", file) == [places[name].address for name in names]
+        with pytest.raises(WrongNetwork, match="--reputation"):
+            acted(found, capsys, "--network", file, "--reputation", OTHER)

@@ -6,6 +6,7 @@ import pytest
 from py_arkworks_bls12381 import G1Point, G2Point
 from support.ticket_committee import TicketCommittee
 
+from troth.protocol.committee import threshold
 from troth.protocol.errors import InvalidSignature
 from troth.protocol.tickets.curve import (
     ORDER,
@@ -47,7 +48,6 @@ from troth.protocol.tickets.signing import (
     invalid_among,
     is_signed,
     sign_blinded,
-    unblind,
 )
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address
@@ -69,10 +69,11 @@ def test_any_five_of_seven_make_the_same_signature_and_four_make_none(committee:
     parts = {number: committee.part(number, one.point) for number in range(1, 8)}
     first = combine({number: parts[number] for number in (1, 2, 3, 4, 5)})
     assert first == combine({number: parts[number] for number in (7, 3, 6, 1, 2)})
-    signature = encode_point(unblind(first, one.blinding))
-    assert is_signed(one.name, signature, committee.keys.key(0))
-    four = combine({number: parts[number] for number in (1, 2, 3, 4)})
-    assert not is_signed(one.name, encode_point(unblind(four, one.blinding)), committee.keys.key(0))
+    assert is_pairing(first, one.point, committee.keys.key(0))
+    signature = combine({number: parts[number] for number in (1, 2, 3, 4, 5)}, one.blinding)
+    assert is_signed(one.name, encode_point(signature), committee.keys.key(0))
+    four = combine({number: parts[number] for number in (1, 2, 3, 4)}, one.blinding)
+    assert not is_signed(one.name, encode_point(four), committee.keys.key(0))
 
 
 def test_what_members_see_fits_every_name(committee: TicketCommittee) -> None:
@@ -82,9 +83,9 @@ def test_what_members_see_fits_every_name(committee: TicketCommittee) -> None:
     key = committee.keys.key(0)
     assert is_pairing(seen, first.point, key)
     # Members, who know all shares, look at the signature that was spent: both requests could have led to it.
-    spent = unblind(seen, first.blinding)
-    other = committee.signed_blinded(second.point)
-    assert spent != unblind(other, second.blinding)
+    spent, other = committee.signature(first), committee.signature(second)
+    assert spent != other
+    assert encode_point(seen) not in {spent, other}
     assert first.point != point_of(first.name)
     assert blind(first.name, first.blinding) == first.point
 
@@ -162,13 +163,17 @@ def test_a_member_that_signs_nonsense_is_named_and_skipped(committee: TicketComm
     answers = {number: committee.answer(number, points) for number in range(1, 8)}
     answers[2] = [encode_point(G1Point()) for _ in points]
     answers[4] = [b"nonsense"] * 3
-    gathered = gather(points, answers, committee.keys, 0)
+    blindings = [one.blinding for one in secrets]
+    gathered = gather(points, blindings, answers, committee.keys, 0)
     assert gathered.liars == {2, 4}
     for one, signature in zip(secrets, gathered.signatures, strict=True):
-        assert is_signed(one.name, encode_point(unblind(signature, one.blinding)), committee.keys.key(0))
+        assert is_signed(one.name, encode_point(signature), committee.keys.key(0))
+    # Signatures of one member's in place of a blinded one, and blindings of other tickets: nothing passes as signed.
+    with pytest.raises(InvalidTicket, match="signed nonsense"):
+        gather(points, blindings, dict.fromkeys(range(1, 8), answers[1]), committee.keys, 0)
     answers[6] = answers[6][:2]
     with pytest.raises(InvalidTicket, match=r"4 members signed.*\[2, 4, 6\]"):
-        gather(points, answers, committee.keys, 0)
+        gather(points, blindings, answers, committee.keys, 0)
 
 
 def test_a_dealer_that_gives_another_share_is_found() -> None:
@@ -275,3 +280,14 @@ def test_payments_that_come_together_share_a_call() -> None:
     keys, spendings = merged([payment((cheap, dear), (1, 0)), payment((dear,), (0, 0))])
     assert keys == [cheap, dear]
     assert [[ticket.key for ticket in one.tickets] for one in spendings] == [[1, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("members", [1, 3, 4, 7, 32])
+def test_every_committee_that_there_may_be_signs(members: int) -> None:
+    """The last of its members, whose numbers are the largest: Lagrange's weights are beyond a machine word then."""
+    needed = threshold(members)
+    committee = TicketCommittee.dealt(members=members, threshold=needed, denominations=1)
+    one = ticket_secret(SEED, 3)
+    last = range(members - needed + 1, members + 1)
+    signature = combine({number: committee.part(number, one.point) for number in last}, one.blinding)
+    assert is_signed(one.name, encode_point(signature), committee.keys.key(0))

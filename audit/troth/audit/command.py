@@ -1,4 +1,4 @@
-"""`troth audit market`, `log`, `receipt`, `notes`, `credits`, `watch`: 0 clean, 1 violation, 3 incomplete."""
+"""`troth audit market`, `log`, `receipt`, `notes`, `credits`, `tickets`, `watch`, and their exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from troth.audit.notes import audit_notes, read_notes
 from troth.audit.options import LastOption, read_address
 from troth.audit.receipts import audit_receipt, read_receipt
 from troth.audit.report import Finding, Reproduce
+from troth.audit.tickets import audit_tickets
 from troth.audit.watch_command import watch
+from troth.chain.tickets import TicketsPlace
 from troth.protocol.organisations import OrganisationsPlace
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 
@@ -38,6 +40,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(receipt)
     app.command()(notes)
     app.command("credits")(credits_posted)
+    app.command("tickets")(tickets_spent)
     app.command()(watch)
 
 
@@ -141,7 +144,7 @@ def notes(
 
 
 def credits_posted(
-    organisations: Annotated[str, typer.Argument(metavar="ORGANISATIONS", help="The Organisations contract, 0x….")],
+    organisations: Annotated[str, typer.Argument(metavar="ORGANISATIONS", help="The contract; --network names it.")],
     *,
     factory: FactoryOption = "",
     bank: BankOption = "",
@@ -156,6 +159,25 @@ def credits_posted(
     place = OrganisationsPlace(contract, start_block)
     report = guarded(lambda: asyncio.run(audit_credits(rpc, place, reading.subject)))
     again = _again(f"credits {contract}", rpc, factory, None, report.last_block)
+    finish(report, again, as_json, lines, more)
+
+
+def tickets_spent(
+    tickets: Annotated[str, typer.Argument(metavar="TICKETS", help="The contract; --network names it.")],
+    *,
+    factory: FactoryOption = "",
+    bank: BankOption = "",
+    rpc: RpcOption = "http://127.0.0.1:8545",
+    start_block: StartBlockOption = 0,
+    to_block: LastOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow the money of tickets epoch by epoch, and check the members' signature under each that was spent."""
+    contract = read_address(tickets)
+    reading, lines, more = _read(rpc, factory, bank, bundle=None, start=start_block, last=to_block)
+    place = TicketsPlace(contract, start_block)
+    report = guarded(lambda: asyncio.run(audit_tickets(rpc, place, reading.subject)))
+    again = _again(f"tickets {contract}", rpc, factory, None, report.last_block)
     finish(report, again, as_json, lines, more)
 
 
@@ -198,7 +220,7 @@ def _again(what: str, rpc: str, factory: str, bundle: Path | None, last: int) ->
         source = f" --bundle {shlex.quote(str(bundle))}"
 
     def command(finding: Finding) -> str:
-        chosen = "" if what.startswith(("receipt", "notes", "credits")) else f" --check {finding.check}"
+        chosen = "" if what.startswith(("receipt", "notes", "credits", "tickets")) else f" --check {finding.check}"
         return f"troth audit {what}{chosen}{source}"
 
     return command

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.types import Address, to_address
+
+if TYPE_CHECKING:
+    from troth.audit.services import AuditedServices
 
 
 def read_address(text: str) -> Address:
@@ -21,3 +24,25 @@ def read_address(text: str) -> Address:
 LastOption = Annotated[
     int | None, typer.Option("--to-block", envvar="TROTH_TO_BLOCK", min=0, help="Last block read; default: the newest.")
 ]
+TicketsOption = Annotated[
+    str, typer.Option("--tickets", envvar="TROTH_TICKETS", help="Also look at this Tickets contract, 0x….")
+]
+OrganisationsOption = Annotated[
+    str,
+    typer.Option(
+        "--organisations", envvar="TROTH_ORGANISATIONS", help="Also look at this Organisations contract, 0x…."
+    ),
+]
+
+
+def audited_services(rpc: str, tickets: str, organisations: str, start_block: int) -> AuditedServices:
+    """What stands beside a market, by its addresses; empty: not looked at."""
+    from troth.audit.services import AuditedServices
+    from troth.chain.tickets import TicketsPlace
+    from troth.protocol.organisations import OrganisationsPlace
+
+    return AuditedServices(
+        rpc,
+        TicketsPlace(read_address(tickets), start_block) if tickets else None,
+        OrganisationsPlace(read_address(organisations), start_block) if organisations else None,
+    )

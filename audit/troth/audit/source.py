@@ -20,13 +20,13 @@ from troth.chain.errors import ChainError, RpcRefused
 from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace, Market
 from troth.chain.rpc import Rpc
-from troth.protocol.hashing import keccak256
+from troth.chain.tokens import holdings
 from troth.protocol.logs import Log
 from troth.protocol.market.events import CaseOpened, CaseRestarted, ReviewsCommitted
 from troth.protocol.market.getters import GetterQuestion, GetterQuestions
-from troth.protocol.market.types import NO_ADDRESS, Parameters
+from troth.protocol.market.types import Parameters
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Address, Hash32, address_to_bytes
+from troth.protocol.types import Hash32
 
 SPAN = 2_000
 """Blocks asked for at once; public nodes often refuse more."""
@@ -57,8 +57,6 @@ async def each(items: Collection[Item], ask: Callable[[Item], Awaitable[Told]]) 
 
 PAST_BLOCKS = 3
 """Past blocks at which groups are compared beside the last one."""
-
-_BALANCE_OF = keccak256(b"balanceOf(address)")[:4]
 
 
 class Source:
@@ -168,9 +166,7 @@ class Source:
             raise ChainMoved("The chain was reorganised while it was read", last.number, "Repeat the audit.")
 
     async def _transaction(self, wanted: Hash32) -> Transaction | None:
-        answer: Any = await self._rpc.request("eth_getTransactionByHash", decoding.hexadecimal(wanted))
-        found = from_node(answer) if isinstance(answer, dict) else None
-        return found if found is not None and found.hash == wanted else None
+        return await fetched(self._rpc, wanted)
 
     async def _words(
         self, history: History, parameters: Parameters, block: int
@@ -179,8 +175,8 @@ class Source:
         blocks = [block - back for back in range(PAST_BLOCKS + 1) if block - back >= 0]
         words = list(GetterQuestions(self.place.contracts, history.state, blocks).words())
         try:
-            holdings = await self._holdings(parameters.asset, block)
-            return tuple(await each(words, lambda word: self._answer(word, block))), holdings
+            held = await holdings(self._rpc, parameters.asset, self.place.contracts.bank, block)
+            return tuple(await each(words, lambda word: self._answer(word, block))), held
         except RpcRefused:
             return (), None
 
@@ -188,13 +184,12 @@ class Source:
         answered = await self._market.read(word.view, block)
         return GetterAnswer(word.about, word.part.value, word.expected, answered)
 
-    async def _holdings(self, asset: Address, block: int) -> int:
-        bank = self.place.contracts.bank
-        if asset == NO_ADDRESS:
-            return decoding.quantity(await self._rpc.request("eth_getBalance", bank, hex(block)))
-        data = decoding.hexadecimal(_BALANCE_OF + bytes(12) + address_to_bytes(bank))
-        answer = await self._rpc.request("eth_call", {"to": asset, "data": data}, hex(block))
-        return int.from_bytes(decoding.data(answer)[:32], "big")
+
+async def fetched(rpc: Rpc, wanted: Hash32) -> Transaction | None:
+    """A transaction as it was signed; None where the node has it not, or not as the hash says."""
+    answer: Any = await rpc.request("eth_getTransactionByHash", decoding.hexadecimal(wanted))
+    found = from_node(answer) if isinstance(answer, dict) else None
+    return found if found is not None and found.hash == wanted else None
 
 
 def parameters_of(history: History) -> Parameters:

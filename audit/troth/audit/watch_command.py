@@ -11,7 +11,7 @@ import typer
 
 from troth.audit.checks import NUMBERS
 from troth.audit.display import guarded
-from troth.audit.options import read_address
+from troth.audit.options import OrganisationsOption, TicketsOption, audited_services, read_address
 from troth.chain.keystore import load_account, read_password
 from troth.transport.command_options import (
     AMOUNT,
@@ -44,6 +44,8 @@ def watch(
         Path | None,
         typer.Option("--promises", exists=True, dir_okay=False, help="Promises of inclusion, in JSON lines."),
     ] = None,
+    tickets: TicketsOption = "",
+    organisations: OrganisationsOption = "",
     act: Annotated[bool, typer.Option("--act", help="Convict, and bring rejections: needs --keystore.")] = False,
     most_bond: Annotated[
         str, typer.Option("--most-bond", help=f"Most that is put up for a case; none: nothing is. {AMOUNT}")
@@ -77,6 +79,7 @@ def watch(
         key=key,
         most_bond=most_bond,
         interval=interval,
+        services=audited_services(rpc, tickets, organisations, start_block),
     )
     printer = watch_terminal.Printer(told, as_json)
     with suppress(KeyboardInterrupt):

@@ -18,6 +18,7 @@ from troth.audit.display import finding_json, show_finding
 from troth.audit.errors import AuditError
 from troth.audit.findings import ShownFindings
 from troth.audit.report import ExitCode, Finding
+from troth.audit.services import AuditedServices
 from troth.audit.source import Source
 from troth.audit.watching import CachingSource, Look, Watcher
 from troth.cases.carrying import CaseProgress
@@ -48,6 +49,7 @@ class Watching:
     key: Key | None
     most_bond: str
     interval: float
+    services: AuditedServices
 
 
 class Printer:
@@ -86,7 +88,7 @@ class Printer:
         self.say({"case": case, "step": progress.words}, f"case {case}: {progress.words}")
 
     def _again(self, finding: Finding) -> str:
-        return running.again(finding, self._told.factory, self._told.rpc)
+        return self._told.services.again(finding, self._told.factory)
 
 
 async def run(told: Watching, printer: Printer, once: bool) -> None:
@@ -145,6 +147,7 @@ async def _watching(told: Watching, printer: Printer) -> AsyncIterator[tuple[Wat
             MarketFollower(market, told.folder / "chain.sqlite") as follower,
         ):
             watcher = Watcher(CachingSource.of(source), follower, told.folder, shown, told.evidence, only=told.only)
+            watcher.services = told.services
             if told.promises is not None:
                 watcher.promises = running.read_promises(told.promises)
             most = (await asset_of(market)).parse(told.most_bond) if told.most_bond else 0

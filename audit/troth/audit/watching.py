@@ -17,6 +17,7 @@ from troth.audit.errors import ChainMoved
 from troth.audit.findings import ShownFindings
 from troth.audit.history import History, read_history
 from troth.audit.report import AuditReport, CheckReport, Finding
+from troth.audit.services import AuditedServices
 from troth.audit.source import Source
 from troth.audit.subject import AuditSubject
 from troth.audit.transactions import Transaction
@@ -80,7 +81,8 @@ class Look:
 
 @dataclass(slots=True)
 class Watcher:
-    """Watches one deployment. ``folder`` keeps its state; ``evidence`` is where files are handed in."""
+    """Watches one deployment, and ``services`` beside it. ``folder`` keeps its state; ``evidence`` is where files are
+    handed in."""
 
     source: CachingSource
     follower: MarketFollower
@@ -90,6 +92,7 @@ class Watcher:
     promises: tuple[Signed[Inclusion], ...] = ()
     only: frozenset[str] = frozenset()
     fetch: Fetch | None = None
+    services: AuditedServices | None = None
     _asked: bool = False
     _served: dict[tuple[Address, int], bytes] = field(default_factory=dict)
 
@@ -105,6 +108,8 @@ class Watcher:
             reports += [one for one in found if self._wants(one.number)]
         if self.evidence is not None and self._wants(handed.NUMBER):
             reports.append(await asyncio.to_thread(handed.examine, self.evidence, state, block))
+        if self.services is not None:
+            reports += [one for one in (await self.services.read(subject)).reports if self._wants(one.number)]
         report = self._report(subject, reports)
         fresh, gone = self.shown.compare(report.findings, block)
         return Look(report, fresh, gone)

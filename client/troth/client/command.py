@@ -35,7 +35,8 @@ from troth.client.tabs.command import (
     top_up,
     trust,
 )
-from troth.client.tickets.command import app as tickets
+from troth.client.tickets.command import TicketsOption
+from troth.client.tickets.command import app as tickets_app
 from troth.transport.command_options import (
     BankOption,
     FactoryOption,
@@ -58,7 +59,7 @@ app.command()(trust)
 app.command()(summon)
 app.command("object")(object_to)
 app.command()(case)
-app.add_typer(tickets, name="tickets")
+app.add_typer(tickets_app, name="tickets")
 
 
 @app.command()
@@ -73,6 +74,7 @@ def init(  # noqa: PLR0917
     region: Annotated[
         str, typer.Option("--region", envvar="TROTH_REGION", help="Prefer relays of this region, if there are enough.")
     ] = "",
+    tickets: TicketsOption = "",
     bank: BankOption = "",
     seats: Annotated[int, typer.Option("--seats", min=0, help="Least seasoned seats in a group.")] = LEAST_SEATS,
     outside: Annotated[
@@ -108,7 +110,7 @@ def init(  # noqa: PLR0917
     mode = mode_of(direct) or "scheduler"
     table = MarketTable(factory, bank, start_block, seats=seats, outside=outside)
     configuration = ClientConfiguration(
-        table, rpc or DEFAULT_RPC, scheduler, execution_class, committee, region=region, mode=mode
+        table, rpc or DEFAULT_RPC, scheduler, execution_class, committee, region=region, mode=mode, tickets=tickets
     ).checked()
     key = create_wallet(place, password_file, import_key)
     save(place.configuration, configuration)

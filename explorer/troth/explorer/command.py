@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
-from troth.audit.options import read_address
+from troth.audit.options import OrganisationsOption, TicketsOption, audited_services, read_address
+from troth.audit.services import AuditedServices
 from troth.explorer.errors import ExplorerError
 from troth.explorer.exporting import PAGES_LIMIT, export
-from troth.explorer.figures import QUERIES
 from troth.explorer.pages import application
 from troth.explorer.reading import INDEX_FILE, ReaderProcess, ReaderSettings, read
+from troth.explorer.services import ALL_QUERIES
 from troth.explorer.site import Site
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 from troth.transport.event_loop import run
@@ -40,6 +41,8 @@ def serve(
     bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
     start_block: StartBlockOption = 0,
+    tickets: TicketsOption = "",
+    organisations: OrganisationsOption = "",
     home: HomeOption = DEFAULT_HOME,
     host: Annotated[
         str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on; put a web server before it.")
@@ -49,7 +52,8 @@ def serve(
 ) -> None:
     """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    settings = _settings(factory, bank, rpc, start_block, home, interval=interval)
+    beside = audited_services(rpc, tickets, organisations, start_block)
+    settings = _settings(factory, bank, rpc, start_block, home, beside, interval=interval)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     server = TlsServer(application(lambda: Site.open(settings.index)), None, host, port)
     reader = ReaderProcess(settings)
@@ -67,10 +71,13 @@ def read_once(
     bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
     start_block: StartBlockOption = 0,
+    tickets: TicketsOption = "",
+    organisations: OrganisationsOption = "",
     home: HomeOption = DEFAULT_HOME,
 ) -> None:
     """Read the deployment to its newest block, examine all logs, audit once, and leave."""
-    settings = _settings(factory, bank, rpc, start_block, home)
+    beside = audited_services(rpc, tickets, organisations, start_block)
+    settings = _settings(factory, bank, rpc, start_block, home, beside)
     asyncio.run(read(settings, once=True))
     site = Site.open(settings.index)
     typer.echo(site.freshness()["text"])
@@ -92,8 +99,8 @@ def export_pages(
 
 
 def _named_figure(name: str) -> str:
-    if name not in QUERIES:
-        raise typer.BadParameter(f"There is no figure {name}; there are {', '.join(QUERIES)}.")
+    if name not in ALL_QUERIES:
+        raise typer.BadParameter(f"There is no figure {name}; there are {', '.join(ALL_QUERIES)}.")
     return name
 
 
@@ -103,7 +110,7 @@ def _chosen(**given: str | None) -> dict[str, str]:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="FIGURE", callback=_named_figure, help=", ".join(QUERIES))],
+    name: Annotated[str, typer.Argument(metavar="FIGURE", callback=_named_figure, help=", ".join(ALL_QUERIES))],
     *,
     home: HomeOption = DEFAULT_HOME,
     most: Annotated[int, typer.Option("--most", min=1, max=1_000_000, help="Rows at most.")] = 100,
@@ -133,11 +140,11 @@ def show(
     site.close()
 
 
-def _settings(
-    factory: str, bank: str, rpc: str, start_block: int, home: Path, *, interval: float = 15.0
+def _settings(  # noqa: PLR0917
+    factory: str, bank: str, rpc: str, start: int, home: Path, services: AuditedServices, *, interval: float = 15.0
 ) -> ReaderSettings:
     named = read_address(bank) if bank else None
-    return ReaderSettings(rpc, read_address(factory), named, start_block, home.expanduser(), interval)
+    return ReaderSettings(rpc, read_address(factory), named, start, home.expanduser(), interval, services)
 
 
 def _site(home: Path, *, written: bool = False) -> Site:

@@ -389,15 +389,16 @@ QUERIES: Mapping[str, Query] = {
 
 @dataclass(frozen=True, slots=True)
 class FigureReader:
-    """Reads figures from a connection to the index."""
+    """Reads figures from a connection to the index; ``queries`` are those that there are."""
 
     database: sqlite3.Connection
+    queries: Mapping[str, Query] = field(default_factory=lambda: QUERIES)
 
     def figure(self, name: str, options: Mapping[str, str] | None = None, *, most: int, cursor: str = "") -> Figure:
         """A figure; raises NoSuchFigure for an unknown name, option or cursor."""
-        query = QUERIES.get(name)
+        query = self.queries.get(name)
         if query is None:
-            raise NoSuchFigure("There is no such figure", name, f"There are {', '.join(QUERIES)}.")
+            raise NoSuchFigure("There is no such figure", name, f"There are {', '.join(self.queries)}.")
         given = {key: value for key, value in (options or {}).items() if value}
         conditions, values = _conditions(query, given)
         if cursor:

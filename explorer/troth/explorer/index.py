@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from troth.audit.report import CheckReport, Reproduce
+from troth.audit.services import ReadServices
 from troth.chain.formats import OtherFormat, claim_format
 from troth.chain.market import DeploymentPlace
 from troth.chain.store import WINDOW
-from troth.explorer import rows
+from troth.explorer import rows, services
 from troth.explorer.errors import IndexUnusable
 from troth.explorer.rows import GroupNames, hexadecimal
 from troth.protocol.logs import Log
@@ -36,6 +37,8 @@ ASK_AGAIN_SECONDS, EXAMINE_AGAIN_SECONDS = 60.0, 3_600.0
 """After which data that was not served is asked for again, and data with findings is examined again."""
 CHAIN = "chain"
 """The source of findings that are not about one log entry."""
+SERVICES = "services"
+"""The source of findings about what stands beside the market."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS progress (
@@ -182,7 +185,7 @@ class ExplorerIndex:
         try:
             database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             claim_format(database, FORMAT, "Move the file away: it is made again from the chain")
-            database.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {SCHEMA}")
+            database.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {SCHEMA} {services.SCHEMA}")
             named = (chain_id, str(place.factory), str(place.contracts.bank))
             database.execute(
                 "INSERT OR IGNORE INTO progress (only, chain_id, factory, bank, start, lens, registry) "
@@ -357,6 +360,12 @@ class ExplorerIndex:
         with self.writing():
             self._file(CHAIN, reports, reproduce)
             self.database.execute("UPDATE progress SET audited=min(?, block), audited_at=?", (block, time.time()))
+
+    def served(self, read: ReadServices, reproduce: Reproduce) -> None:
+        """What was read beside the market, and found there."""
+        with self.writing():
+            services.fill(self.database, read)
+            self._file(SERVICES, read.reports, reproduce)
 
     def _file(self, source: str, reports: Sequence[CheckReport], reproduce: Reproduce) -> None:
         self._forget_source(source)

@@ -24,6 +24,7 @@ from troth.audit import running
 from troth.audit.checks import CHAIN, logs
 from troth.audit.findings import ShownFindings
 from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
+from troth.audit.services import AuditedServices
 from troth.audit.source import Source, each
 from troth.audit.subject import AuditSubject
 from troth.audit.watching import CachingSource, Watcher
@@ -60,6 +61,7 @@ class ReaderSettings:
     start: int
     home: Path
     interval: float = 15.0
+    services: AuditedServices | None = None
 
     @property
     def index(self) -> Path:
@@ -68,7 +70,7 @@ class ReaderSettings:
 
     def reproduce(self, finding: Finding) -> str:
         """The command that shows a finding again."""
-        return running.again(finding, self.factory, self.rpc)
+        return (self.services or AuditedServices(self.rpc)).again(finding, self.factory)
 
 
 @dataclass(slots=True)
@@ -113,6 +115,8 @@ class Reader:
         subject = await self.watcher.subject(block)
         reports = await asyncio.to_thread(lambda: [check.report(subject) for check in CHAIN])
         self.index.audited(block, reports, self.settings.reproduce)
+        if self.settings.services is not None:
+            self.index.served(await self.settings.services.read(subject), self.settings.reproduce)
         silent: set[Address] = set()
         for entry in self.index.waiting(ENTRIES_AT_ONCE):
             if entry.scheduler in silent:

@@ -18,8 +18,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from troth.explorer import charts, words
 from troth.explorer.errors import ExplorerError, IndexUnusable, NothingHere
-from troth.explorer.figures import FILE_ROWS, PAGE_ROWS, Figure, FigureReader
+from troth.explorer.figures import FILE_ROWS, PAGE_ROWS, Figure
 from troth.explorer.index import FORMAT
+from troth.explorer.services import reader_of
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
 from troth.protocol.market.log_data import LogLine
@@ -45,6 +46,7 @@ NAVIGATION = (
     ("logs", "Logs"),
     ("cases", "Cases"),
     ("slashes", "Slashes"),
+    ("services", "Tickets"),
     ("audit", "Audit"),
     ("receipt", "Receipt"),
 )
@@ -159,7 +161,7 @@ class Site:
 
     def figure(self, name: str, options: Mapping[str, str], cursor: str = "", most: int = FILE_ROWS) -> Figure:
         """A figure for a file or a page."""
-        reader = FigureReader(self.database)
+        reader = reader_of(self.database)
         return self._reading(lambda: reader.figure(name, options, most=most, cursor=cursor))
 
     def _reading(self, work: Callable[[], Made]) -> Made:
@@ -181,7 +183,7 @@ class Site:
         """A figure's first rows, or those after the page's cursor, as the page's query chooses."""
         given = dict(query or {})
         cursor = given.pop("after", "")
-        return FigureReader(self.database).figure(name, {**given, **options}, most=most, cursor=cursor)
+        return reader_of(self.database).figure(name, {**given, **options}, most=most, cursor=cursor)
 
     # ---- what every page has
 
@@ -338,13 +340,18 @@ class Site:
         row = dict(zip((one.name for one in found.columns), found.rows[0], strict=True))
         order, scheduler, fee = self._one("SELECT order_id, scheduler, fee FROM cases WHERE case_id=?", case_id)
         logged = self._one("SELECT 1 FROM tasks WHERE order_id=?", order) is not None
-        life = FigureReader(self.database).figure("life", {"case": case_id}, most=400)
+        life = reader_of(self.database).figure("life", {"case": case_id}, most=400)
         more = {"order": order, "scheduler": scheduler, "fee": fee, "logged": logged}
         return "case.html", {"case": row, "life": life, "steps": charts.steps(life.rows), **more}
 
     def slashes(self, _: str, __: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """Who lost stake, and why."""
         return "slashes.html", {"slashes": self._some("slashes")}
+
+    def services(self, _: str, __: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+        """What stands beside the market."""
+        names = {"tickets": "tickets", "sums": "ticket-money", "credits": "credits", "deployments": "deployments"}
+        return "services.html", {name: self._some(figure) for name, figure in names.items()}
 
     def audit(self, _: str, __: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """What was checked, and what is not in order."""
@@ -365,6 +372,7 @@ _PAGES: Mapping[tuple[str, bool], Any] = {
     ("cases", False): Site.cases,
     ("cases", True): Site.case,
     ("slashes", False): Site.slashes,
+    ("services", False): Site.services,
     ("audit", False): Site.audit,
     ("receipt", False): Site.receipt,
 }

@@ -82,6 +82,16 @@ def create(
             help="Deploy what lets one honest party convict a wrong row by arithmetic: three contracts more.",
         ),
     ] = False,
+    ticket_price: Annotated[
+        list[str] | None,
+        typer.Option(help="Deploy Tickets with this price, 0.001ether or units of --asset; ascending. Repeat it."),
+    ] = None,
+    ticket_epoch: Annotated[int, typer.Option(min=10, help="Blocks of an epoch of tickets.")] = 50_400,
+    member_bond: Annotated[str, typer.Option(help="Deploy Reputation, and each member bonds so much: 1ether.")] = "",
+    rating_epoch: Annotated[int, typer.Option(min=8, max=8000, help="Blocks of an epoch of ratings.")] = 1800,
+    organisations: Annotated[
+        bool, typer.Option("--organisations", help="Deploy Organisations over Reputation.")
+    ] = False,
     suggest_rpc: SuggestOption = None,
     output: OutputOption = Path("network.json"),
     broadcast: BroadcastOption = False,
@@ -91,10 +101,14 @@ def create(
 
     A run that was interrupted is carried on by the same command: nothing is deployed twice.
     """
+    from troth.chain.deployment import ServiceRules
     from troth.network import showing
     from troth.network.planning import CreationWish, pace_words, plan_creation, read_parameters
+    from troth.protocol.amounts import COIN
     from troth.protocol.committee import read_member
     from troth.protocol.market.shipped import warning_of
+    from troth.protocol.reputation import paper_rules
+    from troth.protocol.tickets.messages import TicketRules
     from troth.protocol.types import ZERO_ADDRESS
 
     chosen = read_parameters(parameters, asset, block_seconds)
@@ -107,6 +121,11 @@ def create(
         committee=_optional(committee),
         suggested=_suggestions(rpc, suggest_rpc),
         disputes=disputes and chosen.prover == ZERO_ADDRESS,
+        services=ServiceRules(
+            tickets=None if not ticket_price else TicketRules(ticket_epoch, _prices(ticket_price, asset)),
+            reputation=paper_rules(rating_epoch, COIN.parse(member_bond)) if member_bond else None,
+            organisations=organisations,
+        ),
     ).checked()
     plan = _run(plan_creation(rpc, wish, _payer(keystore, broadcast)))
     pace = pace_words(wish.parameters, plan.chain.block_seconds, block_seconds)
@@ -128,6 +147,9 @@ def describe(
     factory: FactoryOption,
     bank: BankOption = "",
     committee: CommitteeOption = "",
+    tickets: Annotated[str, typer.Option("--tickets", help="Its Tickets.")] = "",
+    reputation: Annotated[str, typer.Option("--reputation", help="Its Reputation.")] = "",
+    organisations: Annotated[str, typer.Option("--organisations", help="Its Organisations.")] = "",
     start_block: StartBlockOption = 0,
     name: NameOption = "network",
     rpc: RpcOption = LOCAL_RPC,
@@ -141,6 +163,7 @@ def describe(
     from troth.network.errors import CreationRefused
     from troth.protocol.types import to_address
 
+    beside = {"tickets": tickets, "reputation": reputation, "organisations": organisations}
     place = output.expanduser()
     if place.exists():
         raise CreationRefused("There is a file already", place, "Choose another --output.")
@@ -151,6 +174,7 @@ def describe(
             to_address(factory),
             bank=_optional(bank),
             committee=_optional(committee),
+            services={name: to_address(place) for name, place in beside.items() if place},
             start=start_block,
             suggested=_suggestions(rpc, suggest_rpc),
         )
@@ -291,6 +315,18 @@ def _suggestions(rpc: str, given: list[str] | None) -> tuple[str, ...]:
     if given:
         return tuple(given)
     return (rpc,) if suggested(rpc) else ()
+
+
+def _prices(texts: list[str], asset: str) -> Any:
+    """Prices of tickets: amounts of the chain's coin, or whole smallest units of another asset."""
+    from troth.network.errors import CreationRefused
+    from troth.protocol.amounts import COIN
+
+    try:
+        return tuple(int(text) if asset else COIN.parse(text) for text in texts)
+    except ValueError as error:
+        remedy = "Write whole numbers of the token's smallest unit."
+        raise CreationRefused("This is no price of a ticket", ", ".join(texts), remedy) from error
 
 
 def _optional(text: str) -> Any:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from troth.network.errors import NetworkFileInvalid
+from troth.network.services import SERVICES, ServicePlace, Services
 from troth.protocol.bindings import MARKET_PARTS
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.addresses import contracts_of, deployment_id
@@ -49,6 +50,12 @@ class _DisputesForm(msgspec.Struct, forbid_unknown_fields=True):
     created_by: str | None
 
 
+class _ServiceForm(msgspec.Struct, forbid_unknown_fields=True):
+    address: str
+    code: str
+    created_by: str | None
+
+
 class _NetworkForm(msgspec.Struct, forbid_unknown_fields=True):
     """The keys of the file and their types."""
 
@@ -65,6 +72,7 @@ class _NetworkForm(msgspec.Struct, forbid_unknown_fields=True):
     parameters: dict[str, int | str]
     committee: _CommitteeForm | None
     disputes: _DisputesForm | None = None
+    services: dict[str, _ServiceForm] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,8 @@ class DisputesPlace:
 class NetworkDescription:
     """A network. ``rpc`` are chain nodes that its founder suggests, ``block_seconds`` the chain's pace when it was
     created, ``start_block`` a block not after the deployment, ``created_by`` the transaction that created the factory
-    (None: not known), ``code`` keccak256 of the code at each address, by ``CONTRACTS_WITH_CODE``."""
+    (None: not known), ``code`` keccak256 of the code at each address, by ``CONTRACTS_WITH_CODE``, ``services`` what
+    stands beside the market."""
 
     name: str
     chain_id: int
@@ -104,11 +113,12 @@ class NetworkDescription:
     parameters: Parameters
     committee: CommitteePlace | None = None
     disputes: DisputesPlace | None = None
+    services: Services = field(default_factory=dict)
 
     def rendered(self) -> str:
         """The file's text."""
         members = {"address": self.committee.address, "code": _hex(self.committee.code)} if self.committee else None
-        content = {
+        content: dict[str, Any] = {
             "troth_network": VERSION,
             "name": self.name,
             "chain_id": self.chain_id,
@@ -125,6 +135,8 @@ class NetworkDescription:
         if self.disputes is not None:
             made = self.disputes.created_by
             content["disputes"] = asdict(self.disputes) | {"created_by": None if made is None else _hex(made)}
+        if self.services:
+            content["services"] = {name: _service(self.services[name]) for name in SERVICES if name in self.services}
         return json.dumps(content, indent=2) + "\n"
 
 
@@ -206,6 +218,7 @@ def _description(form: _NetworkForm) -> NetworkDescription:
         if form.committee is None
         else CommitteePlace(_address(form.committee.address), _hash(form.committee.code)),
         disputes=_disputes(form.disputes, parameters),
+        services=_services(form),
     )
 
 
@@ -215,6 +228,26 @@ def _disputes(form: _DisputesForm | None, parameters: Parameters) -> DisputesPla
     _require(form.address == parameters.prover, "disputes are at another address than the prover of the parameters")
     made = None if form.created_by is None else _hash(form.created_by)
     return DisputesPlace(_address(form.address), _address(form.steps), _address(form.numbers), made)
+
+
+def _services(form: _NetworkForm) -> Services:
+    unknown = [name for name in form.services if name not in SERVICES]
+    _require(not unknown, f"services has {', '.join(unknown)[:60]}; there are {', '.join(SERVICES)}")
+    _require(not form.services or form.committee is not None, "services without a committee, whose members they need")
+    _require(
+        not ("organisations" in form.services and "reputation" not in form.services), "organisations, no reputation"
+    )
+    return {
+        name: ServicePlace(
+            _address(one.address), _hash(one.code), None if one.created_by is None else _hash(one.created_by)
+        )
+        for name, one in form.services.items()
+    }
+
+
+def _service(place: ServicePlace) -> dict[str, str | None]:
+    created_by = None if place.created_by is None else _hex(place.created_by)
+    return {"address": place.address, "code": _hex(place.code), "created_by": created_by}
 
 
 def _contracts(form: _NetworkForm, factory: Address, parameters: Parameters) -> Contracts:
@@ -231,7 +264,7 @@ def _contracts(form: _NetworkForm, factory: Address, parameters: Parameters) -> 
 
 
 def _parameters(given: dict[str, int | str]) -> Parameters:
-    names = [field.name for field in fields(Parameters)]
+    names = [one.name for one in fields(Parameters)]
     _require(set(given) == set(names), f"parameters must be exactly {', '.join(names)}")
     read: dict[str, Any] = {}
     for name, value in given.items():

@@ -47,7 +47,7 @@ def numbers_of(code: bytes) -> Address:
 
 
 async def examine(rpc: Rpc, network: NetworkDescription) -> Examined:
-    """N9 of ``verifying``."""
+    """N12 of ``verifying``."""
     place, prover = network.disputes, network.parameters.prover
     if place is None:
         if prover == NO_ADDRESS:

@@ -1,8 +1,9 @@
 """--network FILE|NAME on every command that takes --rpc.
 
 The root command adds the option, so no command has to know of it. It fills in what the command line and the
-environment leave open: factory, Bank, start block, committee, and the chain node that the file suggests. An option that
-names another deployment is refused, and so is a chain node of another chain, before the command does anything.
+environment leave open: factory, Bank, start block, committee, what stands beside the market (Tickets, Reputation,
+Organisations), and the chain node that the file suggests. An option that names another deployment is refused, and so is
+a chain node of another chain, before the command does anything.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ KEY = "troth.network"
 """Where the context of a command keeps its network."""
 OWN = "network"
 """The command group that has networks as arguments."""
-HELP = "A network file, or a name that `troth network list` shows: factory, committee, start block and chain node."
-FIXED = ("factory", "bank", "committee")
+HELP = "A network file, or a name that `troth network list` shows: contracts, start block and chain node."
+FIXED = ("factory", "bank", "committee", "tickets", "reputation", "organisations")
 """Options that must not name anything else than the network does."""
 
 
@@ -90,6 +91,7 @@ def _values(network: NetworkDescription) -> dict[str, Any]:
     }
     if network.committee is not None:
         found["committee"] = network.committee.address
+    found |= {name: place.address for name, place in network.services.items()}
     if network.rpc:
         found["rpc"] = network.rpc[0]
     return found

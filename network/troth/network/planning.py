@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from troth.chain.deployment import (
     COMMITTEE_STEP,
     DISPUTE_STEPS,
     FACTORY_STEP,
+    ServiceRules,
     committee_creation,
     disputes_creation,
     numbers_creation,
@@ -35,6 +36,7 @@ from troth.network.description import NAME, is_url
 from troth.network.errors import CreationRefused
 from troth.network.journal import journal_of
 from troth.network.probing import ProbedChain, creation_gas, probe_chain
+from troth.network.services import planned_gas, require_services
 from troth.protocol.amounts import Asset
 from troth.protocol.bindings import COMMITTEE, DISPUTES, MARKET_PARTS, NUMBERS, STEPS
 from troth.protocol.committee import CommitteeMember
@@ -58,7 +60,8 @@ PACE_TOLERANCE = 1.25
 @dataclass(frozen=True, slots=True)
 class CreationWish:
     """What a founder wants. ``factory``: one that stands already; ``committee``: a contract that stands already, in
-    place of ``members``; ``rpc`` what the file suggests to others; ``disputes``: wrong rows convict by arithmetic."""
+    place of ``members``; ``suggested`` the chain nodes that the file names; ``disputes``: wrong rows convict by
+    arithmetic; ``services`` what is deployed beside it."""
 
     name: str
     parameters: Parameters
@@ -68,6 +71,7 @@ class CreationWish:
     committee: Address | None = None
     suggested: tuple[str, ...] = ()
     disputes: bool = False
+    services: ServiceRules = field(default_factory=ServiceRules)
 
     def checked(self) -> CreationWish:
         """This wish, or CreationRefused where no network can come of it."""
@@ -77,6 +81,7 @@ class CreationWish:
         if self.members and self.committee:
             remedy = "Leave one of the two out."
             raise CreationRefused("A network has one committee", "--member and --committee", remedy)
+        require_services(self.services, bool(self.members or self.committee))
         if wrong := [url for url in self.suggested if not is_url(url)]:
             raise CreationRefused("This is no address of a chain node", wrong[0], "Write http://… or https://….")
         if self.disputes and self.parameters.prover != NO_ADDRESS:
@@ -152,6 +157,7 @@ def planned_steps(wish: CreationWish) -> tuple[PlannedStep, ...]:
         _dispute_steps(wish),
         (PlannedStep(BEGIN_STEP, BEGIN_GAS), *parts),
         _committee_step(wish.members),
+        tuple(PlannedStep(name, gas) for name, gas in planned_gas(wish.services).items()),
     )
     return tuple(step for steps in made for step in steps)
 

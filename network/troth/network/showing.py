@@ -136,6 +136,7 @@ def told_of_creation(wish: CreationWish, made: CreatedNetwork) -> dict[str, Any]
         **asdict(made.network.contracts),
         "committee": None if committee is None else committee.address,
         "disputes": None if made.network.disputes is None else made.network.disputes.address,
+        "services": {name: place.address for name, place in made.network.services.items()},
         "start_block": made.network.start_block,
         "gas": made.gas,
         "cost_wei": str(made.cost),
@@ -154,6 +155,7 @@ def network_text(network: NetworkDescription) -> str:
         f"  disputes          {network.disputes.address if network.disputes else 'none: wrong rows go to the court'}",
         f"  factory           {network.factory}",
         *(f"  {name:<17} {place}" for name, place in asdict(network.contracts).items()),
+        *(f"  {name:<17} {place.address}" for name, place in network.services.items()),
         f"parameters, with a block every {duration(network.block_seconds)}:",
         *parameters_text(explain(network.parameters, network.block_seconds, paid)),
     ]
@@ -177,6 +179,7 @@ def told_of_network(network: NetworkDescription) -> dict[str, Any]:
         "contracts": asdict(network.contracts),
         "committee": None if network.committee is None else network.committee.address,
         "disputes": None if network.disputes is None else network.disputes.address,
+        "services": {name: place.address for name, place in network.services.items()},
         "parameters": plain_parameters(network.parameters),
         "explained": {one.name: {"value": one.value, "meaning": one.meaning} for one in explained},
     }

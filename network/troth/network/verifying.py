@@ -5,7 +5,8 @@ that created the factory: a plain creation of exactly the shipped code. An accou
 code was ever at this address; the parts' addresses (CREATE2) then prove their code, and their immutables, since only
 the factory's own code can have told them their parameters. N4 to N6 look at what is there today: the code of each
 contract, immutables masked, against the shipped one, and what the file says of it. N7 is the committee, N8 the
-suggested chain nodes, N9 the contracts of disputes: the transaction that created the deployment's prover.
+suggested chain nodes. N9 to N11 are Tickets, Reputation and Organisations, where the file names them (`services.py`).
+N12 is the contracts of disputes: the transaction that created the deployment's prover.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from troth.chain.rpc import Rpc
 from troth.chain.transactions import message
 from troth.network.description import CONTRACTS_WITH_CODE, NetworkDescription
 from troth.network.disputes import examine
+from troth.network.services import CHECK_NUMBERS, ServiceVerifier
 from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, named
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.hashing import keccak256
@@ -88,9 +90,11 @@ class _Verifier:
         await self._read_code()
         checks: tuple[Callable[[], Awaitable[Verified]], ...] = (
             *(self._start, self._creation, self._factory, self._parts, self._as_written),
-            *(self._committee, self._suggestions, self._disputes),
+            *(self._committee, self._suggestions),
         )
-        return Verification((first, *[await check() for check in checks]))
+        findings = [await check() for check in checks]
+        findings += [await self._service(name) for name in self._network.services]
+        return Verification((first, *findings, await self._disputes()))
 
     async def _chain(self) -> Verified:
         expected = self._network.chain_id
@@ -175,6 +179,13 @@ class _Verifier:
             )
         return Verified("N7", what, True, f"at {place.address}")
 
+    async def _service(self, name: str) -> Verified:
+        committee = None if self._network.committee is None else self._network.committee.address
+        verifier = ServiceVerifier(self._network.services, self._network.contracts, committee, self._rpc)
+        verdict = await verifier.verdict(name)
+        what = f"{name} has the shipped code and was made for this network"
+        return Verified(CHECK_NUMBERS[name], what, verdict.ok, verdict.found, verdict.remedy)
+
     async def _suggestions(self) -> Verified:
         """A suggested node on another chain would lead every reader astray; one that is away is nobody's fault."""
         what, away = "the chain nodes that the file suggests are on this chain", 0
@@ -195,7 +206,7 @@ class _Verifier:
 
     async def _disputes(self) -> Verified:
         what = "the deployment's prover has the shipped code and was created for this deployment alone"
-        return Verified("N9", what, *await examine(self._rpc, self._network))
+        return Verified("N12", what, *await examine(self._rpc, self._network))
 
     async def _read_code(self) -> None:
         places = {"factory": self._network.factory} | {

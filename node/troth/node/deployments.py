@@ -151,11 +151,12 @@ def _owner(reading: OrganisationsReading, owner: Address, seconds: float, served
         "gibibyte_days": round(gibibyte_days(balance, seconds), 3),
         "set_aside_gibibyte_days": round(gibibyte_days(reserved, seconds), 3),
         "dismissed_hosts": len(state.dismissals.get(owner, ())),
-        "last_epoch": [_node_words(reading, one) for one in served],
+        "last_epoch": [node_words(reading, one) for one in served],
     }
 
 
-def _node_words(reading: OrganisationsReading, served: ServedEpoch) -> str:
+def node_words(reading: OrganisationsReading, served: ServedEpoch) -> str:
+    """What an epoch brought a node, in words."""
     node = served.presence.node
     name = f"{node} layers {served.presence.first}:{served.presence.end}"
     hosted = reading.state.hosts_in(served.epoch).get(node)

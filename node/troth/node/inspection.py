@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
+from troth.chain.organisations import OrganisationsReading, read_organisations
 from troth.chain.reputation import followed_reputation
 from troth.chain.tokens import asset_of, described
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.configured_slice import text_of
 from troth.node.court.dispute_chain import own_disputes
+from troth.node.deployments import node_words
 from troth.node.errors import NodeError
 from troth.node.keyfiles import run
 from troth.node.machine_checks import machine_findings, slice_finding
@@ -37,6 +39,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State, account_id
 from troth.protocol.market.types import Entry, PotKind, Role, Rules
 from troth.protocol.market.views import class_of
+from troth.protocol.organisations import served_in
 from troth.protocol.reputation import ONE, shared_scores
 from troth.protocol.reputation_events import ReputationState
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
@@ -130,6 +133,7 @@ def status(home: Path) -> dict[str, Any]:
     configuration = load(home)
     seen: OnMarket = run(ask(configuration))
     rated = {} if configuration.reputation is None else run(own_reputation(configuration, seen.operator))
+    served = {} if configuration.organisations is None else run(own_contribution(configuration, seen.operator))
     return {
         "operator": seen.operator,
         "role": seen.role.name.lower(),
@@ -149,6 +153,7 @@ def status(home: Path) -> dict[str, Any]:
         "endpoint": configuration.endpoint,
         "tunnel": configuration.tunnel,
         **({"reputation": rated} if rated else {}),
+        **({"contribution": served} if served else {}),
         "process": process_state(configuration),
     }
 
@@ -284,3 +289,39 @@ async def own_reputation(configuration: NodeConfiguration, node: Address) -> dic
         configuration.rpc, place.contract, start_block=place.start_block, chain_id=configuration.chain_id
     ) as follower:
         return reputation_told(follower.state, node)
+
+
+def contribution_told(reading: OrganisationsReading, node: Address) -> dict[str, Any]:
+    """What a node earned its owner last, or why nothing, what it hosts for others, and what the owner has."""
+    state, market, last = reading.state, reading.record.market, reading.epoch - 1
+    party, hosting = market.parties.get(node), state.hostings.get(node)
+    owner = None if party is None else party.owner
+    hosts = state.hosts_in(last)
+    served = [] if last < 0 else served_in(last, reading.record, {one: layers for one, (_, layers) in hosts.items()})
+    mine = [one for one in served if one.presence.node == node]
+    runs = hosting is not None and reading.epoch < min(hosting.end, state.deployments[hosting.deployment].end)
+    told: dict[str, Any] = {
+        "epoch": reading.epoch,
+        "owner": owner,
+        "owner_credits": str(0 if owner is None else state.balances.get(owner, 0)),
+        "last_epoch": node_words(reading, mine[0]) if mine else "nothing: it did not stand in one group through it",
+        "owner_deployments": [one.number for one in state.deployments.values() if one.owner == owner and one.reserve],
+        "hosts": None,
+    }
+    if hosting is not None and runs:
+        deployment = state.deployments[hosting.deployment]
+        layers, until = text_of(Segment(hosting.first_layer, hosting.end_layer)), min(hosting.end, deployment.end)
+        of = f"deployment {deployment.number} of {deployment.owner}"
+        told["hosts"] = f"{of}: layers {layers}, paid from epoch {hosting.first} until {until}"
+    return told
+
+
+async def own_contribution(configuration: NodeConfiguration, node: Address) -> dict[str, Any]:
+    """The same, read from the chain now; raises ChainError."""
+    consent = configuration.organisations
+    assert consent is not None
+    async with await connect(configuration) as market, MarketFollower(market) as follower:
+        state = await follower.catch_up()
+        registry = market.contracts.registry
+        reading = await read_organisations(configuration.rpc, consent.place, state, registry, block=follower.block)
+    return contribution_told(reading, node)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from troth.chain import decoding
 from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
@@ -27,14 +27,15 @@ from troth.protocol.bindings import (
     named,
     read_resource,
 )
-from troth.protocol.bindings.structs import decode_parameters, encode_parameters
+from troth.protocol.bindings.structs import converter, decode_parameters, encode_parameters
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
+from troth.protocol.errors import InvalidField
 from troth.protocol.market.addresses import contracts_of, creation_code, factory_code
 from troth.protocol.market.calls import build_factory
 from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.reverts import decode_error
-from troth.protocol.market.types import Parameters
+from troth.protocol.market.types import Contracts, Parameters
 from troth.protocol.reputation import ReputationRules
 from troth.protocol.tickets.messages import TicketRules
 from troth.protocol.types import Address
@@ -48,6 +49,20 @@ HEADERS_BACK = 64
 
 Report = Callable[[str, TransactionReceipt | None], None]
 """Told of each step when it is done; without a receipt where the step was done before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRules:
+    """What stands beside a market, by the rules that each is created with; None or False: it does not."""
+
+    tickets: TicketRules | None = None
+    reputation: ReputationRules | None = None
+    organisations: bool = False
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The names of what is wanted."""
+        return tuple(name for name in ("tickets", "reputation", "organisations") if getattr(self, name))
 
 
 class DeploymentRecord(Protocol):
@@ -104,6 +119,22 @@ def tickets_creation(committee: Address, bank: Address, rules: TicketRules) -> C
     code = _unhex(read_resource("tickets/tickets.bytecode.json")["bytecode"])
     inputs = named("constructor", TICKETS)["constructor"].inputs
     return Call("deployment of Tickets", code + encode_parameters(inputs, [committee, bank, rules]))
+
+
+def service_arguments(name: str, data: bytes) -> tuple[Any, ...] | None:
+    """What ``tickets``, ``reputation`` or ``organisations`` was created with; None for any code but the shipped one."""
+    binding = {"tickets": TICKETS, "reputation": REPUTATION, "organisations": ORGANISATIONS}[name]
+    code = _unhex(read_resource(f"{binding}.bytecode.json")["bytecode"])
+    inputs = named("constructor", binding)["constructor"].inputs
+    if not data.startswith(code):
+        return None
+    try:
+        given = decode_parameters(inputs, data[len(code) :])
+    except InvalidField:
+        return None
+    return tuple(
+        converter(Address)(one) if part.type == "address" else one for part, one in zip(inputs, given, strict=True)
+    )
 
 
 def numbers_creation() -> Call:
@@ -165,6 +196,8 @@ async def deploy_market(
     factory: Address | None = None,
     members: Sequence[CommitteeMember] = (),
     disputes: bool = False,
+    committee: Address | None = None,
+    services: ServiceRules | None = None,
     record: DeploymentRecord | None = None,
     report: Report = lambda step, receipt: None,
     request_timeout: float = REQUEST_TIMEOUT,
@@ -172,9 +205,9 @@ async def deploy_market(
 ) -> tuple[Market, tuple[TransactionReceipt, ...]]:
     """Deploy from ``key``, through ``factory`` or a new one; the connected market, and a receipt per transaction.
 
-    With ``members`` the directory's committee comes last, with ``disputes`` a Disputes first, which becomes the
-    parameters' prover. What ``record`` kept of an earlier run is carried on, and
-    what stands already is not made again.
+    With ``disputes`` a Disputes comes first, which becomes the parameters' prover. With ``members`` the directory's
+    committee comes after the deployment, and then ``services``, by the members of that one or of ``committee``. What
+    ``record`` kept of an earlier run is carried on, and what stands already is not made again.
 
     Raises ChainRejected if the factory refuses parameters, chain or code.
     """
@@ -187,9 +220,11 @@ async def deploy_market(
         if disputes:
             parameters = await maker.create_disputes(parameters)
         await maker.create_parts(parameters)
-        if members:
-            await maker.step(COMMITTEE_STEP, committee_creation(members), None)
         contracts = contracts_of(maker.factory, parameters)
+        if members:
+            committee = (await maker.step(COMMITTEE_STEP, committee_creation(members), None)).created
+        if services is not None and committee is not None:
+            await maker.create_services(services, committee, contracts)
         if maker.receipts:
             first = maker.receipts[0].block
         else:
@@ -249,6 +284,17 @@ class _Maker:
                 continue
             made = build_factory(self.factory, "create", parameters, index, creation_code(part)).call
             await self.step(part, Call(f"creation of the {part}", made.data), self.factory)
+
+    async def create_services(self, rules: ServiceRules, committee: Address, contracts: Contracts) -> None:
+        """What stands beside the market, each by a plain transaction."""
+        if rules.tickets is not None:
+            await self.step("tickets", tickets_creation(committee, contracts.bank, rules.tickets), None)
+        if rules.reputation is None:
+            return
+        call = reputation_creation(committee, contracts.registry, rules.reputation)
+        reputation = (await self.step("reputation", call, None)).created
+        if rules.organisations and reputation is not None:
+            await self.step("organisations", organisations_creation(reputation), None)
 
     async def step(self, name: str, call: Call, to: Address | None) -> TransactionReceipt:
         """A transaction, mined: one that an earlier run signed, if it can still be, or a new one."""

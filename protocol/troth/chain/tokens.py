@@ -18,7 +18,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.market.calls import PartCall, view
 from troth.protocol.market.parts import Part
 from troth.protocol.market.types import NO_ADDRESS
-from troth.protocol.types import Address, to_address
+from troth.protocol.types import Address, address_to_bytes, to_address
 
 _LONGEST_SYMBOL = 12
 
@@ -40,6 +40,18 @@ class RpcContracts:
         """What the contract answers; RpcRefused if it reverts."""
         asked = {"to": to, "data": decoding.hexadecimal(data)}
         return decoding.data(await self._rpc.request("eth_call", asked, "latest"))
+
+
+_BALANCE_OF = keccak256(b"balanceOf(address)")[:4]
+
+
+async def holdings(rpc: Rpc, asset: Address, account: Address, block: int) -> int:
+    """What an account had of an asset at a block, in smallest units; RpcRefused where the node forgot that state."""
+    if asset == NO_ADDRESS:
+        return decoding.quantity(await rpc.request("eth_getBalance", account, hex(block)))
+    data = decoding.hexadecimal(_BALANCE_OF + bytes(12) + address_to_bytes(account))
+    answer = await rpc.request("eth_call", {"to": asset, "data": data}, hex(block))
+    return int.from_bytes(decoding.data(answer)[:32], "big")
 
 
 async def asset_of(market: Market) -> Asset:

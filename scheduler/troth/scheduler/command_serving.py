@@ -61,6 +61,12 @@ TunnelsOption = Annotated[
     str,
     typer.Option(envvar="TROTH_TUNNELS", help="Ports to lend to nodes that nobody can connect to, such as 20000:64."),
 ]
+TicketsOption = Annotated[
+    str, typer.Option(envvar="TROTH_TICKETS", help="Tickets contract, 0x…: be paid by clients that nobody knows, too.")
+]
+TicketFeeOption = Annotated[
+    str, typer.Option(help="What of each ticket pays for the transaction that takes it, in smallest units.")
+]
 
 
 def init(
@@ -87,6 +93,8 @@ def init(
     overlay_port: OverlayPortOption = 8444,
     overlay_address: OverlayAddressOption = "",
     tunnels: TunnelsOption = "",
+    tickets: TicketsOption = "",
+    ticket_fee: TicketFeeOption = "0",
     password_file: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -115,6 +123,8 @@ def init(
         overlay_port=overlay_port,
         overlay_address=overlay_address,
         tunnels=tunnels,
+        tickets=tickets,
+        ticket_fee=ticket_fee,
     )
     show(init_market(folder_of(home), wishes, (told.factory, bank), money, password_file), as_json=as_json)
 

@@ -38,6 +38,8 @@ class SchedulerInitOptions:
     overlay_port: int = 8444
     overlay_address: str = ""
     tunnels: str = ""
+    tickets: str = ""
+    ticket_fee: str = "0"
 
 
 def operator_key(folder: Path, keystore: Path | None, password: str) -> str:
@@ -119,7 +121,12 @@ def template(wishes: MarketWishes) -> str:
         + ("\n[keys]\n" + "\n".join(keys) + "\n" if keys else "")
         + overlay_table(plain.committee, plain.host, plain.overlay_port, plain.overlay_address)
         + _tunnels(plain.tunnels)
+        + _tickets(plain.tickets, plain.ticket_fee)
     )
+
+
+def _tickets(contract: str, fee: str) -> str:
+    return f"\n[tickets]\ncontract = {quoted(contract)}\nfee = {quoted(fee)}\n" if contract else ""
 
 
 def _tunnels(text: str) -> str:

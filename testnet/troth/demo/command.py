@@ -116,6 +116,17 @@ def court(*, models: Models = Path("~/.troth")) -> None:
 
 
 @app.command()
+def tickets(*, models: Models = Path("~/.troth")) -> None:
+    """A wallet buys tickets, an order is paid by them, and nothing joins the two."""
+    _end_as_interrupted()
+    from troth.demo.tickets_play import play
+    from troth.testnet.display import Display
+
+    with tempfile.TemporaryDirectory(prefix="troth-demo-") as folder:
+        play(Path(folder), models.expanduser(), Display())
+
+
+@app.command()
 def network(
     *,
     folder: Annotated[

@@ -22,9 +22,12 @@ RECEIPT = ("M19", "What a receipt proves")
 HANDED = ("M20", "What evidence that was handed in allows")
 NOTED = ("M22", "What verifiers noted of nodes, together")
 CREDITED = ("M23", "Credits are what was served")
+TICKETS_MONEY = ("M24", "Tickets' money is conserved")
+TICKETS_SIGNED = ("M25", "Spent tickets are what members signed")
+_TICKETS = (TICKETS_MONEY[0], TICKETS_SIGNED[0])
 NUMBERS = tuple(
     sorted(
-        (*(check.number for check in CHAIN), *LOG, RECEIPT[0], HANDED[0], NOTED[0], CREDITED[0]),
+        (*(check.number for check in CHAIN), *LOG, RECEIPT[0], HANDED[0], NOTED[0], CREDITED[0], *_TICKETS),
         key=lambda number: int(number[1:]),
     )
 )

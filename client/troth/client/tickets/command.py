@@ -102,7 +102,10 @@ def open_tab(  # noqa: PLR0917
     purse, configuration = _place(home, password_file, rpc=rpc, tickets=tickets)
     configuration = configuration.overridden(scheduler=scheduler, committee=committee, overlay=overlay)
     done = carried_out(managing.open_tab(purse, configuration, amount))
-    tell(done, as_json, f"tab {done['tab']} with {done['scheduler']}, filled by {done['tickets']} tickets")
+    text = f"tab {done['tab']} with {done['scheduler']}, filled by {done['tickets']} tickets"
+    if not done["opened"]:
+        text = f"{done['tickets']} tickets were taken, and the tab did not open: `troth client tickets change` gets them back"
+    tell(done, as_json, text)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from troth.protocol.committee import CommitteeMember
 from troth.protocol.tickets.curve import G1_BYTES, InvalidTicket, decode_point, encode_point
 from troth.protocol.tickets.dealing import EpochKeys
 from troth.protocol.tickets.purchases import Purchase, TicketSecret, points_of
-from troth.protocol.tickets.signing import gather, unblind
+from troth.protocol.tickets.signing import gather
 from troth.protocol.tickets.wire import LARGEST_KEYS, decode_keys, decode_parts, encode_request
 from troth.protocol.types import Address, Hash32
 from troth.transport.errors import OverlayError, decode_failure
@@ -100,11 +100,10 @@ async def signed_tickets(
 
     asked = await asyncio.gather(*(part(number, operator) for number, operator in enumerate(keys.operators, 1)))
     answers = dict(one for one in asked if one is not None)
-    blinded = [decode_point(one) for one in points]
+    blinded, blindings = [decode_point(one) for one in points], [one.blinding for one in secrets]
     try:
-        made = await asyncio.to_thread(gather, blinded, answers, keys, purchase.denomination)
+        made = await asyncio.to_thread(gather, blinded, blindings, answers, keys, purchase.denomination)
     except InvalidTicket as error:
         raise TicketsUnusable(error.what, error.value, error.remedy) from error
-    signatures = (unblind(one, ticket.blinding) for one, ticket in zip(made.signatures, secrets, strict=True))
     liars = tuple(keys.operators[number - 1] for number in sorted(made.liars))
-    return SignedTickets(tuple(map(encode_point, signatures)), liars)
+    return SignedTickets(tuple(map(encode_point, made.signatures)), liars)

@@ -134,7 +134,10 @@ class TicketPayments:
             raise refused
         self.own.store.finish_payment(payment.identifier, spent)
         tab = Tab(payment.payer, payment.payee, payment.tab_key)
-        return {"tab": "0x" + tab_id(tab).hex(), "scheduler": payment.payee, "tickets": len(spent)}
+        # Whoever sees a payment before it is mined can have it arrive beside its tab: nothing is lost by that.
+        opened_ = (await self._tab_state(tab)).known
+        told = {"tab": "0x" + tab_id(tab).hex(), "scheduler": payment.payee, "tickets": len(spent)}
+        return told | {"opened": opened_}
 
     async def _payment(self, payment: Payment, mine: Sequence[OwnTicket]) -> TicketPayment:
         purchases = {one.number: one.purchase for one in self.own.store.purchases()}

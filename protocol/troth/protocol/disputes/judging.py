@@ -36,7 +36,7 @@ _FORMS: dict[Any, str] = {
     RowProof: f"(uint32,{_OPENING},{_ROW})",
     DisputedShape: f"({_LAYER}[],bytes,string,string,uint32,string)",
 }
-Form = TypeVar("Form")
+Form = TypeVar("Form", StepProof, RowProof, DisputedShape)
 
 
 def read(kind: type[Form], data: bytes) -> Form:

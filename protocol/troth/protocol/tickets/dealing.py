@@ -10,8 +10,11 @@ Members are numbered from 1, in ascending order of their operators, as they stan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 
 from py_arkworks_bls12381 import G2Point
 
@@ -161,16 +164,19 @@ def share_of(given: Iterable[Sequence[int]]) -> tuple[int, ...]:
     return tuple(sum(parts) % ORDER for parts in zip(*given, strict=True))
 
 
-def at_zero(numbers: Sequence[int]) -> tuple[int, ...]:
-    """Lagrange's coefficients: by what the values of a polynomial at these places are weighed to give that at 0."""
+@lru_cache(maxsize=256)
+def at_zero(numbers: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """Lagrange's coefficients: by what the values of a polynomial at these places are weighed to give that at 0.
+
+    As whole numbers over one divisor. Members' numbers are small, and so are these: weighing points by them costs a
+    tenth of what it does by residues modulo ORDER.
+    """
     weights = []
     for number in numbers:
-        above, below = 1, 1
-        for other in numbers:
-            if other != number:
-                above, below = above * other % ORDER, below * (other - number) % ORDER
-        weights.append(above * pow(below, -1, ORDER) % ORDER)
-    return tuple(weights)
+        others = [other for other in numbers if other != number]
+        weights.append(Fraction(math.prod(others), math.prod(other - number for other in others)))
+    divisor = math.lcm(*(weight.denominator for weight in weights))
+    return tuple(int(weight * divisor) for weight in weights), divisor
 
 
 def _binding(operators: Sequence[Address], commitments: Sequence[Commitments]) -> bytes:

@@ -96,6 +96,14 @@ def proof_of(points: Sequence[bytes], index: int) -> tuple[Hash32, ...]:
     return tuple(proof)
 
 
+def is_inside(purchase: Purchase, index: int, point: bytes, proof: Sequence[Hash32]) -> bool:
+    """Whether a blinded point of 96 bytes stands at this place of a purchase, as the contract decides it."""
+    node = leaf_of(index, point)
+    for other in proof:
+        node = _pair(node, other)
+    return 0 <= index < purchase.count and node == purchase.root and any(point)
+
+
 def points_of(secrets: Sequence[TicketSecret]) -> tuple[bytes, ...]:
     """Blinded points, 96 bytes each."""
     return tuple(encode_point(one.point) for one in secrets)
@@ -103,7 +111,11 @@ def points_of(secrets: Sequence[TicketSecret]) -> tuple[bytes, ...]:
 
 def _above(level: Sequence[Hash32]) -> list[Hash32]:
     pairs = [level[place : place + 2] for place in range(0, len(level), 2)]
-    return [Hash32(keccak256(b"".join(sorted(pair)))) if len(pair) == 2 else pair[0] for pair in pairs]
+    return [_pair(pair[0], pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
+
+
+def _pair(one: Hash32, other: Hash32) -> Hash32:
+    return Hash32(keccak256(b"".join(sorted((one, other)))))
 
 
 def _below(data: bytes, limit: int) -> int:

@@ -1,8 +1,8 @@
 """Blind signatures of t of n members over a ticket's name, and their checks (Boldyreva 2003, threshold blind BLS).
 
-The client multiplies the name's point by a blinding r; a member multiplies that by its share; t of these, weighed, are
-the point times the secret times r; times 1/r they are the signature. Whatever members saw is uniform whatever the name:
-all of them together cannot tell which request a ticket came from.
+The client multiplies the name's point by a blinding r; a member multiplies that by its share; t of these, weighed by
+Lagrange's coefficients and 1/r, are the point times the secret: the signature. Whatever members saw is uniform whatever
+the name: all of them together cannot tell which request a ticket came from.
 """
 
 from __future__ import annotations
@@ -40,16 +40,19 @@ def sign_blinded(point: G1Point, share: int) -> G1Point:
     return point * scalar(share)
 
 
-def combine(parts: Mapping[int, G1Point]) -> G1Point:
-    """A blind signature from the parts of as many members as the threshold, by their numbers."""
-    numbers = sorted(parts)
-    weights = [scalar(weight) for weight in at_zero(numbers)]
-    return G1Point.multiexp_unchecked([parts[number] for number in numbers], weights)
+def combine(parts: Mapping[int, G1Point], blinding: int = 1) -> G1Point:
+    """A signature from the parts of as many members as the threshold, by their numbers.
 
-
-def unblind(signature: G1Point, blinding: int) -> G1Point:
-    """The signature over the name."""
-    return signature * scalar(pow(blinding, -1, ORDER))
+    With the ticket's blinding it is the one over the name; with 1 the blind one. One multiplication takes off blinding
+    and Lagrange's divisor together.
+    """
+    numbers = tuple(sorted(parts))
+    weights, divisor = at_zero(numbers)
+    total = G1Point.identity()
+    for number, weight in zip(numbers, weights, strict=True):
+        part = parts[number] * scalar(abs(weight))
+        total = total + part if weight > 0 else total - part
+    return total * scalar(pow(divisor * blinding, -1, ORDER))
 
 
 def is_signed(name: Address, signature: bytes, key: G2Point) -> bool:
@@ -102,38 +105,42 @@ def invalid_among(tickets: Sequence[SignedName], keys: Mapping[tuple[int, int], 
 
 
 @dataclass(frozen=True, slots=True)
-class BlindSignatures:
-    """Blind signatures, and the members whose parts were nonsense."""
+class TicketSignatures:
+    """Signatures over tickets' names, and the members whose parts were nonsense."""
 
     signatures: tuple[G1Point, ...]
     liars: frozenset[int] = field(default_factory=frozenset)
 
 
 def gather(
-    points: Sequence[G1Point], answers: Mapping[int, Sequence[bytes]], keys: EpochKeys, denomination: int
-) -> BlindSignatures:
-    """Blind signatures over blinded points, from what members answered; whoever answered nonsense is named.
+    points: Sequence[G1Point],
+    blindings: Sequence[int],
+    answers: Mapping[int, Sequence[bytes]],
+    keys: EpochKeys,
+    denomination: int,
+) -> TicketSignatures:
+    """Signatures over the names behind blinded points, from what members answered; whoever answered nonsense is named.
 
     Args:
+        blindings: of the points, in their order.
         answers: by the member's number, a part of 96 bytes for each point.
 
     Raises InvalidTicket where fewer members than the threshold answered rightly.
     """
-    key = keys.key(denomination)
+    key, seen = keys.key(denomination), [1] * len(points)
     parts, liars = _decoded(points, answers)
     if len(parts) >= keys.threshold:
-        chosen = sorted(parts)[: keys.threshold]
-        made = _combined(parts, chosen, len(points))
-        if _are_points(made, points, key):
-            return BlindSignatures(made, frozenset(liars))
+        made = _combined(parts, sorted(parts)[: keys.threshold], blindings)
+        if _are_points(made, points, blindings, key):
+            return TicketSignatures(made, frozenset(liars))
     for number in sorted(parts):
-        if not _are_points(parts[number], points, keys.key_of_member(denomination, number)):
+        if not _are_points(parts[number], points, seen, keys.key_of_member(denomination, number)):
             liars.add(number)
             del parts[number]
     if len(parts) < keys.threshold:
         what = f"{len(parts)} members signed, {keys.threshold} are needed; these signed nonsense"
         raise InvalidTicket(what, sorted(liars), "Ask again when more members answer.")
-    return BlindSignatures(_combined(parts, sorted(parts)[: keys.threshold], len(points)), frozenset(liars))
+    return TicketSignatures(_combined(parts, sorted(parts)[: keys.threshold], blindings), frozenset(liars))
 
 
 def encoded(points: Sequence[G1Point]) -> bytes:
@@ -156,15 +163,24 @@ def _decoded(
     return parts, liars
 
 
-def _combined(parts: Mapping[int, Sequence[G1Point]], chosen: Sequence[int], count: int) -> tuple[G1Point, ...]:
-    return tuple(combine({number: parts[number][place] for number in chosen}) for place in range(count))
+def _combined(
+    parts: Mapping[int, Sequence[G1Point]], chosen: Sequence[int], blindings: Sequence[int]
+) -> tuple[G1Point, ...]:
+    return tuple(
+        combine({number: parts[number][place] for number in chosen}, blinding)
+        for place, blinding in enumerate(blindings)
+    )
 
 
-def _are_points(signatures: Sequence[G1Point], points: Sequence[G1Point], key: G2Point) -> bool:
-    """Whether each is its point times the secret of ``key``; all at once, with random coefficients."""
-    coefficients = [_coefficient() for _ in points]
-    left = G1Point.multiexp_unchecked(list(signatures), coefficients)
-    return is_pairing(left, G1Point.multiexp_unchecked(list(points), coefficients), key)
+def _are_points(
+    signatures: Sequence[G1Point], points: Sequence[G1Point], blindings: Sequence[int], key: G2Point
+) -> bool:
+    """Whether each is its point, less the blinding, times the secret of ``key``; all at once, with random
+    coefficients."""
+    coefficients = [int.from_bytes(secrets.token_bytes(COEFFICIENT_BYTES), "big") for _ in points]
+    left = G1Point.multiexp_unchecked(list(signatures), [scalar(one) for one in coefficients])
+    off = [scalar(one * pow(by, -1, ORDER)) for one, by in zip(coefficients, blindings, strict=True)]
+    return is_pairing(left, G1Point.multiexp_unchecked(list(points), off), key)
 
 
 def _coefficient() -> Scalar:

@@ -16,6 +16,7 @@ from py_arkworks_bls12381 import G2Point
 
 from troth.chain.adapter import Chain
 from troth.chain.errors import ChainError
+from troth.protocol.bindings import TICKETS, named
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages as market_messages
@@ -46,6 +47,17 @@ MOST_TICKETS = 64
 MOST_IN_CALL = 100
 MOST_WAITING = 400
 MOST_CALLS = 8
+LONGEST_CALL = 400
+"""Bytes of one call that is carried: none that is needed takes more."""
+ERC20 = "erc20"
+_CARRIED = {
+    Part.BANK.binding: frozenset(
+        named("function", Part.BANK.binding)[name].selector for name in ("close", "finishClosing", "withdraw")
+    ),
+    TICKETS: frozenset((named("function", TICKETS)["buy"].selector,)),
+    ERC20: frozenset((keccak256(b"approve(address,uint256)")[:4],)),
+}
+"""What a payer is taken to call, by the contract that it is; each costs little and known gas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +110,33 @@ class TicketDesk:
         """Carry a tab key's word to its payer; the block that took it. Raises TicketsNotTaken, ChainError.
 
         It pays at least what a ticket does. Closing its tab with this scheduler is free: what it has is in the tab.
+        Only calls that change and refunds need are carried: any other could burn more gas than its fee pays.
         """
         payer = await self.chain.read(messages.payer_of(errand.tab_key))
         closing = build(self.ledger.contracts, Part.BANK, "close", Tab(payer, self.operator.address, errand.tab_key))
         free = errand.calls == (PayerCall(closing.to, 0, closing.call.data),)
-        if not free and (len(errand.calls) > MOST_CALLS or errand.fee < self.terms.fee):
+        if not free:
+            self._require_errand(errand)
+        return await self.ledger.execute(PartCall(payer, messages.command(errand)))
+
+    def _require_errand(self, errand: PayerErrand) -> None:
+        if len(errand.calls) > MOST_CALLS or errand.fee < self.terms.fee:
             what = f"At most {MOST_CALLS} calls are carried, for {self.terms.fee} units or more"
             raise TicketsNotTaken(what, (len(errand.calls), errand.fee), "Sign another command.")
-        return await self.ledger.execute(PartCall(payer, messages.command(errand)))
+        for call in errand.calls:
+            functions = _CARRIED.get(self._kind_of(call.target), frozenset())
+            if call.data[:4] not in functions or len(call.data) > LONGEST_CALL:
+                what = "This call of a payer is not carried: closing, withdrawing, approving and buying are"
+                raise TicketsNotTaken(what, call.target, "Send it from an account of your own.")
+
+    def _kind_of(self, target: Address) -> str:
+        """What a contract is to a payer; empty for a stranger's."""
+        known = {
+            self.ledger.contracts.bank: Part.BANK.binding,
+            self.terms.contract: TICKETS,
+            self.ledger.parameters.asset: ERC20,
+        }
+        return known.get(target, "")
 
     # ---- checks
 
