@@ -171,7 +171,7 @@ def _ask_all(way: Way, question: Question, count: int, report: Callable[[str], N
 def _ask(way: Way, question: Question, number: int, idle: float, report: Callable[[str], None]) -> Asked:
     network, gateway = way.stage.network, way.gateway
     relayed, before, begun = way.relayed(), _spent(network), time.monotonic()
-    first, streamed, prompt = _stream(gateway, question)
+    first, streamed, prompt = _stream(gateway, question, way.look)
     ended = time.monotonic()
     outcome = "pending"
     while outcome not in ENDED:
@@ -189,8 +189,9 @@ def _ask(way: Way, question: Question, number: int, idle: float, report: Callabl
     return Asked(first, outcome, after, spent, prompt)
 
 
-def _stream(gateway: LocalGateway, question: Question) -> tuple[float, Streamed, int]:
-    """Seconds to the first piece of text, the answer, and how many tokens its prompt has."""
+def _stream(gateway: LocalGateway, question: Question, at_first: Callable[[], None]) -> tuple[float, Streamed, int]:
+    """Seconds to the first piece of text, the answer, and how many tokens its prompt has; ``at_first`` is called once
+    that time is taken, while the answer still comes."""
     body = {
         "model": gateway._get("/v1/models")["data"][0]["id"],
         "messages": [{"role": "user", "content": question.text}],
@@ -212,6 +213,7 @@ def _stream(gateway: LocalGateway, question: Question) -> tuple[float, Streamed,
                     raise RuntimeError(f"the answer broke off: {chunk['error']}")
                 if not first and any(choice["delta"].get("content") for choice in chunk["choices"]):
                     first = time.monotonic() - begun
+                    at_first()
                 last = chunk if "troth" in chunk else last
                 prompt = (chunk.get("usage") or {}).get("prompt_tokens", prompt)
     troth = last["troth"]

@@ -6,7 +6,7 @@ Nobody's word is taken for it. The kernel knows whom a gateway is connected to, 
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 import psutil
@@ -25,18 +25,22 @@ class WrongWay(RuntimeError):
 
 @dataclass(slots=True)
 class Way:
-    """One client with its gateway. ``messages``: what relays handed on in each question, all of them together."""
+    """One client with its gateway. ``messages``: what relays handed on in each question, all of them together.
+
+    ``seen``: whether its gateway was connected to the scheduler while the last answer came, and to how many relays.
+    """
 
     name: str
     stage: DemoStage
     client: DemoClient
-    messages: list[int]
+    messages: list[int] = field(default_factory=list)
+    seen: tuple[bool, int] = (False, 0)
 
     @classmethod
     def over_relays(cls, stage: DemoStage) -> Way:
         """The client of the demo, whose tab is open."""
         start_gateway(stage, stage.client, NO_OWN_RELAY)
-        return cls(HIDDEN, stage, stage.client, [])
+        return cls(HIDDEN, stage, stage.client)
 
     @classmethod
     def openly(cls, stage: DemoStage) -> Way:
@@ -44,7 +48,7 @@ class Way:
         client = DemoClient(stage.network.home / "open-client")
         open_client(stage, client, stage.network.scheduler)
         start_gateway(stage, client, "--overlay", "off", NO_OWN_RELAY)
-        return cls(OPEN, stage, client, [])
+        return cls(OPEN, stage, client)
 
     @property
     def gateway(self) -> LocalGateway:
@@ -59,7 +63,7 @@ class Way:
 
     def went(self, before: int) -> None:
         """Of the question just answered, before which relays had handed on ``before``; raises WrongWay."""
-        passed, (scheduler, relays) = self.relayed() - before, self._connected()
+        passed, (scheduler, relays) = self.relayed() - before, self.seen
         self.messages.append(passed)
         hidden = self.name == HIDDEN
         if hidden != (passed > 0) or hidden != bool(relays) or hidden == scheduler:
@@ -72,12 +76,12 @@ class Way:
             return "relays handed on nothing"
         return f"relays handed on {statistics.median(self.messages):.0f} messages a question"
 
-    def _connected(self) -> tuple[bool, int]:
-        """Whether its gateway is connected to the scheduler, and to how many relays."""
+    def look(self) -> None:
+        """Whom its gateway is connected to now; connections of an answer that is over are soon closed."""
         network = self.stage.network
         assert network.overlay is not None
         scheduler = urlsplit(network.scheduler.endpoint)
         relays = {relay.endpoint for relay in network.overlay.relays}
         connections = psutil.Process(self.gateway.child.process.pid).net_connections("tcp")
         found = {f"{one.raddr.ip}:{one.raddr.port}" for one in connections if one.raddr}
-        return f"{scheduler.hostname}:{scheduler.port}" in found, len(found & relays)
+        self.seen = f"{scheduler.hostname}:{scheduler.port}" in found, len(found & relays)
