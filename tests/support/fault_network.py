@@ -270,8 +270,10 @@ class FaultNetwork:
 
     def acknowledged_by_client(self) -> int:
         """What the scheduler's best word of the client is worth."""
-        (row,) = self.read("scheduler", "market.sqlite", "SELECT data FROM client_tab")
-        best = canonical.decode(Kept, row[0], 1 << 14).best
+        rows = self.read("scheduler", "market.sqlite", "SELECT data FROM client_tab")
+        if not rows:
+            return 0  # a client that died before it was heard of
+        best = canonical.decode(Kept, rows[0][0], 1 << 14).best
         return 0 if best is None else best.message.spent
 
     def owed_to_nodes(self) -> dict[str, tuple[int, int]]:
