@@ -83,7 +83,7 @@ def measure(models: Path, count: int, report: Callable[[str], None]) -> list[Fig
             # As on Ethereum: here each block costs a look at it by every process, all on the same two cores.
             rpc(network.rpc, "evm_setIntervalMining", SLOW_BLOCK)
             asked = _ask_in_turns(ways, count, report)
-            # Of two idle gateways the second would be counted as the nodes' neighbour, and is no more needed.
+            # Its circuits would take processor from what is measured next.
             ways[1].gateway.child.stop()
             long = _ask_all(ways[0], LONG, count // 2, report)
         prompt = asked[OPEN][0].prompt
