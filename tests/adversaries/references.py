@@ -33,6 +33,7 @@ ECONOMY = "tests/unit/test_bench_economy.py"
 REFUSALS = "tests/unit/test_scheduler_refusals.py"
 FAULTS = "tests/unit/test_tabs_faults.py"
 FAILOVER = "tests/unit/test_tabs_failover.py"
+PROCESSES = "tests/integration/test_failover_network.py"
 TERMS = "tests/unit/test_tabs_terms.py"
 JUDGING = "tests/unit/test_node_judging.py"
 GRAMMARS = "tests/unit/test_orders_grammar.py"
@@ -184,6 +185,12 @@ REFERENCED = (
         "an objection",
         f"{OBJECTIONS}::test_a_check_that_was_refused_is_not_paid_by_a_claim",
     ),
+    _by(
+        "a node that claims more than it is owed",
+        "an objection",
+        "tests/unit/test_scheduler_tab_duties.py::test_a_number_that_was_shown_is_not_asked_for_again",
+        "tests/unit/test_scheduler_tab_duties.py::test_every_late_objection_to_a_nodes_claim_is_struck_whoever_dies_between",
+    ),
     _by("a tab drained by many claims", "the contract", f"{BANK}::test_ATabDrainedByManyClaims"),
     _by(
         "a claim of what nobody answered for", "the contract", f"{OPEN}::test_ANodeThatKeptItsResultsBackIsPaidNothing"
@@ -254,6 +261,8 @@ REFERENCED = (
         "a dead scheduler",
         "another one serves",
         f"{FAILOVER}::test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds",
+        f"{FAILOVER}::test_a_machine_that_stands_still_is_left_within_five_seconds",
+        f"{PROCESSES}::test_the_next_question_goes_to_the_second_tab_within_seconds",
     ),
     _by(
         "a grammar that is ignored",

@@ -311,7 +311,9 @@ def _examine(trial: Trial) -> None:
     if trial.orders:
         found.judged = [one for one in network.notes.seen(trial.order) if not one["cheats"]]
         journal = trial.client.session.journal
-        found.deposits = sum(one.state.deposit for one in trial.summons())
+        # Of every order, as what was paid: one that was not what the row is about may have been summoned, too.
+        asked = [one.state for one in network.follower.state.summons.values()]
+        found.deposits = sum(one.deposit for one in asked if one.order in trial.orders)
         found.paid = sum(journal.entry(one).paid or 0 for one in trial.orders)
     if found.outcome != row.outcome:
         told = f"; the client was told {found.said!r}"

@@ -20,7 +20,7 @@ from troth.protocol.market.fold import apply
 from troth.protocol.market.getters import GetterQuestions
 from troth.protocol.market.messages import sign, state_hash, tab_id
 from troth.protocol.market.parts import Part
-from troth.protocol.market.state import State
+from troth.protocol.market.state import State, TabRecord
 from troth.protocol.market.types import (
     NO_ADDRESS,
     Ask,
@@ -36,6 +36,7 @@ from troth.protocol.market.types import (
     TabConsent,
     Voucher,
 )
+from troth.protocol.market.views import strikes_due
 from troth.protocol.types import Hash32, ModelDescriptor, Segment
 
 LAYERS = 2
@@ -376,9 +377,10 @@ async def object_to(world: World) -> None:
     first: Claim = record.claim.state.claim
     payer = next(key for key in world.anvil.keys if key.address == record.tab.payer)
     # Three leaves are padded to four: the last place is empty, and anybody can show that.
-    number = world.random.choice((first.first, first.last + 1))
-    value = world.random.choice((0, 10**12))
-    await world.run(payer, Part.BANK, "object", record.tab, record.claim.state, number, value=value)
+    places = (first.first, first.last + 1)
+    for number in world.random.sample(places, world.random.randint(1, len(places))):
+        value = world.random.choice((0, 10**12))
+        await world.run(payer, Part.BANK, "object", record.tab, record.claim.state, number, value=value)
 
 
 async def answer_empty(world: World) -> None:
@@ -400,14 +402,25 @@ async def end_claim(world: World) -> None:
     for tab in under_way(world):
         record = world.state.tabs[tab]
         assert record.claim is not None
-        late = sorted(record.claim.objections)
-        if late:
-            world.anvil.mine(PARAMETERS.answer_window + 1)
-            await world.run(world.payer, Part.BANK, "strike", record.tab, record.claim.state, late[0])
+        if record.claim.objections:
+            await strike_all(world, record)
         else:
             world.anvil.mine(max(1, record.claim.state.settles_at - world.followed))
             await world.run(world.payer, Part.BANK, "settle", record.tab, record.claim.state)
         return
+
+
+async def strike_all(world: World, record: TabRecord) -> None:
+    """One objection strikes the claim; the deposits of the others come back by a call each."""
+    world.anvil.mine(PARAMETERS.answer_window + 1)
+    await world.follow()
+    assert record.claim is not None
+    deposited, count = [one for one in record.claim.objections.values() if one.deposit], 0
+    while strikes := strikes_due(world.state.tabs[tab_id(record.tab)], world.state, world.followed):
+        claimed, number = strikes[0]
+        assert await world.run(world.payer, Part.BANK, "strike", record.tab, claimed, number), world.refused
+        count += 1
+    assert count >= len(deposited)
 
 
 async def give_credit(world: World) -> None:

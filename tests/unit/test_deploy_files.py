@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Gauge
 from starlette.testclient import TestClient
 from support.tab_scene import TabScene
 
@@ -161,6 +161,22 @@ def test_readiness_is_a_metric() -> None:
     assert "\ntroth_ready 1.0\n" in client.get("/metrics").text
     reasons.append("no chain")
     assert "\ntroth_ready 0.0\n" in client.get("/metrics").text
+
+
+def test_a_gauge_that_readiness_brings_up_to_now_is_read_at_that_scrape() -> None:
+    """A relay's are: whoever reads metrics alone would be one scrape behind."""
+    registry = CollectorRegistry()
+    gauge, values = Gauge("looks", "How often somebody looked.", registry=registry), [1, 2]
+
+    def reasons() -> list[str]:
+        gauge.set(values.pop(0))
+        return []
+
+    app = FastAPI()
+    app.include_router(health_routes(reasons, registry))
+    client = TestClient(app)
+    assert "\nlooks 1.0\n" in client.get("/metrics").text
+    assert "\nlooks 2.0\n" in client.get("/metrics").text
 
 
 def test_every_alert_says_what_to_do() -> None:

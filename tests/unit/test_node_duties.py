@@ -142,18 +142,36 @@ async def test_earnings_say_what_came_and_why_nothing_does(tmp_path: Path) -> No
     ordered = await network.serve()
     node = network.nodes[ordered.nodes[0]]
     books, ledger = node.context.stores.books, node.context.ledger()
-    told = view.earnings(books, ledger, node.now + 60)
+    told = view.earnings(books, ledger, node.now + 60, EarningPolicy())
     price = str(network.price(ordered))
     assert (told["today"]["earned_units"], told["unpaid_units"], told["payable_units"]) == (price, price, "0")
     assert told["today"]["per_1000_tokens_units"] == str(int(price) * 1000 // 18)
     assert told["why"] == []
-    later = view.earnings(books, ledger, node.now + 2 * view.DAY)
+    later = view.earnings(books, ledger, node.now + 2 * view.DAY, EarningPolicy())
     assert (later["today"]["answers"], later["week"]["answers"]) == (0, 1)
     assert "drawn by seats" in later["why"][0]
     await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, int(price))
-    assert view.earnings(books, node.context.ledger(), node.now)["payable_units"] == price
+    assert view.earnings(books, node.context.ledger(), node.now, EarningPolicy())["payable_units"] == price
     state = network.ground.state
     alone = replace(ledger, state=replace(state, parties=state.parties.without(node.address)))
-    assert "not registered" in view.why_no_work(books, alone, node.now)[0]
+    assert "not registered" in view.why_no_work(books, alone, EarningPolicy())[0]
     closing = with_tab(state, Tab(SCHEDULER, node.address, SCHEDULER), closes_at=BLOCK + 5)
-    assert "no scheduler has an open tab" in view.why_no_work(books, replace(ledger, state=closing), node.now)[0]
+    closed = replace(ledger, state=closing)
+    assert "no scheduler has an open tab" in view.why_no_work(books, closed, EarningPolicy())[0]
+
+
+async def test_a_scheduler_that_does_not_pay_is_named_as_why_no_more_work_comes(tmp_path: Path) -> None:
+    network = build(tmp_path)
+    ordered = await network.serve()
+    node = network.nodes[ordered.nodes[0]]
+    books, ledger = node.context.stores.books, node.context.ledger()
+    price = network.price(ordered)
+    class_id = ledger.state.parties[node.address].execution_class
+    room = price + ledger.state.classes[class_id].fee_cap
+    assert view.earnings(books, ledger, node.now + 60, EarningPolicy(unpaid=room))["why"] == []
+    (line,) = view.earnings(books, ledger, node.now + 60, EarningPolicy(unpaid=room - 1))["why"]
+    assert line.startswith(f"{SCHEDULER} has {price} units of work unpaid, and [earning] unpaid allows {room - 1}")
+    later = view.earnings(books, ledger, node.now + 2 * view.DAY, EarningPolicy(unpaid=room - 1))
+    assert later["why"] == [line]
+    await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, price)
+    assert view.earnings(books, node.context.ledger(), node.now, EarningPolicy(unpaid=room - 1))["why"] == []

@@ -12,6 +12,7 @@ from support.market_logs import META
 from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene, called, history_of
 from support.tabs_stage import PARAMETERS
 
+from troth.chain.errors import ChainUnavailable
 from troth.protocol.market import canonical, claims, messages, prices, tabs
 from troth.protocol.market import events as on
 from troth.protocol.market.bodies import Acknowledgement
@@ -26,6 +27,7 @@ from troth.protocol.market.types import (
     ClaimState,
     Fault,
     Opinion,
+    PotKind,
 )
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.duties import acknowledge_nodes
@@ -196,6 +198,51 @@ async def test_what_is_not_acknowledged_is_claimed_before_the_tab_closes_and_sho
     scene.ledger.fold(on.ClaimSettled(tab, claim_id, state.owed, state.owed, 0, META))
     await claim_due(scene.context, 1)
     assert len(scene.ledger.sent) == sent + 1
+
+
+async def test_every_late_objection_to_a_nodes_claim_is_struck_whoever_dies_between(tmp_path: Path) -> None:
+    """The first one strikes the claim, the others bring back their deposits: they are the scheduler's own money."""
+    scene = TabScene(tmp_path, nodes=9)
+    scene.start()
+    await scene.send(scene.asked())
+    held = next(iter(scene.context.node_tabs))
+    tab, owner = messages.tab_id(held.tab), held.tab.payer
+    state = ClaimState(Claim(1, 3, 0, 30, Hash32(b"\x07" * 32)), held.book.voucher, 30, 10_000, held.node)
+    claim_id = state_hash(state)
+    scene.ledger.fold(on.Claimed(tab, claim_id, state, META))
+    late = scene.ledger.block + PARAMETERS.answer_window
+    for number in (1, 2, 3):
+        bond, have = messages.objection_id(claim_id, number), scene.ledger.state.pot(PotKind.TAB, tab)
+        paid = on.Moved(claim_id, PotKind.TAB, tab, PotKind.BOND, bond, 5, have - 5, 5, META)
+        scene.ledger.fold(paid, on.Objected(tab, claim_id, number, owner, 5, late + (number == 3), META))
+    full = scene.ledger.state.pot(PotKind.TAB, tab)
+
+    def struck(call: Any) -> list[Any]:
+        number = read_call(Part.BANK, call.call.data).value("sequence")
+        bond, have = messages.objection_id(claim_id, number), scene.ledger.state.pot(PotKind.TAB, tab)
+        back = on.Moved(claim_id, PotKind.BOND, bond, PotKind.TAB, tab, 5, 0, have + 5, META)
+        falls = [on.ClaimStruck(tab, claim_id, number, META)] if scene.ledger.state.tabs[tab].claim else []
+        if not falls and len(scene.ledger.sent) == sent + 2 and not died:
+            died.append(number)
+            scene.ledger.failure = ChainUnavailable("gone", "a process that dies between two strikes", "")
+        return [*falls, back]
+
+    died: list[int] = []
+    scene.ledger.block, sent = late, len(scene.ledger.sent)
+    scene.ledger.react = struck
+    await attend_nodes_claims(scene.context)
+    assert len(scene.ledger.sent) == sent  # they may still be shown in this block
+    scene.ledger.block += 1
+    with pytest.raises(ChainUnavailable):
+        await attend_nodes_claims(scene.context)
+    assert scene.ledger.state.tabs[tab].claim is None
+    scene.ledger.failure = None
+    await attend_nodes_claims(scene.context)
+    await attend_nodes_claims(scene.context)
+    asked = [read_call(Part.BANK, call.call.data).value("sequence") for call in scene.ledger.sent[sent:]]
+    assert asked == [1, 2, 3]
+    assert scene.ledger.state.pot(PotKind.TAB, tab) == full + 15
+    await scene.stop()
 
 
 async def test_a_number_that_was_shown_is_not_asked_for_again(tmp_path: Path) -> None:

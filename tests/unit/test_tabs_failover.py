@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import time
 from dataclasses import replace
@@ -121,6 +122,23 @@ async def test_a_scheduler_that_stalls_before_the_first_word_is_left_within_five
         begun = time.monotonic()
         await asked(stage)
         assert len(second.served) == 2
+
+
+@pytest.mark.parametrize("at_once", [1, 6])
+async def test_a_machine_that_stands_still_is_left_within_five_seconds(at_once: int, tmp_path: Path) -> None:
+    """Its kernel takes connections and nobody reads them: a process that was stopped, or a host behind a dead line."""
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, second = stage.schedulers
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            port = nobody.getsockname()[1]
+            client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30.0)
+            stage.clients[first.key.address] = client
+            begun = time.monotonic()
+            answers = await asyncio.gather(*(asked(stage) for _ in range(at_once)))
+            assert time.monotonic() - begun < 5
+            await client.aclose()
+        assert [text_of(answer) for answer in answers] == ["hello world"] * at_once
+        assert (len(first.served), len(second.served)) == (0, at_once)
 
 
 async def test_an_answer_that_breaks_off_is_continued_at_the_second_tab(tmp_path: Path) -> None:

@@ -14,7 +14,10 @@ from support.toy_tab_scheduler import ToyOrder, honest
 from support.toy_tab_stage import Stage, restarted, toy_stage
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended
 
+from troth.client.errors import SchedulerRefused, SchedulerUnreachable
+from troth.client.orders import checking
 from troth.client.orders.asking import ask
+from troth.client.orders.calls import MarketCalls
 from troth.client.orders.course import OLD_DRAWS
 from troth.client.orders.failing import OrderStalled, unknown_until
 from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
@@ -65,6 +68,29 @@ async def test_killed_at_any_step_the_order_ends_paid_exactly_once(phase: Phase,
         await OrderKeeper(session).once()
         assert stage.scheduler.books[stage.tab].payable == entry.fee
         assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
+
+
+@pytest.mark.parametrize("away", [True, False])
+async def test_a_scheduler_that_starts_again_is_asked_for_its_openings_once_more(
+    away: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has them on disk: what all accepted ends checked. One that is there and shows none is not waited for."""
+    monkeypatch.setattr(checking, "OPENING_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(checking, "RESTART_PAUSES", (0.01, 0.01))
+    tiles, asked_for = MarketCalls.tiles, []
+
+    async def restarting(self: MarketCalls, *arguments: Any) -> Any:
+        asked_for.append(arguments)
+        if len(asked_for) < 4:
+            error = SchedulerUnreachable if away else SchedulerRefused
+            raise error("The scheduler shows no openings", "a test", "Ask again.")
+        return await tiles(self, *arguments)
+
+    monkeypatch.setattr(MarketCalls, "tiles", restarting)
+    async with toy_stage(tmp_path) as stage:
+        outcome = ended(await asked(stage)).outcome
+        assert outcome is (OrderOutcome.CHECKED if away else OrderOutcome.UNCLEAR)
+        assert len(asked_for) == (4 if away else 2)
 
 
 async def test_killed_between_payment_and_delivery_the_word_is_delivered(tmp_path: Path) -> None:

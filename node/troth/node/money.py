@@ -62,7 +62,8 @@ async def looking(configuration: NodeConfiguration) -> AsyncIterator[NodeMoney]:
 
 def earnings(home: Path) -> dict[str, Any]:
     """Today, this week, unpaid, per 1,000 tokens; and why no work came."""
-    return _look(home, lambda looked: view.earnings(looked.books, looked.ledger, time.time()))
+    policy = load(home).earning
+    return _look(home, lambda looked: view.earnings(looked.books, looked.ledger, time.time(), policy))
 
 
 def tabs(home: Path) -> dict[str, Any]:

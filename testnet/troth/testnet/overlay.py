@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
 from troth.committee.configuration import Bonding
@@ -30,6 +33,7 @@ PERIOD, VALID = 5, 600
 LISTED_SECONDS = 300.0
 BANDWIDTH = 10_000
 RETRY_SECONDS = 1.0
+READ_SECONDS = 10.0
 PARALLEL_COMMANDS = 6
 
 
@@ -94,6 +98,10 @@ class LocalOverlay:
         """The relay that listens there."""
         return next(relay for relay in self.relays if relay.endpoint == f"{host}:{port}")
 
+    def messages(self) -> int:
+        """How many messages of clients all relays together have handed to their destinations, as they count them."""
+        return sum(_delivered(relay.metrics) for relay in self.relays)
+
     async def _listing(self) -> Listing | None:
         client = DirectoryClient.over(self.rpc, to_address(self.committee), None, lambda _: None, 1.0)
         try:
@@ -126,10 +134,11 @@ class LocalOverlay:
 
     def _initialise_relay(self, number: int) -> PartyProcess:
         # Linux answers on all of 127.0.0.0/8: so each relay is in a network of its own, as on a real network.
-        host, port = f"127.{10 + number}.0.1", free_port()
+        host, port, metrics = f"127.{10 + number}.0.1", free_port(), free_port()
         party = PartyProcess(f"relay{number + 1}", self.home / f"relay{number + 1}", endpoint=f"{host}:{port}")
+        party.metrics = f"http://127.0.0.1:{metrics}/metrics"
         committee = Committee(to_address(self.committee), self.rpc, "", BANDWIDTH, AGAIN_SECONDS, RETRY_SECONDS)
-        initialise(party.home, RelayInitOptions(host, port, party.endpoint, None, proxy=True, committee=committee))
+        initialise(party.home, RelayInitOptions(host, port, party.endpoint, metrics, proxy=True, committee=committee))
         path = party.home / "relay.toml"
         path.write_text(f"{path.read_text()}\n[waits]\ndrain = 0.0\n")
         return party
@@ -141,3 +150,10 @@ class LocalOverlay:
     def _troth(self, *arguments: object) -> dict[str, str]:
         result: dict[str, str] = cli.run(self.password_file, *arguments)
         return result
+
+
+def _delivered(metrics: str) -> int:
+    with urllib.request.urlopen(metrics, timeout=READ_SECONDS) as answer:  # noqa: S310 - loopback only
+        families = text_string_to_metric_families(answer.read().decode())
+    told = (sample for family in families for sample in family.samples if sample.name == "troth_relay_messages_total")
+    return sum(int(sample.value) for sample in told if sample.labels["outcome"] == "delivered")

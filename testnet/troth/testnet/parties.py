@@ -75,12 +75,16 @@ class NetworkPlan:
 
 @dataclass(slots=True)
 class PartyProcess:
-    """A process with a home folder, an operator address where it has one, and an endpoint."""
+    """A process with a home folder, an operator address where it has one, and an endpoint.
+
+    ``metrics`` is where it shows them if not at its endpoint.
+    """
 
     name: str
     home: Path
     operator: str = ""
     endpoint: str = ""
+    metrics: str = ""
     child: Child | None = None
 
 

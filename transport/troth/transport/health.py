@@ -31,8 +31,9 @@ def health_routes(reasons: Reasons, registry: CollectorRegistry) -> APIRouter:
 
     @router.get("/metrics")
     async def metrics() -> Response:
-        # Beside the registry, which may outlive the routes of one start.
-        return Response(generate_latest(registry) + _ready(not reasons()), media_type=CONTENT_TYPE_LATEST)
+        # First, since some gauges are brought up to now by it. Beside the registry, which may outlive these routes.
+        ready = _ready(not reasons())
+        return Response(generate_latest(registry) + ready, media_type=CONTENT_TYPE_LATEST)
 
     return router
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from troth.chain.keystore import Key
 from troth.chain.retries import attempts_of
-from troth.client.errors import ClientError
+from troth.client.errors import ClientError, SchedulerUnreachable
 from troth.client.orders.building import secrets_of
 from troth.client.orders.calls import MarketCalls, SchedulerRefusal, SealedSegment
 from troth.client.orders.evidence import CheckWords, Openings, SealedOpenings, ServedOrder, served_of
@@ -55,6 +55,8 @@ OPENING_LIMIT = 1 << 22
 """Bytes of one opening."""
 OPENING_PAUSES = (0.0, 0.5, 2.0)
 """Seconds before each try to get the openings, which a scheduler gathers once it has the second secret."""
+RESTART_PAUSES = (4.0, 8.0, 16.0)
+"""And before those that follow where it cannot be reached: it may start again, and then has them on disk."""
 ENTRY_SECONDS = 5.0
 """How long the node that the order entered at may be silent before the scheduler is asked the same."""
 NOT_YET_SECONDS = 0.1
@@ -241,16 +243,22 @@ class OrderSettlement:
         raise AssertionError("it is asked until it is there")
 
     async def _openings(self) -> Openings | None:
-        for pause in OPENING_PAUSES:
+        """The openings; None where the scheduler shows none, or stays away."""
+        for tried, pause in enumerate((*OPENING_PAUSES, *RESTART_PAUSES), start=1):
+            self._session.journal.hold(self._entry.identifier)
             await asyncio.sleep(pause)
+            away = False
             try:
                 calls = await self._session.calls(self._tab_context)
                 found = await calls.tiles(self._entry.identifier, self._secrets.tiles)
             except _FAILURES as error:
                 _log.info("the openings of a check did not come: %s", what_happened(error))
-                continue
-            if len(found) == len(self._served.given):
-                return Openings(tuple(_kept(one) for one in found))
+                away = isinstance(error, SchedulerUnreachable)
+            else:
+                if len(found) == len(self._served.given):
+                    return Openings(tuple(_kept(one) for one in found))
+            if tried >= len(OPENING_PAUSES) and not away:
+                return None
         return None
 
     def _opinion(self, segment: int, part: Check, seats: DrawnSeats) -> Opinion:

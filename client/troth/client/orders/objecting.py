@@ -8,7 +8,7 @@ is claimed too much, where the two can be compared: in a deployment in the coin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from troth.chain.keystore import Key
@@ -23,8 +23,8 @@ from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import PER
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Parameters
-from troth.protocol.market.views import parameters_of
+from troth.protocol.market.types import ClaimState, Parameters
+from troth.protocol.market.views import parameters_of, strikes_due
 from troth.protocol.types import Address
 
 OPEN_AT_ONCE = 4
@@ -42,22 +42,16 @@ def no_wallet() -> Key | None:
     return None
 
 
-def overdue(state: State, record: OwnTab, block: int) -> tuple[int, ...]:
-    """Numbers of a claim that were asked for and not shown in time; with the first one all that are open fall."""
+def overdue(state: State, record: OwnTab, block: int) -> tuple[tuple[ClaimState, int], ...]:
+    """What is to be struck on a tab: claims, with the numbers that were asked for and not shown."""
     standing = state.tabs.get(record.identifier)
-    claim = None if standing is None else standing.claim
-    if claim is None:
-        return ()
-    late = [number for number, one in claim.objections.items() if block > one.deadline]
-    return (*late, *(number for number in claim.objections if number not in late)) if late else ()
+    return () if standing is None else strikes_due(standing, state, block)
 
 
-def strike_calls(market: Market, state: State, record: OwnTab, numbers: tuple[int, ...]) -> tuple[PartCall, ...]:
+def strike_calls(market: Market, record: OwnTab, strikes: Sequence[tuple[ClaimState, int]]) -> tuple[PartCall, ...]:
     """The first one strikes the claim; the others return the deposits of what else was asked for."""
-    claim = state.tabs[record.identifier].claim
-    assert claim is not None
     contracts = market.contracts
-    return tuple(build(contracts, Part.BANK, "strike", record.tab, claim.state, number) for number in numbers)
+    return tuple(build(contracts, Part.BANK, "strike", record.tab, claimed, number) for claimed, number in strikes)
 
 
 async def object_calls(  # noqa: PLR0917
@@ -113,11 +107,11 @@ class Objector:
         is_time = first <= session.block + 1 <= last and len(found.claim.objections) < OPEN_AT_ONCE
         return [await self._object(session, found, last)] if is_time else []
 
-    async def _strike(self, session: PayerSession, record: OwnTab, late: tuple[int, ...]) -> list[str]:
+    async def _strike(self, session: PayerSession, record: OwnTab, late: Sequence[tuple[ClaimState, int]]) -> list[str]:
         key = await self._sender(session, record)
         if key is None:
             return [f"a claim can be struck, and nothing here can send it: `{object_command(record)}`"]
-        calls = strike_calls(self.market, session.state, record, late)
+        calls = strike_calls(self.market, record, late)
         sent = [await self.market.execute(call, key) for call in calls]
         about = f"the claim on tab 0x{record.identifier.hex()[:10]}"
         return [f"{about} was not shown when it was asked for: struck by 0x{sent[0].transaction.hex()}"]

@@ -16,7 +16,7 @@ from troth.chain.market_follower import MarketFollower
 from troth.client.configuration import ClientConfiguration
 from troth.client.direct.confidential import ConfidentialTier
 from troth.client.direct.entrance import Entrance
-from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable, OverlayFailed
+from troth.client.errors import ClientError, ConfigurationError, ModelUnavailable, OverlayFailed, SchedulerUnreachable
 from troth.client.home import Home
 from troth.client.language import Language, LanguageCache, check_files
 from troth.client.market_table import MarketTable
@@ -168,15 +168,24 @@ class PayerSession:
 
     async def open_tab_context(self, tab_context: TabContext) -> CheckedOffer:
         """Connect, read its prices, and go on from the newest word of its tab; what the chain does not bear out is
-        refused."""
+        refused.
+
+        Where there is another tab, all of it together may take a few seconds: a machine that is stopped, or whose
+        packets are dropped, refuses nothing and answers nothing.
+        """
+        asked = time.monotonic()
         async with tab_context.opening:
+            if len(self.usable()) > 1 and tab_context.away_until > asked + AWAY_SECONDS:
+                # Whoever was before this one has just waited for it: many questions at once wait once.
+                raise _said_nothing(tab_context.scheduler)
             if tab_context.offer is not None and time.monotonic() < tab_context.offered + QUOTE_SECONDS:
                 return tab_context.offer
-            calls = await self.calls(tab_context)
-            if not tab_context.recovered:
-                await recover(self, tab_context)
-                tab_context.recovered = True
-            tab_context.offer = await self._offer(calls)
+            async with asyncio.timeout(PRICES_SECONDS if len(self.usable()) > 1 else None):
+                calls = await self.calls(tab_context)
+                if not tab_context.recovered:
+                    await recover(self, tab_context)
+                    tab_context.recovered = True
+                tab_context.offer = await self._offer(calls)
             tab_context.offered, tab_context.away_until = time.monotonic(), 0.0
             if self.language is None:
                 await self._load_language(calls, tab_context.offer)
@@ -209,9 +218,7 @@ class PayerSession:
         return state.known and not state.closes_at and serves and takes
 
     async def _offer(self, calls: MarketCalls) -> CheckedOffer:
-        patience = PRICES_SECONDS if len(self.usable()) > 1 else None
-        async with asyncio.timeout(patience):
-            quotes = read_quotes(await calls.prices())
+        quotes = read_quotes(await calls.prices())
         known = [one for one in quotes if one.execution_class in self.state.classes]
         if self.class_id is not None:
             known = [one for one in known if one.execution_class == self.class_id]
@@ -278,6 +285,10 @@ class PayerSession:
         what = "No tab of this client can be used" if records else "This client has no tab"
         shown = "; ".join(doubts) or f"{len(records)} tabs"
         return NoTab(what, shown, "`troth client open AMOUNT --scheduler ADDRESS` opens one.")
+
+
+def _said_nothing(scheduler: Address) -> SchedulerUnreachable:
+    return SchedulerUnreachable("The scheduler did not answer a moment ago", scheduler, "Another tab is asked.")
 
 
 class Connector:

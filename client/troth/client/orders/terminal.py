@@ -162,9 +162,9 @@ async def object_to(purse: Purse, configuration: ClientConfiguration, tab: str, 
         number = None if found is None else found.number()
         sender = record.tab.payer
         wallet = purse.wallet(sender, broadcast=broadcast)
-        told: dict[str, Any] = {"tab": "0x" + record.identifier.hex(), "numbers": list(late)}
+        told: dict[str, Any] = {"tab": "0x" + record.identifier.hex(), "numbers": [number for _, number in late]}
         if late:
-            calls = strike_calls(market, state, record, late)
+            calls = strike_calls(market, record, late)
         elif found is not None and number is not None and block < found.last(parameters_of(state)):
             calls = await object_calls(market, asset, state, found, number, sender)
             last = found.last(parameters_of(state))

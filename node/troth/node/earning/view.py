@@ -8,6 +8,7 @@ from typing import Any
 
 from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.leaf import Leaf
+from troth.node.earning.policy import EarningPolicy
 from troth.protocol.market.draws import seasoned_seats
 from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind, Role, Work
@@ -86,7 +87,7 @@ def tabs_view(books: NodeBooks, ledger: NodeLedger) -> tuple[TabView, ...]:
     return tuple(sorted(found, key=lambda one: -one.unpaid_units - one.payable_units))
 
 
-def earnings(books: NodeBooks, ledger: NodeLedger, now: float) -> dict[str, Any]:
+def earnings(books: NodeBooks, ledger: NodeLedger, now: float, policy: EarningPolicy) -> dict[str, Any]:
     """All of it as JSON; amounts as text in asset units."""
     week = books.done_since(now - WEEK)
     today = [leaf for leaf in week if leaf.done_at >= now - DAY]
@@ -104,11 +105,26 @@ def earnings(books: NodeBooks, ledger: NodeLedger, now: float) -> dict[str, Any]
     told["unpaid_units"] = str(sum(view.unpaid_units for view in views))
     told["payable_units"] = str(sum(view.payable_units for view in views))
     told["credit_units"] = str(ledger.state.pot(PotKind.CREDIT, ledger.me))
-    told["why"] = why_no_work(books, ledger, now) if not today else []
+    told["why"] = unpaid_too_long(views, ledger, policy) if today else why_no_work(books, ledger, policy)
     return told
 
 
-def why_no_work(books: NodeBooks, ledger: NodeLedger, now: float) -> list[str]:
+def unpaid_too_long(views: Iterable[TabView], ledger: NodeLedger, policy: EarningPolicy) -> list[str]:
+    """Schedulers for which no more is worked until they pay: with one order more, too much would be unpaid."""
+    party = ledger.state.parties.get(ledger.me)
+    known = None if party is None else ledger.state.classes.get(party.execution_class)
+    if known is None:
+        return []
+    limit = policy.limit(known.fee_cap)
+    return [
+        f"{one.scheduler} has {one.unpaid_units} units of work unpaid, and [earning] unpaid allows {limit}: orders of "
+        "its may be refused until it pays, which a claim makes it do (`troth node claim`)"
+        for one in views
+        if one.unpaid_units + known.fee_cap > limit
+    ]
+
+
+def why_no_work(books: NodeBooks, ledger: NodeLedger, policy: EarningPolicy) -> list[str]:
     """What keeps work from coming, in words; the likely causes first."""
     state, me = ledger.state, ledger.me
     party = state.parties.get(me)
@@ -117,8 +133,9 @@ def why_no_work(books: NodeBooks, ledger: NodeLedger, now: float) -> list[str]:
     if party.exit_block:
         return [f"this node is leaving; its stake is bound until block {party.exit_block}"]
     found = _seats(state, me, ledger.block)
-    open_ = [view for view in tabs_view(books, ledger) if not view.closes_at and view.balance_units]
-    if not open_:
+    views = tabs_view(books, ledger)
+    found += unpaid_too_long(views, ledger, policy)
+    if not any(not view.closes_at and view.balance_units for view in views):
         found.append("no scheduler has an open tab with this node: work comes once one does")
     if not found:
         found.append("nothing is wrong on chain: orders are drawn by seats, or other nodes ask less (`troth node ask`)")

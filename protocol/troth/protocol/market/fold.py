@@ -199,7 +199,10 @@ def _claims(event: ClaimEvent, state: State) -> State:
             answered = replace(claim, answered=claim.answered.with_item(event.sequence, leaf))
             return _with_objections(state, event.tab, answered, claim.objections.without(event.sequence))
         case on.ClaimStruck():
-            return _with_tab(state, event.tab, claim=None)
+            left = replace(claim, objections=claim.objections.without(event.sequence))
+            # Without a deposit nothing is left to bring back.
+            struck = tuple(one for one in (*record.struck, left) if state.held_objections(one))
+            return _with_tab(state, event.tab, claim=None, struck=struck)
         case on.ClaimSettled():
             if not event.short:
                 return _with_tab(state, event.tab, claim=None)

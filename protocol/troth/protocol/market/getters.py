@@ -72,6 +72,12 @@ class GetterQuestions:
             arguments = (claim.claim_id, number) if claim else ()
             asked = (one.deposit, one.deadline)
             yield self._word(Part.BANK, "objectionOf", *arguments, returns=(int, int), expected=asked)
+        for struck in record.struck:
+            held = self.state.held_objections(struck)
+            for number, one in struck.objections.items():
+                left = (one.deposit, one.deadline) if number in held else (0, 0)
+                arguments = (struck.claim_id, number)
+                yield self._word(Part.BANK, "objectionOf", *arguments, returns=(int, int), expected=left)
 
     def _parties(self) -> Iterator[GetterQuestion]:
         ask, registry = self._word, Part.REGISTRY

@@ -38,6 +38,7 @@ CHECK_TAG = keccak256(b"troth/market/check/1")
 COURT_TAG = keccak256(b"troth/market/court/1")
 TILES_TAG = keccak256(b"troth/market/tiles/1")
 HEARING_TAG = keccak256(b"troth/market/hearing/1")
+OBJECTION_TAG = keccak256(b"troth/market/objection/1")
 
 DOUBTS = 128
 """A doubt over segment s has the case id of segment 128 + s, so that no doubt keeps a rejection out of the court."""
@@ -197,6 +198,11 @@ def case_id(order: Hash32, segment: int) -> Hash32:
 def summons_id(order: Hash32, kind: SummonsKind, segment: int) -> Hash32:
     """One summons of a kind per order and segment, ever."""
     return Hash32(keccak256(to_hash32(order) + _number(kind) + _number(segment)))
+
+
+def objection_id(claim: Hash32, sequence: int) -> Hash32:
+    """The bond that an objection to one number of a claim puts up."""
+    return Hash32(keccak256(OBJECTION_TAG + to_hash32(claim) + _number(sequence)))
 
 
 def hearing_id(case: Hash32, round_: int) -> Hash32:

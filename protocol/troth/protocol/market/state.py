@@ -17,7 +17,7 @@ from troth.protocol.logs import LogMeta
 from troth.protocol.market.court_money import OutcomePool
 from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.events import Deployed, FaultProven
-from troth.protocol.market.messages import summons_id
+from troth.protocol.market.messages import objection_id, summons_id
 from troth.protocol.market.types import (
     LATEST,
     NO_ADDRESS,
@@ -136,7 +136,10 @@ class ClaimRecord:
 
 @dataclass(frozen=True, slots=True)
 class TabRecord:
-    """A tab; its balance is a pot. ``shown``: the largest sum of settled claims, where one was not covered."""
+    """A tab; its balance is a pot. ``shown``: the largest sum of settled claims, where one was not covered.
+
+    ``struck``: claims that fell by one objection, as long as the deposits of others to them are held.
+    """
 
     tab: Tab
     redeemed: int = 0
@@ -145,6 +148,7 @@ class TabRecord:
     claim: ClaimRecord | None = None
     shown: int = 0
     shown_block: int = 0
+    struck: tuple[ClaimRecord, ...] = ()
 
     @property
     def short(self) -> int:
@@ -279,6 +283,11 @@ class State:
     def pot(self, kind: PotKind, of: Hash32 | Address) -> int:
         """Balance of a pot, by its id or the account that it belongs to."""
         return self.pots.get((kind, of if isinstance(of, bytes) else account_id(of)), 0)
+
+    def held_objections(self, claim: ClaimRecord) -> tuple[int, ...]:
+        """Numbers of a claim that were asked for, and whose deposits are still held."""
+        bonds = ((number, objection_id(claim.claim_id, number)) for number in claim.objections)
+        return tuple(number for number, bond in bonds if self.pot(PotKind.BOND, bond))
 
     def tab_state(self, tab: Hash32) -> TabState:
         """As the Bank keeps it; all zero for a tab that was never opened."""

@@ -9,9 +9,25 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.messages import KeyCheck, market_domain, segments_of, signed_by_account, tab_id
 from troth.protocol.market.prices import rules_of
-from troth.protocol.market.state import Party, State
-from troth.protocol.market.types import LATEST, ExecutionClass, Order, Parameters, Role, Rules, Tab
+from troth.protocol.market.state import Party, State, TabRecord
+from troth.protocol.market.types import LATEST, ClaimState, ExecutionClass, Order, Parameters, Role, Rules, Tab
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
+
+
+def strikes_due(record: TabRecord, state: State, block: int) -> tuple[tuple[ClaimState, int], ...]:
+    """Numbers of claims on a tab that were asked for and not shown in time, in the order in which they are struck.
+
+    With the first one the claim falls; by the others come back the deposits of all that was asked for beside it, those
+    of claims that somebody else struck, too.
+    """
+    claim, found = record.claim, []
+    if claim is not None:
+        late = [number for number, one in claim.objections.items() if block > one.deadline]
+        beside = [number for number in claim.objections if number not in late]
+        found = [(claim.state, number) for number in (*late, *beside)] if late else []
+    for struck in record.struck:
+        found += [(struck.state, number) for number in state.held_objections(struck)]
+    return tuple(found)
 
 
 def class_of(state: State, class_id: Hash32) -> tuple[ExecutionClass, ModelDescriptor]:

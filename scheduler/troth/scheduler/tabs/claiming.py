@@ -18,6 +18,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import PER
 from troth.protocol.market.state import ClaimRecord, TabRecord
 from troth.protocol.market.types import LeafKind, Tab
+from troth.protocol.market.views import strikes_due
 from troth.protocol.types import Hash32
 from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.drawing import fresh_draw
@@ -170,20 +171,22 @@ MOST_OBJECTIONS = 4
 
 
 async def attend_nodes_claims(context: SchedulerContext) -> None:
-    """Object to claims above what is known to be owed, and strike those whose objections were not answered."""
-    block, parameters = context.ledger.block, context.ledger.parameters
-    for record in context.ledger.state.tabs.values():
+    """Object to claims above what is known to be owed, and strike those whose objections were not answered.
+
+    Every objection to a claim that falls has a deposit of its own, which only a strike of its own brings back.
+    """
+    block, parameters, state = context.ledger.block, context.ledger.parameters, context.ledger.state
+    for record in state.tabs.values():
         claim = record.claim
-        if record.tab.payer != context.operator.address or claim is None:
+        if record.tab.payer != context.operator.address:
             continue
-        for number, objection in claim.objections.items():
-            if block > objection.deadline:
-                call = build(context.ledger.contracts, Part.BANK, "strike", record.tab, claim.state, number)
-                await context.ledger.execute(call)
-                break  # the claim is gone with its first strike
-        else:
-            if block < claim.state.settles_at - parameters.answer_window:
-                await _object(context, record, claim)
+        strikes = strikes_due(record, state, block)
+        for claimed, number in strikes:
+            await context.ledger.execute(
+                build(context.ledger.contracts, Part.BANK, "strike", record.tab, claimed, number)
+            )
+        if not strikes and claim is not None and block < claim.state.settles_at - parameters.answer_window:
+            await _object(context, record, claim)
 
 
 async def _object(context: SchedulerContext, record: TabRecord, claim: ClaimRecord) -> None:

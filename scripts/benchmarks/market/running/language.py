@@ -22,8 +22,8 @@ import numpy as np
 from benchmarks.figures import Figure
 from benchmarks.market.running.processor import processor_seconds
 from benchmarks.market.running.toy_network import SLOW_BLOCK
-from troth.demo.acts import open_tab
-from troth.demo.stage import ENDED, DemoStage, start_gateway
+from benchmarks.market.running.ways import HIDDEN, OPEN, Way
+from troth.demo.stage import ENDED, DemoStage, open_client
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.layers import LayerSlice
 from troth.node.engine.torch_engine import TorchEngine
@@ -39,7 +39,7 @@ WORDS = "river, lantern, orchard, winter, market, engine, harbour, letter, garde
 RATE = 0.05
 CHECK_SECONDS = 60.0
 IDLE_SECONDS = 10.0
-REACH_FIRST = {"without overlay": 0.060, "with overlay": 0.150}
+REACH_FIRST = {OPEN: 0.060, HIDDEN: 0.150}
 REACH_SHARE, REACH_CHECK = 4.0, 2.0
 BEFORE_SHARE, BEFORE_CHECK = 71.0, 4.1
 """Of the per-task way: three verifiers for every task, and three transactions before a verdict."""
@@ -70,7 +70,7 @@ class Asked:
 
 
 def measure(models: Path, count: int, report: Callable[[str], None]) -> list[Figure]:
-    """Ask ``count`` times over the overlay and as often openly, one question at a time; then long ones, for checks."""
+    """Ask ``count`` times over the overlay and as often openly, in turns; then long questions, for checks."""
     with tempfile.TemporaryDirectory() as folder:
         network = LocalNetwork(Path(folder) / "network", models, report=report)
         display = Display()
@@ -78,28 +78,36 @@ def measure(models: Path, count: int, report: Callable[[str], None]) -> list[Fig
         with network:
             network.start()
             stage = DemoStage(network, display)
-            open_tab(stage)
+            open_client(stage, stage.client, network.scheduler)
+            ways = (Way.openly(stage), Way.over_relays(stage))
             # As on Ethereum: here each block costs a look at it by every process, all on the same two cores.
             rpc(network.rpc, "evm_setIntervalMining", SLOW_BLOCK)
-            asked = {"with overlay": _ask_all(stage, SHORT, count, report)}
-            gateway = stage.client.gateway
-            assert gateway is not None
-            gateway.child.stop()
-            start_gateway(stage, stage.client, "--overlay", "off")
-            asked["without overlay"] = _ask_all(stage, SHORT, count, report)
-            long = _ask_all(stage, LONG, count // 2, report)
-        prompt = asked["with overlay"][0].prompt
+            asked = _ask_in_turns(ways, count, report)
+            # Its circuits would take processor from what is measured next.
+            ways[1].gateway.child.stop()
+            long = _ask_all(ways[0], LONG, count // 2, report)
+        prompt = asked[OPEN][0].prompt
         alone = asyncio.run(_alone(models / "models" / network.plan.model, prompt, count))
-    firsts = [_first(way, asked[way], alone) for way in REACH_FIRST]
+    firsts = [_first(way, asked[way.name], alone) for way in ways]
     checked = [one for way in asked.values() for one in way if one.outcome == "checked"]
-    return [*firsts, _share(long), _after(checked)]
+    return [*firsts, _between(asked), _share(long), _after(checked)]
 
 
-def _first(way: str, asked: list[Asked], alone: list[float]) -> Figure:
+def _first(way: Way, asked: list[Asked], alone: list[float]) -> Figure:
     there, here = statistics.median(one.first for one in asked), statistics.median(alone)
-    note = f"median of {len(asked)}: {1e3 * there:.0f} ms over the gateway, {1e3 * here:.0f} ms in one process"
-    name = f"first token over the gateway, more than the same engine in one process, {way}"
-    return Figure(name, 1e3 * (there - here), "ms", None, 1e3 * REACH_FIRST[way], note)
+    times = f"{1e3 * there:.0f} ms over the gateway, {1e3 * here:.0f} ms in one process"
+    note = f"median of {len(asked)}, the two ways in turns: {times}; {way.said()}"
+    name = f"first token over the gateway, more than the same engine in one process, {way.name}"
+    return Figure(name, 1e3 * (there - here), "ms", None, 1e3 * REACH_FIRST[way.name], note)
+
+
+def _between(asked: dict[str, list[Asked]]) -> Figure:
+    """What the overlay itself adds, from pairs of questions asked one after the other."""
+    pairs = zip(asked[HIDDEN], asked[OPEN], strict=True)
+    added = [1e3 * (hidden.first - openly.first) for hidden, openly in pairs]
+    low, middle, high = statistics.quantiles(added, n=4)
+    note = f"median of {len(added)} pairs, half of them between {low:.0f} and {high:.0f} ms; all relays on this machine"
+    return Figure("of it, circuits of three relays", middle, "ms", None, None, note)
 
 
 def _share(asked: list[Asked]) -> Figure:
@@ -138,16 +146,32 @@ def _spent(network: LocalNetwork) -> float:
     return sum(processor_seconds(node.child) for node in network.nodes.values())
 
 
-def _ask_all(stage: DemoStage, question: Question, count: int, report: Callable[[str], None]) -> list[Asked]:
+def _ask_in_turns(ways: tuple[Way, Way], count: int, report: Callable[[str], None]) -> dict[str, list[Asked]]:
+    """A short question each way, ``count`` times; one more at first, which opens connections and is not counted.
+
+    Whoever is first in one turn is second in the next: what is warmer by then is so for both.
+    """
+    idle = _idle(ways[0].stage.network)
+    asked: dict[str, list[Asked]] = {way.name: [] for way in ways}
+    for number in range(count + 1):
+        for way in ways[:: 1 if number % 2 else -1]:
+            asked[way.name].append(_ask(way, SHORT, number, idle, report))
+    for way in ways:
+        # What opened connections and circuits is not what a question takes.
+        del asked[way.name][0], way.messages[0]
+    return asked
+
+
+def _ask_all(way: Way, question: Question, count: int, report: Callable[[str], None]) -> list[Asked]:
     """One question more than ``count``: the first opens connections and is not counted."""
-    idle = _idle(stage.network)
-    return [_ask(stage, question, number, idle, report) for number in range(count + 1)][1:]
+    idle = _idle(way.stage.network)
+    return [_ask(way, question, number, idle, report) for number in range(count + 1)][1:]
 
 
-def _ask(stage: DemoStage, question: Question, number: int, idle: float, report: Callable[[str], None]) -> Asked:
-    gateway, before, begun = stage.client.gateway, _spent(stage.network), time.monotonic()
-    assert gateway is not None
-    first, streamed, prompt = _stream(gateway, question)
+def _ask(way: Way, question: Question, number: int, idle: float, report: Callable[[str], None]) -> Asked:
+    network, gateway = way.stage.network, way.gateway
+    relayed, before, begun = way.relayed(), _spent(network), time.monotonic()
+    first, streamed, prompt = _stream(gateway, question, way.look)
     ended = time.monotonic()
     outcome = "pending"
     while outcome not in ENDED:
@@ -156,13 +180,18 @@ def _ask(stage: DemoStage, question: Question, number: int, idle: float, report:
         time.sleep(0.02)
         outcome = str(gateway.receipt_now(streamed)["outcome"])
     after = time.monotonic() - ended
-    spent = _spent(stage.network) - before - idle * (time.monotonic() - begun)
-    report(f"question {number}: first token after {1e3 * first:.0f} ms, {outcome} {after:.2f} s after the answer")
+    spent = _spent(network) - before - idle * (time.monotonic() - begun)
+    way.went(relayed)
+    report(
+        f"question {number} {way.name}: first token after {1e3 * first:.0f} ms, {outcome} {after:.2f} s after the "
+        f"answer; relays handed on {way.messages[-1]} messages"
+    )
     return Asked(first, outcome, after, spent, prompt)
 
 
-def _stream(gateway: LocalGateway, question: Question) -> tuple[float, Streamed, int]:
-    """Seconds to the first piece of text, the answer, and how many tokens its prompt has."""
+def _stream(gateway: LocalGateway, question: Question, at_first: Callable[[], None]) -> tuple[float, Streamed, int]:
+    """Seconds to the first piece of text, the answer, and how many tokens its prompt has; ``at_first`` is called once
+    that time is taken, while the answer still comes."""
     body = {
         "model": gateway._get("/v1/models")["data"][0]["id"],
         "messages": [{"role": "user", "content": question.text}],
@@ -184,6 +213,7 @@ def _stream(gateway: LocalGateway, question: Question) -> tuple[float, Streamed,
                     raise RuntimeError(f"the answer broke off: {chunk['error']}")
                 if not first and any(choice["delta"].get("content") for choice in chunk["choices"]):
                     first = time.monotonic() - begun
+                    at_first()
                 last = chunk if "troth" in chunk else last
                 prompt = (chunk.get("usage") or {}).get("prompt_tokens", prompt)
     troth = last["troth"]
