@@ -59,18 +59,9 @@ def arithmetic(name: str = NAME, *, exact: bool = True, dtype: int = 1) -> Any:
     return SimpleNamespace(name=name, dtype=dtype, exact=exact)
 
 
-def configuration(home: Path, **changed: Any) -> NodeConfiguration:
-    plain: Any = SimpleNamespace(
-        folder=home,
-        slice=Segment(0, 2),
-        device="cuda",
-        positions=8192,
-        cache_bytes=0,
-        threads=None,
-        graphs=True,
-        cards=1,
-    )
-    vars(plain).update(changed)
+def configuration(home: Path) -> NodeConfiguration:
+    limits = {"positions": 8192, "cache_bytes": 0, "threads": None, "graphs": True, "cards": 1}
+    plain: Any = SimpleNamespace(folder=home, slice=Segment(0, 2), device="cuda", **limits)
     return plain
 
 
@@ -279,7 +270,7 @@ async def test_a_card_that_is_full_refuses_a_request_and_the_node_goes_on(folder
 @pytest.mark.parametrize(
     "error",
     [
-        torch.AcceleratorError("CUDA error: unspecified launch failure"),
+        torch.AcceleratorError("CUDA error: launch failure"),
         RuntimeError("CUDA error: device is lost\nmore"),
     ],
     ids=["accelerator", "runtime"],

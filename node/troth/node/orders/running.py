@@ -253,7 +253,7 @@ class RunningNode:
         engine = self._context.engine if self._context else None
         if engine is not None and writes_alone(engine) and engine.failure:
             found.append(engine.failure)
-        found += [engine.lost] if getattr(engine, "lost", None) else []
+        found += [lost] if (lost := getattr(engine, "lost", None)) else []
         if follower.trouble:
             found.append(follower.trouble)
         party = follower.state.parties.get(self._key.address)

@@ -49,7 +49,7 @@ class NoisyText:
 class NoisyRow(NamedTuple):
     """A row of logits that chooses: its place in the batch, its text, its position, and what the text has said."""
 
-    index: int
+    place: int
     text: NoisyText
     position: int
     said: Callable[[], Sequence[int]]
@@ -63,9 +63,9 @@ def choose_in_place(logits: torch.Tensor, rows: Sequence[NoisyRow], tokenizer: C
         if rule is None:
             plain.append(row)
         else:
-            _leave_only(logits, [row.index], [_by_rule(logits[row.index], row.text.at(row.position), rule)])
+            _leave_only(logits, [row.place], [_by_rule(logits[row.place], row.text.at(row.position), rule)])
     if plain:
-        places = [row.index for row in plain]
+        places = [row.place for row in plain]
         draws = [row.text.at(row.position) for row in plain]
         _leave_only(logits, places, choose_tokens(logits[places].float(), draws))
 
@@ -89,6 +89,10 @@ class _BatchedText(NoisyText):
 
     prompt: int = 0
     output: list[int] = field(default_factory=list)
+
+    def said(self) -> Sequence[int]:
+        """What the text has said so far."""
+        return self.output
 
 
 class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
@@ -128,7 +132,7 @@ class PublicNoise(LogitsProcessor):  # type: ignore[misc, unused-ignore]
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         """One token per row that draws, in place; shape (requests, vocabulary)."""
         rows = [
-            NoisyRow(index, text, text.prompt + len(text.output) - 1, lambda text=text: text.output)
+            NoisyRow(index, text, text.prompt + len(text.output) - 1, text.said)
             for index, text in self._drawn.items()
             if index < len(logits)
         ]
