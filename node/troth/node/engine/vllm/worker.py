@@ -64,7 +64,7 @@ class RowSender:
             self._write(parts, rows)
             return
         self._room.acquire()
-        copied = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
+        copied = pinned(rows)
         copied.copy_(rows, non_blocking=True)
         done = torch.cuda.Event()
         done.record()
@@ -151,6 +151,11 @@ class RowTap:
             # All processes take part, and some gather logits in the first one only.
             logits = runner.model.compute_logits(states)
             return b"" if logits is None else bytes(logits.float().cpu().numpy().tobytes())
+
+
+def pinned(rows: torch.Tensor) -> torch.Tensor:
+    """Room of the same shape in memory that a card writes to by itself."""
+    return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
 
 
 def _fixed(linear: Any, rows: int) -> Any:
