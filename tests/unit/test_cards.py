@@ -23,7 +23,7 @@ from troth.node.engine.card import CardLock, card_is_gone, cards_of  # noqa: E40
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.engine.vllm import machine as machines  # noqa: E402
-from troth.node.engine.vllm.machine import Machine, backend_for, found_machine, require_guarded, require_machine  # noqa: E402
+from troth.node.engine.vllm.machine import CardMachine, backend_for, found_machine, require_guarded, require_machine  # noqa: E402
 from troth.node.engine.vllm.settings import CARD_BATCH, EngineSettings  # noqa: E402
 from troth.node.errors import ConfigError, EngineError, NodeBusy  # noqa: E402
 from troth.node.loading import vllm_settings, watch_card  # noqa: E402
@@ -31,7 +31,7 @@ from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.stressing import FILE, stress_key  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
-HOPPER = Machine(90, "TRITON_ATTN", 2)
+HOPPER = CardMachine(90, "TRITON_ATTN", 2)
 NAME = f"llama/vllm-0.32.0/bfloat16/{HOPPER.label}/probe-0123456789abcdef0123456789abcdef"
 
 
@@ -72,9 +72,9 @@ def passed(home: Path, folder: ModelFolder, *, whole: bool = True) -> None:
 
 def test_a_class_name_says_which_cards_compute_it() -> None:
     assert HOPPER.label == "cuda-sm90-TRITON_ATTN-tp2"
-    assert Machine.named(NAME) == HOPPER
-    assert Machine.named("llama/vllm-0.32.0/bfloat16/cuda/probe-00") is None
-    assert Machine.named("llama/cuda-sm90-FLASHINFER-tp2/probe-00") is None
+    assert CardMachine.named(NAME) == HOPPER
+    assert CardMachine.named("llama/vllm-0.32.0/bfloat16/cuda/probe-00") is None
+    assert CardMachine.named("llama/cuda-sm90-FLASHINFER-tp2/probe-00") is None
 
 
 def test_a_node_of_a_class_starts_vllm_as_the_class_says(tmp_path: Path, folder: ModelFolder, cards: Any) -> None:
@@ -97,7 +97,7 @@ def test_a_node_of_a_class_starts_vllm_as_the_class_says(tmp_path: Path, folder:
 
 
 def test_flash_attention_is_of_version_two(folder: ModelFolder) -> None:
-    assert Machine(80, "FLASH_ATTN").attention == {"backend": "FLASH_ATTN", "flash_attn_version": 2}
+    assert CardMachine(80, "FLASH_ATTN").attention == {"backend": "FLASH_ATTN", "flash_attn_version": 2}
     assert backend_for(folder) == "TRITON_ATTN"
     assert backend_for(folder, "flash_attn") == "FLASH_ATTN"
     with pytest.raises(ConfigError, match="no exact class"):

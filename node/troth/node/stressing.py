@@ -16,7 +16,7 @@ from typing import Any
 from troth.node.engine.card import CardLock, cards_of
 from troth.node.engine.stress import StressReport, Tell, stress
 from troth.node.engine.vllm.engine import VllmEngine
-from troth.node.engine.vllm.machine import Machine, require_guarded
+from troth.node.engine.vllm.machine import CardMachine, require_guarded
 from troth.node.errors import ConfigError
 from troth.node.models.descriptor import DTYPE_NAMES
 from troth.node.models.execution_class import ExactMachine, whole_engine
@@ -59,7 +59,7 @@ async def _tried(engine: VllmEngine, positions: int, seconds: float, tell: Tell)
         await engine.close()
 
 
-def stress_key(folder: ModelFolder, dtype: int, machine: Machine, cards: Sequence[str]) -> str:
+def stress_key(folder: ModelFolder, dtype: int, machine: CardMachine, cards: Sequence[str]) -> str:
     """What a result is of: the model, vLLM's release, the arithmetic, and these very cards."""
     try:
         release = version("vllm")
@@ -78,7 +78,7 @@ def keep_stress(home: Path, key: str, report: StressReport) -> Path:
     return path
 
 
-def require_stressed(home: Path, folder: ModelFolder, dtype: int, machine: Machine) -> None:
+def require_stressed(home: Path, folder: ModelFolder, dtype: int, machine: CardMachine) -> None:
     """Raise ConfigError unless this machine's cards have passed all of the stress probe with this model."""
     key = stress_key(folder, dtype, machine, cards_of("cuda", machine.parallel))
     passed = _read(home / FILE).get(key)

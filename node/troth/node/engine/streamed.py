@@ -32,7 +32,9 @@ TOGETHER = 65_536
 
 
 @dataclass
-class _Waiting:
+class ReferencedText:
+    """A text whose rows somebody waits for."""
+
     tokens: NDArray[np.int64]
     answer: asyncio.Future[NDArray[np.float32]]
 
@@ -43,12 +45,12 @@ class StreamedReference:
     def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: str = "cpu") -> None:
         self._folder, self._dtype, self._device = folder, dtype, torch.device(device)
         self._layers: LayerSlice | None = None
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[ReferencedText] = []
         self._busy = asyncio.Lock()
 
     async def rows(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Rows of a text's positions, (positions, hidden size); raises ModelError where the model does not slice."""
-        mine = _Waiting(np.asarray(tokens, np.int64), asyncio.get_running_loop().create_future())
+        mine = ReferencedText(np.asarray(tokens, np.int64), asyncio.get_running_loop().create_future())
         self._waiting.append(mine)
         async with self._busy:
             if not mine.answer.done():
@@ -61,7 +63,7 @@ class StreamedReference:
             return await asyncio.to_thread(self._head, rows)
 
     async def _pass(self) -> None:
-        taken, room = list[_Waiting](), TOGETHER
+        taken, room = list[ReferencedText](), TOGETHER
         # The first one in any case; who was cancelled meanwhile is left out.
         while self._waiting and (not taken or len(self._waiting[0].tokens) <= room):
             one = self._waiting.pop(0)

@@ -16,7 +16,7 @@ from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.node.engine.head import head_tensor
 from troth.node.engine.interface import Engine
 from troth.node.engine.probe import MARK, probe
-from troth.node.engine.vllm.machine import Machine, backend_for, capabilities, found_machine, require_guarded
+from troth.node.engine.vllm.machine import CardMachine, backend_for, capabilities, found_machine, require_guarded
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.registration import register_at
@@ -47,7 +47,7 @@ class ExactMachine:
     attention: str = ""
     cards: int = 1
 
-    def cuda(self, folder: ModelFolder) -> Machine | None:
+    def cuda(self, folder: ModelFolder) -> CardMachine | None:
         """This machine's cards as vLLM would use them; None on other devices. Raises ConfigError."""
         if self.engine != "vllm" or self.device != "cuda":
             return None

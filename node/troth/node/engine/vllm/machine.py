@@ -27,7 +27,7 @@ _NAMED = re.compile(rf"(?:^|/)cuda-sm(\d{{2,3}})-({'|'.join(BACKENDS)})-tp(\d{{1
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class CardMachine:
     """What a class names.
 
     Args:
@@ -46,7 +46,7 @@ class Machine:
         return f"cuda-sm{self.capability}-{self.backend}-tp{self.parallel}"
 
     @classmethod
-    def named(cls, class_name: str) -> Machine | None:
+    def named(cls, class_name: str) -> CardMachine | None:
         """What a class' name says; None for a class of another device, or one that runs on any card."""
         found = _NAMED.search(class_name)
         return None if found is None else cls(int(found[1]), found[2], int(found[3]))
@@ -74,7 +74,7 @@ def backend_for(folder: ModelFolder, wanted: str = "") -> str:
     return name
 
 
-def found_machine(backend: str, parallel: int = 1) -> Machine:
+def found_machine(backend: str, parallel: int = 1) -> CardMachine:
     """This machine's cards, of which vLLM would take the first `parallel`.
 
     Raises:
@@ -89,7 +89,7 @@ def found_machine(backend: str, parallel: int = 1) -> Machine:
     if kinds[0] < LEAST:
         what = "vLLM has no batch-invariant kernels for cards before compute capability 8.0"
         raise ConfigError(what, kinds[0] / 10, "Serve a tolerant class, or use another card.")
-    return Machine(kinds[0], backend, parallel)
+    return CardMachine(kinds[0], backend, parallel)
 
 
 def capabilities() -> list[int]:
@@ -101,13 +101,13 @@ def capabilities() -> list[int]:
     return [10 * major + minor for major, minor in pairs]
 
 
-def require_machine(class_name: str) -> Machine:
+def require_machine(class_name: str) -> CardMachine:
     """The machine that an exact class of CUDA names, which this one has to be.
 
     Raises:
         ConfigError: the name says nothing of cards, or this machine is another: its rows would not be the class'.
     """
-    named = Machine.named(class_name)
+    named = CardMachine.named(class_name)
     if named is None:
         remedy = "Serve a class whose name holds cuda-sm…; `troth model register --exact --device cuda` makes one."
         raise ConfigError("this exact class does not say which cards compute it", class_name, remedy)

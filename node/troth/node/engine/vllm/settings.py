@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from troth.node.engine.vllm.machine import Machine
+from troth.node.engine.vllm.machine import CardMachine
 
 DTYPES = ("float32", "bfloat16")
 BLOCK = 32
@@ -64,7 +64,7 @@ class EngineSettings:
     step_tokens: int = 0
     batch: int = 0
     exact: bool = True
-    machine: Machine | None = None
+    machine: CardMachine | None = None
     graphs: bool = True
     spared: int = 0
     runner: int = 0
