@@ -5,21 +5,26 @@ nothing but hash blocks of a row's size, in turns with it. Choices are compared 
 
 Texts are written with the real SmolLM2-135M, which `make demo` puts into `.troth`.
 
-Options: --families, --root, --choice, --batches take only some parts; --comparisons N for choices.
+Families on vLLM for CPU (`--vllm`) are tried where vLLM is installed: each computes the probe of its exact class.
+
+Options: --families, --vllm, --root, --choice, --batches take only some parts; --comparisons N for choices.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import os
 import statistics
 import struct
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,15 +35,16 @@ from benchmarks import batches
 from benchmarks.figures import Figure
 from troth.node.engine.choice import by_the_rule, certain_tokens, choose_tokens
 from troth.node.engine.interface import TokenDraw
-from troth.node.errors import ModelError
-from troth.node.models.folder import find_model
+from troth.node.engine.probe import POSITIONS, probe
+from troth.node.errors import EngineError, ModelError
+from troth.node.models.folder import ModelFolder, find_model
 from troth.node.models.tensor_files import raw_tensors
 from troth.node.weights_root import THREADS, weights_root
 from troth.protocol.hashing import keccak256
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
-PARTS = ("--families", "--root", "--choice", "--batches")
+PARTS = ("--families", "--vllm", "--root", "--choice", "--batches")
 ROW_BYTES, ROWS, ROUNDS = 8_192, 16_384, 7
 """A row of 4,096 bfloat16 numbers; 134 MB of them."""
 TENSORS = 8
@@ -55,6 +61,7 @@ def measure(options: list[str] | None = None) -> list[Figure]:
     chosen = [part for part in PARTS if part in given] or list(PARTS)
     parts: dict[str, Callable[[], list[Figure]]] = {
         "--families": families,
+        "--vllm": vllm_families,
         "--root": root,
         "--choice": lambda: [*choices(count), *choice_time()],
         "--batches": lambda: batches.measure(find_model(Path(".troth"), "smollm2-135m")),
@@ -88,6 +95,65 @@ def _tried(family: str) -> tuple[bool, bool, str]:
     sliced = all(trial.transformers and trial.head and trial.slices for trial in trials)
     exact = all(trial.exact for trial in trials)
     return sliced, exact, "" if sliced and exact else str(trials)
+
+
+VLLM_FAMILIES = (
+    "llama",
+    "qwen3",
+    "mistral",
+    "phi3",
+    "gemma3_text",
+    "qwen3_moe",
+    "gpt_oss",
+    "qwen2",
+    "olmo2",
+    "granite",
+)
+VLLM_SIZES: dict[str, Any] = {
+    # Kernels of vLLM for CPU know some sizes of heads only, and a text of the probe has to fit.
+    "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
+    "max_position_embeddings": 1024, "num_hidden_layers": 2,
+}  # fmt: skip
+VLLM_LAYERS: dict[str, dict[str, Any]] = {
+    "qwen2": {"layer_types": ["sliding_attention", "full_attention"]},
+    "gemma3_text": {"layer_types": ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 64},
+    "gpt_oss": {"layer_types": ["sliding_attention", "full_attention"]},
+}
+
+
+def vllm_families() -> list[Figure]:
+    """Families whose decode has the bits of their prefill in vLLM for CPU, beside two other texts, in bfloat16."""
+    if importlib.util.find_spec("vllm") is None:
+        print("  vLLM is not installed here: troth node engine install vllm", file=sys.stderr)
+        return []
+    passed, told = 0, []
+    for family in VLLM_FAMILIES:
+        began = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="troth-families-") as scratch:
+            try:
+                sizes = VLLM_SIZES | VLLM_LAYERS.get(family, {})
+                folder = write_tiny_decoder(family, Path(scratch) / "tiny", torch.bfloat16, **sizes)
+                said = asyncio.run(_vllm_probe(folder))
+                passed += 1
+            except (EngineError, ModelError, ValueError) as error:
+                said = str(error).splitlines()[0]
+                told.append(f"{family}: {said}")
+        print(f"  {family}: {said} ({time.perf_counter() - began:.0f} s)", file=sys.stderr, flush=True)
+    names = ", ".join(VLLM_FAMILIES)
+    note = "; ".join(told) or f"bfloat16: {names}"
+    return [Figure("families on vLLM for CPU that pass the probe", passed, f"of {len(VLLM_FAMILIES)}", 2, 7, note)]
+
+
+async def _vllm_probe(folder: ModelFolder) -> str:
+    from troth.node.engine.vllm.engine import VllmEngine
+    from troth.node.engine.vllm.settings import EngineSettings
+
+    settings = EngineSettings(folder.path, 1, positions=2 * POSITIONS - 1, cache_bytes=1 << 27, threads=1)
+    engine = VllmEngine(folder, settings)
+    try:
+        return await probe(engine)
+    finally:
+        await engine.close()
 
 
 def root() -> list[Figure]:

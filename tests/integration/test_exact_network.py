@@ -15,7 +15,7 @@ from support.order_network import Network, Node, build
 from support.tiny_llama import LAYERS, tiny_model
 
 from troth.node.engine.exact_layers import ExactSlice
-from troth.node.engine.interface import Computed, SessionKey
+from troth.node.engine.interface import Chosen, Computed, SessionKey, TokenDraw
 from troth.node.engine.torch_engine import TorchEngine
 from troth.node.models.folder import ModelFolder
 from troth.node.orders.session import INFERS
@@ -35,6 +35,13 @@ class Swaying(TorchEngine):
     """Multiplies every row that it infers; what it checks is honest."""
 
     sway = 1.0
+    uncut = False
+    """Choose tokens of what it infers as if neither top_k nor min_p were asked for."""
+
+    async def choose(self, key: SessionKey, row: Any, draw: TokenDraw) -> Chosen:
+        if self.uncut and key.attempt == INFERS:
+            draw = draw._replace(sampling=replace(draw.sampling, top_k=0, min_p=0.0))
+        return await super().choose(key, row, draw)
 
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: Any) -> Computed:
         computed = await super().forward(key, segment, start, inputs)
@@ -84,6 +91,29 @@ async def test_a_last_bit_in_every_state_is_rejected(folder: ModelFolder, tmp_pa
     check = await network.check(ordered, 0)
     assert {one.message.opinion for one in check.verdicts.values()} == {Opinion.REJECT}
     assert live(network.journey(ordered, (check,)), network.view(ordered.order.message)) == Rejected((0,))
+
+
+CUTS = [(3, 0), (0, 700_000), (5, 300_000)]
+"""top_k, and min_p in millionths."""
+
+
+@pytest.mark.parametrize("cuts", CUTS, ids=["top_k", "min_p", "both"])
+async def test_a_text_that_top_k_and_min_p_cut_is_accepted_and_one_that_they_did_not_is_not(
+    folder: ModelFolder, tmp_path: Path, cuts: tuple[int, int]
+) -> None:
+    network = network_of(folder, tmp_path, (LAYERS,))
+    texts = []
+    for uncut, opinion in ((False, Opinion.ACCEPT), (True, Opinion.REJECT)):
+        ordered = network.order(max_tokens=33, temperature=900_000, cuts=cuts)
+        cheat: Any = network.nodes[ordered.nodes[0]].engine
+        cheat.uncut = uncut
+        await network.serve(ordered)
+        check = await network.check(ordered, 0)
+        assert {one.message.opinion for one in check.verdicts.values()} == {opinion}
+        cheat.uncut = False
+        texts.append(ordered.tokens)
+    assert texts[0] != texts[1]
+    assert len(set(texts[0])) > 3, "tokens are still drawn"
 
 
 async def test_commitments_are_those_of_one_prefill_and_outlive_a_kill(folder: ModelFolder, tmp_path: Path) -> None:

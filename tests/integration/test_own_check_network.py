@@ -73,6 +73,25 @@ def test_a_true_answer_is_told_to_be_the_models(asker: Asker) -> None:
     assert {one["own_check"]["opinion"] for one in listed} == {"accept"}
 
 
+def test_a_text_that_top_k_and_min_p_cut_is_true_for_verifiers_and_the_own_model(asker: Asker) -> None:
+    """A whole order: client, scheduler, the node that writes, and verifiers that look whether the cuts were kept."""
+    cuts = ("--temperature", 0.9, "--top-k", 20, "--min-p", 0.05)
+    for check in ("always", "self"):
+        options = (*cuts, "--check", check, "--max-tokens", TOKENS, "--home", asker.home, "--json")
+        own = ("--model", asker.network.plan.model) if check == "self" else ()
+        models = Home(asker.home).root / "models"
+        if not models.exists():
+            models.symlink_to(MODELS / "models")
+        command = cli.command("client", "ask", "Name a fish, a bird and a stone.", *own, *options)
+        done = cli.output_of(command, asker.network.password_file)
+        told = json.loads(done.stdout or "{}")
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        if check == "always":
+            assert told["outcome"] == "checked", told
+        else:
+            assert told["own_check"]["opinion"] == "accept", told
+
+
 def test_what_verifiers_noted_of_the_nodes_is_put_together_and_holds(asker: Asker, tmp_path: Path) -> None:
     network, files, tasks = asker.network, [], 0
     for name, node in network.nodes.items():

@@ -119,11 +119,13 @@ class Network:
         temperature: int = 0,
         end_tokens: tuple[int, ...] = (),
         transforms: Transforms = NO_TRANSFORMS,
+        cuts: tuple[int, int] = (0, 0),
         **changes: Any,
     ) -> Ordered:
+        """``cuts``: top_k, and min_p in millionths."""
         self.count += 1
         class_id = messages.state_hash(self.execution_class)
-        request = Request(class_id, prompt, max_tokens, temperature, 950_000, end_tokens, transforms)
+        request = Request(class_id, prompt, max_tokens, temperature, 950_000, end_tokens, transforms, *cuts)
         salt = Hash32(keccak256(b"salt %d" % self.count))
         hashed = request_hash(request, salt)
         self.client, number = tabs.order_next(self.client, 10_000, self.ground.state.tab_state(self.client.tab))

@@ -16,16 +16,20 @@ from transformers import DynamicCache, LlamaForCausalLM  # noqa: E402
 from troth.node.calibration import calibrating  # noqa: E402
 from troth.node.calibration.conditions import all_conditions  # noqa: E402
 from troth.node.calibration.findings import find  # noqa: E402
+from troth.node.calibration.generating import seed_of  # noqa: E402
+from troth.node.calibration.machines import CalibratedMachine, written  # noqa: E402
 from troth.node.calibration.measurements import MeasurementFiles  # noqa: E402
 from troth.node.calibration.prompts import SAMPLINGS, Bucket, texts  # noqa: E402
 from troth.node.calibration.report import CalibrationSubject, as_json, write  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.calibration.thresholds import LENGTHS  # noqa: E402
+from troth.node.engine.interface import TokenStep  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
 from troth.node.models.execution_class import rough_class  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.thresholds import read_calibration  # noqa: E402
 from troth.protocol.doubts import under_rules  # noqa: E402
+from troth.protocol.tokens import Sampling  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
 MODEL = Hash32(bytes([7]) * 32)
@@ -138,3 +142,51 @@ def test_a_stopped_calibration_goes_on_where_it_was(
         calibrating.measure(folder, plan, kept, prompts=2, threads=1, model=MODEL, report=stop)
     left = calibrate(folder, kept, 0, prompts=2)[1]
     assert left == [condition.name for condition in few[2:]]
+
+
+def test_honest_runs_of_machines_come_together_in_one_folder(
+    folder: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each machine adds what vLLM writes on it; the runs that need no card are not repeated."""
+    few = all_conditions(LAYERS, 1)[:2]
+    monkeypatch.setattr(calibrating, "all_conditions", lambda layers, dtype: few)
+    plan = calibrating.plan_for(LAYERS, 1, 16, 1)
+    asked: list[tuple[str, int]] = []
+
+    def claims(self: CalibratedMachine, folder: ModelFolder, parts: Any, plan: Any) -> Any:
+        asked.extend((condition.name, bucket.index) for condition, bucket in parts)
+        made = calibrating.CalibrationSetup(folder, plan, "cpu", {})
+        return {(one.name, bucket.index): made.claim(calibrating.CalibrationPart(one, bucket)) for one, bucket in parts}
+
+    monkeypatch.setattr(CalibratedMachine, "claims", claims)
+    monkeypatch.setattr(CalibratedMachine, "name", property(lambda self: f"card {self.cards}"))
+    kept, reported = MeasurementFiles(tmp_path / "kept"), list[str]()
+    for cards in (1, 2, 2):
+        calibrating.measure(
+            folder, plan, kept, prompts=4, threads=1, model=MODEL, machine=CalibratedMachine("cuda", cards),
+            report=lambda progress: reported.append(progress.condition),
+        )  # fmt: skip
+    ways = [f"vLLM on card {cards}, {how}" for cards in (1, 2) for how in ("4 together", "all together", "alone")]
+    assert kept.machines == ways
+    assert sorted(name for name, _ in asked) == ways, "and the third run found all of it"
+    assert sorted(reported) == sorted([*ways, *(one.name for one in few)])
+    for name in ways:
+        (measured,) = kept.read(name)
+        assert len(measured["distances-0"]) == 4
+
+
+async def test_a_machine_writes_a_buckets_texts_with_their_seeds() -> None:
+    asked: list[Any] = []
+
+    class Writing:
+        async def generate(self, request: Any, seed: Any) -> Any:
+            asked.append((request, seed))
+            for token in range(request.max_tokens):
+                yield TokenStep(token, np.full((len(request.prompt_tokens) if not token else 1, 2), token, np.float32))
+
+    bucket = Bucket(0, 5, np.arange(12).reshape(3, 4), SAMPLINGS[:3])
+    claim = await written(Writing(), bucket, 2, 6)  # type: ignore[arg-type]
+    assert claim.text.tolist() == [list(range(6))] * 3
+    assert claim.rows[0].shape == (3, 4 + 6 - 1, 2)
+    assert [seed for _, seed in asked] == [seed_of(5), seed_of(6), seed_of(7)]
+    assert [Sampling.of(request) for request, _ in asked] == list(SAMPLINGS[:3])

@@ -109,9 +109,15 @@ def test_what_a_platform_does_not_need_is_not_missed(environment: Made) -> None:
     assert "intel-openmp" not in found()
 
 
-def test_for_a_graphics_card_only_the_version_counts(environment: Made) -> None:
-    environment({"vllm": "0.32.0", "numpy": "2.4.6"})
+def test_a_graphics_card_has_pins_of_its_own(environment: Made) -> None:
+    whole = pinned(pins.CUDA_FILE)
+    assert {TORCH, PACKAGES["cuda"]} <= {f"{name}=={version}" for name, version in whole.items()}
+    environment(whole)
     assert unmet(PACKAGES["cuda"]) == []
+    environment(whole | {"flashinfer-python": "0.6.0"})
+    assert unmet(PACKAGES["cuda"]) == [f"flashinfer-python is 0.6.0, not {whole['flashinfer-python']}"]
+    (install_step,) = pins.steps("vllm", "cuda")
+    assert install_step[-4:] == ["-c", str(pins.CUDA_FILE), TORCH, PACKAGES["cuda"]]
     environment({"vllm": "0.31.0"})
     assert unmet(PACKAGES["cuda"]) == ["vllm is 0.31.0, not 0.32.0"]
     environment({})

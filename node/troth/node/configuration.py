@@ -11,7 +11,8 @@ version = 1
 [node]    class = "0x…", model = "folder or name", slice = "0:15", segments = ["0:15"]
 [keys]    optional operator (keystore; default keys/operator.json in the folder)
 [listen]  host, port, endpoint = "https://name:port" as registered
-[engine]  optional name = "torch" or "vllm", device, threads, cache_megabytes
+[engine]  optional name = "torch" or "vllm", device, threads, cache_megabytes (default 2048; what is left on a card that
+          vLLM has), graphs = false (vLLM on cuda without CUDA graphs), cards (that vLLM shares a tolerant class over)
 [limits]  optional sessions, positions, trace_gigabytes
 [auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do; ask =
           "PROMPT,CACHED,WRITTEN", asset units per 10^9 positions through all layers of the model
@@ -96,11 +97,16 @@ class _NodeListenTable(Section, frozen=True, forbid_unknown_fields=True):
     port: Port = 9443
 
 
+USUAL_CACHE = 2 << 30
+
+
 class _Engine(Section, frozen=True, forbid_unknown_fields=True):
     name: EngineName = "torch"
     device: str = "cpu"
     threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
-    cache_megabytes: Annotated[int, msgspec.Meta(ge=16)] = 2048
+    cache_megabytes: Annotated[int, msgspec.Meta(ge=16)] | None = None
+    graphs: bool = True
+    cards: Annotated[int, msgspec.Meta(ge=1, le=64)] = 1
 
 
 class _NodeLimitsTable(Section, frozen=True, forbid_unknown_fields=True):
@@ -214,6 +220,8 @@ class NodeConfiguration:
     router: AskedRouter | None = None
     reputation: ReputationPlace | None = None
     organisations: HostingConsent | None = None
+    graphs: bool = True
+    cards: int = 1
 
     @property
     def own_host(self) -> str:
@@ -273,7 +281,7 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         engine=file.engine.name,
         device=file.engine.device,
         threads=file.engine.threads or None,
-        cache_bytes=file.engine.cache_megabytes << 20,
+        cache_bytes=_cache_bytes(file.engine),
         sessions=file.limits.sessions,
         positions=file.limits.positions,
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
@@ -286,7 +294,16 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         router=_router(file),
         reputation=None if file.reputation is None else file.reputation.place(ConfigError),
         organisations=None if file.organisations is None else _consent(file.organisations),
+        graphs=file.engine.graphs,
+        cards=file.engine.cards,
     )
+
+
+def _cache_bytes(engine: _Engine) -> int:
+    """0 where vLLM sizes its cache by the card."""
+    if engine.cache_megabytes is not None:
+        return engine.cache_megabytes << 20
+    return 0 if engine.name == "vllm" and engine.device.startswith("cuda") else USUAL_CACHE
 
 
 def _consent(table: _OrganisationsTable) -> HostingConsent:
@@ -377,6 +394,13 @@ def _asking(ask: str) -> str:
     return f"\n[auto]\nask = {quoted(ask)}   # units per 10^9 positions, for all layers of the model\n" if ask else ""
 
 
+def _cache_line(choices: NodeInitOptions) -> str:
+    """vLLM takes what its card has left, unless a number is written down."""
+    if choices.engine == "vllm" and choices.device.startswith("cuda"):
+        return "# cache_megabytes: what the card has left"
+    return f"cache_megabytes = {USUAL_CACHE >> 20}"
+
+
 def render(choices: NodeInitOptions) -> str:
     """A complete node.toml, the optional keys with their defaults."""
     overlay = overlay_table(choices.committee, choices.host, choices.overlay_port, choices.overlay_address)
@@ -407,7 +431,7 @@ endpoint = {quoted(choices.endpoint)}
 name = {quoted(choices.engine)}
 device = {quoted(choices.device)}
 threads = {choices.threads}   # 0: the engine decides
-cache_megabytes = 2048
+{_cache_line(choices)}
 
 [limits]
 sessions = 256

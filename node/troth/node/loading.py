@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from troth.node.configuration import NodeConfiguration
+from troth.node.engine.card import CardLock, cards_of
 from troth.node.engine.interface import Arithmetic, Engine
-from troth.node.errors import ConfigError, ModelError
+from troth.node.errors import ConfigError, EngineError, ModelError
 from troth.node.models.descriptor import describe
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.models.sources import Mark, changed_links, mark
+from troth.node.stressing import require_stressed
 from troth.protocol.architecture import weights_version
 from troth.protocol.types import ModelDescriptor, Segment
+
+if TYPE_CHECKING:
+    from troth.node.engine.vllm.settings import EngineSettings
 
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 10.0
 """Between two looks whether files of weights were changed."""
+CARD_SECONDS = 1.0
+"""Between two looks whether the graphics card is gone; who asked meanwhile is answered before."""
 
 
 def load_engine(
@@ -37,9 +46,15 @@ def load_engine(
         require_registered(folder, descriptor)
     else:
         log.warning("serving %s without checking it: other weights than the registered ones are slashed", folder.path)
+    engine: Engine
     if configuration.engine == "vllm":
-        engine = _load_vllm(configuration, execution_class, folder)
+        from troth.node.engine.vllm.engine import VllmEngine
+
+        settings = vllm_settings(configuration, execution_class, folder)
+        CardLock(cards_of(settings.device, settings.parallel)).take()
+        engine = VllmEngine(folder, settings)
     else:
+        CardLock(cards_of(configuration.device)).take()
         engine = torch_engine(
             folder,
             configuration.slice,
@@ -82,6 +97,14 @@ async def watch_weights(configuration: NodeConfiguration) -> None:
         await asyncio.to_thread(require_unchanged, folder, before)
 
 
+async def watch_card(engine: Engine) -> None:
+    """Raise EngineError once the engine's graphics card is gone: only another process can have it again."""
+    while (lost := getattr(engine, "lost", None)) is None:  # noqa: ASYNC110 - torch has no event for it
+        await asyncio.sleep(CARD_SECONDS)
+    remedy = "Look at nvidia-smi and the system's log; systemd starts the node again."
+    raise EngineError("the node ends, since it can compute nothing more", lost, remedy)
+
+
 def torch_engine(
     folder: ModelFolder,
     hosted: Segment,
@@ -119,16 +142,22 @@ def require_engine(configuration: NodeConfiguration) -> None:
         require_vllm()
 
 
-def _load_vllm(configuration: NodeConfiguration, execution_class: Arithmetic, folder: ModelFolder) -> Engine:
-    from troth.node.engine.vllm.engine import VllmEngine
+def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic, folder: ModelFolder) -> EngineSettings:
+    """How vLLM is started for a class. What decides about bits is taken from the class' name, and not from node.toml.
+
+    Raises:
+        ConfigError: vLLM cannot compute this class here; said before the model is read.
+    """
+    from troth.node.engine.streamed import reference_bytes
+    from troth.node.engine.vllm.machine import require_guarded, require_machine
     from troth.node.engine.vllm.settings import EngineSettings
 
     layers = Segment(0, folder.layers)
     if configuration.slice != layers:
         raise ConfigError("vLLM hosts whole models only", configuration.slice, f'Set node.slice = "0:{layers.end}".')
-    if execution_class.dtype and not execution_class.exact:
-        name, remedy = execution_class.name, "Register an exact class: `troth model add --exact`."
-        raise ConfigError("vLLM has no float32 reference, which a tolerant bfloat16 class needs", name, remedy)
+    if configuration.device not in {"cpu", "cuda"}:
+        remedy = 'Set engine.device = "cuda" and choose cards by the variable CUDA_VISIBLE_DEVICES.'
+        raise ConfigError("vLLM takes the first cards that it sees", configuration.device, remedy)
     longest = int(folder.text_config.get("max_position_embeddings", configuration.positions + 1)) - 1
     settings = EngineSettings(
         folder.path,
@@ -137,8 +166,20 @@ def _load_vllm(configuration: NodeConfiguration, execution_class: Arithmetic, fo
         min(configuration.positions, longest),
         configuration.cache_bytes,
         configuration.threads,
+        exact=execution_class.exact,
+        graphs=configuration.graphs,
+        parallel=configuration.cards,
     )
-    return VllmEngine(folder, settings)
+    if execution_class.exact:
+        require_guarded(folder.quantisation)
+        if settings.on_card:
+            machine = require_machine(execution_class.name)
+            require_stressed(configuration.folder, folder, execution_class.dtype, machine)
+            return replace(settings, machine=machine, parallel=machine.parallel)
+    elif execution_class.dtype and settings.on_card:
+        # The reference of a check is computed on the card as well, while vLLM is there.
+        return replace(settings, spared=reference_bytes(folder))
+    return settings
 
 
 def require_registered(folder: ModelFolder, descriptor: ModelDescriptor) -> None:

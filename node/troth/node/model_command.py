@@ -140,6 +140,8 @@ def register(
     exact: ExactOption = False,
     engine: Annotated[str, typer.Option("--engine", envvar="TROTH_ENGINE", help="Of an exact class.")] = "vllm",
     device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="Of an exact class.")] = "cpu",
+    attention: Annotated[str, typer.Option("--attention", help="Of vLLM on CUDA: triton_attn, flash_attn.")] = "",
+    cards: Annotated[int, typer.Option("--cards", min=1, help="Over how many cards vLLM shares layers out.")] = 1,
     calibration: CalibrationOption = None,
     head: HeadOption = True,
     layers: LayersOption = True,
@@ -157,9 +159,10 @@ def register(
 
     from troth.chain.tokens import asset_at
     from troth.node.keyfiles import open_keystore
-    from troth.node.models.execution_class import ClassOptions, add_to_market
+    from troth.node.models.execution_class import ClassOptions, ExactMachine, add_to_market
     from troth.node.models.folder import find_model
     from troth.node.models.report import describe_with_progress, report_of
+    from troth.node.stressing import require_stressed
     from troth.protocol.amounts import COIN
 
     asset = asyncio.run(asset_at(rpc, factory, bank)) if fee_cap or check_price else COIN
@@ -180,7 +183,10 @@ def register(
         imprints=imprints,
     )
     name = class_name or f"{folder.path.name}/torch/{dtype}"
-    measured = wanted.measured(report, name, dtype, calibration, (engine, device) if exact else None)
+    machine = ExactMachine(engine, device, attention, cards) if exact else None
+    if machine is not None and (cuda := machine.cuda(folder)) is not None:
+        require_stressed(home, folder, report.descriptor.dtype, cuda)
+    measured = wanted.measured(report, name, dtype, calibration, machine)
     key = open_keystore(keystore, password_file, "the account that pays", "--keystore")
     added = add_to_market(report, measured, wanted, key, rpc=rpc, factory=factory, bank=bank, broadcast=broadcast)
     show(asyncio.run(added), as_json)

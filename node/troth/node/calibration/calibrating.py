@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 
 import torch
 
 from troth.node.calibration.conditions import Condition, all_conditions
 from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, generate
+from troth.node.calibration.machines import CalibratedMachine
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.prompts import Bucket, buckets
 from troth.node.calibration.stack import Stack
@@ -57,23 +57,59 @@ def measure(
     threads: int,
     model: bytes,
     report: Report,
+    device: str = "cpu",
+    machine: CalibratedMachine | None = None,
 ) -> None:
-    """Run every condition over every bucket; what `kept` holds already is not run again."""
+    """Run every condition over every bucket, and those of a machine; what `kept` holds already is not run again."""
     torch.set_num_threads(threads)
     layers = plan.segments[-1].end
     groups = buckets(folder, prompts)
-    parts = [
-        CalibrationPart(condition, bucket) for condition in all_conditions(layers, plan.dtype) for bucket in groups
-    ]
+    machines = [] if machine is None else machine.conditions
+    conditions = [*machines, *all_conditions(layers, plan.dtype)]
+    parts = [CalibrationPart(condition, bucket) for condition in conditions for bucket in groups]
     missing = [part for part in parts if not kept.has(part.condition.name, part.bucket.index)]
-    if missing:
-        with torch.inference_mode():
-            _run(folder, plan, kept, missing, done=len(parts) - len(missing), model=model, report=report)
+    if not missing:
+        return
+    claims: dict[tuple[str, int], ClaimedRun] = {}
+    if machine is not None:
+        # Before torch has weights of its own: a card may not hold both.
+        of_machine = [(part.condition, part.bucket) for part in missing if part.condition in machines]
+        claims = machine.claims(folder, of_machine, plan)
+        kept.note_machines([condition.name for condition in machines])
+    setup = CalibrationSetup(folder, plan, device, claims)
+    with torch.inference_mode():
+        _run(setup, kept, missing, done=len(parts) - len(missing), model=model, report=report)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationSetup:
+    """What runs are made with; ``claims`` of machines are there already."""
+
+    folder: ModelFolder
+    plan: CalibrationPlan
+    device: str
+    claims: Mapping[tuple[str, int], ClaimedRun]
+
+    def stack(self, attention: str = "sdpa", *, widen: bool = False) -> Stack:
+        """The registered model."""
+        dtype = TORCH_DTYPES[self.plan.dtype]
+        return Stack(self.folder, dtype, widen=widen, attention=attention, device=self.device)
+
+    def claim(self, part: CalibrationPart) -> ClaimedRun:
+        """What an inferencer claims."""
+        made = self.claims.get((part.condition.name, part.bucket.index))
+        if made is not None:
+            return made
+        before = torch.get_num_threads()
+        torch.set_num_threads(part.condition.threads or before)
+        try:
+            return generate(self.stack, part.bucket, part.condition, self.plan)
+        finally:
+            torch.set_num_threads(before)
 
 
 def _run(
-    folder: ModelFolder,
-    plan: CalibrationPlan,
+    setup: CalibrationSetup,
     kept: MeasurementFiles,
     missing: Sequence[CalibrationPart],
     *,
@@ -81,26 +117,11 @@ def _run(
     model: bytes,
     report: Report,
 ) -> None:
-    dtype = TORCH_DTYPES[plan.dtype]
-    high = Stack(folder, dtype, widen=True) if plan.dtype else None
-    verifier = Verifier(Stack(folder, dtype), high, model, plan)
+    high = setup.stack(widen=True) if setup.plan.dtype else None
+    verifier = Verifier(setup.stack(), high, model, setup.plan)
     started = time.monotonic()
     for index, part in enumerate(missing):
-        claim = _claim(folder, dtype, part, plan)
+        claim = setup.claim(part)
         kept.write(part.condition.name, part.bucket.index, verifier.measure(part.bucket, claim))
         left = (time.monotonic() - started) / (index + 1) * (len(missing) - index - 1)
         report(CalibrationProgress(part.condition.name, done + index + 1, done + len(missing), left))
-
-
-def _claim(folder: ModelFolder, dtype: torch.dtype, part: CalibrationPart, plan: CalibrationPlan) -> ClaimedRun:
-    before = torch.get_num_threads()
-    torch.set_num_threads(part.condition.threads or before)
-    try:
-        load = partial(_load, folder, dtype)
-        return generate(load, part.bucket, part.condition, plan)
-    finally:
-        torch.set_num_threads(before)
-
-
-def _load(folder: ModelFolder, dtype: torch.dtype, attention: str) -> Stack:
-    return Stack(folder, dtype, attention=attention)

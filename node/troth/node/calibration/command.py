@@ -14,8 +14,9 @@ import typer
 from rich.console import Console
 
 from troth.node.calibration.calibrating import CalibrationProgress, measure, plan_for
-from troth.node.calibration.conditions import all_conditions
+from troth.node.calibration.conditions import HONEST, Condition, all_conditions
 from troth.node.calibration.findings import find
+from troth.node.calibration.machines import CalibratedMachine
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.report import CalibrationSubject, as_json, write
 from troth.node.home import DEFAULT_HOME, HomeOption
@@ -37,21 +38,29 @@ def run(
     tokens: int,
     segments: int,
     threads: int,
+    engine: str = "torch",
+    device: str = "cpu",
+    cards: int = 1,
 ) -> dict[str, Any]:
     """Measure, find thresholds, write the report; returns what the command prints."""
     console = Console(stderr=True)
     found = find_model(home, model)
     descriptor = describe_with_progress(found, dtype)
     identifier = Hash32(model_id(descriptor))
+    machine = CalibratedMachine(device, cards) if engine == "vllm" else None
+    # vLLM has no states but those behind the last layer.
+    segments = 1 if machine is not None else segments
     plan = plan_for(descriptor.layers, DTYPE_NAMES[dtype], tokens, segments)
     # Measurements of another plan would be mixed up with these.
     kept = MeasurementFiles(folder / f"{dtype}-{prompts}-prompts-{tokens}-tokens-{segments}-segments")
     measure(
         found, plan, kept, prompts=prompts, threads=min(threads, os.cpu_count() or 1), model=identifier,
-        report=lambda progress: console.print(_line(progress), highlight=False),
+        report=lambda progress: console.print(_line(progress), highlight=False), device=device, machine=machine,
     )  # fmt: skip
-    findings = find(kept, all_conditions(descriptor.layers, plan.dtype), plan)
-    subject = CalibrationSubject(identifier, dtype, f"torch {torch.__version__} on cpu", prompts, plan)
+    machines = [Condition(name, HONEST) for name in kept.machines]
+    findings = find(kept, [*all_conditions(descriptor.layers, plan.dtype), *machines], plan)
+    ran = f"torch {torch.__version__} on {device}" + (f", and {len(machines)} ways of vLLM" if machines else "")
+    subject = CalibrationSubject(identifier, dtype, ran, prompts, plan)
     report = as_json(subject, findings, kept.digest())
     data, page = write(folder, report, findings)
     refused = findings.refused
@@ -61,6 +70,7 @@ def run(
         "honest_refused": f"{refused.count} of {refused.total} tasks, at most {refused.high:.2%} with 95 % confidence",
         **report["thresholds"],
         "data": report["data"],
+        **({"machines": kept.machines} if machines else {}),
         "register": f"troth model add {model} --dtype {dtype} --calibration {data} --broadcast",
     }
 
@@ -83,16 +93,20 @@ def calibrate(
     tokens: Annotated[int, typer.Option("--tokens", min=16, help="Length of each text.")] = 64,
     segments: Annotated[int, typer.Option("--segments", min=1, help="Equal slices to cut the model into.")] = 2,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Torch threads.")] = 2,
+    engine: Annotated[str, typer.Option("--engine", help="vllm: also this machine's honest runs of vLLM.")] = "torch",
+    device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="cpu or cuda.")] = "cpu",
+    cards: Annotated[int, typer.Option("--cards", min=1, help="Over how many cards vLLM shares layers out.")] = 1,
     home: HomeOption = DEFAULT_HOME,
     as_json: JsonOption = False,
 ) -> None:
     """Run honest nodes and cheats over the prompts, and write report.json and report.html.
 
-    Takes an hour or more on a few cores; when it is stopped, the same command goes on where it was. The report goes
-    to `troth model add MODEL --calibration report.json`, which registers a class with its thresholds.
+    Takes an hour or more on a few cores; when it is stopped, the same command goes on where it was. For a class that
+    mixed machines serve with vLLM, run it on each of them with --engine vllm and the same --out. The report goes to
+    `troth model add MODEL --calibration report.json`, which registers a class with its thresholds.
     """
     from troth.node.calibration.command import run
 
     folder = out or home / "calibrations" / f"{Path(model).name}-{class_dtype}"
-    options = {"prompts": prompts, "tokens": tokens, "segments": segments, "threads": threads}
-    show(run(model, class_dtype, folder, home=home, **options), as_json)
+    options = {"prompts": prompts, "tokens": tokens, "segments": segments, "threads": threads, "cards": cards}
+    show(run(model, class_dtype, folder, home=home, engine=engine, device=device, **options), as_json)

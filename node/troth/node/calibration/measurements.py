@@ -6,8 +6,10 @@ The hash over all of them is what a class refers to on chain: whoever doubts a t
 from __future__ import annotations
 
 import io
+import json
 import re
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,19 @@ class MeasurementFiles:
             except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
                 raise NodeStorageError("a measurement cannot be read", str(path), "Delete it and run again.") from error
         return parts
+
+    @property
+    def machines(self) -> list[str]:
+        """Conditions of machines that were measured into this folder, in the order of their names."""
+        path = self.folder / "machines.json"
+        return sorted(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+    def note_machines(self, conditions: Sequence[str]) -> None:
+        """Remember conditions that only some machines have."""
+        path = self.folder / "machines.json"
+        staging = path.with_suffix(".writing")
+        staging.write_text(json.dumps(sorted({*self.machines, *conditions})), encoding="utf-8")
+        staging.replace(path)
 
     def digest(self) -> Hash32:
         """keccak256 over the names and contents of all arrays, in order of condition, bucket and name.

@@ -27,13 +27,21 @@ class Stack:
     Args:
         widen: round the weights to `dtype`, then compute in float32.
         attention: "sdpa" or "eager".
+        device: of torch.
     """
 
     def __init__(
-        self, folder: ModelFolder, dtype: torch.dtype, *, widen: bool = False, attention: str = "sdpa"
+        self,
+        folder: ModelFolder,
+        dtype: torch.dtype,
+        *,
+        widen: bool = False,
+        attention: str = "sdpa",
+        device: str = "cpu",
     ) -> None:
         layers = folder.layers
-        self._slice = LayerSlice(folder, Segment(0, layers), dtype, torch.device("cpu"), widen=widen)
+        self.device = torch.device(device)
+        self._slice = LayerSlice(folder, Segment(0, layers), dtype, self.device, widen=widen)
         self.use_attention(attention)
         self.dtype = self._slice.dtype
         self.total = layers
@@ -51,7 +59,7 @@ class Stack:
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Tokens (sequences, positions) as the rows that enter layer 0."""
-        return self._slice.embed(tokens).to(self.dtype)
+        return self._slice.embed(tokens.to(self.device)).to(self.dtype)
 
     def forward(
         self, states: torch.Tensor, segment: Segment, cache: DynamicCache | None = None, start: int = 0
@@ -62,8 +70,8 @@ class Stack:
         return self._slice.decoder.run(segment, states, layers, Past(start, kept.update))
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
-        """What the head makes of post-norm states, in float32."""
-        return self._slice.logits(states)
+        """What the head makes of post-norm states, in float32, on the host."""
+        return self._slice.logits(states).cpu()
 
 
 def _pass_on(states: torch.Tensor, **_: Any) -> torch.Tensor:

@@ -74,7 +74,7 @@ class Verifier:
     def _run(self, stack: Stack, index: int, inputs: NDArray[Any], segment: Any) -> torch.Tensor:
         if index == 0:
             return stack.forward(stack.embed(torch.from_numpy(inputs)), segment)
-        return stack.forward(from_words(inputs, self._plan.dtype).to(stack.dtype), segment)
+        return stack.forward(from_words(inputs, self._plan.dtype).to(stack.device, stack.dtype), segment)
 
     def _states(self, claimed: NDArray[Any], own: NDArray[Any], high: NDArray[np.float32]) -> Measured:
         distances, statistics = [], []
@@ -137,6 +137,6 @@ class Verifier:
 
 def _logits(stack: Stack, rows: NDArray[Any]) -> NDArray[np.float32]:
     """What a model's head makes of rows of the last segment."""
-    states = from_words(rows, 0 if rows.dtype == np.float32 else 1).to(stack.dtype)
+    states = from_words(rows, 0 if rows.dtype == np.float32 else 1).to(stack.device, stack.dtype)
     logits: NDArray[np.float32] = stack.logits(states).numpy()
     return logits

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
+from troth.node.engine.interface import Arithmetic, Engine, SessionKey, writes_alone
 from troth.node.errors import ModelError
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.layers import without_layers
@@ -84,7 +84,7 @@ def probe_of(name: str) -> str:
 
 
 async def _at_once(engine: Engine, text: NDArray[Any]) -> NDArray[Any]:
-    if isinstance(engine, WholeEngine):
+    if writes_alone(engine):
         return (await engine.prefill([int(token) for token in text], fresh=True)).rows
     return await _grow(engine, text, 255, (len(text),))
 

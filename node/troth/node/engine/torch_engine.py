@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from troth.node.engine.card import card_is_gone
 from troth.node.engine.choice import choose_tokens
 from troth.node.engine.interface import Chosen, Computed, SessionKey, TokenDraw
 from troth.node.engine.layers import LayerSlice, Needs, Parts
@@ -64,6 +65,9 @@ class TorchEngine:
         self._moving = asyncio.Lock()
         self._dtype = dtype
         self._sessions = CacheBudget(cache_bytes)
+        self.lost: str | None = None
+        """Why this process computes nothing any more: its graphics card is gone, and only another process may get it
+        back."""
         # The thread holds this engine only while it has something to do, so that an engine nobody needs can go.
         self._steps = Steps(self._advance, self._choose, self._kind)
 
@@ -99,6 +103,7 @@ class TorchEngine:
 
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """Append positions to a session; see `interface.Engine.forward`."""
+        self._require_card()
         return await asyncio.wrap_future(self._steps.compute(SessionWork(key, segment, start, inputs)))
 
     async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
@@ -111,6 +116,7 @@ class TorchEngine:
 
     async def choose(self, key: SessionKey, row: NDArray[Any], draw: TokenDraw) -> Chosen:
         """The token of one post-norm row; see `interface.ChoosingEngine.choose`."""
+        self._require_card()
         return await asyncio.wrap_future(self._steps.choose(TokenChoice(key, row, draw)))
 
     async def logits(self, rows: NDArray[Any]) -> Computed:
@@ -153,7 +159,29 @@ class TorchEngine:
         await asyncio.to_thread(self._steps.close)
 
     async def _run(self, job: Callable[[], Result]) -> Result:
-        return await asyncio.wrap_future(self._steps.run(job))
+        try:
+            return await asyncio.wrap_future(self._steps.run(job))
+        except Exception as error:
+            if (told := self._told(error)) is error:
+                raise
+            raise told from error
+
+    def _require_card(self) -> None:
+        if self.lost is not None:
+            raise NodeBusy("this node's graphics card is gone", None, "Ask another node; this one is started again.")
+
+    def _told(self, error: Exception) -> Exception:
+        """What whoever asked is told; that memory is used up may be over in a moment, that a card is gone is not."""
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            if self._device.type == "cuda":
+                # What a failed pass held is kept by torch for passes of its shape; the next one has another.
+                torch.cuda.empty_cache()
+            return NodeBusy("the device's memory is used up", None, "Retry later or elsewhere.")
+        if self._device.type != "cpu" and card_is_gone(error):
+            self.lost = self.lost or f"the graphics card is gone: {str(error).splitlines()[0]}"
+        if self.lost is not None:
+            return NodeBusy("this node's graphics card is gone", None, "Ask another node; this one is started again.")
+        return error
 
     def _settle(self, hosted: Segment, wanted: tuple[Segment, ...], parts: Parts) -> None:
         self._layers.take(parts)
@@ -187,7 +215,7 @@ class TorchEngine:
             try:
                 entered.append((share, *self._entered(share)))
             except Exception as error:  # noqa: BLE001 - whoever asked for it is told
-                share.work.failure = error
+                share.work.failure = self._told(error)
         try:
             self._pass(entered)
         except Exception as error:  # noqa: BLE001 - as above
@@ -195,13 +223,13 @@ class TorchEngine:
                 for one in entered:
                     self._advance_alone(one)
             else:
-                entered[0][0].work.failure = _told(error)
+                entered[0][0].work.failure = self._told(error)
 
     def _advance_alone(self, entered: Entered) -> None:
         try:
             self._pass([entered])
         except Exception as error:  # noqa: BLE001 - as above
-            entered[0].work.failure = _told(error)
+            entered[0].work.failure = self._told(error)
 
     def _entered(self, share: StepShare) -> tuple[torch.Tensor, Continuation]:
         """The rows that enter, and the cache that they follow, with room for all that the work asks for."""
@@ -250,7 +278,7 @@ class TorchEngine:
                 if len(choices) > 1:
                     self._choose([choice])
                 else:
-                    choice.failure = _told(error)
+                    choice.failure = self._told(error)
             return
         seconds = time.perf_counter() - began
         for choice, token in zip(choices, tokens, strict=True):
@@ -293,13 +321,6 @@ class TorchEngine:
             layers.take(layers.read(Needs(ending=True)))
         states = from_words(rows, 0 if wide else 1).to(self._device, layers.dtype)
         return Computed(layers.logits(states).cpu().numpy(), time.perf_counter() - started)
-
-
-def _told(error: Exception) -> Exception:
-    """What whoever asked is told; that memory is used up may be over in a moment."""
-    if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
-        return NodeBusy("the device's memory is used up", None, "Retry later or elsewhere.")
-    return error
 
 
 def to_words(states: torch.Tensor, dtype: int) -> NDArray[Any]:

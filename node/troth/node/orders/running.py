@@ -33,10 +33,10 @@ from troth.node.earning.keeper import EarningContext, EarningKeeper
 from troth.node.earning.supervision import Supervised
 from troth.node.engine.head import require_head
 from troth.node.engine.imprints import require_imprints
-from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine
+from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine, writes_alone
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
-from troth.node.loading import load_engine, watch_weights
+from troth.node.loading import load_engine, watch_card, watch_weights
 from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.models.folder import ModelFolder, find_model
@@ -255,8 +255,9 @@ class RunningNode:
         """Why this node is not ready; empty when it is."""
         found = [] if self._service else ["the model is loading"]
         engine = self._context.engine if self._context else None
-        if isinstance(engine, WholeEngine) and engine.failure:
+        if engine is not None and writes_alone(engine) and engine.failure:
             found.append(engine.failure)
+        found += [lost] if (lost := getattr(engine, "lost", None)) else []
         if follower.trouble:
             found.append(follower.trouble)
         party = follower.state.parties.get(self._key.address)
@@ -327,6 +328,7 @@ class RunningNode:
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(self._direct.run(context, service, lambda: follower.state), name="direct mode")
             jobs.create_task(watch_weights(self._configuration), name="watching the weights")
+            jobs.create_task(watch_card(context.engine), name="watching the graphics card")
             for task in self._tasks:
                 jobs.create_task(task.run(), name=task.name)
 

@@ -36,14 +36,15 @@ _FORMS: dict[Any, str] = {
     RowProof: f"(uint32,{_OPENING},{_ROW})",
     DisputedShape: f"({_LAYER}[],bytes,string,string,uint32,string)",
 }
-Form = TypeVar("Form", StepProof, RowProof, DisputedShape)
+Form = TypeVar("Form")
 
 
 def read(kind: type[Form], data: bytes) -> Form:
     """A StepProof, RowProof or DisputedShape as a transaction shows it; raises InvalidStep for other bytes."""
     try:
         (found,) = decode([_FORMS[kind]], data)
-        made: Form = converter(kind)(found)
+        hint: Any = kind
+        made: Form = converter(hint)(found)
     except (DecodingError, ValueError, OverflowError) as error:
         raise InvalidStep(f"This is no {kind.__name__}", len(data), "Read the transaction's input.") from error
     return made

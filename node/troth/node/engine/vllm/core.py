@@ -83,6 +83,7 @@ class Core:
         self.board = RowBoard()
         self.hidden_size = 0
         self.vocabulary = 0
+        self.cache_bytes = 0
         self.dead = asyncio.Event()
         self._llm = llm
         self._folder = folder
@@ -177,13 +178,14 @@ class Core:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _connect(self) -> None:
-        self.hidden_size, self.vocabulary = await self.call("troth_tap", self.listen())
-        await self.call("troth_fix_rows", FIXED_ROWS)
+        self.hidden_size, self.vocabulary, self.cache_bytes = await self.call("troth_tap", self.listen())
+        if not self.settings.on_card:
+            await self.call("troth_fix_rows", FIXED_ROWS)
         self._helpers.append(asyncio.create_task(self._follow_cache()))
         self._helpers.append(asyncio.create_task(self._watch()))
 
     async def call(self, method: str, *arguments: Any) -> Any:
-        """What vLLM's worker answers to a method of `worker.RowTap`."""
+        """What vLLM's first worker answers to a method of `worker.RowTap`, which runs in all of them."""
         try:
             return (await self._llm.collective_rpc(method, args=arguments))[0]
         except Exception as error:

@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import CacheEvent, Computed, EngineLoad, SessionKey, TokenStep
@@ -25,6 +26,9 @@ from troth.node.errors import BadInput, EngineError, ModelError, NodeBusy
 from troth.node.models.folder import ModelFolder
 from troth.protocol.request import Request
 from troth.protocol.types import Hash32, Segment
+
+if TYPE_CHECKING:
+    from troth.node.engine.streamed import StreamedReference
 
 NO_LOAD = EngineLoad(0, 0, 0.0, 0, BLOCK, 0, 0)
 HELD_OPEN = 2
@@ -50,7 +54,7 @@ class VllmEngine:
         self._vocabulary = int(config["vocab_size"])
         self._audience = Audience()
         self._supervisor = supervisor or Supervisor(lambda: Core.start(settings, self._audience))
-        self._texts = EngineTexts(RowStore(BLOCK, settings.cache_bytes // 8))
+        self._texts = EngineTexts(RowStore(BLOCK, settings.row_bytes))
         self._sessions = EngineSessions()
 
     @property
@@ -83,6 +87,15 @@ class VllmEngine:
         """The text of tokenizer.json; read when a grammar first needs it."""
         return self._folder.tokenizer_json.decode()
 
+    @cached_property
+    def _reference(self) -> StreamedReference:
+        """Only tolerant classes need it; made when it is first asked for, and torch with it."""
+        import torch
+
+        from troth.node.engine.streamed import StreamedReference
+
+        return StreamedReference(self._folder, torch.bfloat16, self._settings.device)
+
     @property
     def failure(self) -> str | None:
         """Why it cannot compute now; see `supervision`."""
@@ -97,7 +110,8 @@ class VllmEngine:
     @property
     def cache_bytes(self) -> int:
         """Memory that running requests and open sessions have in the cache."""
-        return int(self.load.cache_used * self._settings.cache_bytes)
+        core = self._supervisor.living
+        return 0 if core is None else int(self.load.cache_used * cast(Core, core).cache_bytes)
 
     async def generate(self, request: Request, seed: Hash32) -> AsyncGenerator[TokenStep, None]:
         """See `interface.WholeEngine.generate`."""
@@ -172,14 +186,16 @@ class VllmEngine:
             raise ModelError("vLLM holds the whole model and nothing less", hosted, "Use engine torch for slices.")
 
     async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
-        """The rows themselves in float32; a bfloat16 engine has no other precision and serves exact classes only."""
-        if self.dtype != 0:
-            raise BadInput("vLLM has no float32 reference of bfloat16", segment, "Use an exact class.")
-        return (await self.prefill([int(token) for token in inputs])).rows
+        """The rows themselves in float32; of bfloat16 beside vLLM, layer by layer (`streamed`)."""
+        tokens = [int(token) for token in inputs]
+        self._require(tokens, len(tokens))
+        return (await self.prefill(tokens)).rows if self.dtype == 0 else await self._reference.rows(tokens)
 
     async def logits(self, rows: NDArray[Any]) -> Computed:
-        """See `interface.Engine.logits`."""
+        """See `interface.Engine.logits`; of float32 rows of a bfloat16 model by the reference's head."""
         began = time.perf_counter()
+        if self.dtype != 0 and rows.dtype == np.float32:
+            return Computed(await self._reference.logits(rows), time.perf_counter() - began)
         core = await self._core()
         try:
             made = await core.head(rows)

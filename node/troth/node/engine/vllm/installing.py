@@ -26,39 +26,42 @@ def require_vllm() -> None:
 
 FILE = Path(__file__).with_name("pins.txt")
 """In pip's own form, for its option -c."""
+CUDA_FILE = Path(__file__).with_name("pins-cuda.txt")
+"""The same for CUDA, as pip resolves it; nobody has run these."""
 
 
-def pinned() -> dict[str, str]:
+def pinned(file: Path = FILE) -> dict[str, str]:
     """Version by name of distribution."""
-    lines = (line.strip() for line in FILE.read_text(encoding="utf-8").splitlines())
+    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
     named = (line.partition("==") for line in lines if line and not line.startswith("#"))
     return {name: wanted for name, _, wanted in named}
 
 
-def found() -> dict[str, str]:
+def found(file: Path = FILE) -> dict[str, str]:
     """Those of the pinned distributions that are in this environment, with the versions they have."""
     importlib.invalidate_caches()
-    installed = {name: _version(name) for name in pinned()}
+    installed = {name: _version(name) for name in pinned(file)}
     return {name: has for name, has in installed.items() if has is not None}
 
 
 def unmet(package: str) -> list[str]:
     """What keeps `package` (as pip names it, with ==) from being whole here; empty where nothing does.
 
-    On CPU that are its own pins too. A pinned distribution that is not here is one that this platform does not need.
+    That are its own pins too. A pinned distribution that is not here is one that this platform does not need.
     """
-    name, _, wanted = package.partition("==")
+    name, _, _ = package.partition("==")
+    on_card = package == PACKAGES["cuda"]
+    file, broken = (CUDA_FILE, ()) if on_card else (FILE, BROKEN_BESIDE_CPU)
     importlib.invalidate_caches()
-    if (has := _version(name)) is None:
+    if _version(name) is None:
         return [f"{name} is not here"]
-    if name not in (pins := pinned()):
-        return [] if has == wanted else [f"{name} is {has}, not {wanted}"]
+    pins = pinned(file)
     other = [
         f"{each} is {has}, not {pins[each]}"
-        for each, has in found().items()
-        if has != pins[each] and each not in BROKEN_BESIDE_CPU
+        for each, has in found(file).items()
+        if has != pins[each] and each not in broken
     ]
-    return other + [f"{each} is here, and breaks transformers" for each in BROKEN_BESIDE_CPU if _version(each)]
+    return other + [f"{each} is here, and breaks transformers" for each in broken if _version(each)]
 
 
 def _version(name: str) -> str | None:
@@ -88,7 +91,8 @@ def steps(name: str, device: str) -> list[Step]:
         raise ConfigError("there is no such engine to install", (name, device), "Use vllm with --device cpu or cuda.")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     if device == "cuda":
-        return [[*pip, "install", PACKAGES[device]]]
+        # torch comes as the package index has it, which is built for CUDA and names the libraries that it needs.
+        return [[*pip, "install", "-c", str(CUDA_FILE), TORCH, PACKAGES[device]]]
     # Named again with its pin: pip would take another torch with the CUDA packages, several gigabytes of them.
     return [
         [*pip, "install", "-c", str(FILE), TORCH, PACKAGES[device]],

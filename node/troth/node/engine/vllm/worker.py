@@ -1,8 +1,9 @@
 """What Troth adds to vLLM's worker: rows of every step go out, the head is lent, and the process ends with the node.
 
-vLLM mixes `RowTap` into its own worker class (`worker_extension_cls`); methods are reached by `collective_rpc`. A
-forward hook on the whole model sees the post-norm states of every position of a step, in exactly the words that the
-head reads. It is never called inside of a captured graph: the engine runs with `enforce_eager`.
+vLLM mixes `RowTap` into its own worker class (`worker_extension_cls`); methods are reached by `collective_rpc`. Rows
+are the post-norm states of every position of a step, in exactly the words that the head reads. They are taken between a
+step's forward pass and the choice of its tokens, from what vLLM's model runner keeps between the two. So the pass may
+be one captured graph, and both of vLLM's model runners are looked at in one way.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import queue
 import signal
 import socket
 import threading
@@ -27,40 +29,107 @@ CAST = "Attempted to load weight %s with dtype"
 logging.getLogger(LOADING).addFilter(lambda record: not str(record.msg).startswith(CAST))
 
 
+AHEAD = 2
+"""Steps whose rows may be on their way from a graphics card while the next ones are computed."""
+
+
+class RowSender:
+    """Rows on their way to the node, one frame a step.
+
+    On a CPU they are sent at once: the forward pass waits where the node does not take them, so that memory stays
+    bounded. From a graphics card they are copied into pinned memory by its own queue, behind the kernels that made
+    them and before the next step may write there again; a thread waits for the copy and sends it.
+    """
+
+    def __init__(self, connection: socket.socket, *, beside: bool) -> None:
+        self.seconds = 0.0
+        """Processor seconds that it has taken so far."""
+        self._connection = connection
+        self._waiting: queue.SimpleQueue[tuple[list[Part], torch.Tensor, Any]] = queue.SimpleQueue()
+        self._room = threading.Semaphore(AHEAD)
+        if beside:
+            threading.Thread(target=self._run, name="rows", daemon=True).start()
+        self._beside = beside
+
+    def send(self, parts: list[Part], states: torch.Tensor) -> None:
+        """Send the rows that a step made, (positions, hidden size) and perhaps more below them."""
+        began = time.thread_time()
+        count = sum(part[2] for part in parts)
+        if count:
+            self._take(parts, states[:count])
+        self.seconds += time.thread_time() - began
+
+    def _take(self, parts: list[Part], rows: torch.Tensor) -> None:
+        if not self._beside:
+            self._write(parts, rows)
+            return
+        self._room.acquire()
+        copied = pinned(rows)
+        copied.copy_(rows, non_blocking=True)
+        done = torch.cuda.Event()
+        done.record()
+        self._waiting.put((parts, copied, done))
+
+    def _run(self) -> None:
+        while True:
+            parts, copied, done = self._waiting.get()
+            done.synchronize()
+            began = time.thread_time()
+            try:
+                self._write(parts, copied)
+            except OSError:
+                return  # the node is gone, which ends this process
+            finally:
+                self._room.release()
+                self.seconds += time.thread_time() - began
+
+    def _write(self, parts: list[Part], rows: torch.Tensor) -> None:
+        words = rows.view(torch.int16) if rows.dtype == torch.bfloat16 else rows
+        frame = frame_to_bytes(parts, words.contiguous().cpu().numpy().tobytes())
+        self._connection.sendall(LENGTH.pack(len(frame)) + frame)
+
+
 class RowTap:
-    """Methods get names that no worker has; state lives in the hook."""
+    """Methods get names that no worker has. Where layers are shared out, each process has all rows: the first sends."""
 
     model_runner: Any
-    _troth_rows: Any = None
-    _troth_hook: Any = None
-    _troth_seconds = 0.0
+    rank: int
+    _troth_sender: RowSender | None = None
+    _troth_plain: Any = None
 
     def troth_tap(self, address: str) -> list[int]:
-        """Send rows to a Unix socket from now on; returns hidden size and vocabulary."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(address)
-        threading.Thread(target=_end_with_node, args=(connection,), daemon=True).start()
+        """Send rows to a Unix socket from now on; returns hidden size, vocabulary, and bytes of keys and values."""
         runner = self.model_runner
-        # The forward pass waits where the node does not take its rows: memory stays bounded.
-        self._troth_rows = lambda module, given, made: self._troth_timed(connection, made)
-        self.troth_send(True)
+        if self.rank == 0:
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.connect(address)
+            threading.Thread(target=_end_with_node, args=(connection,), daemon=True).start()
+            self._troth_sender = RowSender(connection, beside=runner.device.type == "cuda")
+            self.troth_send(True)
         config = runner.model_config
-        return [int(config.get_hidden_size()), int(config.get_vocab_size())]
-
-    def _troth_timed(self, connection: socket.socket, made: Any) -> None:
-        began = time.thread_time()
-        _send(self.model_runner, connection, made)
-        self._troth_seconds += time.thread_time() - began
+        return [int(config.get_hidden_size()), int(config.get_vocab_size()), _bytes_of(runner.kv_caches)]
 
     def troth_row_seconds(self) -> float:
         """Processor seconds that sending rows has taken so far."""
-        return self._troth_seconds
+        return 0.0 if self._troth_sender is None else self._troth_sender.seconds
 
     def troth_send(self, wanted: bool) -> None:
         """Send rows, or stop sending them: for measuring what they cost."""
-        if self._troth_hook is not None:
-            self._troth_hook.remove()
-        self._troth_hook = self.model_runner.model.register_forward_hook(self._troth_rows) if wanted else None
+        runner, sender = self.model_runner, self._troth_sender
+        if sender is None:
+            return
+        self._troth_plain = self._troth_plain or runner.execute_model
+        plain = self._troth_plain
+
+        def execute_model(*given: Any, **named: Any) -> Any:
+            made = plain(*given, **named)
+            state = runner.execute_model_state
+            # It is there between a step's forward pass, in a graph or not, and the choice of its tokens.
+            if made is None and state is not None:
+                sender.send(_parts(runner, state), state.hidden_states)
+            return made
+
+        runner.execute_model = execute_model if wanted else plain
 
     def troth_fix_rows(self, rows: int) -> int:
         """Have every matrix product run over so many rows at a time, 0 for any number; returns how many layers have
@@ -79,8 +148,14 @@ class RowTap:
         states = states if wide else states.view(torch.bfloat16)
         states = states.reshape(-1, runner.model_config.get_hidden_size()).to(runner.device, runner.model_config.dtype)
         with torch.inference_mode():
-            logits: bytes = runner.model.compute_logits(states).float().cpu().numpy().tobytes()
-        return logits
+            # All processes take part, and some gather logits in the first one only.
+            logits = runner.model.compute_logits(states)
+            return b"" if logits is None else bytes(logits.float().cpu().numpy().tobytes())
+
+
+def pinned(rows: torch.Tensor) -> torch.Tensor:
+    """Room of the same shape in memory that a card writes to by itself."""
+    return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
 
 
 def _fixed(linear: Any, rows: int) -> Any:
@@ -90,25 +165,24 @@ def _fixed(linear: Any, rows: int) -> Any:
     return fixed
 
 
-def _send(runner: Any, connection: socket.socket, states: Any) -> None:
-    parts = _parts(runner)
-    count = sum(part[2] for part in parts)
-    if not count:
-        return
-    words = states[:count]
-    words = words.view(torch.int16) if words.dtype == torch.bfloat16 else words
-    frame = frame_to_bytes(parts, words.contiguous().cpu().numpy().tobytes())
-    connection.sendall(LENGTH.pack(len(frame)) + frame)
-
-
-def _parts(runner: Any) -> list[Part]:
+def _parts(runner: Any, state: Any) -> list[Part]:
     """Which request's positions stand in this step's batch, in order. vLLM adds a dash and letters to our names."""
-    batch = runner.input_batch
-    ends = runner.query_start_loc.np
+    batch = getattr(state, "input_batch", None)
+    if batch is None:  # the first model runner keeps one batch, and changes it from step to step
+        batch, ends = runner.input_batch, runner.query_start_loc.np
+        computed = batch.num_computed_tokens_cpu
+    else:
+        ends, computed = batch.query_start_loc_np, batch.num_computed_tokens_np
     return [
-        (request.partition("-")[0], int(batch.num_computed_tokens_cpu[index]), int(ends[index + 1] - ends[index]))
+        (request.partition("-")[0], int(computed[index]), int(ends[index + 1] - ends[index]))
         for index, request in enumerate(batch.req_ids)
     ]
+
+
+def _bytes_of(caches: Any) -> int:
+    if isinstance(caches, torch.Tensor):
+        return int(caches.numel() * caches.element_size())
+    return sum(map(_bytes_of, caches)) if isinstance(caches, list | tuple) else 0
 
 
 def _end_with_node(connection: socket.socket) -> None:

@@ -1,0 +1,136 @@
+"""The float32 reference of a whole model in the memory of one layer: layers are read, used for all texts, and dropped.
+
+A verifier of a tolerant class needs the states of a float32 prefill. The model in float32 takes twice the memory that
+it is served in, so that a card which serves 16 GB could never hold it beside. Here the largest layer counts, with the
+embedding before the first one and the head behind the last. Reading a model from the system's cache of files takes
+seconds, so all texts that wait go through each layer together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from troth.node.engine.layers import LayerSlice, Needs
+from troth.node.engine.packing import Continuation
+from troth.node.models.folder import ModelFolder
+from troth.node.models.tensor_files import raw_tensors
+from troth.protocol.types import Segment
+
+CHUNK = 512
+"""Positions that go through a layer at a time: what a layer makes between its products is several times its states."""
+WORKING = 1 << 30
+"""Bytes beside weights: states, keys and values of one layer, and what it makes of a chunk, for texts of 20,000."""
+TOGETHER = 65_536
+"""Positions of all texts of one pass; others wait for the next."""
+
+
+@dataclass
+class ReferencedText:
+    """A text whose rows somebody waits for."""
+
+    tokens: NDArray[np.int64]
+    answer: asyncio.Future[NDArray[np.float32]]
+
+
+class StreamedReference:
+    """Post-norm rows and logits of a whole model, its weights rounded to `dtype` and computed with in float32."""
+
+    def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: str = "cpu") -> None:
+        self._folder, self._dtype, self._device = folder, dtype, torch.device(device)
+        self._layers: LayerSlice | None = None
+        self._waiting: list[ReferencedText] = []
+        self._busy = asyncio.Lock()
+
+    async def rows(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Rows of a text's positions, (positions, hidden size); raises ModelError where the model does not slice."""
+        mine = ReferencedText(np.asarray(tokens, np.int64), asyncio.get_running_loop().create_future())
+        self._waiting.append(mine)
+        async with self._busy:
+            if not mine.answer.done():
+                await self._pass()
+        return await mine.answer
+
+    async def logits(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What the head makes of rows, (positions, vocabulary)."""
+        async with self._busy:
+            return await asyncio.to_thread(self._head, rows)
+
+    async def _pass(self) -> None:
+        taken, room = list[ReferencedText](), TOGETHER
+        # The first one in any case; who was cancelled meanwhile is left out.
+        while self._waiting and (not taken or len(self._waiting[0].tokens) <= room):
+            one = self._waiting.pop(0)
+            if not one.answer.done():
+                taken.append(one)
+                room -= len(one.tokens)
+        try:
+            made = await asyncio.to_thread(self._run, [one.tokens for one in taken])
+        except Exception as error:  # noqa: BLE001 - whoever waits is told
+            for one in taken:
+                if not one.answer.done():
+                    one.answer.set_exception(error)
+            return
+        for one, rows in zip(taken, made, strict=True):
+            if not one.answer.done():
+                one.answer.set_result(rows)
+
+    def _run(self, texts: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float32]]:
+        with torch.inference_mode():
+            layers = self._opened()
+            self._hold(layers, Needs(entry=True))
+            states = [layers.embed(torch.from_numpy(text).to(self._device)) for text in texts]
+            for index in range(layers.total_layers):
+                segment = Segment(index, index + 1)
+                # The norm behind the last layer comes with the head; the embedding is of no use any more.
+                self._hold(layers, Needs(frozenset({index}), ending=index + 1 == layers.total_layers))
+                states = [self._through(layers, segment, rows) for rows in states]
+            self._hold(layers, Needs(ending=True))
+            return [np.array(rows.cpu().numpy(), np.float32) for rows in states]
+
+    def _through(self, layers: LayerSlice, segment: Segment, rows: torch.Tensor) -> torch.Tensor:
+        cache, made = layers.new_cache(segment), torch.empty_like(rows)
+        cache.grow(len(rows))
+        for start in range(0, len(rows), CHUNK):
+            part = rows[start : start + CHUNK]
+            made[start : start + len(part)] = layers.forward(segment, part, [Continuation(cache, len(part))])
+        return made
+
+    def _head(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            layers = self._opened()
+            self._hold(layers, Needs(ending=True))
+            made: NDArray[np.float32] = layers.logits(torch.from_numpy(np.array(rows)).to(self._device)).cpu().numpy()
+            return made
+
+    def _opened(self) -> LayerSlice:
+        if self._layers is None:
+            self._layers = LayerSlice(self._folder, Segment(0, 1), self._dtype, self._device, widen=True)
+        return self._layers
+
+    @staticmethod
+    def _hold(layers: LayerSlice, needs: Needs) -> None:
+        """Have these in memory and nothing else."""
+        layers.keep_only(needs)
+        layers.take(layers.read(needs))
+
+
+def reference_bytes(folder: ModelFolder) -> int:
+    """Memory that a streamed reference takes at most: the largest layer, embedding or head beside it, and room."""
+    layers: dict[str, int] = {}
+    outer = 0
+    for tensor in raw_tensors(folder.path):
+        _, layered, rest = tensor.name.partition(".layers.")
+        wide = 4 * math.prod(tensor.shape)
+        if layered:
+            index = rest.partition(".")[0]
+            layers[index] = layers.get(index, 0) + wide
+        else:
+            outer = max(outer, wide)
+    return max(layers.values(), default=0) + outer + WORKING

@@ -1,0 +1,105 @@
+"""The float32 reference that is read layer by layer: its rows, and that it never holds the model."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
+from support.tiny_llama import tiny_model  # noqa: E402
+
+from troth.node.engine import streamed  # noqa: E402
+from troth.node.engine.layers import LayerSlice, Needs  # noqa: E402
+from troth.node.engine.streamed import StreamedReference, reference_bytes  # noqa: E402
+from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
+from troth.node.errors import ModelError  # noqa: E402
+from troth.protocol.types import Segment  # noqa: E402
+
+MEGABYTE = 1 << 20
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "qwen3_moe"])
+async def test_it_is_the_reference_of_a_whole_model(
+    tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streamed, "CHUNK", 16)
+    folder = write_tiny_decoder(family, tmp_path / family, torch.bfloat16)
+    engine, reference = TorchEngine(folder, Segment(0, 4), 1), StreamedReference(folder, torch.bfloat16)
+    text = np.random.default_rng(3).integers(3, VOCABULARY, size=40)
+    rows = await reference.rows([int(token) for token in text])
+    expected = await engine.reference(engine.slice, text)
+    assert rows.dtype == np.float32
+    assert np.allclose(rows, expected, rtol=1e-4, atol=1e-5)
+    logits = (await engine.logits(expected)).rows
+    assert np.allclose(await reference.logits(expected), logits, rtol=1e-4, atol=1e-5)
+    await engine.close()
+
+
+async def test_texts_that_wait_go_through_each_layer_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, read = tiny_model(tmp_path, num_hidden_layers=3), list[Needs]()
+    plain = LayerSlice.read
+    monkeypatch.setattr(LayerSlice, "read", lambda self, needs: read.append(needs) or plain(self, needs))
+    reference = StreamedReference(folder, torch.bfloat16)
+    texts = [[5, 6, 7], [8, 9], [1, 2, 3, 4]]
+    alone = [await reference.rows(text) for text in texts]
+    read.clear()
+    # The first one begins, the others wait and then go together.
+    together = await asyncio.gather(*(reference.rows(text) for text in texts))
+    assert len([needs for needs in read if needs.layers]) == 2 * 3
+    for one, other in zip(alone, together, strict=True):
+        assert np.array_equal(one, other)
+
+
+async def test_what_fails_is_told_to_all_and_the_next_is_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = StreamedReference(tiny_model(tmp_path, num_hidden_layers=2), torch.bfloat16)
+    plain, broken = reference._run, True
+
+    def run(texts: Any) -> Any:
+        if broken:
+            raise ModelError("the disk is gone", None, "Mount it.")
+        return plain(texts)
+
+    monkeypatch.setattr(reference, "_run", run)
+    found = await asyncio.gather(reference.rows([1, 2]), reference.rows([3]), return_exceptions=True)
+    assert [type(one) for one in found] == [ModelError, ModelError]
+    broken = False
+    assert (await reference.rows([1, 2])).shape[0] == 2
+
+
+async def test_it_never_holds_more_than_a_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen layers of 15 MB in float32, with a bound of three of them."""
+    layers = 16
+    folder = tiny_model(
+        tmp_path, num_hidden_layers=layers, hidden_size=512, intermediate_size=2048, vocab_size=512,
+        num_attention_heads=4, num_key_value_heads=4,
+    )  # fmt: skip
+    assert reference_bytes(folder) - streamed.WORKING < 20 * MEGABYTE
+    reference, peak = StreamedReference(folder, torch.bfloat16), 0
+    through = StreamedReference._through
+
+    def watched(self: StreamedReference, held: LayerSlice, segment: Segment, rows: Any) -> Any:
+        nonlocal peak
+        assert list(held.held) == [segment.first]
+        made = through(self, held, segment, rows)
+        peak = max(peak, _anonymous())
+        return made
+
+    monkeypatch.setattr(StreamedReference, "_through", watched)
+    await reference.rows([1, 2, 3])
+    before, peak = _anonymous(), 0
+    await reference.rows(list(range(100)))
+    assert peak - before < 48 * MEGABYTE, "the whole in float32 has 240"
+
+
+def _anonymous() -> int:
+    """Bytes of this process that lie in no file."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) << 10

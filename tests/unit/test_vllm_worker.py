@@ -1,0 +1,166 @@
+"""Rows out of vLLM's worker: from either of its model runners, from a captured graph, and from one rank of several."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from troth.node.engine.vllm import worker as module  # noqa: E402
+from troth.node.engine.vllm.row_frames import RowFrame, frame_from_bytes  # noqa: E402
+from troth.node.engine.vllm.worker import RowSender, RowTap  # noqa: E402
+
+WIDTH, VOCABULARY = 4, 8
+
+
+class Model:
+    def compute_logits(self, states: torch.Tensor) -> torch.Tensor:
+        return states @ torch.ones(WIDTH, VOCABULARY)
+
+
+class Runner:
+    """A model runner: each step has rows of its requests, in one buffer that the next step writes again."""
+
+    def __init__(self, *, second: bool) -> None:
+        self.second = second
+        self.model, self.device = Model(), torch.device("cpu")
+        self.kv_caches = [torch.zeros(3, 5, dtype=torch.bfloat16), [torch.zeros(2)]]
+        self.model_config: Any = SimpleNamespace(
+            get_hidden_size=lambda: WIDTH, get_vocab_size=lambda: VOCABULARY, dtype=torch.float32
+        )
+        self.execute_model_state: Any = None
+        self.buffer = torch.zeros(16, WIDTH)
+
+    def execute_model(self, step: dict[str, tuple[int, int]] | None, *_: Any) -> Any:
+        """`step`: of each request its first position and how many; None: nothing is to be computed."""
+        if not step:
+            self.execute_model_state = None
+            return "nothing to do"
+        computed = np.array([first for first, _ in step.values()], np.int32)
+        ends = np.concatenate([[0], np.cumsum([count for _, count in step.values()])])
+        self.buffer[:] = -1.0  # what stands behind the rows of a step is padding
+        for (first, count), begin in zip(step.values(), ends[:-1], strict=True):
+            for place in range(count):
+                self.buffer[begin + place] = 100.0 * begin + first + place
+        names = [f"{name}-abc" for name in step]
+        if self.second:
+            batch = SimpleNamespace(req_ids=names, num_computed_tokens_np=computed, query_start_loc_np=ends)
+            self.execute_model_state = SimpleNamespace(hidden_states=self.buffer, input_batch=batch)
+        else:
+            self.input_batch = SimpleNamespace(req_ids=names, num_computed_tokens_cpu=computed)
+            self.query_start_loc = SimpleNamespace(np=ends)
+            self.execute_model_state = SimpleNamespace(hidden_states=self.buffer)
+        return None
+
+
+class Node:
+    """The other end of the socket."""
+
+    def __init__(self, path: Path) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(2)
+        self._listener.settimeout(30)
+        self._connection: socket.socket | None = None
+
+    def frame(self) -> RowFrame:
+        if self._connection is None:
+            self._connection, _ = self._listener.accept()
+            self._connection.settimeout(30)
+        (length,) = struct.unpack("<I", self._read(4))
+        return frame_from_bytes(self._read(length), WIDTH, "float32")
+
+    def _read(self, count: int) -> bytes:
+        assert self._connection is not None
+        return self._connection.recv(count, socket.MSG_WAITALL)
+
+
+@pytest.fixture(autouse=True)
+def no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process does not end with the made-up node."""
+    monkeypatch.setattr(module, "_end_with_node", lambda connection: None)
+
+
+def tap(runner: Runner, rank: int, address: Path) -> RowTap:
+    worker = RowTap()
+    worker.model_runner, worker.rank = runner, rank
+    assert worker.troth_tap(str(address)) == [WIDTH, VOCABULARY, 3 * 5 * 2 + 2 * 4]
+    return worker
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["first runner", "second runner"])
+def test_rows_of_a_step_go_to_the_node(tmp_path: Path, second: bool) -> None:
+    node, runner = Node(tmp_path / "rows"), Runner(second=second)
+    worker = tap(runner, 0, tmp_path / "rows")
+    assert runner.execute_model({"r0": (0, 3), "r1": (7, 1)}) is None
+    frame = node.frame()
+    assert frame.parts == [("r0", 0, 3), ("r1", 7, 1)]
+    assert frame.rows[:, 0].tolist() == [0.0, 1.0, 2.0, 307.0], "and no padding"
+    assert runner.execute_model({}) == "nothing to do"
+    worker.troth_send(False)
+    runner.execute_model({"r0": (3, 1)})
+    worker.troth_send(True)
+    runner.execute_model({"r0": (4, 1)})
+    assert node.frame().parts == [("r0", 4, 1)], "what was made meanwhile was not sent"
+
+
+def test_of_two_ranks_the_first_sends_and_both_make_logits(tmp_path: Path) -> None:
+    node, runners = Node(tmp_path / "rows"), [Runner(second=True), Runner(second=True)]
+    workers = [tap(runner, rank, tmp_path / "rows") for rank, runner in enumerate(runners)]
+    for step in ({"r0": (0, 2)}, {"r0": (2, 1)}):
+        for runner in runners:
+            runner.execute_model(step)
+    assert [node.frame().parts for _ in range(2)] == [[("r0", 0, 2)], [("r0", 2, 1)]], "once, and not by each rank"
+    assert workers[1].troth_row_seconds() == 0.0
+    # Some ways to gather logits leave them in the first rank only.
+    runners[1].model.compute_logits = lambda states: None  # type: ignore[method-assign, return-value]
+    rows = np.ones((2, WIDTH), np.float32)
+    made = [worker.troth_head(rows.tobytes(), True) for worker in workers]
+    assert np.frombuffer(made[0], np.float32).tolist() == [4.0] * 2 * VOCABULARY
+    assert made[1] == b""
+
+
+def test_a_card_copies_rows_before_its_next_step_and_does_not_wait_for_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy is queued behind the kernels; only `AHEAD` steps are on their way."""
+    done = [threading.Event() for _ in range(3)]
+    waiting = iter(done)
+
+    class Queued:
+        def __init__(self) -> None:
+            self._event = next(waiting)
+
+        def record(self) -> None:
+            pass
+
+        def synchronize(self) -> None:
+            assert self._event.wait(30)
+
+    monkeypatch.setattr(torch.cuda, "Event", Queued)
+    monkeypatch.setattr(module, "pinned", lambda rows: torch.empty(rows.shape, dtype=rows.dtype))
+    node, (theirs, mine) = Node(tmp_path / "rows"), socket.socketpair()
+    node._connection = theirs
+    theirs.settimeout(30)
+    sender, buffer = RowSender(mine, beside=True), torch.zeros(4, WIDTH)
+    for number in range(module.AHEAD):
+        buffer[:] = float(number)
+        sender.send([("r0", number, 1)], buffer)
+    third = threading.Thread(target=lambda: sender.send([("r0", 2, 1)], buffer), daemon=True)
+    third.start()
+    third.join(0.2)
+    assert third.is_alive(), "a node that takes nothing stops the engine in the end"
+    for event in done:
+        event.set()
+    assert [node.frame().rows[0, 0] for _ in range(2)] == [0.0, 1.0], "as they were when they were made"
+    third.join(30)
+    assert not third.is_alive()
+    assert node.frame().parts == [("r0", 2, 1)]
