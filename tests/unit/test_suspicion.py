@@ -1,4 +1,4 @@
-"""Who is suspected by verifiers' notes: groups are checked more often, nobody is framed, nobody chooses answers by it."""
+"""Who is suspected by verifiers' notes: groups are checked more often, nobody is framed or chooses by it."""
 
 from __future__ import annotations
 

@@ -200,6 +200,8 @@ def _said(about: About, joined: _Joined, found: JointEvidence) -> Finding:
     where = (("class", "0x" + about[1].hex()), ("epoch", str(about[2])))
     if found.accepted:
         return Finding(NUMBER, FindingKind.OBSERVED, words, party=about[0], role="node", evidence=where)
-    action = "write --suspects FILE, and name it in [market] of client.toml: what this node's groups answer is then checked"
+    action = (
+        "order with --check self, or name it to clients and schedulers by --suspects FILE: they check its groups more"
+    )
     kind = FindingKind.INCONCLUSIVE
     return Finding(NUMBER, kind, words, party=about[0], role="node", evidence=where, action=action)

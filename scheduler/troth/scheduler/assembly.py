@@ -40,10 +40,10 @@ from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.scheduler.checks.summons import stuck
 from troth.scheduler.configuration import SchedulerConfiguration
-from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.court.holding import OrderHoldings
 from troth.scheduler.court.informing import Inquiries
 from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
+from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.context import SchedulerContext

@@ -16,11 +16,12 @@ from benchmarks.figures import Figure
 from benchmarks.judging import corpus
 from benchmarks.judging.alarms import false_convictions
 from benchmarks.judging.convictions import MOST_TASKS, Task, convicted, state_findings, text_findings
+from benchmarks.judging.corpus import Group
 from benchmarks.judging.costs import judging_share
 from benchmarks.judging.every_id import EveryId
 from benchmarks.judging.hunt import Find, Hunt
 from benchmarks.judging.recording import PLAIN, Recorder
-from benchmarks.judging.runs import run_all
+from benchmarks.judging.runs import Arrays, run_all
 from benchmarks.judging.scoring import TEXTS
 from benchmarks.judging.steering import steering_figures
 from benchmarks.judging.tiles import tile_figures
@@ -28,10 +29,12 @@ from benchmarks.judging.verdicts import mean_ratios, refused_texts, verdicts
 from benchmarks.judging.ways import HONEST, cheats
 from benchmarks.weights import weights
 from troth.node.calibration.intervals import share
+from troth.node.models.execution_class import SECOND_CUT
 from troth.node.models.report import describe_with_progress
 from troth.node.models.thresholds import Thresholds, shipped_calibration
 from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, HONEST_SHARE
 from troth.protocol.identifiers import model_id
+from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
 DTYPES = ("float32", "bfloat16")
@@ -155,6 +158,12 @@ def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figu
         saves = "honest" if way in PLAIN else f"saves {way.saves:g} %"
         note = f"{sum(refused)} of {len(refused)} refused by themselves; {saves}"
         yield _convicted(recorder, way.name, tasks, note)
+    yield from _texts(recorder, group, recorded, cuts)
+
+
+def _texts(
+    recorder: Recorder, group: Group, recorded: list[tuple[Arrays, list[Sampling]]], cuts: Thresholds
+) -> Iterator[Figure]:
     for name in TEXTS:
         tasks = [
             Task(refused, (text,))
@@ -165,9 +174,13 @@ def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figu
                 strict=True,
             )
         ]
+        convicting = sum(
+            sum(refused_texts(group, scores, name, SECOND_CUT / 1e6 * cuts.margin_cut / 1e6)) for scores, _ in recorded
+        )
         mean = np.mean([one.value for task in tasks for one in task.findings if one is not None])
         alone = sum(task.refused for task in tasks)
-        yield _convicted(recorder, name, tasks, f"{alone} of {len(tasks)} by themselves; mean finding {mean:.3f}")
+        note = f"{alone} of {len(tasks)} by themselves, {convicting} beyond the second cut; mean finding {mean:.3f}"
+        yield _convicted(recorder, name, tasks, note)
 
 
 def _convicted(recorder: Recorder, name: str, tasks: list[Task], note: str) -> Figure:

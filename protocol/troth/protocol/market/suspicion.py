@@ -73,9 +73,7 @@ def raised_rate(rate: int, strength: int) -> int:
     return min(round(rate * 2 * math.sqrt(strength / LEAST_STRENGTH)), MILLION)
 
 
-def worst_of(
-    known: SuspectList, execution_class: Hash32, nodes: Collection[Address], epoch: int
-) -> Suspect | None:
+def worst_of(known: SuspectList, execution_class: Hash32, nodes: Collection[Address], epoch: int) -> Suspect | None:
     """The most suspected of some nodes in a class, by evidence that is not too old; None where there is none."""
     found = (
         one
@@ -90,5 +88,5 @@ def read_list(data: bytes, *, chain_id: int, bank: Address) -> SuspectList:
     known = canonical.decode(SuspectList, data, LIST_LIMIT)
     if (known.chain_id, known.bank) != (chain_id, bank):
         found = f"chain {known.chain_id}, Bank {known.bank}"
-        raise InvalidField("This list of suspects is of another deployment", found, "Put its verifiers' notes together.")
+        raise InvalidField("This list of suspects is of another deployment", found, "Audit its verifiers' notes.")
     return known
