@@ -33,7 +33,10 @@ from troth.protocol.market.suspicion import (
     worst_of,
 )
 from troth.protocol.sequential import ERROR, STAKES, entering
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Address, Hash32, Segment
+from troth.scheduler.assembly import _suspects
+from troth.scheduler.errors import ConfigurationInvalid
+from troth.scheduler.orders.offers import check_rate
 
 NODE, OTHER = list(NODE_KEYS)[:2]
 SUSPECT = Suspect(NODE, CLASS_ID, 0, 40, 400)
@@ -87,7 +90,7 @@ def test_honest_groups_pay_for_few_checks_more_on_average() -> None:
         capital = (capital + entering(task)) * (1 - stakes + stakes * found / HONEST_RATIO)
         most = np.maximum(most, capital.mean(axis=0) + 1 / (2 * (task + 1)))
         rates += [raised_rate(10_000, int(one)) for one in most]
-    assert rates.mean() / 1_000 < 1.06 * 10_000
+    assert rates.mean() / 1_000 < 1.03 * 10_000
     assert (most >= LEAST_STRENGTH).mean() <= 1 / LEAST_STRENGTH
 
 
@@ -157,3 +160,21 @@ def test_answers_of_a_suspect_are_drawn_as_much_more_often() -> None:
     assert 70 <= sum(usual) <= 130
     assert 350 <= sum(raised) <= 450
     assert all(after for before, after in zip(usual, raised, strict=True) if before)
+
+
+def test_a_scheduler_advises_the_raised_rate(tmp_path: Path) -> None:
+    world = World()
+    served = SimpleNamespace(
+        rules=SimpleNamespace(least_check_rate=50_000),
+        served=SimpleNamespace(class_id=CLASS_ID),
+        spans=(Segment(0, 2),),
+    )
+    path = written(tmp_path, listed(SUSPECT))
+    known = _suspects(SimpleNamespace(suspects=Path(path)), DOMAIN)  # type: ignore[arg-type]
+    assert check_rate(served, world.state, BLOCK, known) == 200_000  # type: ignore[arg-type]
+    assert check_rate(served, world.state, BLOCK, listed(replace(SUSPECT, strength=99))) == 50_000  # type: ignore[arg-type]
+    assert check_rate(served, world.state, BLOCK, None) == 50_000  # type: ignore[arg-type]
+    assert _suspects(SimpleNamespace(suspects=None), DOMAIN) is None  # type: ignore[arg-type]
+    for wrong in (tmp_path / "none", Path(written(tmp_path, listed(bank=NODE)))):
+        with pytest.raises(ConfigurationInvalid, match="suspects"):
+            _suspects(SimpleNamespace(suspects=wrong), DOMAIN)  # type: ignore[arg-type]

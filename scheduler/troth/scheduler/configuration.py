@@ -17,7 +17,7 @@ version = 1
 [tunnels]  first_port, ports; optional host: endpoints for nodes that nobody can connect to (docs/how-to/nat.md)
 [reputation] contract = "0x…"; optional start_block: whom the committee rates below its bar gets no order
 [organisations] contract = "0x…"; optional start_block: prices say which organisation brought a class
-[suspicion] file = "suspects.json": what `troth audit notes --suspects` wrote; prices then advise more checks
+[suspicion] file = "…": what `troth audit notes --suspects` wrote; prices then advise more checks
 [tickets]  contract = "0x…"; optional fee (the asset's smallest unit, as text): what of each ticket pays for the
            transaction that takes it (docs/how-to/tickets.md)
 """

@@ -1,8 +1,8 @@
 """Who is under suspicion by verifiers' notes, and how much more often its groups' answers are checked then.
 
 Evidence (`notes`, `sequential`) reaches a strength of x for an honest node with a chance of 1 / x at most, over all
-looks. The rate of checks rises with its square root. So a group of honest nodes pays for a few per cent more checks on
-average, whoever looks how often; and one whose evidence would find a node out has every answer checked at q = 1 %.
+looks. The rate of checks rises with its square root. So a group of honest nodes pays for 3 % more checks on average
+at most, whoever looks how often; where evidence finds a node out, a rate of 1 % becomes that of every answer.
 
 The rate is part of the terms that a client signs before anybody is drawn to serve. It is the same whoever serves then,
 so that nobody can choose by it which answer is checked, and it stands in the order and the receipt for all to see. No
