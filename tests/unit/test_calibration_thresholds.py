@@ -13,11 +13,13 @@ from troth.node.calibration.intervals import share
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.report import Strip, strips
 from troth.node.calibration.thresholds import (
+    LEAST_MARGIN,
     NEAR,
     OVERLAP,
     between,
     choose_tile_rule,
     least_cut,
+    margin_cut,
     margin_cuts,
     near,
     rejected,
@@ -137,6 +139,15 @@ def test_a_float32_cut_is_near_the_honest_runs_and_never_beyond_the_middle() -> 
     honest, cheating = np.array([1e-6, 2e-6]), np.array([1e-2])
     assert near(honest, cheating) == pytest.approx(NEAR * 2e-6)
     assert near(honest, np.array([3e-6])) == between(honest, np.array([3e-6]))
+
+
+def test_a_float32_text_is_granted_no_more_than_honest_ones_need() -> None:
+    """Lies that lose little then fall by themselves; bfloat16 texts need the room between."""
+    honest, lies = np.zeros(9), np.full(9, 0.04)
+    assert margin_cut(Dtype.FLOAT32, honest, lies) == LEAST_MARGIN
+    assert margin_cut(Dtype.FLOAT32, honest + 0.003, lies) == pytest.approx(OVERLAP * 0.003)
+    assert margin_cut(Dtype.FLOAT32, honest, np.full(9, LEAST_MARGIN / 4)) == LEAST_MARGIN
+    assert margin_cut(Dtype.BFLOAT16, honest, lies) == between(honest + LEAST_MARGIN, lies)
 
 
 def test_a_class_whose_honest_runs_are_noisier_keeps_the_first_rules() -> None:

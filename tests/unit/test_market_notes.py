@@ -107,12 +107,15 @@ def test_records_of_all_verifiers_find_the_node_out_and_no_other(
 ) -> None:
     cheat = scenes()[0][1].nodes[0]
     files = [write(tmp_path / f"{verifier}.jsonl", tasks) for verifier, tasks in noted.items()]
-    report = audit_notes(read_notes(files), record(nodes=NODES))
+    report, known = audit_notes(read_notes(files), record(nodes=NODES))
     suspected = {one.party for one in report.findings if one.kind is FindingKind.INCONCLUSIVE}
     assert suspected == {cheat}
     assert report.exit_code is ExitCode.INCONCLUSIVE
     others = {one.party for one in report.findings if one.kind is FindingKind.OBSERVED}
     assert others == {papers.nodes[0] for _, papers, _ in scenes()} - {cheat}
+    (suspect,) = known.suspects
+    assert (suspect.node, suspect.execution_class) == (cheat, scenes()[0][1].order.message.execution_class)
+    assert suspect.strength >= 1 / ERROR
 
 
 def test_a_file_of_notes_shows_no_salt(noted: dict[Address, list[NotedTask]]) -> None:
@@ -146,7 +149,7 @@ def test_what_does_not_hold_is_left_out_and_its_signer_named(
     stranger = next(one for one in KEYS if one not in scenes()[0][2])
 
     def findings(shown: list[NotedTask]) -> list[tuple[FindingKind, Any]]:
-        return [(one.kind, one.party) for one in audit_notes(shown, subject).findings]
+        return [(one.kind, one.party) for one in audit_notes(shown, subject)[0].findings]
 
     assert findings(mine[1:]) == [(FindingKind.INCONCLUSIVE, verifier)]
     twice = replace(mine[0], note=sign(replace(mine[0].note.message, tokens=1), DOMAIN, key_of(verifier)))

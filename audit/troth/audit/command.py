@@ -21,6 +21,7 @@ from troth.audit.report import Finding, Reproduce
 from troth.audit.tickets import audit_tickets
 from troth.audit.watch_command import watch
 from troth.chain.tickets import TicketsPlace
+from troth.protocol.market import canonical
 from troth.protocol.organisations import OrganisationsPlace
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 
@@ -133,12 +134,18 @@ def notes(
     bundle: BundleOption = None,
     start_block: StartBlockOption = 0,
     to_block: LastOption = None,
+    suspects: Annotated[
+        Path | None, typer.Option("--suspects", help="Write who is suspected here, for client.toml and scheduler.toml.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put verifiers' notes about nodes together, and check every signature, draw and record behind them again."""
     tasks = guarded(lambda: read_notes(files))
     reading, lines, more = _read(rpc, factory, bank, bundle=bundle, start=start_block, last=to_block)
-    report = guarded(lambda: audit_notes(tasks, reading.subject))
+    report, known = guarded(lambda: audit_notes(tasks, reading.subject))
+    if suspects is not None:
+        suspects.write_bytes(canonical.encode(known))
+        lines.append(f"{len(known.suspects)} suspects in {suspects}")
     what = " ".join(["notes", *(shlex.quote(str(one)) for one in files)])
     finish(report, _again(what, rpc, factory, bundle, report.last_block), as_json, lines, more)
 

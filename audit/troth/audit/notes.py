@@ -32,6 +32,7 @@ from troth.protocol.market.notes import (
     require_record,
 )
 from troth.protocol.market.papers import PAPERS_LIMIT, drawn_seats
+from troth.protocol.market.suspicion import SuspectList, suspected
 from troth.protocol.market.views import class_of, silent_of, view_of
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Address, Hash32
@@ -80,12 +81,25 @@ def _lines(path: Path) -> Iterator[NotedTask]:
                 raise BundleRefused(f"Line {number} is no note: {error}", path, remedy) from error
 
 
-def audit_notes(tasks: Sequence[NotedTask], subject: AuditSubject) -> AuditReport:
-    """What the records say together, against the groups and keys of a deployment's record."""
+def audit_notes(tasks: Sequence[NotedTask], subject: AuditSubject) -> tuple[AuditReport, SuspectList]:
+    """What the records say together, against the groups and keys of a deployment's record; and who is suspected."""
     joined: dict[About, _Joined] = {}
     results = [CheckResult(None, tuple(_take(record, subject, joined))) for record in _records(tasks, subject)]
-    results += [CheckResult(None, (_said(about, one, evidence),))
-                for about, one in sorted(joined.items()) for evidence in _evidence(about, one, subject)]  # fmt: skip
+    suspects, evidence = [], subject.evidence
+    for about, one in sorted(joined.items()):
+        found = list(_evidence(about, one, subject))
+        results += [CheckResult(None, (_said(about, one, said),)) for said in found]
+        suspects.append(suspected(*about, found))
+    known = SuspectList(
+        evidence.chain_id,
+        evidence.place.contracts.bank,
+        evidence.last.number,
+        tuple(one for one in suspects if one is not None),
+    )
+    return _report(results, joined, subject), known
+
+
+def _report(results: Sequence[CheckResult], joined: Mapping[About, _Joined], subject: AuditSubject) -> AuditReport:
     evidence = subject.evidence
     return AuditReport(
         chain_id=evidence.chain_id,
@@ -186,6 +200,8 @@ def _said(about: About, joined: _Joined, found: JointEvidence) -> Finding:
     where = (("class", "0x" + about[1].hex()), ("epoch", str(about[2])))
     if found.accepted:
         return Finding(NUMBER, FindingKind.OBSERVED, words, party=about[0], role="node", evidence=where)
-    action = "order from it with --check self, or --check court: what these tasks show together, one may show alone"
+    action = (
+        "order with --check self, or name it to clients and schedulers by --suspects FILE: they check its groups more"
+    )
     kind = FindingKind.INCONCLUSIVE
     return Finding(NUMBER, kind, words, party=about[0], role="node", evidence=where, action=action)

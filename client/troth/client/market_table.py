@@ -37,6 +37,7 @@ class MarketTable(MarketSection, frozen=True, forbid_unknown_fields=True):
         agreement: the least share of elements that must agree, in basis points, of a class that nobody named.
         seats: the least seasoned seats in a group.
         outside: share of a group's seats outside its k + 2 largest owners, in basis points.
+        suspects: a file that ``troth audit notes --suspects`` wrote; groups with a node in it are checked more often.
     """
 
     summons: str = ""
@@ -50,6 +51,7 @@ class MarketTable(MarketSection, frozen=True, forbid_unknown_fields=True):
     agreement: Count = 8_000
     seats: Count = LEAST_SEATS
     outside: Count = LEAST_OUTSIDE
+    suspects: str = ""
 
     def checked(self) -> MarketTable:
         """This table, or ConfigurationError naming the first value that cannot be."""
@@ -62,8 +64,10 @@ class MarketTable(MarketSection, frozen=True, forbid_unknown_fields=True):
             value = getattr(self, name)
             if value and not _AMOUNT.fullmatch(value):
                 raise _wrong(name, value, "an amount, such as 0.01ether")
-        if self.model and not _PLAIN.fullmatch(self.model):
-            raise _wrong("model", self.model, "the path of a folder, without quotes and backslashes")
+        for name, kind in (("model", "folder"), ("suspects", "file")):
+            value = getattr(self, name)
+            if value and not _PLAIN.fullmatch(value):
+                raise _wrong(name, value, f"the path of a {kind}, without quotes and backslashes")
         return self
 
     def lines(self) -> list[str]:

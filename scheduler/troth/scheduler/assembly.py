@@ -31,15 +31,19 @@ from troth.chain.tokens import read_asset
 from troth.overlay.directory.vouched import VouchedMachines
 from troth.overlay.sessions.entry import vouched_machines
 from troth.protocol import vrf
+from troth.protocol.errors import InvalidField
+from troth.protocol.market.suspicion import SuspectList, read_list
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.organisation_events import OrganisationsState
 from troth.protocol.reputation import Reputation
+from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.scheduler.checks.summons import stuck
 from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.court.holding import OrderHoldings
 from troth.scheduler.court.informing import Inquiries
 from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
+from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders.context import SchedulerContext
@@ -195,6 +199,7 @@ async def assembled_market(
             asset_decimals=await asset_decimals(market, ledger.parameters.asset),
             reputation=await stack.enter_async_context(_word(configuration)),
             organisations=await stack.enter_async_context(_organisations(configuration)),
+            suspects=_suspects(configuration, operator.domain),
         )
         seconds, most = configuration.log_seconds, configuration.log_orders
         book = LogBook(database, store, ledger, operator.address, seconds=seconds, orders=most)
@@ -255,6 +260,20 @@ async def _taking_tickets(
 def _word(configuration: SchedulerConfiguration) -> AbstractAsyncContextManager[Reputation]:
     place, folder = configuration.reputation, configuration.folder
     return word_of_the_committee(configuration.rpc, place, folder, chain_id=configuration.chain_id)
+
+
+def _suspects(configuration: SchedulerConfiguration, domain: Domain) -> SuspectList | None:
+    """Who is suspected, as the operator's file says; raises ConfigurationInvalid where it is none of this market."""
+    path = configuration.suspects
+    if path is None:
+        return None
+    remedy = "Write it with `troth audit notes … --suspects FILE`, or remove [suspicion]."
+    try:
+        return read_list(path.read_bytes(), chain_id=domain.chain_id, bank=domain.contract)
+    except OSError as error:
+        raise ConfigurationInvalid("The list of suspects cannot be read", str(path), remedy) from error
+    except InvalidField as error:
+        raise ConfigurationInvalid(error.what, error.value, remedy) from error
 
 
 def _organisations(

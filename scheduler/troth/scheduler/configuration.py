@@ -17,6 +17,7 @@ version = 1
 [tunnels]  first_port, ports; optional host: endpoints for nodes that nobody can connect to (docs/how-to/nat.md)
 [reputation] contract = "0x…"; optional start_block: whom the committee rates below its bar gets no order
 [organisations] contract = "0x…"; optional start_block: prices say which organisation brought a class
+[suspicion] file = "…": what `troth audit notes --suspects` wrote; prices then advise more checks
 [tickets]  contract = "0x…"; optional fee (the asset's smallest unit, as text): what of each ticket pays for the
            transaction that takes it (docs/how-to/tickets.md)
 """
@@ -111,6 +112,10 @@ class _Tickets(Section, frozen=True, forbid_unknown_fields=True):
     fee: _Amount = "0"
 
 
+class _Suspicion(Section, frozen=True, forbid_unknown_fields=True):
+    file: str
+
+
 class _SchedulerFile(Section, frozen=True, forbid_unknown_fields=True):
     version: int
     chain: ChainSection
@@ -128,6 +133,7 @@ class _SchedulerFile(Section, frozen=True, forbid_unknown_fields=True):
     reputation: ReputationSection | None = None
     organisations: OrganisationsSection | None = None
     tickets: _Tickets | None = None
+    suspicion: _Suspicion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +163,7 @@ class SchedulerConfiguration:
     reputation: ReputationPlace | None = None
     organisations: OrganisationsPlace | None = None
     tickets: TicketTerms | None = None
+    suspects: Path | None = None
 
     @property
     def seal_key(self) -> Path:
@@ -200,6 +207,7 @@ def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
         reputation=None if file.reputation is None else file.reputation.place(ConfigurationInvalid),
         organisations=None if file.organisations is None else file.organisations.place(ConfigurationInvalid),
         tickets=None if file.tickets is None else _ticket_terms(file.tickets),
+        suspects=None if file.suspicion is None else folder / Path(file.suspicion.file).expanduser(),
     )
 
 

@@ -16,10 +16,12 @@ from benchmarks.figures import Figure
 from benchmarks.judging import corpus
 from benchmarks.judging.alarms import false_convictions
 from benchmarks.judging.convictions import MOST_TASKS, Task, convicted, state_findings, text_findings
+from benchmarks.judging.corpus import Group
 from benchmarks.judging.costs import judging_share
-from benchmarks.judging.hunt import Hunt
+from benchmarks.judging.every_id import EveryId
+from benchmarks.judging.hunt import Find, Hunt
 from benchmarks.judging.recording import PLAIN, Recorder
-from benchmarks.judging.runs import run_all
+from benchmarks.judging.runs import Arrays, run_all
 from benchmarks.judging.scoring import TEXTS
 from benchmarks.judging.steering import steering_figures
 from benchmarks.judging.tiles import tile_figures
@@ -27,14 +29,16 @@ from benchmarks.judging.verdicts import mean_ratios, refused_texts, verdicts
 from benchmarks.judging.ways import HONEST, cheats
 from benchmarks.weights import weights
 from troth.node.calibration.intervals import share
+from troth.node.models.execution_class import SECOND_CUT
 from troth.node.models.report import describe_with_progress
 from troth.node.models.thresholds import Thresholds, shipped_calibration
 from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, HONEST_SHARE
 from troth.protocol.identifiers import model_id
+from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
 DTYPES = ("float32", "bfloat16")
-PARTS = ("honest", "hunt", "cheats", "tiles", "steering", "costs", "alarms")
+PARTS = ("honest", "ids", "hunt", "cheats", "tiles", "steering", "costs", "alarms")
 
 
 def measure(options: list[str]) -> list[Figure]:
@@ -54,7 +58,7 @@ def measure(options: list[str]) -> list[Figure]:
 def _parse(options: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench judging")
     split = partial(str.split, sep=",")
-    parser.add_argument("--parts", type=split, default=[part for part in PARTS if part != "hunt"])
+    parser.add_argument("--parts", type=split, default=[part for part in PARTS if part not in {"ids", "hunt"}])
     parser.add_argument("--dtypes", type=split, default=list(DTYPES))
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "troth-judging")
     parser.add_argument("--hunt", type=float, default=5.0, help="minutes")
@@ -72,6 +76,8 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
     recorder = Recorder(folder, asked.scratch, dtype)
     if "honest" in asked.parts:
         yield from _honest(recorder, shipped.thresholds)
+    if "ids" in asked.parts:
+        yield from _ids(EveryId(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads), dtype)
     if "hunt" in asked.parts:
         hunt = Hunt(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads)
         yield from _hunted(hunt, dtype, asked.hunt)
@@ -109,15 +115,28 @@ def _honest(recorder: Recorder, cuts: Thresholds) -> Iterator[Figure]:
     yield Figure(f"honest refused, {label}", second, "tasks", reach=0, note=note)
 
 
+def _ids(ids: EveryId, dtype: int) -> Iterator[Figure]:
+    prefilled, decoded = ids.run(_say)
+    yield _found(f"honest refused, {DTYPES[dtype]}: every id prefilled", prefilled)
+    yield _found(f"honest refused, {DTYPES[dtype]}: the worst ids and others decoded", decoded)
+
+
 def _hunted(hunt: Hunt, dtype: int, minutes: float) -> Iterator[Figure]:
-    finds = hunt.run(60 * minutes, lambda line: print(line, file=sys.stderr, flush=True))
+    yield _found(f"honest refused, {DTYPES[dtype]}: hunted", hunt.run(60 * minutes, _say))
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _found(name: str, finds: list[Find]) -> Figure:
     refused, first = sum(one.second > 1 for one in finds), sum(one.first > 1 for one in finds)
     worst, unsure = max(finds, key=lambda one: one.second), sum(one.cannot_tell for one in finds)
     note = (
         f"of {len(finds):,} (at most {100 * share(refused, len(finds)).high:.3f} %); {first} at the first look, "
         f"{unsure} not told; worst {worst.second:.2f} of the cut: {worst.tokens[:6]}"
     )
-    yield Figure(f"honest refused, {DTYPES[dtype]}: hunted", refused, "tasks", reach=0, note=note)
+    return Figure(name, refused, "tasks", reach=0, note=note)
 
 
 def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figure]:
@@ -139,6 +158,12 @@ def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figu
         saves = "honest" if way in PLAIN else f"saves {way.saves:g} %"
         note = f"{sum(refused)} of {len(refused)} refused by themselves; {saves}"
         yield _convicted(recorder, way.name, tasks, note)
+    yield from _texts(recorder, group, recorded, cuts)
+
+
+def _texts(
+    recorder: Recorder, group: Group, recorded: list[tuple[Arrays, list[Sampling]]], cuts: Thresholds
+) -> Iterator[Figure]:
     for name in TEXTS:
         tasks = [
             Task(refused, (text,))
@@ -149,9 +174,13 @@ def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figu
                 strict=True,
             )
         ]
+        convicting = sum(
+            sum(refused_texts(group, scores, name, SECOND_CUT / 1e6 * cuts.margin_cut / 1e6)) for scores, _ in recorded
+        )
         mean = np.mean([one.value for task in tasks for one in task.findings if one is not None])
         alone = sum(task.refused for task in tasks)
-        yield _convicted(recorder, name, tasks, f"{alone} of {len(tasks)} by themselves; mean finding {mean:.3f}")
+        note = f"{alone} of {len(tasks)} by themselves, {convicting} beyond the second cut; mean finding {mean:.3f}"
+        yield _convicted(recorder, name, tasks, note)
 
 
 def _convicted(recorder: Recorder, name: str, tasks: list[Task], note: str) -> Figure:

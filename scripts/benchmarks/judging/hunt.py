@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +39,7 @@ WAYS = (HONEST[0], HONEST[2], Way("eager decode", attention="eager"), Way("chunk
 class Find:
     """A prompt that was tried, and its worst score at the first and at the second look; above 1 is refused.
 
-    ``levelled``: the client drew the two likeliest tokens of every row level.
+    ``levelled``: the client drew the two likeliest tokens of every row level; ``text``: what the tokens alone lose.
     """
 
     way: str
@@ -50,6 +50,21 @@ class Find:
     first: float
     second: float
     cannot_tell: bool
+    text: float = 0.0
+
+
+def read_finds(path: Path) -> list[Find]:
+    """What was tried so far."""
+    if not path.exists():
+        return []
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [Find(**line | {"tokens": tuple(line["tokens"])}) for line in lines]
+
+
+def write_finds(path: Path, found: Sequence[Find]) -> None:
+    """Keep what was tried now."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps({name: getattr(one, name) for name in Find.__slots__}) + "\n" for one in found))
 
 
 class Hunt:
@@ -64,20 +79,15 @@ class Hunt:
 
     def finds(self) -> list[Find]:
         """All that was tried so far."""
-        if not self.path.exists():
-            return []
-        lines = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
-        return [Find(**line | {"tokens": tuple(line["tokens"])}) for line in lines]
+        return read_finds(self.path)
 
     def run(self, seconds: float, report: Callable[[str], None]) -> list[Find]:
         """Hunt for so long; returns everything that was tried so far."""
         ends, known = time.monotonic() + seconds, self.finds()
         while time.monotonic() < ends:
             number = len(known)
-            found = self._try(self._prompts(number, known), number)
-            with self.path.open("a", encoding="utf-8") as file:
-                for one in found:
-                    file.write(json.dumps({name: getattr(one, name) for name in Find.__slots__}) + "\n")
+            found = self.tried(self._prompts(number, known), number)
+            write_finds(self.path, found)
             known += found
             worst = max(known, key=lambda one: one.second)
             refused = sum(one.second > 1 for one in known)
@@ -99,7 +109,8 @@ class Hunt:
             prompts[index] = child
         return prompts
 
-    def _try(self, prompts: np.ndarray, number: int) -> list[Find]:
+    def tried(self, prompts: np.ndarray, number: int) -> list[Find]:
+        """Prompts of one length, each run every way; ``number`` names their noise."""
         turn = tuple(SAMPLINGS[index % len(SAMPLINGS)] for index in range(len(prompts)))
         names = tuple(str(index) for index in range(len(prompts)))
         group = Group(f"hunt {number}", prompts, turn, WRITTEN, names)
@@ -111,7 +122,7 @@ class Hunt:
         found = [
             Find(way.name, tuple(map(int, prompts[index])), turn[index].temperature, turn[index].top_p,
                  _levelled(index), max(one.states, one.text),
-                 max(one.states_again, one.text_again if one.told else 0.0), one.cannot_tell)
+                 max(one.states_again, one.text_again if one.told else 0.0), one.cannot_tell, one.text_again)
             for way in WAYS
             for index, one in enumerate(verdicts(self._shelf, group, way.name, scores, self._cuts))
         ]  # fmt: skip

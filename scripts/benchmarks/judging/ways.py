@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
+from benchmarks.judging import shortcuts
+from troth.node.calibration import tampering
 from troth.node.calibration.stack import Stack
 
 Change = Callable[[Stack], None]
@@ -91,6 +93,7 @@ def cheats(dtype: int) -> Iterator[Way]:
     int8, g32 = partial(rounded, bits=8), partial(rounded, bits=8, group=32)
     yield _cheat("int8 weights", partial(weights, rule=int8), 39 if dtype else 59)
     yield _cheat("int8 g32 weights", partial(weights, rule=g32), 37 if dtype else 57)
+    yield from _shortcuts()
     if dtype:
         yield _cheat("int8 KV per head", partial(cache, bits=8), 0.5)
         yield _cheat("int8 KV g32", partial(cache, bits=8, group=32), 0.5)
@@ -101,6 +104,28 @@ def cheats(dtype: int) -> Iterator[Way]:
     yield _cheat("int16 weights", partial(weights, rule=partial(rounded, bits=16)), 39)
     yield _cheat("int16 g32 weights", partial(weights, rule=partial(rounded, bits=16, group=32)), 37)
     yield _cheat("two bfloat16", partial(weights, rule=two_halves), 0)
+
+
+def _shortcuts() -> Iterator[Way]:
+    """Caches, heads and positions that are not read; what they save at 112 positions, of which the cache is 1 %."""
+    yield _cheat("fp8 KV per head", tampering.fp8_cache, 0.5)
+    yield _cheat("fp8 KV g32", partial(shortcuts.fp8_cache, group=32), 0.5)
+    yield _cheat("fp8 KV without scales", shortcuts.fp8_cache, 0.5)
+    yield _cheat("one head of nine not computed", partial(shortcuts.without_heads, count=1), 2)
+    yield _cheat("one head, every fifth layer", partial(shortcuts.without_heads, count=1, every=5), 0.4)
+    for width in (32, 64):
+        yield _looking(f"window of {width} and sinks", shortcuts.window(width), saves=0.7 if width == 32 else 0.4)
+    yield _looking("a third of the prompt dropped", shortcuts.without(16, 32), saves=0.1)
+    yield _looking("two positions dropped", shortcuts.without(20, 22), saves=0.02)
+    yield _looking("attention below 0.01 skipped", least=0.01, saves=0.4)
+    yield _looking("attention below 0.001 skipped", least=0.001, saves=0.2)
+    yield _cheat("an adapter of rank 1, 1 %", partial(shortcuts.adapted, rank=1, share=0.01), 0)
+    yield _cheat("an adapter of rank 8, 10 %", partial(shortcuts.adapted, rank=8, share=0.1), 0)
+
+
+def _looking(name: str, kept: shortcuts.Kept | None = None, least: float = 0.0, *, saves: float) -> Way:
+    attention = shortcuts.attend("troth " + name, kept, least)
+    return Way(name, lambda stack: None, piece=16, attention=attention, saves=saves)
 
 
 def _cheat(name: str, change: Change, saves: float) -> Way:

@@ -53,7 +53,7 @@ def model_json(running: Running, offer: CheckedOffer, created: int) -> dict[str,
             "prompt_price": str(quote.prompt_price),
             "cached_price": str(quote.cached_price),
             "written_price": str(quote.written_price),
-            "check_rate": quote.check_rate,
+            "check_rate": offer.check_rate,
             "fee_cap": str(offer.rules.fee_cap),
             "schedulers": [tab_context.scheduler for tab_context in running.session.usable()],
             "context": context,
@@ -64,8 +64,7 @@ def model_json(running: Running, offer: CheckedOffer, created: int) -> dict[str,
 def pricing(offer: CheckedOffer, asset: Asset) -> dict[str, str]:
     """Whole asset units a token, as decimal text: with the price of the checks, at the rate that is listed."""
     quote, rules = offer.quote, offer.rules
-    rate = max(quote.check_rate, rules.least_check_rate)
-    checks = rules.check_price * rules.verifiers * len(offer.segments) * rate // MILLION
+    checks = rules.check_price * rules.verifiers * len(offer.segments) * offer.check_rate // MILLION
     return {
         "prompt": price_text(quote.prompt_price + checks, asset.decimals),
         "completion": price_text(quote.written_price + checks, asset.decimals),

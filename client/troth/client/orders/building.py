@@ -55,11 +55,11 @@ def require_room(prompt: tuple[int, ...], wish: Wish, context: int) -> None:
 
 
 def check_rate_of(offer: CheckedOffer, wish: Wish) -> int:
-    """The rate at which the answer is checked: what the user wants, at least the class's smallest."""
-    own = offer.rules.least_check_rate
+    """The rate at which the answer is checked: what the user wants, at least the class's smallest; see
+    ``CheckedOffer.raised``."""
     if wish.check.mode in {"self", "court"}:
-        return own
-    return max(wish.check.rate or offer.quote.check_rate, own)
+        return offer.rules.least_check_rate
+    return offer.raised(wish.check.rate or offer.quote.check_rate)
 
 
 def most_of(offer: CheckedOffer, wish: Wish, prompt: int, *, spent: int = 0) -> int:

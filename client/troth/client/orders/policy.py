@@ -7,14 +7,23 @@ enough owners, and most of it outside the few largest, since p in ``economy`` co
 
 from __future__ import annotations
 
-from troth.client.errors import ModelUnavailable
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from troth.client.errors import ConfigurationError, ModelUnavailable
 from troth.client.market_table import MarketTable
 from troth.client.orders.terms import CheckedOffer, groups_of
+from troth.protocol.errors import InvalidField
 from troth.protocol.market.draws import SPARE_OWNERS, GroupHistory, offers_checks, seats_by_owner
-from troth.protocol.market.prices import BASIS_POINTS
+from troth.protocol.market.notes import epoch_of
+from troth.protocol.market.prices import BASIS_POINTS, MILLION
 from troth.protocol.market.state import State
+from troth.protocol.market.suspicion import SuspectList, read_list, worst_of
+from troth.protocol.typed_data import Domain
 from troth.protocol.types import Segment
 
+log = logging.getLogger(__name__)
 LARGEST = 2
 """Owners beside k that may hold the rest: k + 2."""
 
@@ -63,3 +72,34 @@ def _require_group(
         wanted = f"The policy wants {table.outside / 100:g} % outside of them"
         remedy = f"{wanted}: use another class, or lower outside in [market] of client.toml."
         raise ModelUnavailable(what, "0x" + offer.class_id.hex(), remedy)
+
+
+def with_suspicion(offer: CheckedOffer, state: State, block: int, domain: Domain, table: MarketTable) -> CheckedOffer:
+    """The offer with whoever is suspected of those that may serve, by the file that the user named; raises
+    ConfigurationError where that is no list of suspects of this deployment."""
+    if not table.suspects:
+        return offer
+    known = _read_suspects(Path(table.suspects).expanduser(), domain)
+    nodes = {one.operator for group in groups_of(offer, state) for one in group.members_at(block) if one.seats}
+    suspect = worst_of(known, offer.class_id, nodes, epoch_of(block))
+    if suspect is None:
+        return offer
+    raised = replace(offer, suspect=suspect)
+    log.warning(
+        "%.3g %% of answers are checked instead of %.3g %%: %s is under suspicion by %d tasks that verifiers noted",
+        100 * raised.check_rate / MILLION,
+        100 * offer.check_rate / MILLION,
+        suspect.node,
+        suspect.tasks,
+    )
+    return raised
+
+
+def _read_suspects(path: Path, domain: Domain) -> SuspectList:
+    remedy = "Write it with `troth audit notes … --suspects FILE`, or leave suspects in [market] of client.toml out."
+    try:
+        return read_list(path.read_bytes(), chain_id=domain.chain_id, bank=domain.contract)
+    except OSError as error:
+        raise ConfigurationError(f"The list of suspects cannot be read: {error.strerror}", str(path), remedy) from error
+    except InvalidField as error:
+        raise ConfigurationError(error.what, error.value, remedy) from error

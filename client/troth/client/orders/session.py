@@ -22,7 +22,7 @@ from troth.client.language import Language, LanguageCache, check_files
 from troth.client.market_table import MarketTable
 from troth.client.orders.calls import PRICES_SECONDS, MarketCalls
 from troth.client.orders.journal import OrderJournal
-from troth.client.orders.policy import require_worth
+from troth.client.orders.policy import require_worth, with_suspicion
 from troth.client.orders.seams import CaseOpener, OwnModel
 from troth.client.orders.terms import CheckedOffer, offer_of, read_quotes, require_served
 from troth.client.reaching import Reach, reaching
@@ -232,7 +232,7 @@ class PayerSession:
         if self.entrance is not None:
             _require_whole(offer)
         require_worth(offer, self.state, block, self.parameters.seasoning, self.table, named=self.named)
-        return offer
+        return with_suspicion(offer, self.state, block, self.domain, self.table)
 
     async def _load_language(self, calls: MarketCalls, offer: CheckedOffer) -> None:
         architecture = offer.model.architecture

@@ -19,6 +19,7 @@ from troth.protocol.market import prices
 from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.prices import BASIS_POINTS, MILLION, rules_of
 from troth.protocol.market.state import State
+from troth.protocol.market.suspicion import Suspect, raised_rate
 from troth.protocol.market.types import NO_HASH, ExecutionClass, Order, Rules
 from troth.protocol.market.views import class_of
 from troth.protocol.types import (
@@ -81,6 +82,23 @@ class CheckedOffer:
     model: ModelDescriptor
     rules: Rules
     segments: tuple[Segment, ...]
+    suspect: Suspect | None = None
+    """Of those who may serve, who is under the strongest suspicion."""
+
+    @property
+    def check_rate(self) -> int:
+        """The rate of checks unless the user names one: the class's at least, more where a node is suspected."""
+        return self.raised(self.quote.check_rate)
+
+    def raised(self, rate: int) -> int:
+        """A rate as it may be here: the class's at least, and where a node is suspected that much more."""
+        rate = max(rate, self.rules.least_check_rate)
+        return rate if self.suspect is None else max(rate, raised_rate(self._least, self.suspect.strength))
+
+    @property
+    def _least(self) -> int:
+        # What the suspicion raises is the class's or the scheduler's rate; a user who wants more has that.
+        return max(self.quote.check_rate, self.rules.least_check_rate)
 
     @property
     def class_id(self) -> Hash32:
@@ -101,7 +119,7 @@ class CheckedOffer:
             written_price=quote.written_price,
             node_share=quote.node_share,
             max_fee=self.rules.fee_cap,
-            check_rate=max(quote.check_rate, self.rules.least_check_rate),
+            check_rate=self.check_rate,
             deadline=0,
             reference_block=reference_block,
             draw_hash=NO_HASH,

@@ -23,11 +23,11 @@ from troth.node.calibration.intervals import Share, share
 from troth.node.calibration.layouts import LayoutOutcome, compare_layouts, enough_tiles
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.thresholds import (
-    LEAST_MARGIN,
     LENGTHS,
     Numbers,
     between,
     choose_tile_rule,
+    margin_cut,
     margin_cuts,
     margins_of,
     near,
@@ -170,7 +170,7 @@ def thresholds_of(conditions: Sequence[Condition], measured: Parts, plan: Calibr
     cut = near if Dtype(plan.dtype) is Dtype.FLOAT32 else between
     return Thresholds(
         state_cut=_millionths(cut(states, np.array(cheats))),
-        margin_cut=_millionths(between(np.maximum(texts, LEAST_MARGIN), np.concatenate(lies))),
+        margin_cut=_millionths(margin_cut(Dtype(plan.dtype), texts, np.concatenate(lies))),
         tile=_tile_rule(conditions, measured, plan),
     )
 

@@ -99,6 +99,18 @@ def near(honest: Numbers, cheating: Numbers) -> float:
     return min(between(honest, cheating), max(NEAR * float(np.max(honest)), SMALLEST))
 
 
+def margin_cut(dtype: Dtype, honest: Numbers, lies: Numbers) -> float:
+    """The margin cut of a class, by the least cuts of honest texts and of lies.
+
+    float32 texts lose nothing, and are granted no more than LEAST_MARGIN: who lies in few tokens is then refused for
+    one task, for which the court takes stake, and not only suspected after many.
+    """
+    cut = between(np.maximum(honest, LEAST_MARGIN), lies)
+    if dtype is not Dtype.FLOAT32:
+        return cut
+    return min(cut, max(LEAST_MARGIN, OVERLAP * float(np.max(honest))))
+
+
 def rules_for(dtype: Dtype, parts: Iterable[Measured], state_cut: float) -> int:
     """By which rules a class with these honest runs may judge: the newest where all lie within their constants. In
     float32 no honest row may need more than a quarter of what one is granted.

@@ -12,6 +12,7 @@ from troth.protocol.market.calls import PartCall
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.state import State
+from troth.protocol.market.suspicion import SuspectList
 from troth.protocol.market.types import NO_ADDRESS, Order, Tab
 from troth.protocol.organisation_events import OrganisationsState
 from troth.protocol.reputation import Reputation, everybody_trusted
@@ -140,6 +141,8 @@ class SchedulerContext:
     keys: dict[Address, bytes] = field(default_factory=dict)
     """Compressed keys of nodes that told theirs (``orders.veiling``)."""
     organisations: Callable[[], OrganisationsState] = OrganisationsState
+    suspects: SuspectList | None = None
+    """By verifiers' notes, where the operator put them together: prices advise more checks of their groups."""
 
     def signed(self, message: Any) -> Signed[Any]:
         """A message with the operator's signature."""

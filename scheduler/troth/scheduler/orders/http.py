@@ -54,7 +54,7 @@ from troth.scheduler.orders.choosing import read_preferred
 from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.orders.nodes_seen import seen_of
-from troth.scheduler.orders.offers import ClassOffer, offers_checks, price_entry, rated_nodes
+from troth.scheduler.orders.offers import ClassOffer, check_rate, offers_checks, price_entry, rated_nodes
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.shown import shown_tiles
 from troth.scheduler.orders.stream import Lines
@@ -130,6 +130,7 @@ def price_list(context: SchedulerContext) -> dict[str, object]:
         price_entry(
             offer,
             checks=offers_checks(offer, state, block),
+            check_rate=check_rate(offer, state, block, context.suspects),
             decimals=context.asset_decimals,
             rated=None if word is everybody_trusted else rated_nodes(offer, state, block, word),
             deployments=context.organisations().paying_for(offer.served.class_id),

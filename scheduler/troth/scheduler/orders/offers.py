@@ -11,14 +11,16 @@ from troth.protocol.architecture import without_version
 from troth.protocol.errors import ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import draws, prices, views
+from troth.protocol.market.notes import epoch_of
 from troth.protocol.market.prices import MILLION, PER
 from troth.protocol.market.rows import HASH_BYTES, travel_as_hashes
 from troth.protocol.market.state import State
+from troth.protocol.market.suspicion import SuspectList, raised_rate, worst_of
 from troth.protocol.market.types import ExecutionClass, Rules
 from troth.protocol.organisation_events import HostedDeployment
 from troth.protocol.reputation import LEAST_REPUTATION, Reputation
 from troth.protocol.tensors import Dtype
-from troth.protocol.types import Hash32, ModelDescriptor, Segment, segments_from_ends
+from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, segments_from_ends
 from troth.scheduler.errors import UnknownClass
 from troth.scheduler.served import ServedClass
 
@@ -128,6 +130,7 @@ def price_entry(
     offer: ClassOffer,
     *,
     checks: bool,
+    check_rate: int,
     decimals: int,
     rated: Mapping[str, int] | None = None,
     deployments: Sequence[HostedDeployment] = (),
@@ -135,11 +138,12 @@ def price_entry(
     """One class in the form of OpenRouter's models list; the checks' share is in both prices.
 
     Args:
+        check_rate: the rate of checks that clients are advised to order.
         rated: what the committee says of its nodes, where this scheduler follows it.
         deployments: of organisations that have this class hosted, where this scheduler follows them.
     """
     listed, rules = offer.prices, offer.rules
-    share = rules.check_price * rules.verifiers * len(offer.spans) * rules.least_check_rate // MILLION
+    share = rules.check_price * rules.verifiers * len(offer.spans) * check_rate // MILLION
     return {
         "id": "0x" + offer.served.class_id.hex(),
         "name": offer.execution_class.name,
@@ -156,7 +160,7 @@ def price_entry(
             "cached_price": str(listed.cached),
             "written_price": str(listed.written),
             "node_share": listed.node_share,
-            "check_rate": rules.least_check_rate,
+            "check_rate": check_rate,
             "check_price": str(rules.check_price),
             "fee_cap": str(rules.fee_cap),
             "checks": checks,
@@ -182,10 +186,24 @@ def _deployed_by(deployments: Iterable[HostedDeployment], layers: int) -> list[d
     ]
 
 
+def check_rate(offer: ClassOffer, state: State, block: int, known: SuspectList | None) -> int:
+    """The class's rate of checks, raised where a node that may serve is under suspicion."""
+    least = offer.rules.least_check_rate
+    if known is None:
+        return least
+    suspect = worst_of(known, offer.served.class_id, _nodes(offer, state, block), epoch_of(block))
+    return least if suspect is None else raised_rate(least, suspect.strength)
+
+
+def _nodes(offer: ClassOffer, state: State, block: int) -> set[Address]:
+    """Those that may serve."""
+    groups = (state.group(group_id(offer.served.class_id, span)) for span in offer.spans)
+    return {entry.operator for group in groups for entry in group.members_at(block) if entry.seats}
+
+
 def rated_nodes(offer: ClassOffer, state: State, block: int, reputation: Reputation) -> dict[str, int]:
     """How many nodes host the class, how many of them take work, and the mean score of those, in parts of 1,000."""
-    groups = (state.group(group_id(offer.served.class_id, span)) for span in offer.spans)
-    nodes = {entry.operator for group in groups for entry in group.members_at(block) if entry.seats}
+    nodes = _nodes(offer, state, block)
     scores = [score for score in map(reputation, nodes) if score >= LEAST_REPUTATION]
     mean = round(1000 * sum(scores) / len(scores)) if scores else 0
     return {"nodes": len(nodes), "trusted": len(scores), "mean_thousandths": mean}
