@@ -91,6 +91,7 @@ requests = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(requests, groups())
 def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: GroupHistory) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.order_network import Network, Ordered, build
@@ -96,6 +97,7 @@ async def _one_chain(folder: Path, order: list[int], scale: float) -> None:
     node.context.stores.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from(["check", "recommit", "judge", KILL]), min_size=1, max_size=12), st.booleans())
 def test_one_commitment_and_one_verdict_whatever_comes(order: list[str], sways: bool) -> None:

@@ -43,6 +43,7 @@ def anything(_prompt: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_prompts_are_many_different_and_follow_from_the_seed_alone() -> None:
     written = prompts_of(SEED, 300, anything)
     assert len(set(written)) == 300

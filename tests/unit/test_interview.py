@@ -111,6 +111,7 @@ def test_a_committee_member_is_asked(tmp_path: Path, password: str) -> None:
     assert (member.rpc, member.endpoint, member.host) == ("http://chain:8545", "https://m.example:8543", "0.0.0.0")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("terminal")
 def test_a_scheduler_is_asked_and_amounts_have_units(
     tmp_path: Path, password: str, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ def options(tmp_path: Path) -> list[str]:
     return ["--password-file", str(password)]
 
 
+@pytest.mark.slow
 def test_the_printed_address_is_that_of_the_keyfile(tmp_path: Path, options: list[str]) -> None:
     path = tmp_path / "founder.json"
     told = json.loads(CliRunner().invoke(app, ["account", str(path), "--json", *options]).stdout)
