@@ -64,6 +64,7 @@ def test_rounding_costs_no_more_than_itself_at_any_temperature_and_end_of_what_i
     assert margin(one, choose(other, sampling, gumbel), sampling, gumbel) <= 4 * rounding + 1e-6
 
 
+@pytest.mark.slow
 @given(logits, samplings, words, some.integers(0, 2**32 - 1))
 @settings(max_examples=300)
 def test_a_token_is_one_of_those_that_each_cut_leaves(

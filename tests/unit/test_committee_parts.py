@@ -145,6 +145,7 @@ def test_an_older_descriptor_does_not_replace_a_newer_one(tmp_path: Path) -> Non
     store.close()
 
 
+@pytest.mark.slow
 async def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret")

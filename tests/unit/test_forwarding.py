@@ -165,6 +165,7 @@ def _dealt_among_entries(words: dict[int, int], entries: int = 16, requests: int
     return served
 
 
+@pytest.mark.slow
 def test_many_entries_that_deal_little_each_do_not_flood_one_holder() -> None:
     served = _dealt_among_entries({})
     assert max(served.values()) <= 1.15 * 4_000 / 16

@@ -93,6 +93,7 @@ def test_where_to_listen_follows_from_the_endpoint(endpoint: str, host: str) -> 
     assert listening_host(endpoint) == host
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("terminal")
 def test_a_client_is_asked(tmp_path: Path, password: str) -> None:
     words = ["init", "--home", str(tmp_path), "--password-file", password]
@@ -102,6 +103,7 @@ def test_a_client_is_asked(tmp_path: Path, password: str) -> None:
     assert (found.market.factory, found.rpc, found.committee) == (FACTORY, "http://chain:8545", "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("terminal")
 def test_a_committee_member_is_asked(tmp_path: Path, password: str) -> None:
     words = ["init", "--home", str(tmp_path / "m"), "--password-file", password]
