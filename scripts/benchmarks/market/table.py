@@ -46,8 +46,8 @@ def measure(url: str) -> list[Figure]:
     ]
     for rules in (exact, tolerant, crowded, faulty, *dear):
         stage.send(Part.CLASSES, "registerClass", rules, sender=stage.scheduler.address)
-    # Closing, claiming and a payer's conviction wait for thousands of blocks. Each costs the chain the more, the more nodes
-    # it holds.
+    # Closing, claiming and a payer's conviction wait for thousands of blocks. Each costs the chain the more, the more
+    # nodes it holds.
     on_tabs = tabs.measure(stage, url)
     joined = {exact.name: _join(stage, exact)}
     stage.mine(30)
