@@ -8,6 +8,8 @@ export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 # Two targets at a time: the set-up of Python beside that of Node, the tests of Python beside all other checks.
 MAKEFLAGS += --jobs=2
+# Checks have no deadlines, networks of tests have: these go first.
+AFTER_NETWORKS := nice -n 5
 
 .PHONY: help setup dev quick vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversaries wheel dist sbom bench clean
 
@@ -45,7 +47,7 @@ $(STAMPS)/contracts: $(STAMPS)/node $(shell find contracts -name '*.sol' -not -p
 
 # The contracts are found compiled; most tests are compiled without the optimizer (hardhat.config.js says which and why).
 $(STAMPS)/contract-tests: $(STAMPS)/contracts $(shell find contracts/test -name '*.sol')
-	hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
+	$(AFTER_NETWORKS) hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 
 dev: setup ## everything of setup, and the checks that run before each commit
@@ -69,28 +71,28 @@ demo: setup ## ten nodes, answers over an overlay, checks, two cheats, a court, 
 test: python-tests lint types layers contracts contracts-analysis bindings wheel ## everything CI runs
 
 lint: setup
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	solhint --max-warnings 0 'contracts/**/*.sol'
+	$(AFTER_NETWORKS) $(BIN)/ruff check .
+	$(AFTER_NETWORKS) $(BIN)/ruff format --check .
+	$(AFTER_NETWORKS) solhint --max-warnings 0 'contracts/**/*.sol'
 
 types: setup
-	$(BIN)/mypy protocol transport network overlay routing node scheduler client command audit committee cases explorer testnet
+	$(AFTER_NETWORKS) $(BIN)/mypy protocol transport network overlay routing node scheduler client command audit committee cases explorer testnet
 
 layers: setup
 	$(BIN)/lint-imports
 
 contracts: setup $(STAMPS)/contract-tests
-	hardhat test solidity
-	$(BIN)/python scripts/gas_snapshot --check
+	$(AFTER_NETWORKS) hardhat test solidity
+	$(AFTER_NETWORKS) $(BIN)/python scripts/gas_snapshot --check
 
 contracts-analysis: setup
-	$(BIN)/python scripts/static_analysis
+	$(AFTER_NETWORKS) $(BIN)/python scripts/static_analysis
 
 bindings: setup
 	$(BIN)/python scripts/generate_bindings --check
 
-# After the Solidity tests are compiled, since that replaces artifacts for a moment, and a test reads them.
-python-tests: setup $(STAMPS)/contract-tests
+# They read artifacts of contracts, mocks and harnesses, which are there after the set-up; tests of contracts add theirs.
+python-tests: setup
 	$(BIN)/python scripts/python_tests
 
 fuzz: setup ## property tests with random examples, and Solidity's fuzz tests under a random seed, for a human who looks
@@ -105,7 +107,7 @@ adversaries: setup ## every adversary as a real process, and the table of docs/r
 	PYTHONPATH=tests $(BIN)/python -m adversaries $(if $(OUTPUT),--output $(OUTPUT))
 
 wheel: setup
-	$(BIN)/python scripts/check_wheel
+	$(AFTER_NETWORKS) $(BIN)/python scripts/check_wheel
 
 dist: setup ## wheel and source archive into dist/
 	rm -rf dist

@@ -74,11 +74,13 @@ async def test_an_order_awaits_a_connection_that_is_about_to_be_tried_again(anvi
     async with court_network(anvil, tmp_path, nodes=10) as network, blocks(network):
         for channel in network.channels():
             assert channel._socket is not None
+            # Until all have failed, however long that takes; then they are tried again soon.
+            channel._not_before = time.monotonic() + 600.0
             await channel._socket.close()
+        peers = network.scheduler.orders.context.peers
+        await eventually(lambda: all(peers.failed_lately(node) for node in network.nodes))
+        for channel in network.channels():
             channel._not_before = time.monotonic() + 3.0
-        await eventually(
-            lambda: all(network.scheduler.orders.context.peers.failed_lately(node) for node in network.nodes)
-        )
         assert not network.connected()
         asked = await network.scene.send(network.scene.asked())
         assert [line["type"] for line in asked.lines][-1] == "draw", asked.lines

@@ -36,6 +36,7 @@ def cases(draw: st.DrawFn) -> tuple[Dtype, int, int, list[int], list[int]]:
     return dtype, bits, steps, first, [(a + move) % top for a, move in zip(first, moves, strict=True)]
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(cases())
 def test_agreement_is_counted_as_defined(case: tuple[Dtype, int, int, list[int], list[int]]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,6 +110,7 @@ def drawn(draw: st.DrawFn) -> tuple[World, list[SegmentDraw], int]:
     return world, draws, draw(st.integers(0, 12))
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(drawn())
 def test_the_chain_of_drawn_candidates_is_the_fastest(case: tuple[World, list[SegmentDraw], int]) -> None:

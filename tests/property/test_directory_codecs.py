@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.directory_lists import AFTER, DOMAIN, listing
@@ -67,11 +68,13 @@ claims = {"measurement": st.text(max_size=9), "until": st.integers(0, 2**53)}
 keys = {"signature": signatures, "tls_key": st.binary(max_size=128), "tls_signature": st.binary(max_size=128)}
 
 
+@pytest.mark.slow
 @given(listings)
 def test_a_list_comes_back(made: Listing) -> None:
     assert decode_listing(encode_listing(made)) == made
 
 
+@pytest.mark.slow
 @given(listings, st.lists(signatures, max_size=32))
 def test_a_signed_list_comes_back(made: Listing, found: list[bytes]) -> None:
     signed = SignedListing(encode_listing(made), tuple(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
@@ -33,6 +34,7 @@ def test_sampled_tiles_rise_and_stay_in_the_trace(seed: Hash32, segment: int, ti
     assert indices[-1] < tiles + extra
 
 
+@pytest.mark.slow
 @given(logits, samplings, words, some.integers(0, 2**32 - 1))
 @settings(max_examples=200)
 def test_chosen_token_has_no_margin_and_margins_are_bounded(
@@ -50,6 +52,7 @@ ends = some.one_of(some.floats(1e-6, 1), some.sampled_from([1e-6, 0.02, 0.25, 1 
 tempered = some.builds(Sampling, some.sampled_from([0, 1e-6, 1e-3, 0.1, 0.5, 1.0, 2.0]), ends, counts, ratios)
 
 
+@pytest.mark.slow
 @given(close, tempered, words, some.sampled_from([1e-5, 1e-3, 0.05, 0.12]), some.integers(0, 2**32 - 1))
 @settings(max_examples=400)
 def test_rounding_costs_no_more_than_itself_at_any_temperature_and_end_of_what_is_left(
@@ -61,6 +64,7 @@ def test_rounding_costs_no_more_than_itself_at_any_temperature_and_end_of_what_i
     assert margin(one, choose(other, sampling, gumbel), sampling, gumbel) <= 4 * rounding + 1e-6
 
 
+@pytest.mark.slow
 @given(logits, samplings, words, some.integers(0, 2**32 - 1))
 @settings(max_examples=300)
 def test_a_token_is_one_of_those_that_each_cut_leaves(
@@ -96,6 +100,7 @@ def test_worse_rows_never_lower_a_score(distances: np.ndarray, index: int) -> No
     assert not after.within(0.1)
 
 
+@pytest.mark.slow
 @given(close, tempered, words, some.integers(0, 2**32 - 1))
 @settings(max_examples=200)
 def test_a_quick_look_says_what_the_whole_rule_says(

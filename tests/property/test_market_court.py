@@ -107,6 +107,7 @@ def _around(before: dict[Pot, int], **changes: object) -> Circumstances:
     return replace(Circumstances(before, GAS_PRICE, DECIDER), **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(hearings(), st.integers(0, 10_000), st.integers(0, 5), st.booleans())
 def test_no_money_is_made_or_lost(hearing: Hearing, stake: int, pooled: int, voided: bool) -> None:
@@ -149,6 +150,7 @@ def _naive_cluster(hearing: Hearing) -> frozenset[int]:
     return frozenset(proper[0]) if proper else frozenset()
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(hearings())
 def test_the_outcome_is_what_the_rules_say(hearing: Hearing) -> None:

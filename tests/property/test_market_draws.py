@@ -91,6 +91,7 @@ requests = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(requests, groups())
 def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: GroupHistory) -> None:
@@ -113,6 +114,7 @@ def test_a_draw_is_what_the_rule_says(request: DrawRequest, group: GroupHistory)
     assert all(block > request.block_number for block in blocks)
 
 
+@pytest.mark.slow
 @given(groups())
 def test_what_changes_later_does_not_change_a_draw(group: GroupHistory) -> None:
     later = replace(

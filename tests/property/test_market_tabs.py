@@ -36,6 +36,7 @@ def _naive(voucher: Voucher, number: int) -> bool:
     return number not in excepted
 
 
+@pytest.mark.slow
 @given(vouchers)
 def test_the_window_is_what_the_specification_says(voucher: Voucher) -> None:
     numbers = range(1, voucher.sequence + 1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.order_network import Network, Ordered, build
@@ -60,6 +61,7 @@ async def fed(node: Node, message: Any) -> Any:
         return None
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.integers(0, 16), min_size=1, max_size=14), st.sampled_from([1.0, 0.9]))
 def test_one_chain_of_rows_and_one_result_whatever_comes(order: list[int], scale: float) -> None:
@@ -96,6 +98,7 @@ async def _one_chain(folder: Path, order: list[int], scale: float) -> None:
     node.context.stores.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from(["check", "recommit", "judge", KILL]), min_size=1, max_size=12), st.booleans())
 def test_one_commitment_and_one_verdict_whatever_comes(order: list[str], sways: bool) -> None:
@@ -128,6 +131,7 @@ async def _one_verdict(folder: Path, order: list[str], sways: bool) -> None:
     assert len(verdicts) <= 1
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.binary(max_size=400), st.integers(0, 500), st.integers(0, 500), st.integers(0, 2))
 def test_damaged_papers_are_refused_in_words(noise: bytes, papers_size: int, at: int, kind: int) -> None:

@@ -55,6 +55,7 @@ def test_the_quick_way_is_there() -> None:
     assert openssl_points.CURVE is not None
 
 
+@pytest.mark.slow
 @WAYS
 @settings(max_examples=30)
 @given(scalar=SCALARS, base=st.integers(1, N - 1))
@@ -71,6 +72,7 @@ def test_multiples(way: openssl_points.OpensslCurve | None, scalar: int, base: i
         assert p256.multiple(point, scalar) == plainly_multiplied(point, scalar % N)
 
 
+@pytest.mark.slow
 @WAYS
 @settings(max_examples=30)
 @given(first=SCALARS, second=SCALARS, base=st.integers(1, N - 1))

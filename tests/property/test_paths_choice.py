@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.listings import NOW, listed, shares_nothing
@@ -28,6 +29,7 @@ def crowds(draw, largest: int):
     ]
 
 
+@pytest.mark.slow
 @given(crowds(40), st.integers(0, 8), st.integers(1, 4), st.integers(1, 3), st.integers(0, 99), st.data())
 @settings(max_examples=150)
 def test_paths_share_nothing_with_each_other_or_with_those_in_use(relays, guards, count, hops, seed, data) -> None:
@@ -48,6 +50,7 @@ def test_paths_share_nothing_with_each_other_or_with_those_in_use(relays, guards
             assert all(shares_nothing([[relay, other]]) for other in used[0])
 
 
+@pytest.mark.slow
 @given(crowds(9), st.integers(0, 4), st.integers(1, 2), st.integers(0, 9))
 @settings(max_examples=150)
 def test_an_error_says_that_every_choice_was_impossible(relays, guards, count, seed) -> None:

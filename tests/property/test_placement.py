@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from benchmarks.atlas import one_region
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,6 +56,7 @@ atlases = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(machines, max_size=30), shapes, terms, atlases)
 def test_any_input_gives_a_plan_that_keeps_its_promises(
@@ -74,6 +76,7 @@ def test_any_input_gives_a_plan_that_keeps_its_promises(
         assert asked.crossing or not pipeline.crossings
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(machines, max_size=30), shapes, terms, atlases, st.randoms(use_true_random=False))
 def test_the_order_of_machines_does_not_matter(
@@ -135,6 +138,7 @@ PLAIN = ModelShape(24, 100, 0, 130, 70)
 sizes = st.integers(150, 2600)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(sizes, max_size=11), sizes)
 def test_a_machine_more_never_lowers_the_score_of_a_small_region(pool: list[int], more: int) -> None:
@@ -143,6 +147,7 @@ def test_a_machine_more_never_lowers_the_score_of_a_small_region(pool: list[int]
 
 
 # The bound is what was seen over thousands of pools, not proven: so always the same examples.
+@pytest.mark.slow
 @settings(max_examples=60, derandomize=True)
 @given(st.lists(sizes, min_size=20, max_size=120), sizes)
 def test_a_machine_more_costs_a_large_region_at_most_a_pipeline(pool: list[int], more: int) -> None:

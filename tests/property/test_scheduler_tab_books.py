@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.market_scene import BLOCK, DOMAIN, LAG, SCHEDULER_KEY, TAB, TAB_KEY, Scene
@@ -46,6 +47,7 @@ def _order(number: int) -> Any:
     return replace(SCENE.order, sequence=number)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(["order", "serve", "fail", "pay", "late"]), st.integers(0, 99)), max_size=30))
 def test_clients_books_are_the_same_after_a_restart(steps: list[tuple[str, int]]) -> None:
@@ -98,6 +100,7 @@ def _wanted(price: int) -> Callable[[Hash32, int], Promise]:
     return make
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from(["promise", "fee", "due", "restart", "hold"]), st.integers(1, 99)), max_size=40)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -71,6 +72,7 @@ def test_a_damaged_clove_is_parsed_to_itself_or_refused(data: st.DataObject) -> 
         assert parse(cut).to_bytes() == cut
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 5), st.binary(max_size=3)), max_size=80))
 def test_an_inbox_under_any_traffic_gives_each_part_once_in_order_within_its_memory(
     traffic: list[tuple[int, int, int, bytes]],

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -54,6 +55,7 @@ def step(books: TabBooks, what: str, amount: int, data: Any) -> None:
         assert books.record(identifier).book == book
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(STEPS)
 def test_a_payee_accepts_every_word_in_the_order_in_which_it_was_signed(steps: list[Any]) -> None:

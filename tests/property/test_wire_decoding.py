@@ -64,6 +64,7 @@ def test_questions_round_trip(texts: list[WantedText]) -> None:
     assert decode_wanted(memoryview(encode_wanted(texts)), len(texts)) == tuple(texts)
 
 
+@pytest.mark.slow
 @given(answers)
 def test_answers_round_trip(answer: list[DecodedPart]) -> None:
     found = decode_parts(memoryview(encode_parts(answer)), len(answer))
@@ -81,6 +82,7 @@ def test_whatever_decodes_encodes_to_the_same_bytes(data: bytes, count: int) -> 
         assert encode(found) == data
 
 
+@pytest.mark.slow
 @given(answers.filter(bool), some.data())
 def test_a_changed_byte_decodes_to_itself_or_not_at_all(answer: list[DecodedPart], data: some.DataObject) -> None:
     changed = bytearray(encode_parts(answer))
@@ -92,6 +94,7 @@ def test_a_changed_byte_decodes_to_itself_or_not_at_all(answer: list[DecodedPart
     assert encode_parts(found) == changed
 
 
+@pytest.mark.slow
 @given(answers.filter(bool), some.data())
 def test_what_is_cut_off_or_longer_is_refused(answer: list[DecodedPart], data: some.DataObject) -> None:
     whole = encode_parts(answer)

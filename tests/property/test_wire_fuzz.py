@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 from msgspec import UNSET
@@ -100,6 +101,7 @@ def test_any_header(header: bytes, payload: bytes) -> None:
     survives(struct.pack(">I", len(header)) + header + payload)
 
 
+@pytest.mark.slow
 @given(messages, some.binary(max_size=40))
 def test_messages_round_trip(message: Message, payload: bytes) -> None:
     frame = decode_frame(encode_frame(message, payload))
@@ -114,6 +116,7 @@ def test_changed_byte_decodes_to_itself_or_not_at_all(message: Message, data: so
     survives(bytes(frame))
 
 
+@pytest.mark.slow
 @given(messages, some.data())
 @settings(max_examples=200)
 def test_any_value_in_any_field(message: Message, data: some.DataObject) -> None:

@@ -17,6 +17,8 @@ FILLING = ("tests/property/", "tests/unit/")
 LONGEST = (
     "tests/integration/test_adversaries.py",
     "tests/integration/test_faults_on_tabs.py",
+    "tests/integration/test_gateway_programs.py",
+    "tests/integration/test_cases_court.py",
     "tests/integration/test_market_overlay.py",
     "tests/integration/test_directory_processes.py",
     "tests/unit/test_forwarding_real.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,11 +131,7 @@ async def tried(folder: ModelFolder, dtype: int, cuts: Sequence[int]) -> Trial:
     whole = TorchEngine(folder, Segment(0, LAYERS), dtype)
     rows, grown = await grow(whole, TOKENS, (40,)), await grow(whole, TOKENS, PIECES)
     states, logits = by_transformers(folder, TORCH_DTYPES[dtype])
-    same = [
-        np.array_equal(await relayed(folder, dtype, cut, pieces), expected)
-        for cut in cuts
-        for pieces, expected in (((40,), rows), (PIECES, grown))
-    ]
+    same = [await relayed(folder, dtype, cut, {(40,): rows, PIECES: grown}) for cut in cuts]
     exact = TorchEngine(folder, Segment(0, LAYERS), dtype, layers=ExactSlice)
     steps = (7, 20, *range(21, 41))
     return Trial(
@@ -179,10 +175,11 @@ def among_others(engine: TorchEngine, inputs: NDArray[Any]) -> NDArray[Any]:
     return to_words(torch.cat(rows), engine.dtype)
 
 
-async def relayed(folder: ModelFolder, dtype: int, cut: int, ends: Sequence[int]) -> NDArray[Any]:
-    """Rows of a text that goes through two slices of their own."""
+async def relayed(folder: ModelFolder, dtype: int, cut: int, expected: Mapping[tuple[int, ...], NDArray[Any]]) -> bool:
+    """Whether a text that goes through two slices of their own has the rows that are expected of each way to cut it."""
     lower, upper = (TorchEngine(folder, part, dtype) for part in (Segment(0, cut), Segment(cut, LAYERS)))
-    return await grow(upper, await grow(lower, TOKENS, ends), ends)
+    found = {ends: await grow(upper, await grow(lower, TOKENS, ends), ends) for ends in expected}
+    return all(np.array_equal(found[ends], rows) for ends, rows in expected.items())
 
 
 async def grow(engine: TorchEngine, inputs: NDArray[Any], ends: Sequence[int]) -> NDArray[Any]:

@@ -41,6 +41,7 @@ def test_the_simulation_finds_who_is_beyond_the_bound(monkeypatch: pytest.Monkey
     assert alarms.false_convictions(honest, nodes=50, tasks=2_000, seed=1) == 50
 
 
+@pytest.mark.slow
 def test_tasks_are_counted_until_one_is_refused_or_all_together_tell() -> None:
     assert convictions.convicted([Task(True, ())], 1).median == 1
     found = convictions.convicted([Task(False, (LOST,)), Task(False, (replace(LOST, value=0.0),))], 1)

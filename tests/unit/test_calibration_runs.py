@@ -90,6 +90,7 @@ def calibrate(folder: ModelFolder, kept: MeasurementFiles, dtype: int, prompts: 
     return plan, seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [0, 1])
 def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path, dtype: int) -> None:
     kept = MeasurementFiles(tmp_path / "data")
@@ -123,6 +124,7 @@ def test_a_report_of_another_model_is_refused(tmp_path: Path) -> None:
         read_calibration(path, MODEL, "float32")
 
 
+@pytest.mark.slow
 def test_a_stopped_calibration_goes_on_where_it_was(
     folder: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

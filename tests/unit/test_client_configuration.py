@@ -29,6 +29,7 @@ def test_a_configuration_reads_back_and_only_its_owner_reads_it(tmp_path: Path) 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_init_writes_what_is_asked_of_a_group(tmp_path: Path) -> None:
     (tmp_path / "password").touch(mode=0o600)
     (tmp_path / "password").write_text("secret")

@@ -188,6 +188,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_at_a_terminal_lines_come_above_the_prompt_and_history_is_kept(tmp_path: Path) -> None:
     history = tmp_path / "typed"
     process, terminal = pty.fork()

@@ -82,6 +82,7 @@ def modules_loaded(code: str, *arguments: str) -> int:
     return int(done.stderr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["client", "--help"]])
 def test_help_and_version_cost_little_more_than_typer(arguments: list[str]) -> None:
     assert modules_loaded(RUN, *arguments) < modules_loaded(BARE, "group", "--help") + OWN_MODULES
@@ -96,6 +97,7 @@ def processor_seconds(code: str, *arguments: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["client", "--help"]])
 def test_help_and_version_are_quick(arguments: list[str]) -> None:
     # In turns, and the least of five: what other processes do to the caches only adds.
@@ -132,12 +134,14 @@ def test_an_unknown_sub_command_is_a_usage_error() -> None:
     assert run("nodde").returncode == 2
 
 
+@pytest.mark.slow
 def test_an_empty_question_is_an_error_and_no_conversation() -> None:
     done = run("client", "chat", "")
     assert done.returncode == 1
     assert done.stderr.startswith("error: The question is empty")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["client", "demo"])
 def test_only_the_root_offers_completion(name: str) -> None:
     assert "completion" not in run(name, "--help").stdout

@@ -43,6 +43,7 @@ def anything(_prompt: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_prompts_are_many_different_and_follow_from_the_seed_alone() -> None:
     written = prompts_of(SEED, 300, anything)
     assert len(set(written)) == 300
@@ -60,6 +61,7 @@ def test_a_class_with_a_short_context_gets_short_prompts() -> None:
     assert max(map(len, prompts_of(SEED, 40, anything, 100))) < 400
 
 
+@pytest.mark.slow
 def test_a_prompt_that_was_asked_is_never_written_again() -> None:
     first = set(prompts_of(SEED, 40, anything))
     assert first.isdisjoint(prompts_of(SEED, 40, lambda text: text not in first))

@@ -145,6 +145,7 @@ def test_an_older_descriptor_does_not_replace_a_newer_one(tmp_path: Path) -> Non
     store.close()
 
 
+@pytest.mark.slow
 async def test_init_writes_what_start_reads_and_nothing_twice(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret")
@@ -205,6 +206,7 @@ def test_a_member_rates_where_its_file_says_so(tmp_path: Path) -> None:
     assert rating.terms == RatingTerms(prompts=4, tokens=2048, attempts=1)
 
 
+@pytest.mark.slow
 async def test_init_writes_the_market_that_is_followed(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret")

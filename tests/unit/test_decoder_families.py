@@ -37,6 +37,7 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", sorted(FAMILIES.keys() - UNSLICED))
 async def test_slices_have_the_bits_of_the_whole(family: str, tmp_path: Path) -> None:
     folder = write_tiny_decoder(family, tmp_path / "tiny")
@@ -51,6 +52,7 @@ def test_linear_attention_is_refused_in_a_sentence(family: str, tmp_path: Path) 
         write_tiny_decoder(family, tmp_path / "tiny")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", [{"tie_word_embeddings": False}, {"attention_bias": True}], ids=str)
 async def test_heads_of_their_own_and_biases_are_read(changed: dict[str, Any], tmp_path: Path) -> None:
     assert all(await tried(write_tiny_decoder("llama", tmp_path / "tiny", **changed), 1, [2]))

@@ -134,6 +134,7 @@ def test_a_short_trace_must_be_further_away() -> None:
     assert not trace_score(np.full(9, 30.0), 1.7, np.array([9.0])).within(1.7)
 
 
+@pytest.mark.slow
 @given(some.floats(-50, 50), some.integers(33, 80))
 def test_a_shift_of_all_logits_is_no_noise(shift: float, vocabulary: int) -> None:
     logits = np.random.default_rng(vocabulary).normal(size=(3, vocabulary))

@@ -92,6 +92,7 @@ async def ask(stage: TabGateway, **fields: Any) -> Any:
         return await client.post("/v1/embeddings", json={"model": "toy-float32", "input": "hello"} | fields)
 
 
+@pytest.mark.slow
 async def test_openai_reads_the_signed_state_scaled_to_one(tmp_path: Path) -> None:
     async with tab_gateway(tmp_path) as stage, openai(stage) as client:
         made = await client.embeddings.create(model="toy-float32", input=["hello", "good day"])
@@ -114,6 +115,7 @@ async def test_openai_reads_the_signed_state_scaled_to_one(tmp_path: Path) -> No
         assert set(plain["data"][0]) == {"object", "index", "embedding"}
 
 
+@pytest.mark.slow
 async def test_a_batch_is_larger_than_the_places(tmp_path: Path) -> None:
     async with tab_gateway(tmp_path, concurrent=3) as stage:
         texts = [f"text {number}" for number in range(20)]

@@ -125,6 +125,7 @@ moves = st.tuples(st.integers(0, SEQUENCES - 1), st.integers(1, 40), st.integers
 """A sequence, how many positions it takes part with, and how far it goes back before."""
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(dtype=st.sampled_from([0, 1]), passes=st.lists(st.lists(moves, min_size=1, max_size=SEQUENCES), max_size=12))
 def test_rows_of_an_exact_class_do_not_depend_on_what_else_is_in_a_pass(
@@ -163,6 +164,7 @@ async def written(engine: TorchEngine, number: int, prompt: int, pause: float) -
     return np.concatenate(rows)
 
 
+@pytest.mark.slow
 async def test_texts_that_are_written_at_the_same_time_share_steps(engine: TorchEngine, steps: NotedSteps) -> None:
     expected = [await alone(engine, text(number)) for number in range(5)]
     steps.taken.clear()

@@ -115,6 +115,7 @@ def test_every_product_has_the_same_shape(count: int) -> None:
     assert set(seen) == {(ROWS, 5)}
 
 
+@pytest.mark.slow
 async def test_a_machine_of_the_class_serves_it(engine: TorchEngine) -> None:
     exact = replace(rough_class(Hash32(bytes(32)), engine.dtype, "x", candidates=2), exact=True)
     found = await probe(engine)
@@ -126,6 +127,7 @@ async def test_a_machine_of_the_class_serves_it(engine: TorchEngine) -> None:
         await require_class(engine, replace(exact, name="tiny/torch"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosted", [Segment(0, 2), Segment(1, 3)], ids=str)
 async def test_a_slice_is_asked_whether_decode_is_prefill(llama: ModelFolder, hosted: Segment) -> None:
     exact = replace(rough_class(Hash32(bytes(32)), 1, "tiny/torch", candidates=2), exact=True)

@@ -261,6 +261,7 @@ class Links(HTMLParser):
             self.forbidden.append(tag)
 
 
+@pytest.mark.slow
 def test_an_export_is_whole_and_leads_nowhere_else(home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     site = Site.open(home / INDEX_FILE, written=True)

@@ -165,11 +165,13 @@ def _dealt_among_entries(words: dict[int, int], entries: int = 16, requests: int
     return served
 
 
+@pytest.mark.slow
 def test_many_entries_that_deal_little_each_do_not_flood_one_holder() -> None:
     served = _dealt_among_entries({})
     assert max(served.values()) <= 1.15 * 4_000 / 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", [0, 1_000])
 def test_who_lies_about_what_it_took_moves_nobody_elses_share(word: int) -> None:
     """Three of sixteen say that they took nothing, or millions: the others' work stays spread."""

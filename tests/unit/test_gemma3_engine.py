@@ -66,6 +66,7 @@ async def test_prefill_is_exactly_that_of_transformers(folder: ModelFolder, dtyp
     torch.testing.assert_close(torch.from_numpy((await engine.logits(rows)).rows), logits, atol=0, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [0, 1])
 async def test_decoding_follows_transformers(folder: ModelFolder, dtype: int) -> None:
     rows = await run(TorchEngine(folder, WHOLE, dtype, threads=1), list(range(len(TOKENS) + 1)))
@@ -81,6 +82,7 @@ async def test_chunks_continue_with_the_right_masks(folder: ModelFolder, dtype: 
     torch.testing.assert_close(from_words(rows, dtype).float(), states, atol=ROUNDING[dtype], rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [0, 1])
 @pytest.mark.parametrize("cut", range(1, len(KINDS)))
 async def test_any_two_slices_in_a_row_are_the_whole(folder: ModelFolder, dtype: int, cut: int) -> None:

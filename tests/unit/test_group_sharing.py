@@ -165,6 +165,7 @@ async def test_a_member_that_leaves_the_chain_is_let_go(stage: Stage) -> None:
     assert members[0].group.is_member(members[2].address)
 
 
+@pytest.mark.slow
 async def test_who_tells_too_much_is_not_read(stage: Stage) -> None:
     one, two = await stage.started(2)
     liar = one.channel_to(two)

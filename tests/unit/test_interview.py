@@ -93,6 +93,7 @@ def test_where_to_listen_follows_from_the_endpoint(endpoint: str, host: str) -> 
     assert listening_host(endpoint) == host
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("terminal")
 def test_a_client_is_asked(tmp_path: Path, password: str) -> None:
     words = ["init", "--home", str(tmp_path), "--password-file", password]
@@ -102,6 +103,7 @@ def test_a_client_is_asked(tmp_path: Path, password: str) -> None:
     assert (found.market.factory, found.rpc, found.committee) == (FACTORY, "http://chain:8545", "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("terminal")
 def test_a_committee_member_is_asked(tmp_path: Path, password: str) -> None:
     words = ["init", "--home", str(tmp_path / "m"), "--password-file", password]
@@ -111,6 +113,7 @@ def test_a_committee_member_is_asked(tmp_path: Path, password: str) -> None:
     assert (member.rpc, member.endpoint, member.host) == ("http://chain:8545", "https://m.example:8543", "0.0.0.0")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("terminal")
 def test_a_scheduler_is_asked_and_amounts_have_units(
     tmp_path: Path, password: str, monkeypatch: pytest.MonkeyPatch

@@ -102,6 +102,7 @@ def about(tasks: Sequence[NotedTask], node: Address) -> list[NotedTask]:
     return [one for one in tasks if one.note.message.node == node]
 
 
+@pytest.mark.slow
 def test_records_of_all_verifiers_find_the_node_out_and_no_other(
     noted: dict[Address, list[NotedTask]], tmp_path: Path
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_slow_cheat_is_found_together_in_fewer_of_its_tasks_than_each_verifier
     assert alone.accepted
 
 
+@pytest.mark.slow
 def test_honest_nodes_are_not_found_out_whoever_lies_alone_and_whoever_is_chosen() -> None:
     draw = np.random.default_rng(7)
     for _ in range(40):

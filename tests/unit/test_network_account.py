@@ -23,6 +23,7 @@ def options(tmp_path: Path) -> list[str]:
     return ["--password-file", str(password)]
 
 
+@pytest.mark.slow
 def test_the_printed_address_is_that_of_the_keyfile(tmp_path: Path, options: list[str]) -> None:
     path = tmp_path / "founder.json"
     told = json.loads(CliRunner().invoke(app, ["account", str(path), "--json", *options]).stdout)
@@ -30,6 +31,7 @@ def test_the_printed_address_is_that_of_the_keyfile(tmp_path: Path, options: lis
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_no_keyfile_is_overwritten(tmp_path: Path, options: list[str]) -> None:
     path = tmp_path / "founder.json"
     path.write_text("another key")

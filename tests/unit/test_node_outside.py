@@ -118,6 +118,7 @@ def configured(home: Path, endpoint: str) -> Any:
     return load(home / "node")
 
 
+@pytest.mark.slow
 def test_an_endpoint_other_than_on_chain_is_found(tmp_path: Path) -> None:
     configuration = configured(tmp_path / "a", "https://here.example:9443")
     scene = TabScene(tmp_path)

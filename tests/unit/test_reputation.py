@@ -95,6 +95,7 @@ def test_a_better_credit_is_never_a_worse_score(pairs: list[tuple[int, int]]) ->
         assert high.abnormal & ~low.abnormal == 0
 
 
+@pytest.mark.slow
 @given(st.lists(credits_, max_size=12))
 def test_the_window_forgets(credits: list[int]) -> None:
     standing = newcomer(RULES, OWNER)

@@ -79,6 +79,7 @@ async def power_lost(scene: TabScene) -> None:
     await scene.database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
 @pytest.mark.parametrize("before", [True, False])
 async def test_an_order_survives_a_kill_at_every_commit(tmp_path: Path, ends: tuple[int, ...], before: bool) -> None:
@@ -346,6 +347,7 @@ async def test_an_order_whose_client_was_cut_off_while_it_was_written_is_one_tha
     await scene.stop()
 
 
+@pytest.mark.slow
 async def test_only_what_runs_or_was_asked_for_lately_is_held_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ for _ in range(40):
 """
 
 
+@pytest.mark.slow
 async def test_two_processes_give_no_number_out_twice(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         record = stage.session.books.record(stage.tab)

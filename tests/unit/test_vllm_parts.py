@@ -184,6 +184,7 @@ async def test_a_late_listener_can_name_chunks_of_the_tree() -> None:
     await heard.aclose()
 
 
+@pytest.mark.slow
 async def test_who_is_far_behind_begins_anew() -> None:
     audience = Audience()
     heard = audience.listen()

@@ -46,18 +46,22 @@ def measure(url: str) -> list[Figure]:
     ]
     for rules in (exact, tolerant, crowded, faulty, *dear):
         stage.send(Part.CLASSES, "registerClass", rules, sender=stage.scheduler.address)
-    joined = {rules.name: _join(stage, rules) for rules in (exact, tolerant, *dear)}
+    # Closing, claiming and a payer's conviction wait for thousands of blocks. Each costs the chain the more, the more
+    # nodes it holds.
+    on_tabs = tabs.measure(stage, url)
+    joined = {exact.name: _join(stage, exact)}
     stage.mine(30)
     node = _name(exact, 2)
-    on_tabs = tabs.measure(stage, url)
     fees = prices.rules_of(exact, hidden_size=COLUMNS, layers=LAYERS)
     claimed = tabs.measure_claims(stage, exact, fees, key(node).address)
     log = tabs.measure_log(stage)
+    convicted = convictions.convict(stage, faulty)
+    joined |= {rules.name: _join(stage, rules) for rules in (tolerant, *dear)}
+    stage.mine(30)
     heard = {rules.name: _heard(stage, rules, first=5) for rules in (exact, tolerant)}
     together = {rules.name: _heard(stage, rules, first=15, together=True) for rules in (exact, tolerant)}
     suspending = {rules.name: _heard(stage, rules, first=25, suspend=True) for rules in (exact, tolerant, *dear)}
     summoned = convictions.summon(stage, exact, key(node).address)
-    convicted = convictions.convict(stage, faulty)
     drawn = groups.measure(stage, crowded)
     return [
         Figure("a served task that nobody doubts", 0, "gas", PAPER_TASK, 0, _ONCE),

@@ -148,7 +148,7 @@ def _deploy_token(url: str) -> tuple[Address, int]:
     node.rpc("anvil_autoImpersonateAccount", True)
     node.rpc("anvil_setBalance", sender, hex(FUNDS))
     data = json.loads(TOKEN.read_text("utf-8"))["bytecode"]
-    receipt = node.receipt(node.rpc("eth_sendTransaction", {"from": sender, "data": data}))
+    receipt = node.mined({"from": sender, "data": data})
     return to_address(receipt["contractAddress"]), decoding.quantity(node.rpc("eth_chainId"))
 
 
