@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
+
+from troth.explorer.database import Database
 
 WIDTH = 720.0
 HEIGHT = 150.0
@@ -109,7 +110,7 @@ def _packed(spans: Sequence[tuple[int, int]]) -> list[int]:
     return made
 
 
-def gas(database: sqlite3.Connection) -> Chart:
+def gas(database: Database) -> Chart:
     """Gas of all transactions over blocks, in bars."""
     first, last = database.execute("SELECT min(block), max(block) FROM transactions WHERE used IS NOT NULL").fetchone()
     if first is None:
@@ -117,7 +118,9 @@ def gas(database: sqlite3.Connection) -> Chart:
     span = max(last - first + 1, 1)
     size = -(-span // BINS)
     found = database.execute(
-        "SELECT (block - ?) / ?, sum(used), count(*) FROM transactions WHERE used IS NOT NULL GROUP BY 1", (first, size)
+        "SELECT (block - ?) / ?, sum(used), count(*) FROM transactions WHERE used IS NOT NULL "
+        "GROUP BY 1 ORDER BY 1",
+        (first, size),
     ).fetchall()
     most = max(used for _, used, _ in found) or 1
     unit = WIDTH / BINS
@@ -133,10 +136,10 @@ def gas(database: sqlite3.Connection) -> Chart:
     return Chart(first, last, most, bars, since=times[0] or 0, until=times[1] or 0)
 
 
-def prices(database: sqlite3.Connection) -> Chart:
+def prices(database: Database) -> Chart:
     """The median ask for a written position of all nodes, over blocks, as a line for each model's whole-model group."""
     found = database.execute(
-        'SELECT class, block, operator || first || "-" || "end", written FROM asks '
+        "SELECT class, block, operator || first || '-' || \"end\", written FROM asks "
         "ORDER BY class, block, log_index LIMIT 20000"
     ).fetchall()
     if not found:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from troth.audit.options import read_address
+from troth.explorer.database import is_url
 from troth.explorer.errors import ExplorerError
 from troth.explorer.exporting import PAGES_LIMIT, export
 from troth.explorer.figures import QUERIES
@@ -26,6 +27,15 @@ DEFAULT_PORT = 8780
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_EXPLORER_HOME", help="Folder of the index; one for each deployment.")
 ]
+DatabaseOption = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        envvar="TROTH_EXPLORER_DATABASE",
+        metavar="URL",
+        help="Keep the index in this Postgres database, postgresql://USER@HOST/NAME, and not in the home folder.",
+    ),
+]
 IntervalOption = Annotated[float, typer.Option("--interval", min=1, help="Seconds between two audits.")]
 
 app = typer.Typer(
@@ -41,6 +51,7 @@ def serve(
     rpc: RpcOption = "http://127.0.0.1:8545",
     start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = "",
     host: Annotated[
         str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on; put a web server before it.")
     ] = "127.0.0.1",
@@ -49,9 +60,9 @@ def serve(
 ) -> None:
     """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    settings = _settings(factory, bank, rpc, start_block, home, interval=interval)
+    settings = _settings(factory, bank, rpc, start_block, home, database, interval=interval)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    server = TlsServer(application(lambda: Site.open(settings.index)), None, host, port)
+    server = TlsServer(application(lambda: Site.open(settings.index, settings.home)), None, host, port)
     reader = ReaderProcess(settings)
     reader.start()
     try:
@@ -68,11 +79,12 @@ def read_once(
     rpc: RpcOption = "http://127.0.0.1:8545",
     start_block: StartBlockOption = 0,
     home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = "",
 ) -> None:
     """Read the deployment to its newest block, examine all logs, audit once, and leave."""
-    settings = _settings(factory, bank, rpc, start_block, home)
+    settings = _settings(factory, bank, rpc, start_block, home, database)
     asyncio.run(read(settings, once=True))
-    site = Site.open(settings.index)
+    site = Site.open(settings.index, settings.home)
     typer.echo(site.freshness()["text"])
     site.close()
 
@@ -82,10 +94,11 @@ def export_pages(
     folder: Annotated[Path, typer.Argument(help="An empty folder, or that of an earlier export.")],
     *,
     home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = "",
     most: Annotated[int, typer.Option("--most", min=10, max=50_000, help="Pages at most.")] = PAGES_LIMIT,
 ) -> None:
     """Write the pages as files that any web server serves, from what `read` or `serve` has indexed."""
-    site = _site(home, written=True)
+    site = _site(home, database, written=True)
     pages = export(site, folder.expanduser(), most)
     typer.echo(f"{pages} pages in {folder}: {site.freshness()['text']}")
     site.close()
@@ -106,6 +119,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="FIGURE", callback=_named_figure, help=", ".join(QUERIES))],
     *,
     home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = "",
     most: Annotated[int, typer.Option("--most", min=1, max=1_000_000, help="Rows at most.")] = 100,
     after: Annotated[str, typer.Option("--after", help="Go on after this cursor.")] = "",
     scheduler: Annotated[str | None, typer.Option("--scheduler", help="Of this scheduler.")] = None,
@@ -125,7 +139,7 @@ def show(
         **{"scheduler": scheduler, "operator": operator, "node": node, "party": party, "class": execution_class},
         **{"order": order, "case": case, "entry": entry, "state": state, "part": part},
     )
-    site = _site(home)
+    site = _site(home, database)
     figure = site.figure(name, options, after, most)
     typer.echo(figure.as_json() if as_json else figure.as_csv(), nl=False)
     if figure.cursor and not as_json:
@@ -134,14 +148,25 @@ def show(
 
 
 def _settings(
-    factory: str, bank: str, rpc: str, start_block: int, home: Path, *, interval: float = 15.0
+    factory: str, bank: str, rpc: str, start_block: int, home: Path, database: str, *, interval: float = 15.0
 ) -> ReaderSettings:
     named = read_address(bank) if bank else None
-    return ReaderSettings(rpc, read_address(factory), named, start_block, home.expanduser(), interval)
+    place = _url(database) if database else ""
+    return ReaderSettings(rpc, read_address(factory), named, start_block, home.expanduser(), interval, place)
 
 
-def _site(home: Path, *, written: bool = False) -> Site:
-    index = home.expanduser() / INDEX_FILE
+def _url(database: str) -> str:
+    if not is_url(database):
+        # Not shown: what is no URL may be a password all the same.
+        raise typer.BadParameter("The database is named by a URL, postgresql://USER@HOST/NAME.")
+    return database
+
+
+def _site(home: Path, database: str, *, written: bool = False) -> Site:
+    folder = home.expanduser()
+    if database:
+        return Site.open(_url(database), folder, written=written)
+    index = folder / INDEX_FILE
     if not index.is_file():
         raise ExplorerError("There is no index yet", index, "Run `troth explorer read --network FILE` first.")
     return Site.open(index, written=written)
