@@ -209,4 +209,7 @@ def test_the_command_prints_a_figure_from_postgres(database: str, tmp_path: Path
 
 def test_marks_and_names() -> None:
     assert as_postgres("a LIKE '5%' AND b = ?") == "a LIKE '5%%' AND b = %s"
-    assert without_password("postgresql://me:secret@db.example.org:5432/troth?x=y") == "postgresql://db.example.org:5432/troth"
+    assert (
+        without_password("postgresql://me:secret@db.example.org:5432/troth?x=y")
+        == "postgresql://db.example.org:5432/troth"
+    )

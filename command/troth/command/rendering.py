@@ -8,6 +8,8 @@ import traceback
 from typing import Any, NamedTuple
 
 DEFAULT_EXIT_CODE = 1
+UNKNOWN = "The command stopped on an error that it does not know"
+"""What is said of an error that no package foresaw: a fault of ours."""
 
 
 class Rendered(NamedTuple):
@@ -31,7 +33,7 @@ def describe(error: BaseException) -> Rendered:
         return _about_a_path(error)
     return Rendered(
         kind,
-        "The command stopped on an error that it does not know",
+        UNKNOWN,
         f"{kind}: {error}",
         "Run it again as `troth --debug ...` to see where, and report it.",
         exit_code,

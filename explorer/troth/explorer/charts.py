@@ -118,8 +118,7 @@ def gas(database: Database) -> Chart:
     span = max(last - first + 1, 1)
     size = -(-span // BINS)
     found = database.execute(
-        "SELECT (block - ?) / ?, sum(used), count(*) FROM transactions WHERE used IS NOT NULL "
-        "GROUP BY 1 ORDER BY 1",
+        "SELECT (block - ?) / ?, sum(used), count(*) FROM transactions WHERE used IS NOT NULL GROUP BY 1 ORDER BY 1",
         (first, size),
     ).fetchall()
     most = max(used for _, used, _ in found) or 1
@@ -154,7 +153,7 @@ def prices(database: Database) -> Chart:
 
 
 def _medians(changes: Sequence[Sequence[Any]], first: int, step: float) -> list[int]:
-    """The median of what is asked, at each sample."""
+    """The median of what is asked, at each sample; 0 before anybody asked."""
     asked: dict[str, int] = {}
     made, place = [], 0
     for sample in range(SAMPLES + 1):
@@ -172,6 +171,8 @@ def _points(values: Sequence[int], most: int) -> str:
     unit = WIDTH / SAMPLES
     made = []
     for place, value in enumerate(values):
+        if not value and not made:
+            continue  # nobody asked yet: a line from the ground would say that it was free
         y = HEIGHT - (HEIGHT - 8) * value / most
         made += [f"{place * unit:.1f},{y:.1f}", f"{(place + 1) * unit:.1f},{y:.1f}"]
     return " ".join(made[:-1])

@@ -227,7 +227,9 @@ class SqliteDatabase(Database):
             yield
         except sqlite3.Error as error:
             kind = TooSlow if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT else DatabaseFailed
-            raise kind(f"The index's database failed: {error}", self.where, "Look at the disk, and try again.") from error
+            raise kind(
+                f"The index's database failed: {error}", self.where, "Look at the disk, and try again."
+            ) from error
 
 
 # ------------------------------------------------------------------------------------------- what Postgres understands

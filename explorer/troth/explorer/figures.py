@@ -30,11 +30,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: ``name`` in files (with its unit), ``label`` on pages, ``kind`` says what its values are."""
+    """A column: ``name`` in files (with its unit), ``label`` on pages, ``kind`` says what its values are.
+
+    One that is not ``shown`` is in files only: pages say the same otherwise.
+    """
 
     name: str
     label: str
     kind: str = "text"
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ SCHEDULER = Column("scheduler", "Scheduler", "scheduler")
 ORDER = Column("order", "Task", "task")
 CASE = Column("case", "Case", "case")
 BLOCK = Column("block", "Block", "number")
+LOG_INDEX = Column("log_index", "Log", "number", shown=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +205,7 @@ QUERIES: Mapping[str, Query] = {
         (
             Column("class", "Class", "class"),
             Column("name", "Runs as"),
-            Column("architecture", "Model"),
+            Column("architecture", "Model", shown=False),
             Column("layers", "Layers", "number"),
             Column("exact", "Exact", "flag"),
             Column("verifiers", "Verifiers", "number"),
@@ -218,6 +223,7 @@ QUERIES: Mapping[str, Query] = {
         "Prices as nodes asked them",
         (
             BLOCK,
+            LOG_INDEX,
             Column("class", "Model", "class"),
             Column("first_layer", "From", "number"),
             Column("end_layer", "To", "number"),
@@ -226,9 +232,11 @@ QUERIES: Mapping[str, Query] = {
             Column("cached_ask", "Cached", "price"),
             Column("written_ask", "Written", "price"),
         ),
-        'SELECT block, class, first, "end", operator, prompt, cached, written FROM asks WHERE 1 = 1 {where}',
+        'SELECT block, log_index, class, first, "end", operator, prompt, cached, written FROM asks WHERE 1 = 1 {where}',
         "block DESC, log_index DESC",
         filters={"class": "class = ?", "operator": "operator = ?"},
+        cursor=("block", "log_index"),
+        after=("block", "log_index"),
     ),
     "gas": Query(
         "Gas by what it was for",
@@ -342,6 +350,7 @@ QUERIES: Mapping[str, Query] = {
         "Slashes",
         (
             BLOCK,
+            LOG_INDEX,
             Column("operator", "Who", "party"),
             Column("role", "Role"),
             Column("reason", "Reason", "words"),
@@ -353,10 +362,12 @@ QUERIES: Mapping[str, Query] = {
             Column("void_until", "until", "number"),
             Column("transaction", "Transaction", "hash"),
         ),
-        'SELECT block, operator, role, reason, taken, burnt, evidence, subject, void_from, void_until, "transaction" '
-        "FROM slashes WHERE 1 = 1 {where}",
+        "SELECT block, log_index, operator, role, reason, taken, burnt, evidence, subject, void_from, void_until, "
+        '"transaction" FROM slashes WHERE 1 = 1 {where}',
         "block DESC, log_index DESC",
         filters={"operator": "operator = ?"},
+        cursor=("block", "log_index"),
+        after=("block", "log_index"),
     ),
     "checks": Query(
         "What the audit checked",
@@ -454,8 +465,7 @@ def _cursor_values(query: Query, cursor: str) -> list[Any]:
     texts = {"node", "scheduler", "task", "case", "amount", "text"}
     try:
         return [
-            part if kinds[name] in texts else _number(name, part)
-            for name, part in zip(query.after, parts, strict=True)
+            part if kinds[name] in texts else _number(name, part) for name, part in zip(query.after, parts, strict=True)
         ]
     except NoSuchFigure as error:
         raise NoSuchFigure("This is no cursor", cursor[:80], "Follow the link of the page before.") from error

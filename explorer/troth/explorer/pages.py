@@ -150,7 +150,8 @@ class _Served:
                 self._site = self._open()
             return work(self._site)
         except IndexUnusable as error:
-            _log.warning("%s", error)
+            # The first reading lasts, and the page says so: no line of the log for every visitor.
+            _log.info("%s", error)
             return HTMLResponse(WAITING, 503, headers={"Retry-After": "3"})
         except (NothingHere, NoSuchFigure) as error:
             return self._told(error, 404, path)

@@ -102,7 +102,9 @@ class PostgresDatabase(Database):
 
     def tables(self) -> list[str]:
         """See Database."""
-        found = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename <> ?", (_FORMAT,))
+        found = self.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename <> ?", (_FORMAT,)
+        )
         return [name for (name,) in found]
 
     @contextmanager

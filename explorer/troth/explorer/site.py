@@ -217,7 +217,9 @@ class Site:
             "SELECT coalesce(sum(orders),0), coalesce(sum(drawn),0), coalesce(sum(checked),0), "
             "coalesce(sum(rejected),0) FROM entries"
         )
-        nodes, stake = self._one("SELECT count(*), coalesce(sum(CAST(stake AS DOUBLE PRECISION)), 0) FROM parties WHERE role='node' AND exit_block=0")
+        nodes, stake = self._one(
+            "SELECT count(*), coalesce(sum(CAST(stake AS DOUBLE PRECISION)), 0) FROM parties WHERE role='node' AND exit_block=0"
+        )
         (schedulers,) = self._one("SELECT count(*) FROM parties WHERE role='scheduler' AND exit_block=0")
         live, cases = self._one("SELECT count(*) FILTER (WHERE outcome = ''), count(*) FROM cases")
         slashes, taken = self._one("SELECT count(*), coalesce(sum(CAST(taken AS DOUBLE PRECISION)), 0) FROM slashes")
@@ -269,7 +271,8 @@ class Site:
             "SELECT part, opinion, sum(count) FROM tallies WHERE operator=? GROUP BY 1, 2 ORDER BY 1, 2", (address,)
         ).fetchall()
         groups = self.database.execute(
-            'SELECT class, first, "end", seats, prompt, cached, written FROM members WHERE operator=? ORDER BY 1, 2, 3', (address,)
+            'SELECT class, first, "end", seats, prompt, cached, written FROM members WHERE operator=? ORDER BY 1, 2, 3',
+            (address,),
         ).fetchall()
         more = {"work": self._some("work", query, operator=address), "cases": self._some("cases", node=address)}
         return "node.html", {**common, **more, "tallies": tallies, "groups": groups}
@@ -327,9 +330,9 @@ class Site:
         more = {"order": order, "scheduler": scheduler, "fee": fee, "logged": logged}
         return "case.html", {"case": row, "life": life, "steps": charts.steps(life.rows), **more}
 
-    def slashes(self, _: str, __: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    def slashes(self, _: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """Who lost stake, and why."""
-        return "slashes.html", {"slashes": self._some("slashes")}
+        return "slashes.html", {"slashes": self._some("slashes", query)}
 
     def audit(self, _: str, __: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """What was checked, and what is not in order."""
