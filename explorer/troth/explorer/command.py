@@ -60,7 +60,7 @@ def serve(
 ) -> None:
     """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    settings = _settings(factory, bank, rpc, start_block, home, database, interval=interval)
+    settings = _settings(factory, bank, rpc, start_block, home, database=database, interval=interval)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     server = TlsServer(application(lambda: Site.open(settings.index, settings.home)), None, host, port)
     reader = ReaderProcess(settings)
@@ -82,7 +82,7 @@ def read_once(
     database: DatabaseOption = "",
 ) -> None:
     """Read the deployment to its newest block, examine all logs, audit once, and leave."""
-    settings = _settings(factory, bank, rpc, start_block, home, database)
+    settings = _settings(factory, bank, rpc, start_block, home, database=database)
     asyncio.run(read(settings, once=True))
     site = Site.open(settings.index, settings.home)
     typer.echo(site.freshness()["text"])
@@ -148,7 +148,7 @@ def show(
 
 
 def _settings(
-    factory: str, bank: str, rpc: str, start_block: int, home: Path, database: str, *, interval: float = 15.0
+    factory: str, bank: str, rpc: str, start_block: int, home: Path, *, database: str, interval: float = 15.0
 ) -> ReaderSettings:
     named = read_address(bank) if bank else None
     place = _url(database) if database else ""

@@ -248,7 +248,8 @@ QUERIES: Mapping[str, Query] = {
             Column("total_gas", "Total gas", "number"),
             Column("mean_price_wei", "Mean price", "wei"),
         ),
-        "SELECT kind, count(*), CAST(round(avg(used)) AS BIGINT), max(used), sum(used), CAST(round(avg(price)) AS BIGINT) "
+        "SELECT kind, count(*), CAST(round(avg(used)) AS BIGINT), max(used), sum(used), "
+        "CAST(round(avg(price)) AS BIGINT) "
         "FROM transactions WHERE used IS NOT NULL {where} GROUP BY kind",
         "sum(used) DESC, kind",
     ),
@@ -395,7 +396,8 @@ QUERIES: Mapping[str, Query] = {
             Column("action", "What can be done"),
             Column("reproduce", "Shows it again", "command"),
         ),
-        'SELECT "check", kind, message, order_id, party, role, block, action, reproduce FROM findings WHERE 1 = 1 {where}',
+        'SELECT "check", kind, message, order_id, party, role, block, action, reproduce FROM findings '
+        "WHERE 1 = 1 {where}",
         "source != 'chain', block DESC, source, place",
         filters={"order": "order_id = ?", "party": "party = ?"},
     ),

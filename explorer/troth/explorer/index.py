@@ -335,8 +335,10 @@ class ExplorerIndex:
         """What the checks of the chain's events found up to a block."""
         with self.writing():
             self._file(CHAIN, reports, reproduce)
-            at_most = "audited = CASE WHEN block < ? THEN block ELSE ? END"
-            self.database.execute(f"UPDATE progress SET {at_most}, audited_at=?", (block, block, time.time()))
+            self.database.execute(
+                "UPDATE progress SET audited = CASE WHEN block < ? THEN block ELSE ? END, audited_at=?",
+                (block, block, time.time()),
+            )
 
     def _file(self, source: str, reports: Sequence[CheckReport], reproduce: Reproduce) -> None:
         self._forget_source(source)

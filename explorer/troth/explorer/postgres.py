@@ -1,7 +1,7 @@
 """An index in a Postgres database: for explorers whose tasks outgrow a file, or whose servers are other machines.
 
-One reader writes it, and holds an advisory lock for that; any number of servers read it. A connection that broke is made
-anew at the next statement outside a transaction, so a restart of the database ends neither.
+One reader writes it, and holds an advisory lock for that; any number of servers read it. A connection that broke is
+made anew at the next statement outside a transaction, so a restart of the database ends neither.
 """
 
 from __future__ import annotations

@@ -218,7 +218,8 @@ class Site:
             "coalesce(sum(rejected),0) FROM entries"
         )
         nodes, stake = self._one(
-            "SELECT count(*), coalesce(sum(CAST(stake AS DOUBLE PRECISION)), 0) FROM parties WHERE role='node' AND exit_block=0"
+            "SELECT count(*), coalesce(sum(CAST(stake AS DOUBLE PRECISION)), 0) FROM parties "
+            "WHERE role='node' AND exit_block=0"
         )
         (schedulers,) = self._one("SELECT count(*) FROM parties WHERE role='scheduler' AND exit_block=0")
         live, cases = self._one("SELECT count(*) FILTER (WHERE outcome = ''), count(*) FROM cases")
