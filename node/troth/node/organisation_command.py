@@ -43,7 +43,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before credit
 def create(
     reputation: Annotated[str, typer.Argument(help="The market's Reputation contract, 0x….")],
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: OwnerOption,
     password_file: PasswordOption = None,
     broadcast: BroadcastOption = False,
@@ -59,7 +59,7 @@ def create(
 @app.command("credits")
 def show_credits(
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     factory: FactoryOption = "",
     bank: BankOption = "",
     organisations: ContractOption = "",
@@ -79,7 +79,7 @@ def show_credits(
 def status(
     number: Annotated[int, typer.Argument(min=0, help="One deployment; all without it.")] = 0,
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     factory: FactoryOption = "",
     bank: BankOption = "",
     organisations: ContractOption = "",
@@ -100,7 +100,7 @@ def deploy(
     *,
     replicas: Annotated[int, typer.Option("--replicas", min=1, max=65535, help="Machines that host all layers.")],
     days: Annotated[float, typer.Option("--days", min=0.0, help="For how long; rounded up to whole epochs.")],
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     factory: FactoryOption = "",
     keystore: OwnerOption,
     source: Annotated[
@@ -132,7 +132,7 @@ def deploy(
 def stop(
     number: NumberArgument,
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: OwnerOption,
     organisations: ContractOption = "",
     password_file: PasswordOption = None,
@@ -151,7 +151,7 @@ def stop(
 def withdraw(
     number: NumberArgument,
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: OwnerOption,
     organisations: ContractOption = "",
     password_file: PasswordOption = None,
@@ -170,7 +170,7 @@ def withdraw(
 def dismiss(
     node: NodeArgument,
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: OwnerOption,
     organisations: ContractOption = "",
     password_file: PasswordOption = None,
@@ -192,7 +192,7 @@ def host_layers(
     node: NodeArgument,
     layers: Annotated[str, typer.Argument(help="FIRST:END, a segment whose group the node is in.")],
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: OwnerOption,
     organisations: ContractOption = "",
     password_file: PasswordOption = None,
@@ -212,7 +212,7 @@ def host_layers(
 def leave(
     node: NodeArgument,
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: OwnerOption,
     organisations: ContractOption = "",
     password_file: PasswordOption = None,
@@ -231,7 +231,7 @@ def leave(
 @app.command("post")
 def post_epoch(
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     factory: FactoryOption = "",
     keystore: OwnerOption,
     bank: BankOption = "",
