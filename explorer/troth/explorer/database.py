@@ -40,11 +40,11 @@ class DatabaseFailed(ExplorerError):
     """The index's database did not do what it was asked; ``value`` is where it lies, without a password."""
 
 
-class TooSlow(DatabaseFailed):
+class QueryTooSlow(DatabaseFailed):
     """A query took longer than it may."""
 
 
-class Found:
+class FoundRows:
     """The rows that a statement gave, and the names of their columns."""
 
     __slots__ = ("_next", "names", "rows")
@@ -66,13 +66,13 @@ class Found:
 
 
 class Database(ABC):
-    """One connection. Raises DatabaseFailed where the database fails, TooSlow within ``snapshot`` where time is up."""
+    """One connection. Raises DatabaseFailed where the database fails, QueryTooSlow within ``snapshot`` where time is up."""
 
     where: str
     """The place as messages show it."""
 
     @abstractmethod
-    def execute(self, text: str, values: Sequence[Any] = ()) -> Found:
+    def execute(self, text: str, values: Sequence[Any] = ()) -> FoundRows:
         """One statement."""
 
     @abstractmethod
@@ -173,11 +173,11 @@ class SqliteDatabase(Database):
             raise IndexUnusable("The index was made by another version of Troth", path, "Move the file away.")
         return cls(connection, path)
 
-    def execute(self, text: str, values: Sequence[Any] = ()) -> Found:
+    def execute(self, text: str, values: Sequence[Any] = ()) -> FoundRows:
         """See Database."""
         with self._failing():
             cursor = self._connection.execute(text, values)
-            return Found([one[0] for one in cursor.description or ()], cursor.fetchall())
+            return FoundRows([one[0] for one in cursor.description or ()], cursor.fetchall())
 
     def executemany(self, text: str, values: Iterable[Sequence[Any]]) -> None:
         """See Database."""
@@ -226,7 +226,7 @@ class SqliteDatabase(Database):
         try:
             yield
         except sqlite3.Error as error:
-            kind = TooSlow if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT else DatabaseFailed
+            kind = QueryTooSlow if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT else DatabaseFailed
             raise kind(
                 f"The index's database failed: {error}", self.where, "Look at the disk, and try again."
             ) from error

@@ -18,9 +18,9 @@ from troth.explorer.database import (
     WRITER_LOCK,
     Database,
     DatabaseFailed,
-    Found,
+    FoundRows,
     Row,
-    TooSlow,
+    QueryTooSlow,
     as_postgres,
     as_sqlite_gives,
     schema_as_postgres,
@@ -75,14 +75,14 @@ class PostgresDatabase(Database):
 
     # ---- what every connection does
 
-    def execute(self, text: str, values: Sequence[Any] = ()) -> Found:
+    def execute(self, text: str, values: Sequence[Any] = ()) -> FoundRows:
         """See Database."""
         with self._failing():
             cursor = self._alive().execute(as_postgres(text), tuple(values))
             if cursor.description is None:
-                return Found((), [])
+                return FoundRows((), [])
             rows = [tuple(as_sqlite_gives(value) for value in row) for row in cursor.fetchall()]
-            return Found([one.name for one in cursor.description], rows)
+            return FoundRows([one.name for one in cursor.description], rows)
 
     def executemany(self, text: str, values: Iterable[Sequence[Any]]) -> None:
         """See Database."""
@@ -169,7 +169,7 @@ class PostgresDatabase(Database):
         try:
             yield
         except errors.QueryCanceled as error:
-            raise TooSlow("The query took too long", self.where, "Choose less, or ask again.") from error
+            raise QueryTooSlow("The query took too long", self.where, "Choose less, or ask again.") from error
         except psycopg.Error as error:
             what = f"The index's database failed: {(str(error) or type(error).__name__).splitlines()[0]}"
             raise DatabaseFailed(what, self.where, _REACH) from error

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from troth.explorer import charts, words
-from troth.explorer.database import Database, Place, TooSlow, open_to_read
+from troth.explorer.database import Database, Place, QueryTooSlow, open_to_read
 from troth.explorer.errors import ExplorerError, NothingHere
 from troth.explorer.figures import FILE_ROWS, PAGE_ROWS, Figure, FigureReader
 from troth.explorer.index import FORMAT
@@ -158,7 +158,7 @@ class Site:
         try:
             with self.database.snapshot(QUERY_SECONDS):
                 return work()
-        except TooSlow as error:
+        except QueryTooSlow as error:
             raise ExplorerError("This takes too long", error.value, "Choose less, or ask again.") from error
 
     def _some(
