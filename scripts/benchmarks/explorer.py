@@ -1,7 +1,8 @@
 """How long the explorer's pages take, and how large they are, over an index of 100,000 tasks: `scripts/bench explorer`.
 
 The index is made up, row by row, in the form in which the reader writes it; `--tasks N` makes another size, `--keep
-FOLDER` leaves it there for `troth explorer export` or for looking at it.
+FOLDER` leaves it there for `troth explorer export` or for looking at it. `--database URL` writes it into an empty
+Postgres database, and reads the pages from there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any
@@ -155,6 +157,12 @@ class Generated:
                 yield (*where, case[3], "node", "false_result", "case", case[0], *taken, *bounds)
 
 
+def batched(these: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """So many at a time: as the reader writes an entry's tasks at once."""
+    while some := list(islice(these, size)):
+        yield some
+
+
 def life(case: str, opened: int, node: str, opener: str, outcome: str) -> Iterator[tuple[Any, ...]]:
     """The steps of a case."""
     steps = [
@@ -180,12 +188,12 @@ def life(case: str, opened: int, node: str, opener: str, outcome: str) -> Iterat
         yield (case, block, number, 0, identifier("step", case, block), lane, words, amount)
 
 
-def generate(folder: Path, tasks: int) -> Generated:
-    """Write an index of so many tasks into a folder."""
+def generate(folder: Path, tasks: int, database: str = "") -> Generated:
+    """Write an index of so many tasks into a folder, or into a Postgres database."""
     folder.mkdir(parents=True, exist_ok=True)
     made = Generated(tasks)
     place = replace(PLACE, block=FIRST_BLOCK, contracts=replace(PLACE.contracts, lens=CONTRACTS.lens))
-    index = ExplorerIndex.open(folder / INDEX_FILE, DOMAIN.chain_id, place)
+    index = ExplorerIndex.open(database or folder / INDEX_FILE, DOMAIN.chain_id, place)
     with index.writing():
         for table in ("parties", "members", "asks", "classes", "transactions", "slashes"):
             index.insert(table, getattr(made, table)())
@@ -194,10 +202,10 @@ def generate(folder: Path, tasks: int) -> Generated:
             index.insert("cases", [case])
             index.insert("case_events", steps)
         tallies: dict[tuple[Any, ...], int] = {}
-        for task, done in made.work():
-            index.insert("tasks", [task])
-            index.insert("work", done)
-            for one in done:
+        for some in batched(made.work(), ENTRY):
+            index.insert("tasks", [task for task, _ in some])
+            index.insert("work", [one for _, done in some for one in done])
+            for one in (one for _, done in some for one in done):
                 name = (one[0], *one[3:6], one[7])
                 tallies[name] = tallies.get(name, 0) + 1
         index.insert("tallies", ((*name, count) for name, count in tallies.items()))
@@ -218,14 +226,15 @@ def measure(options: Sequence[str] = ()) -> list[Figure]:
     parser = argparse.ArgumentParser(prog="scripts/bench explorer")
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--keep", type=Path, help="write the index into this folder and leave it there")
+    parser.add_argument("--database", default="", help="write the index into this empty Postgres database")
     chosen = parser.parse_args(options)
     with tempfile.TemporaryDirectory() as folder:
         home = chosen.keep or Path(folder)
         began = perf_counter()
-        made = generate(home, chosen.tasks)
+        made = generate(home, chosen.tasks, chosen.database)
         took = perf_counter() - began
-        size = (home / INDEX_FILE).stat().st_size
-        site = Site.open(home / INDEX_FILE)
+        site = Site.open(chosen.database or home / INDEX_FILE, home)
+        size = size_of(site, home)
         figures = [figure for name, page, query in pages(made) for figure in page_figures(site, name, page, query)]
         figures.append(file_figure(site))
         site.close()
@@ -235,6 +244,13 @@ def measure(options: Sequence[str] = ()) -> list[Figure]:
         Figure("index, size", size / 1e6, "MB", note=note),
         Figure("index, made in", took, "s", note=note),
     ]
+
+
+def size_of(site: Site, home: Path) -> int:
+    """Bytes of the index."""
+    if (home / INDEX_FILE).is_file():
+        return (home / INDEX_FILE).stat().st_size
+    return int(site.database.execute("SELECT pg_database_size(current_database())").fetchone()[0])
 
 
 def pages(made: Generated) -> Iterator[tuple[str, str, dict[str, str]]]:

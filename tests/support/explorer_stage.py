@@ -21,6 +21,7 @@ from troth.audit.checks import logs as log_checks
 from troth.audit.history import read_history
 from troth.audit.report import CheckReport, Finding
 from troth.audit.subject import AuditSubject
+from troth.explorer.database import Place
 from troth.explorer.index import ExplorerIndex
 from troth.explorer.reading import INDEX_FILE
 from troth.protocol.logs import Log
@@ -168,24 +169,24 @@ def tables(index: ExplorerIndex) -> dict[str, list[tuple[Any, ...]]]:
     """Everything that an index holds, but when it looked."""
     times = {"progress": {"seen", "audited_at"}, "entries": {"examined"}}
     found = {}
-    for (name,) in index.database.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall():
-        cursor = index.database.execute(f"SELECT * FROM {name}")
-        kept = [at for at, one in enumerate(cursor.description) if one[0] not in times.get(name, set())]
-        found[name] = sorted(tuple(row[at] for at in kept) for row in cursor)
+    for name in sorted(index.database.tables()):
+        held = index.database.execute(f"SELECT * FROM {name}")
+        kept = [at for at, one in enumerate(held.names) if one not in times.get(name, set())]
+        found[name] = sorted((tuple(row[at] for at in kept) for row in held), key=repr)
     return found
 
 
-def home_of(folder: Path, chain: Stage | None = None, block: int = 2_060) -> Path:
+def home_of(folder: Path, chain: Stage | None = None, block: int = 2_060, place: Place | None = None) -> Path:
     """A reader's folder that has followed and examined a chain: the index, and logs as it keeps them."""
     held = chain or stage()
-    index = ExplorerIndex.open(folder / INDEX_FILE, DOMAIN.chain_id, PLACE)
+    index = ExplorerIndex.open(place or folder / INDEX_FILE, DOMAIN.chain_id, PLACE)
     bring_up(index, held, block)
     examine(index, held, block)
     times = {name: 1_800_000_000 + 12 * name for name in held.blocks}
     index.priced({name: (60_000 + number % 7 * 9_000, 10**9) for name, number in index.unpriced(1_000)}, times)
     index.close()
     for (scheduler, number), data in held.served.items():
-        place = folder / "logs" / scheduler.lower() / f"{number}.jsonl"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
+        path = folder / "logs" / scheduler.lower() / f"{number}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
     return folder

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from troth.audit.checks import logs as log_checks
 from troth.audit.report import Finding, FindingKind
-from troth.explorer import exporting, reading, rows, words
+from troth.explorer import charts, exporting, reading, rows, words
 from troth.explorer.command import app as commands
 from troth.explorer.errors import ExplorerError, IndexUnusable, NoSuchFigure, NothingHere
 from troth.explorer.figures import QUERIES, Column, Figure
@@ -417,3 +417,27 @@ def test_no_name_in_an_index_leads_out_of_an_export(tmp_path: Path) -> None:
 
 def test_signs_that_deceive_the_eye_are_left_out() -> None:
     assert rows.plain("https://a\u202eexample\u200b\x00.org" + "x" * 200, 30) == "https://aexample.orgxxxxxxx"
+
+
+def test_lines_of_prices_begin_where_somebody_asked_and_are_named(site: Site) -> None:
+    asked = [("class", 100, "a", 8), ("class", 160, "b", 4)]
+    values = charts._medians(asked, 40, 1)
+    assert (values[0], values[60], max(values)) == (0, 8, 8)
+    assert charts._points(values, 8).startswith("720.0,8.0")
+    assert charts._points([0] * 30 + [8] * 31, 8).startswith("360.0,8.0 "), "not from the ground, which would be free"
+    legend = site.page("").partition('<ul class="legend">')[2].partition("</ul>")[0]
+    assert all(name in legend for name, _ in site._class_names().values())
+
+
+def test_what_only_files_have_is_not_on_pages_and_leads_on(site: Site, web: TestClient) -> None:
+    assert [one.name for one in QUERIES["slashes"].columns if not one.shown] == ["log_index"]
+    assert ">Log</th>" not in site.page("slashes")
+    assert web.get("/figures/slashes.csv").text.startswith("block,log_index,operator,")
+    part = site.figure("asks", {}, "", 1)
+    assert site.figure("asks", {}, part.cursor).rows == site.figure("asks", {}).rows[1:]
+
+
+def test_an_entry_that_is_no_number_is_refused(web: TestClient) -> None:
+    for wrong in ("x", "-1", "9" * 40, "²"):
+        assert web.get(f"/figures/tasks.csv?entry={wrong}").status_code == 404, wrong
+        assert web.get(f"/figures/asks.csv?after={wrong}~1").status_code == 404, wrong

@@ -1,4 +1,4 @@
-"""Tickets and organisations as an explorer shows them: sums that nobody is joined by, deployments, and what is found."""
+"""Tickets and organisations as an explorer shows them: sums that join nobody, deployments, findings."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ from troth.chain.tokens import holdings
 from troth.protocol.logs import Log
 from troth.protocol.market.events import CaseOpened, CaseRestarted, ReviewsCommitted
 from troth.protocol.market.getters import GetterQuestion, GetterQuestions
-from troth.protocol.market.types import Parameters
+from troth.protocol.market.types import NO_ADDRESS, Parameters
 from troth.protocol.typed_data import Domain
-from troth.protocol.types import Hash32
+from troth.protocol.types import Address, Hash32
 
 SPAN = 2_000
 """Blocks asked for at once; public nodes often refuse more."""

@@ -54,7 +54,10 @@ def watch(
     password_file: PasswordOption = None,
     once: Annotated[bool, typer.Option("--once", help="Look once and leave with the exit code.")] = False,
     interval: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two looks.")] = 15.0,
-    check: Annotated[list[str] | None, typer.Option("--check", envvar="TROTH_CHECK")] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option("--check", envvar="TROTH_CHECK", help="Carry out this check only; may be repeated."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Watch a deployment and its schedulers' logs, and show findings as they appear. Exit codes as of an audit."""

@@ -20,7 +20,7 @@ from troth.chain.keystore import Key, load_account, read_password
 from troth.chain.tokens import asset_at
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import receipt
-from troth.protocol.types import Hash32, to_address, to_hash32
+from troth.protocol.types import Hash32, hash32_of, to_address
 from troth.transport.command_options import (
     AMOUNT,
     BankOption,
@@ -189,7 +189,7 @@ def carry(
 ) -> None:
     """Carry the journal's cases, and any others that are named, to their ends. Gas is paid back by the contracts."""
     settings = options.settings()
-    named = [to_hash32(bytes.fromhex(one.removeprefix("0x"))) for one in case or ()]
+    named = [hash32_of(one) for one in case or ()]
 
     async def work(office: Office) -> bool:
         cases: set[Hash32] = {*office.journal.cases(), *named}

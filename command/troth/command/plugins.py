@@ -27,6 +27,7 @@ SUMMARIES = {
     "audit": "Re-check deployments, logs and receipts from public data.",
     "case": "Act on evidence: convict, go to court, summon.",
     "explorer": "Look at a deployment in a browser; needs no key.",
+    "org": "Have models of your own hosted for credits, and host others'.",
     "demo": "Start a whole network on this machine.",
     "committee": "Run a member of the directory's committee.",
     "relay": "Run a relay of the anonymous overlay.",

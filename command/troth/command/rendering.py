@@ -8,6 +8,8 @@ import traceback
 from typing import Any, NamedTuple
 
 DEFAULT_EXIT_CODE = 1
+UNKNOWN = "The command stopped on an error that it does not know"
+"""What is said of an error that no package foresaw: a fault of ours."""
 
 
 class Rendered(NamedTuple):
@@ -27,13 +29,33 @@ def describe(error: BaseException) -> Rendered:
     what, remedy = getattr(error, "what", None), getattr(error, "remedy", None)
     if isinstance(what, str) and isinstance(remedy, str):
         return Rendered(kind, what, _printable(getattr(error, "value", "")), remedy, exit_code)
+    if isinstance(error, OSError) and error.filename is not None:
+        return _about_a_path(error)
     return Rendered(
         kind,
-        "The command stopped on an error that it does not know",
+        UNKNOWN,
         f"{kind}: {error}",
         "Run it again as `troth --debug ...` to see where, and report it.",
         exit_code,
     )
+
+
+_PATHS: tuple[tuple[type[OSError], str, str], ...] = (
+    (NotADirectoryError, "A file is where a folder should be", "Name a folder, or move the file away."),
+    (FileExistsError, "A file is where a folder should be", "Name a folder, or move the file away."),
+    (IsADirectoryError, "A folder is where a file should be", "Name a file."),
+    (FileNotFoundError, "There is no such file", "Check the path."),
+    (PermissionError, "This may not be read or written", "Change its owner or mode, or name another."),
+)
+
+
+def _about_a_path(error: OSError) -> Rendered:
+    """What the system says about a path that somebody named."""
+    for kind, what, remedy in _PATHS:
+        if isinstance(error, kind):
+            return Rendered(type(error).__name__, what, str(error.filename), remedy, DEFAULT_EXIT_CODE)
+    what = f"The system refuses: {error.strerror}"
+    return Rendered(type(error).__name__, what, str(error.filename), "Check the path and the disk.", DEFAULT_EXIT_CODE)
 
 
 def _printable(value: Any) -> str:

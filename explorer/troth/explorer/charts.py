@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
+
+from troth.explorer.database import Database
 
 WIDTH = 720.0
 HEIGHT = 150.0
@@ -109,7 +110,7 @@ def _packed(spans: Sequence[tuple[int, int]]) -> list[int]:
     return made
 
 
-def gas(database: sqlite3.Connection) -> Chart:
+def gas(database: Database) -> Chart:
     """Gas of all transactions over blocks, in bars."""
     first, last = database.execute("SELECT min(block), max(block) FROM transactions WHERE used IS NOT NULL").fetchone()
     if first is None:
@@ -117,7 +118,8 @@ def gas(database: sqlite3.Connection) -> Chart:
     span = max(last - first + 1, 1)
     size = -(-span // BINS)
     found = database.execute(
-        "SELECT (block - ?) / ?, sum(used), count(*) FROM transactions WHERE used IS NOT NULL GROUP BY 1", (first, size)
+        "SELECT (block - ?) / ?, sum(used), count(*) FROM transactions WHERE used IS NOT NULL GROUP BY 1 ORDER BY 1",
+        (first, size),
     ).fetchall()
     most = max(used for _, used, _ in found) or 1
     unit = WIDTH / BINS
@@ -133,10 +135,10 @@ def gas(database: sqlite3.Connection) -> Chart:
     return Chart(first, last, most, bars, since=times[0] or 0, until=times[1] or 0)
 
 
-def prices(database: sqlite3.Connection) -> Chart:
+def prices(database: Database) -> Chart:
     """The median ask for a written position of all nodes, over blocks, as a line for each model's whole-model group."""
     found = database.execute(
-        'SELECT class, block, operator || first || "-" || "end", written FROM asks '
+        "SELECT class, block, operator || first || '-' || \"end\", written FROM asks "
         "ORDER BY class, block, log_index LIMIT 20000"
     ).fetchall()
     if not found:
@@ -151,7 +153,7 @@ def prices(database: sqlite3.Connection) -> Chart:
 
 
 def _medians(changes: Sequence[Sequence[Any]], first: int, step: float) -> list[int]:
-    """The median of what is asked, at each sample."""
+    """The median of what is asked, at each sample; 0 before anybody asked."""
     asked: dict[str, int] = {}
     made, place = [], 0
     for sample in range(SAMPLES + 1):
@@ -167,8 +169,10 @@ def _medians(changes: Sequence[Sequence[Any]], first: int, step: float) -> list[
 def _points(values: Sequence[int], most: int) -> str:
     """An SVG polyline of steps."""
     unit = WIDTH / SAMPLES
-    made = []
+    made: list[str] = []
     for place, value in enumerate(values):
+        if not value and not made:
+            continue  # nobody asked yet: a line from the ground would say that it was free
         y = HEIGHT - (HEIGHT - 8) * value / most
         made += [f"{place * unit:.1f},{y:.1f}", f"{(place + 1) * unit:.1f},{y:.1f}"]
     return " ".join(made[:-1])

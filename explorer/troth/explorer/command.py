@@ -11,6 +11,7 @@ import typer
 
 from troth.audit.options import OrganisationsOption, TicketsOption, audited_services, read_address
 from troth.audit.services import AuditedServices
+from troth.explorer.database import is_url
 from troth.explorer.errors import ExplorerError
 from troth.explorer.exporting import PAGES_LIMIT, export
 from troth.explorer.pages import application
@@ -26,6 +27,15 @@ DEFAULT_PORT = 8780
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_EXPLORER_HOME", help="Folder of the index; one for each deployment.")
+]
+DatabaseOption = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        envvar="TROTH_EXPLORER_DATABASE",
+        metavar="URL",
+        help="Keep the index in this Postgres database, postgresql://USER@HOST/NAME, and not in the home folder.",
+    ),
 ]
 IntervalOption = Annotated[float, typer.Option("--interval", min=1, help="Seconds between two audits.")]
 
@@ -44,6 +54,7 @@ def serve(
     tickets: TicketsOption = "",
     organisations: OrganisationsOption = "",
     home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = "",
     host: Annotated[
         str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on; put a web server before it.")
     ] = "127.0.0.1",
@@ -53,9 +64,9 @@ def serve(
     """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     beside = audited_services(rpc, tickets, organisations, start_block)
-    settings = _settings(factory, bank, rpc, start_block, home, beside, interval=interval)
+    settings = _settings(factory, bank, rpc, start_block, home, beside, database=database, interval=interval)
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    server = TlsServer(application(lambda: Site.open(settings.index)), None, host, port)
+    server = TlsServer(application(lambda: Site.open(settings.index, settings.home)), None, host, port)
     reader = ReaderProcess(settings)
     reader.start()
     try:
@@ -74,12 +85,13 @@ def read_once(
     tickets: TicketsOption = "",
     organisations: OrganisationsOption = "",
     home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = "",
 ) -> None:
     """Read the deployment to its newest block, examine all logs, audit once, and leave."""
     beside = audited_services(rpc, tickets, organisations, start_block)
-    settings = _settings(factory, bank, rpc, start_block, home, beside)
+    settings = _settings(factory, bank, rpc, start_block, home, beside, database=database)
     asyncio.run(read(settings, once=True))
-    site = Site.open(settings.index)
+    site = Site.open(settings.index, settings.home)
     typer.echo(site.freshness()["text"])
     site.close()
 
@@ -89,10 +101,11 @@ def export_pages(
     folder: Annotated[Path, typer.Argument(help="An empty folder, or that of an earlier export.")],
     *,
     home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = "",
     most: Annotated[int, typer.Option("--most", min=10, max=50_000, help="Pages at most.")] = PAGES_LIMIT,
 ) -> None:
     """Write the pages as files that any web server serves, from what `read` or `serve` has indexed."""
-    site = _site(home, written=True)
+    site = _site(home, database, written=True)
     pages = export(site, folder.expanduser(), most)
     typer.echo(f"{pages} pages in {folder}: {site.freshness()['text']}")
     site.close()
@@ -113,6 +126,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="FIGURE", callback=_named_figure, help=", ".join(ALL_QUERIES))],
     *,
     home: HomeOption = DEFAULT_HOME,
+    database: DatabaseOption = "",
     most: Annotated[int, typer.Option("--most", min=1, max=1_000_000, help="Rows at most.")] = 100,
     after: Annotated[str, typer.Option("--after", help="Go on after this cursor.")] = "",
     scheduler: Annotated[str | None, typer.Option("--scheduler", help="Of this scheduler.")] = None,
@@ -132,7 +146,7 @@ def show(
         **{"scheduler": scheduler, "operator": operator, "node": node, "party": party, "class": execution_class},
         **{"order": order, "case": case, "entry": entry, "state": state, "part": part},
     )
-    site = _site(home)
+    site = _site(home, database)
     figure = site.figure(name, options, after, most)
     typer.echo(figure.as_json() if as_json else figure.as_csv(), nl=False)
     if figure.cursor and not as_json:
@@ -141,14 +155,33 @@ def show(
 
 
 def _settings(  # noqa: PLR0917
-    factory: str, bank: str, rpc: str, start: int, home: Path, services: AuditedServices, *, interval: float = 15.0
+    factory: str,
+    bank: str,
+    rpc: str,
+    start: int,
+    home: Path,
+    services: AuditedServices,
+    *,
+    database: str,
+    interval: float = 15.0,
 ) -> ReaderSettings:
     named = read_address(bank) if bank else None
-    return ReaderSettings(rpc, read_address(factory), named, start, home.expanduser(), interval, services)
+    place = _url(database) if database else ""
+    return ReaderSettings(rpc, read_address(factory), named, start, home.expanduser(), interval, services, place)
 
 
-def _site(home: Path, *, written: bool = False) -> Site:
-    index = home.expanduser() / INDEX_FILE
+def _url(database: str) -> str:
+    if not is_url(database):
+        # Not shown: what is no URL may be a password all the same.
+        raise typer.BadParameter("The database is named by a URL, postgresql://USER@HOST/NAME.")
+    return database
+
+
+def _site(home: Path, database: str, *, written: bool = False) -> Site:
+    folder = home.expanduser()
+    if database:
+        return Site.open(_url(database), folder, written=written)
+    index = folder / INDEX_FILE
     if not index.is_file():
         raise ExplorerError("There is no index yet", index, "Run `troth explorer read --network FILE` first.")
     return Site.open(index, written=written)

@@ -9,28 +9,36 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from troth.explorer.database import Database
 from troth.explorer.errors import NoSuchFigure
 
 PAGE_ROWS = 50
 """Rows of one page."""
 FILE_ROWS = 5_000
 """Rows of one CSV or JSON file; the cursor in it leads to the next."""
+_NUMBERS = frozenset({"entry"})
+"""What is chosen by a number; everything else is text."""
+_DIGITS = 18
+"""Digits of the largest number that is asked for: an integer of the index has 64 bits."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What makes a spreadsheet take a cell for a formula: an endpoint is a stranger's word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: ``name`` in files (with its unit), ``label`` on pages, ``kind`` says what its values are."""
+    """A column: ``name`` in files (with its unit), ``label`` on pages, ``kind`` says what its values are.
+
+    One that is not ``shown`` is in files only: pages say the same otherwise.
+    """
 
     name: str
     label: str
     kind: str = "text"
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,7 @@ SCHEDULER = Column("scheduler", "Scheduler", "scheduler")
 ORDER = Column("order", "Task", "task")
 CASE = Column("case", "Case", "case")
 BLOCK = Column("block", "Block", "number")
+LOG_INDEX = Column("log_index", "Log", "number", shown=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +196,7 @@ QUERIES: Mapping[str, Query] = {
         ),
         'SELECT m.class, m.first, m."end", count(*), count(DISTINCT p.owner), sum(m.seats), min(m.prompt), '
         "max(m.prompt), min(m.written), max(m.written) FROM members m JOIN parties p ON p.operator = m.operator "
-        'WHERE 1 {where} GROUP BY m.class, m.first, m."end"',
+        'WHERE 1 = 1 {where} GROUP BY m.class, m.first, m."end"',
         'm.class, m.first, m."end"',
         filters={"class": "m.class = ?"},
     ),
@@ -196,7 +205,7 @@ QUERIES: Mapping[str, Query] = {
         (
             Column("class", "Class", "class"),
             Column("name", "Runs as"),
-            Column("architecture", "Model"),
+            Column("architecture", "Model", shown=False),
             Column("layers", "Layers", "number"),
             Column("exact", "Exact", "flag"),
             Column("verifiers", "Verifiers", "number"),
@@ -207,13 +216,14 @@ QUERIES: Mapping[str, Query] = {
             Column("fee_cap", "Highest fee", "amount"),
         ),
         "SELECT class, name, architecture, layers, exact, verifiers, reviewers, check_rate, penalty, seat, fee_cap "
-        "FROM classes WHERE 1 {where}",
+        "FROM classes WHERE 1 = 1 {where}",
         "name, class",
     ),
     "asks": Query(
         "Prices as nodes asked them",
         (
             BLOCK,
+            LOG_INDEX,
             Column("class", "Model", "class"),
             Column("first_layer", "From", "number"),
             Column("end_layer", "To", "number"),
@@ -222,9 +232,11 @@ QUERIES: Mapping[str, Query] = {
             Column("cached_ask", "Cached", "price"),
             Column("written_ask", "Written", "price"),
         ),
-        'SELECT block, class, first, "end", operator, prompt, cached, written FROM asks WHERE 1 {where}',
+        'SELECT block, log_index, class, first, "end", operator, prompt, cached, written FROM asks WHERE 1 = 1 {where}',
         "block DESC, log_index DESC",
         filters={"class": "class = ?", "operator": "operator = ?"},
+        cursor=("block", "log_index"),
+        after=("block", "log_index"),
     ),
     "gas": Query(
         "Gas by what it was for",
@@ -236,7 +248,8 @@ QUERIES: Mapping[str, Query] = {
             Column("total_gas", "Total gas", "number"),
             Column("mean_price_wei", "Mean price", "wei"),
         ),
-        "SELECT kind, count(*), cast(avg(used) AS INTEGER), max(used), sum(used), cast(avg(price) AS INTEGER) "
+        "SELECT kind, count(*), CAST(round(avg(used)) AS BIGINT), max(used), sum(used), "
+        "CAST(round(avg(price)) AS BIGINT) "
         "FROM transactions WHERE used IS NOT NULL {where} GROUP BY kind",
         "sum(used) DESC, kind",
     ),
@@ -256,7 +269,7 @@ QUERIES: Mapping[str, Query] = {
             Column("audit", "Recomputed", "state"),
         ),
         "SELECT scheduler, number, block, orders, positions, drawn, checked, rejected, unrevealed, fees, state "
-        "FROM entries WHERE 1 {where}",
+        "FROM entries WHERE 1 = 1 {where}",
         "block DESC, scheduler DESC, number DESC",
         filters={"scheduler": "scheduler = ?"},
         choices={"state": {one: f"state = '{one}'" for one in ("clean", "wrong", "refused", "waiting")}},
@@ -267,15 +280,15 @@ QUERIES: Mapping[str, Query] = {
         "Tasks",
         _TASK_COLUMNS,
         "SELECT order_id, scheduler, number, bucket, positions, segments, check_rate, revealed, drawn, checked, "
-        "rejected, wrong FROM tasks WHERE 1 {where}",
+        "rejected, wrong FROM tasks WHERE 1 = 1 {where}",
         "bucket DESC, order_id DESC, scheduler DESC, number DESC",
         filters={"scheduler": "scheduler = ?", "entry": "number = ?", "order": "order_id = ?"},
         choices={
             "state": {
-                "drawn": "drawn",
-                "rejected": "rejected",
-                "unrevealed": "NOT revealed",
-                "wrong": "wrong",
+                "drawn": "drawn > 0",
+                "rejected": "rejected > 0",
+                "unrevealed": "revealed = 0",
+                "wrong": "wrong > 0",
             }
         },
         cursor=("bucket", "order_id", "scheduler", "number"),
@@ -291,7 +304,7 @@ QUERIES: Mapping[str, Query] = {
             Column("segment", "Segment", "number"),
             Column("opinion", "Verdict", "opinion"),
         ),
-        "SELECT operator, order_id, bucket, part, segment, opinion FROM work WHERE 1 {where}",
+        "SELECT operator, order_id, bucket, part, segment, opinion FROM work WHERE 1 = 1 {where}",
         "bucket DESC, order_id DESC, part DESC, segment DESC, operator DESC",
         filters={"operator": "operator = ?"},
         choices={"part": {"infer": "part = 'infer'", "check": "part = 'check'"}},
@@ -314,7 +327,7 @@ QUERIES: Mapping[str, Query] = {
             Column("bond", "Bond", "amount"),
         ),
         "SELECT case_id, node, kind, opener, opened, phase, round, reviewers, outcome, last, bond FROM cases "
-        "WHERE 1 {where}",
+        "WHERE 1 = 1 {where}",
         "opened DESC, case_id DESC",
         filters={"node": "node = ?", "order": "order_id = ?", "case": "case_id = ?"},
         choices={"state": {"live": "outcome = ''", "decided": "outcome != ''"}},
@@ -330,7 +343,7 @@ QUERIES: Mapping[str, Query] = {
             Column("amount", "Amount", "amount"),
             Column("transaction", "Transaction", "hash"),
         ),
-        'SELECT block, lane, words, amount, "transaction" FROM case_events WHERE 1 {where}',
+        'SELECT block, lane, words, amount, "transaction" FROM case_events WHERE 1 = 1 {where}',
         "block, log_index, number",
         filters={"case": "case_id = ?"},
     ),
@@ -338,6 +351,7 @@ QUERIES: Mapping[str, Query] = {
         "Slashes",
         (
             BLOCK,
+            LOG_INDEX,
             Column("operator", "Who", "party"),
             Column("role", "Role"),
             Column("reason", "Reason", "words"),
@@ -349,10 +363,12 @@ QUERIES: Mapping[str, Query] = {
             Column("void_until", "until", "number"),
             Column("transaction", "Transaction", "hash"),
         ),
-        'SELECT block, operator, role, reason, taken, burnt, evidence, subject, void_from, void_until, "transaction" '
-        "FROM slashes WHERE 1 {where}",
+        "SELECT block, log_index, operator, role, reason, taken, burnt, evidence, subject, void_from, void_until, "
+        '"transaction" FROM slashes WHERE 1 = 1 {where}',
         "block DESC, log_index DESC",
         filters={"operator": "operator = ?"},
+        cursor=("block", "log_index"),
+        after=("block", "log_index"),
     ),
     "checks": Query(
         "What the audit checked",
@@ -363,7 +379,7 @@ QUERIES: Mapping[str, Query] = {
             Column("violations", "Violations", "count"),
             Column("inconclusive", "Undecided", "count"),
         ),
-        'SELECT "check", max(title), sum(ok), sum(violations), sum(inconclusive) FROM results WHERE 1 {where} '
+        'SELECT "check", max(title), sum(ok), sum(violations), sum(inconclusive) FROM results WHERE 1 = 1 {where} '
         'GROUP BY "check"',
         'cast(substr("check", 2) AS INTEGER)',
     ),
@@ -380,7 +396,8 @@ QUERIES: Mapping[str, Query] = {
             Column("action", "What can be done"),
             Column("reproduce", "Shows it again", "command"),
         ),
-        'SELECT "check", kind, message, order_id, party, role, block, action, reproduce FROM findings WHERE 1 {where}',
+        'SELECT "check", kind, message, order_id, party, role, block, action, reproduce FROM findings '
+        "WHERE 1 = 1 {where}",
         "source != 'chain', block DESC, source, place",
         filters={"order": "order_id = ?", "party": "party = ?"},
     ),
@@ -391,7 +408,7 @@ QUERIES: Mapping[str, Query] = {
 class FigureReader:
     """Reads figures from a connection to the index; ``queries`` are those that there are."""
 
-    database: sqlite3.Connection
+    database: Database
     queries: Mapping[str, Query] = field(default_factory=lambda: QUERIES)
 
     def figure(self, name: str, options: Mapping[str, str] | None = None, *, most: int, cursor: str = "") -> Figure:
@@ -417,7 +434,7 @@ def _conditions(query: Query, given: Mapping[str, str]) -> tuple[list[str], list
     for name, value in given.items():
         if name in query.filters:
             conditions.append(query.filters[name])
-            values.append(int(value) if value.isascii() and value.isdecimal() and len(value) < 16 else value)
+            values.append(_number(name, value) if name in _NUMBERS else value)
         elif value in query.choices.get(name, {}):
             conditions.append(query.choices[name][value])
         else:
@@ -425,6 +442,12 @@ def _conditions(query: Query, given: Mapping[str, str]) -> tuple[list[str], list
             what = f"This figure is not chosen by {name[:40]}={value[:80]}"
             raise NoSuchFigure(what, None, f"It has {', '.join(known) or 'no options'}.")
     return conditions, values
+
+
+def _number(name: str, text: str) -> int:
+    if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
+        return int(text)
+    raise NoSuchFigure(f"{name} is a number", text[:80], "Write it in digits.")
 
 
 def _beyond(query: Query) -> str:
@@ -444,6 +467,8 @@ def _cursor_values(query: Query, cursor: str) -> list[Any]:
     kinds = {column.name: column.kind for column in query.columns}
     texts = {"node", "scheduler", "task", "case", "amount", "text"}
     try:
-        return [part if kinds[name] in texts else int(part) for name, part in zip(query.after, parts, strict=True)]
-    except ValueError as error:
+        return [
+            part if kinds[name] in texts else _number(name, part) for name, part in zip(query.after, parts, strict=True)
+        ]
+    except NoSuchFigure as error:
         raise NoSuchFigure("This is no cursor", cursor[:80], "Follow the link of the page before.") from error

@@ -1,27 +1,25 @@
-"""The index: an SQLite file in WAL mode, which one process writes and any number read.
+"""The index: a database (an SQLite file, or Postgres), which one process writes and any number read.
 
-Every update is one transaction, so that kill -9 leaves the file as it was before or after. What a block said carries
+Every update is one transaction, so that kill -9 leaves it as it was before or after. What a block said carries
 the block's number, and goes when a reorganisation takes the block; what is true now (parties, groups, classes) is
 written anew. So an index that grew block by block, through any reorganisation, holds what one made at once would.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from troth.audit.report import CheckReport, Reproduce
 from troth.audit.services import ReadServices
-from troth.chain.formats import OtherFormat, claim_format
 from troth.chain.market import DeploymentPlace
 from troth.chain.store import WINDOW
 from troth.explorer import rows, services
+from troth.explorer.database import Database, Place, open_to_write
 from troth.explorer.errors import IndexUnusable
 from troth.explorer.rows import GroupNames, hexadecimal
 from troth.protocol.logs import Log
@@ -31,8 +29,6 @@ from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32
 
 FORMAT = 1
-PATIENCE = 10.0
-"""Seconds to wait for another writer."""
 ASK_AGAIN_SECONDS, EXAMINE_AGAIN_SECONDS = 60.0, 3_600.0
 """After which data that was not served is asked for again, and data with findings is examined again."""
 CHAIN = "chain"
@@ -42,7 +38,7 @@ SERVICES = "services"
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS progress (
-    only INTEGER PRIMARY KEY CHECK (only = 0), chain_id INTEGER NOT NULL, factory TEXT NOT NULL, bank TEXT NOT NULL,
+    "only" INTEGER PRIMARY KEY CHECK ("only" = 0), chain_id INTEGER NOT NULL, factory TEXT NOT NULL, bank TEXT NOT NULL,
     start INTEGER NOT NULL, asset TEXT NOT NULL DEFAULT '',
     lens TEXT NOT NULL, registry TEXT NOT NULL,
     block INTEGER NOT NULL DEFAULT -1, seen REAL NOT NULL DEFAULT 0,
@@ -116,10 +112,10 @@ CREATE TABLE IF NOT EXISTS tasks (
 CREATE INDEX IF NOT EXISTS tasks_order ON tasks (order_id);
 CREATE INDEX IF NOT EXISTS tasks_entry ON tasks (scheduler, number);
 CREATE INDEX IF NOT EXISTS tasks_scheduler ON tasks (scheduler, bucket, order_id, number);
-CREATE INDEX IF NOT EXISTS tasks_drawn ON tasks (bucket, order_id) WHERE drawn;
-CREATE INDEX IF NOT EXISTS tasks_rejected ON tasks (bucket, order_id) WHERE rejected;
-CREATE INDEX IF NOT EXISTS tasks_unrevealed ON tasks (bucket, order_id) WHERE NOT revealed;
-CREATE INDEX IF NOT EXISTS tasks_wrong ON tasks (bucket, order_id) WHERE wrong;
+CREATE INDEX IF NOT EXISTS tasks_drawn ON tasks (bucket, order_id) WHERE drawn > 0;
+CREATE INDEX IF NOT EXISTS tasks_rejected ON tasks (bucket, order_id) WHERE rejected > 0;
+CREATE INDEX IF NOT EXISTS tasks_unrevealed ON tasks (bucket, order_id) WHERE revealed = 0;
+CREATE INDEX IF NOT EXISTS tasks_wrong ON tasks (bucket, order_id) WHERE wrong > 0;
 CREATE TABLE IF NOT EXISTS work (
     operator TEXT NOT NULL, bucket INTEGER NOT NULL, order_id TEXT NOT NULL, scheduler TEXT NOT NULL,
     number INTEGER NOT NULL, part TEXT NOT NULL, segment INTEGER NOT NULL, opinion TEXT NOT NULL,
@@ -174,48 +170,33 @@ LogsAfter = Callable[[int], Sequence[Log]]
 class ExplorerIndex:
     """The writer's side. Make it with ``open``; one process writes."""
 
-    database: sqlite3.Connection
+    database: Database
     place: DeploymentPlace
     names: GroupNames = field(default_factory=GroupNames)
 
     @classmethod
-    def open(cls, path: Path, chain_id: int, place: DeploymentPlace) -> ExplorerIndex:
-        """Open or make the file; IndexUnusable if it is another deployment's, or another version's."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-            claim_format(database, FORMAT, "Move the file away: it is made again from the chain")
-            database.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {SCHEMA} {services.SCHEMA}")
-            named = (chain_id, str(place.factory), str(place.contracts.bank))
-            database.execute(
-                "INSERT OR IGNORE INTO progress (only, chain_id, factory, bank, start, lens, registry) "
-                "VALUES (0, ?, ?, ?, ?, ?, ?)",
-                (*named, place.block, place.contracts.lens, place.contracts.registry),
-            )
-            found = database.execute("SELECT chain_id, factory, bank FROM progress").fetchone()
-        except OtherFormat as error:
-            raise IndexUnusable(str(error), path) from error
-        except (sqlite3.Error, OSError) as error:
-            raise IndexUnusable(f"The index cannot be opened: {error}", path, "Name another --home.") from error
+    def open(cls, at: Place, chain_id: int, place: DeploymentPlace) -> ExplorerIndex:
+        """Open or make the index; IndexUnusable if it is another deployment's, or another version's."""
+        database = open_to_write(at, FORMAT, SCHEMA + services.SCHEMA)
+        named = (chain_id, str(place.factory), str(place.contracts.bank))
+        database.execute(
+            'INSERT INTO progress ("only", chain_id, factory, bank, start, lens, registry) '
+            "VALUES (0, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (*named, place.block, place.contracts.lens, place.contracts.registry),
+        )
+        found = database.execute("SELECT chain_id, factory, bank FROM progress").fetchone()
         if found != named:
             database.close()
-            raise IndexUnusable("The index is of another deployment", path, "Name another --home.")
+            raise IndexUnusable("The index is of another deployment", database.where, "Name another --home.")
         return cls(database, place)
 
     def close(self) -> None:
-        """Close the file."""
+        """End the connection."""
         self.database.close()
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """One transaction: all of it, or nothing."""
-        self.database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.database.execute("COMMIT")
-        finally:
-            if self.database.in_transaction:
-                self.database.execute("ROLLBACK")
+        return self.database.writing()
 
     # ---- the chain
 
@@ -264,7 +245,7 @@ class ExplorerIndex:
             column = "number" if table == "blocks" else "block"
             self.database.execute(f"DELETE FROM {table} WHERE {column} > ?", (block,))  # noqa: S608 -- own names
         # What the audit said may be about blocks that are gone: it looks again.
-        self.database.execute("UPDATE progress SET audited=min(audited, ?)", (block,))
+        self.database.execute("UPDATE progress SET audited=? WHERE audited > ?", (block, block))
 
     def _forget_entry(self, scheduler: str, number: int) -> None:
         for table in ("tasks", "work", "tallies"):
@@ -309,10 +290,8 @@ class ExplorerIndex:
 
     def insert(self, table: str, made: Iterable[rows.Row]) -> None:
         """Rows of a table, in place of those with the same key."""
-        listed = list(made)
-        if listed:
-            marks = ",".join("?" * len(listed[0]))
-            self.database.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", listed)  # noqa: S608
+        if listed := list(made):
+            self.database.insert(table, listed)
 
     # ---- logs and findings
 
@@ -359,7 +338,10 @@ class ExplorerIndex:
         """What the checks of the chain's events found up to a block."""
         with self.writing():
             self._file(CHAIN, reports, reproduce)
-            self.database.execute("UPDATE progress SET audited=min(?, block), audited_at=?", (block, time.time()))
+            self.database.execute(
+                "UPDATE progress SET audited = CASE WHEN block < ? THEN block ELSE ? END, audited_at=?",
+                (block, block, time.time()),
+            )
 
     def served(self, read: ReadServices, reproduce: Reproduce) -> None:
         """What was read beside the market, and found there."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -13,6 +12,7 @@ from fastapi import FastAPI, Request
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from troth.explorer.database import DatabaseFailed
 from troth.explorer.errors import ExplorerError, IndexUnusable, NoSuchFigure, NothingHere
 from troth.explorer.site import Site
 
@@ -150,15 +150,16 @@ class _Served:
                 self._site = self._open()
             return work(self._site)
         except IndexUnusable as error:
-            _log.warning("%s", error)
+            # The first reading lasts, and the page says so: no line of the log for every visitor.
+            _log.info("%s", error)
             return HTMLResponse(WAITING, 503, headers={"Retry-After": "3"})
         except (NothingHere, NoSuchFigure) as error:
             return self._told(error, 404, path)
-        except ExplorerError as error:
-            return self._told(error, 503, path)
-        except sqlite3.Error as error:
+        except DatabaseFailed as error:
             _log.warning("the index cannot be read: %s", error)
             return Response("The index cannot be read now.\n", 503, media_type="text/plain")
+        except ExplorerError as error:
+            return self._told(error, 503, path)
 
     def close(self) -> None:
         if self._site is not None:

@@ -11,7 +11,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import sqlite3
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -33,6 +32,7 @@ from troth.chain.errors import ChainError
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.rpc import Rpc
+from troth.explorer.database import Place
 from troth.explorer.errors import ExplorerError
 from troth.explorer.index import EntryName, ExplorerIndex
 from troth.protocol.errors import ProtocolError, TrothError
@@ -62,11 +62,12 @@ class ReaderSettings:
     home: Path
     interval: float = 15.0
     services: AuditedServices | None = None
+    database: str = ""
 
     @property
-    def index(self) -> Path:
-        """The index's file."""
-        return self.home / INDEX_FILE
+    def index(self) -> Place:
+        """Where the index lies: the database's URL, or a file in the home folder."""
+        return self.database or self.home / INDEX_FILE
 
     def reproduce(self, finding: Finding) -> str:
         """The command that shows a finding again."""
@@ -203,7 +204,7 @@ async def _again(work: Callable[[], Awaitable[None]], pause: float, index: Explo
             await work()
         except Exception as error:  # noqa: BLE001 -- nothing may end the reading
             _log.warning("reading goes on after: %s", error)
-            with suppress(sqlite3.Error):
+            with suppress(ExplorerError):
                 index.troubled(str(error))
         await asyncio.sleep(pause)
 

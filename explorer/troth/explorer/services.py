@@ -6,12 +6,12 @@ secret, since the chain has both, but it would invite to guess who is who by tim
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping
 
 from troth.audit.services import ReadServices
 from troth.chain.organisations import OrganisationsReading
 from troth.chain.tickets import TicketsReading
+from troth.explorer.database import Database
 from troth.explorer.figures import QUERIES, Column, FigureReader, Query
 from troth.explorer.rows import Row, hexadecimal
 
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS ticket_sales (
     PRIMARY KEY (epoch, price)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ticket_money (
-    only INTEGER PRIMARY KEY CHECK (only = 0), received TEXT NOT NULL, paid TEXT NOT NULL, fees TEXT NOT NULL,
+    "only" INTEGER PRIMARY KEY CHECK ("only" = 0), received TEXT NOT NULL, paid TEXT NOT NULL, fees TEXT NOT NULL,
     returned TEXT NOT NULL, held TEXT NOT NULL, passed_over INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS credits (
@@ -50,7 +50,7 @@ SERVICE_QUERIES: Mapping[str, Query] = {
             Column("outstanding", "Outstanding", "number"),
             Column("held", "Held for them", "amount"),
         ),
-        "SELECT epoch, price, sold, spent, refunded, outstanding, held FROM ticket_sales WHERE 1 {where}",
+        "SELECT epoch, price, sold, spent, refunded, outstanding, held FROM ticket_sales WHERE 1 = 1 {where}",
         "epoch DESC, length(price), price",
         filters={"epoch": "epoch = ?"},
     ),
@@ -64,8 +64,8 @@ SERVICE_QUERIES: Mapping[str, Query] = {
             Column("held", "Outstanding", "amount"),
             Column("passed_over", "Shown again", "number"),
         ),
-        "SELECT received, paid, fees, returned, held, passed_over FROM ticket_money WHERE 1 {where}",
-        "only",
+        "SELECT received, paid, fees, returned, held, passed_over FROM ticket_money WHERE 1 = 1 {where}",
+        '"only"',
     ),
     "credits": Query(
         "Contribution credits",
@@ -76,7 +76,7 @@ SERVICE_QUERIES: Mapping[str, Query] = {
             Column("earned", "Earned in all", "text"),
             Column("nodes", "Nodes that earned", "number"),
         ),
-        "SELECT owner, credits, set_aside, earned, nodes FROM credits WHERE 1 {where}",
+        "SELECT owner, credits, set_aside, earned, nodes FROM credits WHERE 1 = 1 {where}",
         "length(earned) DESC, earned DESC, owner",
         filters={"owner": "owner = ?"},
     ),
@@ -95,7 +95,7 @@ SERVICE_QUERIES: Mapping[str, Query] = {
             Column("source", "Files"),
         ),
         'SELECT number, owner, class, replicas, hosts, hosted, first, "end", reserve, source '
-        "FROM deployments WHERE 1 {where}",
+        "FROM deployments WHERE 1 = 1 {where}",
         "number DESC",
         filters={"owner": "owner = ?"},
     ),
@@ -104,12 +104,12 @@ ALL_QUERIES: Mapping[str, Query] = {**QUERIES, **SERVICE_QUERIES}
 """Every figure that there is."""
 
 
-def reader_of(database: sqlite3.Connection) -> FigureReader:
+def reader_of(database: Database) -> FigureReader:
     """Reads every figure from a connection to the index."""
     return FigureReader(database, ALL_QUERIES)
 
 
-def fill(database: sqlite3.Connection, read: ReadServices) -> None:
+def fill(database: Database, read: ReadServices) -> None:
     """Put what was read in place of what was there; inside the index's ``writing``."""
     made: dict[str, Iterable[Row]] = {}
     if read.tickets is not None:
@@ -118,8 +118,8 @@ def fill(database: sqlite3.Connection, read: ReadServices) -> None:
         made |= {"credits": _credits(read.organisations), "deployments": _deployments(read.organisations)}
     for table, rows in made.items():
         database.execute(f"DELETE FROM {table}")  # noqa: S608 -- own names
-        for row in rows:
-            database.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)  # noqa: S608 -- own names
+        if filled := list(rows):
+            database.insert(table, filled)
 
 
 def _sales(reading: TicketsReading) -> Iterable[Row]:

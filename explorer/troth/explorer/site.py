@@ -6,7 +6,6 @@ written ends in .html, and a link to what was not written is plain text.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,8 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from troth.explorer import charts, words
-from troth.explorer.errors import ExplorerError, IndexUnusable, NothingHere
+from troth.explorer.database import Database, Place, QueryTooSlow, open_to_read
+from troth.explorer.errors import ExplorerError, NothingHere
 from troth.explorer.figures import FILE_ROWS, PAGE_ROWS, Figure
 from troth.explorer.index import FORMAT
 from troth.explorer.services import reader_of
@@ -36,8 +36,6 @@ STALE_SECONDS = 60.0
 """The badge turns when nothing was read for so long."""
 QUERY_SECONDS = 3.0
 """After which the queries of a page are given up: some tens of times what the slowest page takes."""
-_STEPS = 10_000
-"""Steps of SQLite's machine between two looks at the clock."""
 _ABOVE = {"tasks": "logs", "schedulers": ""}
 """The page of the navigation to which others belong."""
 NAVIGATION = (
@@ -106,7 +104,7 @@ class Links:
 class Site:
     """All pages of one index. ``written``: as files, without what needs a server."""
 
-    database: sqlite3.Connection
+    database: Database
     home: Path
     written: bool = False
     allowed: frozenset[str] | None = None
@@ -114,20 +112,13 @@ class Site:
     environment: Environment = field(default_factory=jinja)
 
     @classmethod
-    def open(cls, index: Path, *, written: bool = False) -> Site:
-        """Open an index to read; IndexUnusable if there is none yet, or another version's."""
-        try:
-            database = sqlite3.connect(
-                f"file:{quote(str(index))}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
-            )
-            (found,) = database.execute("PRAGMA user_version").fetchone()
-            database.execute("PRAGMA query_only=ON")
-        except sqlite3.Error as error:
-            raise IndexUnusable(f"There is no index: {error}", index, "Wait until the reader made it.") from error
-        if found != FORMAT:
-            database.close()
-            raise IndexUnusable("The index was made by another version of Troth", index, "Move the file away.")
-        return cls(database, index.parent, written)
+    def open(cls, index: Place, home: Path | None = None, *, written: bool = False) -> Site:
+        """Open an index to read; IndexUnusable if there is none yet, or another version's.
+
+        ``home`` is the reader's folder, where the data of log entries lie; the folder of the file, if it is one.
+        """
+        database = open_to_read(index, FORMAT)
+        return cls(database, Path(index).parent if home is None else home, written)
 
     def close(self) -> None:
         """Close the file."""
@@ -166,16 +157,11 @@ class Site:
 
     def _reading(self, work: Callable[[], Made]) -> Made:
         """One view of the index for all queries of a page; a query that takes too long is given up."""
-        until = time.monotonic() + QUERY_SECONDS
-        self.database.set_progress_handler(lambda: int(time.monotonic() > until), _STEPS)
-        self.database.execute("BEGIN")
         try:
-            return work()
-        except sqlite3.OperationalError as error:
-            raise ExplorerError("This takes too long", str(error), "Choose less, or ask again.") from error
-        finally:
-            self.database.execute("ROLLBACK")
-            self.database.set_progress_handler(None, 0)
+            with self.database.snapshot(QUERY_SECONDS):
+                return work()
+        except QueryTooSlow as error:
+            raise ExplorerError("This takes too long", error.value, "Choose less, or ask again.") from error
 
     def _some(
         self, name: str, query: Mapping[str, str] | None = None, *, most: int = PAGE_ROWS, **options: str
@@ -189,9 +175,8 @@ class Site:
 
     def progress(self) -> dict[str, Any]:
         """How far the reader is."""
-        cursor = self.database.execute("SELECT * FROM progress")
-        row = cursor.fetchone()
-        return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+        found = self.database.execute("SELECT * FROM progress")
+        return dict(zip(found.names, found.fetchone(), strict=True))
 
     def freshness(self) -> dict[str, Any]:
         """The badge: how far was audited, how far behind that is, and what was found."""
@@ -234,10 +219,13 @@ class Site:
             "SELECT coalesce(sum(orders),0), coalesce(sum(drawn),0), coalesce(sum(checked),0), "
             "coalesce(sum(rejected),0) FROM entries"
         )
-        nodes, stake = self._one("SELECT count(*), total(stake) FROM parties WHERE role='node' AND exit_block=0")
+        nodes, stake = self._one(
+            "SELECT count(*), coalesce(sum(CAST(stake AS DOUBLE PRECISION)), 0) FROM parties "
+            "WHERE role='node' AND exit_block=0"
+        )
         (schedulers,) = self._one("SELECT count(*) FROM parties WHERE role='scheduler' AND exit_block=0")
-        live, cases = self._one("SELECT coalesce(sum(outcome=''),0), count(*) FROM cases")
-        slashes, taken = self._one("SELECT count(*), total(taken) FROM slashes")
+        live, cases = self._one("SELECT count(*) FILTER (WHERE outcome = ''), count(*) FROM cases")
+        slashes, taken = self._one("SELECT count(*), coalesce(sum(CAST(taken AS DOUBLE PRECISION)), 0) FROM slashes")
         groups, classes = self._some("groups"), self._some("classes", most=SHOWN_FIRST)
         lanes = [charts.lanes(row, groups.rows, self._slices(row[0])) for row in classes.rows]
         return "network.html", {
@@ -258,7 +246,7 @@ class Site:
 
     def _slices(self, execution_class: str) -> list[Any]:
         found = self.database.execute(
-            'SELECT first, "end", count(*) FROM parties WHERE class=? AND exit_block=0 GROUP BY first, "end"',
+            'SELECT first, "end", count(*) FROM parties WHERE class=? AND exit_block=0 GROUP BY 1, 2 ORDER BY 1, 2',
             (execution_class,),
         )
         return found.fetchall()
@@ -270,11 +258,11 @@ class Site:
     def party(self, operator: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """One node or scheduler."""
         address = _address(operator)
-        cursor = self.database.execute("SELECT * FROM parties WHERE operator=?", (address,))
-        row = cursor.fetchone()
+        found = self.database.execute("SELECT * FROM parties WHERE operator=?", (address,))
+        row = found.fetchone()
         if row is None:
             raise NothingHere("No such party is registered", address, "Check the address.")
-        party = {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+        party = dict(zip(found.names, row, strict=True))
         common = {"party": party, "slashes": self._some("slashes", operator=address)}
         if party["role"] == "scheduler":
             return "scheduler.html", {
@@ -283,10 +271,11 @@ class Site:
                 "tasks": self._some("tasks", scheduler=address),
             }
         tallies = self.database.execute(
-            "SELECT part, opinion, sum(count) FROM tallies WHERE operator=? GROUP BY part, opinion", (address,)
+            "SELECT part, opinion, sum(count) FROM tallies WHERE operator=? GROUP BY 1, 2 ORDER BY 1, 2", (address,)
         ).fetchall()
         groups = self.database.execute(
-            'SELECT class, first, "end", seats, prompt, cached, written FROM members WHERE operator=?', (address,)
+            'SELECT class, first, "end", seats, prompt, cached, written FROM members WHERE operator=? ORDER BY 1, 2, 3',
+            (address,),
         ).fetchall()
         more = {"work": self._some("work", query, operator=address), "cases": self._some("cases", node=address)}
         return "node.html", {**common, **more, "tallies": tallies, "groups": groups}
@@ -344,9 +333,9 @@ class Site:
         more = {"order": order, "scheduler": scheduler, "fee": fee, "logged": logged}
         return "case.html", {"case": row, "life": life, "steps": charts.steps(life.rows), **more}
 
-    def slashes(self, _: str, __: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    def slashes(self, _: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """Who lost stake, and why."""
-        return "slashes.html", {"slashes": self._some("slashes")}
+        return "slashes.html", {"slashes": self._some("slashes", query)}
 
     def services(self, _: str, __: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """What stands beside the market."""

@@ -20,6 +20,7 @@ from troth.transport.command_options import (
     PasswordOption,
     RpcOption,
     StartBlockOption,
+    http_address,
 )
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ SuggestOption = Annotated[
     ),
 ]
 ChainNodeOption = Annotated[
-    str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node; default: the file's.")
+    str,
+    typer.Option(
+        "--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node; default: the file's.", callback=http_address
+    ),
 ]
 
 

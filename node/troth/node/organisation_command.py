@@ -47,7 +47,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before credit
 class MarketOptions:
     """The market whose organisations are meant."""
 
-    rpc: RpcOption
+    rpc: RpcOption = "http://127.0.0.1:8545"
     factory: FactoryOption = ""
     bank: BankOption = ""
     organisations: ContractOption = ""
@@ -64,7 +64,7 @@ class MarketOptions:
 class SigningOptions:
     """Who signs what for an organisation."""
 
-    rpc: RpcOption
+    rpc: RpcOption = "http://127.0.0.1:8545"
     keystore: OwnerOption
     organisations: ContractOption = ""
     password_file: PasswordOption = None
@@ -94,7 +94,7 @@ class SigningOptions:
 def create(
     reputation: Annotated[str, typer.Argument(help="The market's Reputation contract, 0x….")],
     *,
-    rpc: RpcOption,
+    rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: OwnerOption,
     password_file: PasswordOption = None,
     broadcast: BroadcastOption = False,

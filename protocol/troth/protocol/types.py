@@ -85,6 +85,15 @@ def to_hash32(value: bytes) -> Hash32:
     return Hash32(value)
 
 
+def hash32_of(text: str) -> Hash32:
+    """A hash as people write it, in 64 hexadecimal digits with or without 0x; raises InvalidField."""
+    try:
+        return to_hash32(bytes.fromhex(text.removeprefix("0x")))
+    except (ValueError, InvalidField) as error:
+        what = "This is no id: one has 0x and 64 hexadecimal digits"
+        raise InvalidField(what, text[:80], "Copy the whole id.") from error
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Segment:
     """The layers ``[first, end)`` of one inferencer for one request; InvalidField unless first < end <= 255."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform, get_type_hints
+from urllib.parse import urlsplit
 
 import typer
 
@@ -30,7 +31,25 @@ BroadcastOption = Annotated[
 ]
 AMOUNT = "An amount such as 0.01ether, 500gwei or 1000units; without a unit, whole coins or tokens."
 PRICES = "PROMPT,CACHED,WRITTEN: with a unit, such as 0.0009ether, for a million positions; else units per 10^9."
-RpcOption = Annotated[str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.")]
+
+
+def http_address(value: str | None) -> str | None:
+    """A chain node's address as it was given, if it can be one; wrong usage otherwise. Empty: none was given."""
+    if not value:
+        return value
+    try:
+        parts = urlsplit(value)
+        fits = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise typer.BadParameter(f"{value[:100]!r} is no HTTP address, like http://127.0.0.1:8545.")
+    return value
+
+
+RpcOption = Annotated[
+    str, typer.Option("--rpc", envvar="TROTH_RPC", help="HTTP address of a chain node.", callback=http_address)
+]
 FactoryOption = Annotated[
     str, typer.Option("--factory", envvar="TROTH_FACTORY", help="Factory of the deployment; --network names it too.")
 ]

@@ -113,7 +113,7 @@ def _replayed(subject: AuditSubject, dispute: PlayedDispute) -> Iterator[Finding
                     yield _convicted(event)
                 case DisputeLost() if state is None or state.turn != DisputeTurn.ACCUSER:
                     raise _Broken("The accuser lost while it was not its turn")
-                case DisputeLost() if event.meta.block <= state.deadline:
+                case DisputeLost() if state is None or event.meta.block <= state.deadline:
                     raise _Broken("The accuser lost before its turn was over")
                 case DisputeOpened() | DisputeLost() | DisputeMoot() | RowGiven():
                     pass

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from troth.transport.command_options import HostOption, JsonOption, LogLevelOption, PortOption
+from troth.transport.command_options import HostOption, JsonOption, LogLevelOption, PortOption, http_address
 
 app = typer.Typer(
     help="Run a relay of the anonymous overlay: it passes sealed cells on and cannot read them.",
@@ -38,7 +38,12 @@ def init(
         str, typer.Option(envvar="TROTH_COMMITTEE", help="Committee contract, 0x…; without it, directory.toml counts.")
     ] = "",
     rpc: Annotated[
-        str, typer.Option(envvar="TROTH_RPC", help="HTTP URL of an Ethereum node, to read the committee's members.")
+        str,
+        typer.Option(
+            envvar="TROTH_RPC",
+            help="HTTP address of a chain node, to read the committee's members.",
+            callback=http_address,
+        ),
     ] = "",
     region: Annotated[str, typer.Option(envvar="TROTH_REGION", help="A short word, for example eu-west.")] = "",
     bandwidth: Annotated[int, typer.Option(envvar="TROTH_BANDWIDTH", help="Kilobytes a second it offers.")] = 0,

@@ -1,0 +1,167 @@
+"""Every command with wrong values: whatever a person types, the answer is wrong usage or an error with its fix.
+
+All commands are walked as they are installed, so a new one is tried without a word here. Nothing answers at the chain
+node's address, files hold other things than they should, and no home has a configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp  # noqa: F401 -- loaded once here, and not by the first command that is tried
+import pytest
+from eth_account import Account
+
+from troth.command import plugins
+from troth.command.main import main
+from troth.command.rendering import UNKNOWN, describe
+
+NOWHERE = "http://127.0.0.1:9"
+PASSWORD = "a long enough password"
+ADDRESS, HASH = "0x" + "11" * 20, "0x" + "22" * 32
+LEFT_OUT = {
+    ("node", "engine", "install"): "it would install",
+    ("demo", "network"): "it would start a network",
+    ("demo", "court"): "it would start a network",
+    ("demo", "exact"): "it would start a network",
+    ("demo", "pool"): "it would start a network",
+    ("explorer", "serve"): "it shows a page that waits for the chain node, as it should",
+}
+WRONG_TEXTS = ("nonsense", "0x12", "http://[::1", "https://x:99999", "0:999", "ж\u202e", "9" * 40)
+TRIED = 2
+WRONG_FILES = ("nowhere", "bytes", "list.json", "wrong.toml", "folder")
+
+
+def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    below = getattr(command, "commands", None)
+    if below is None:
+        yield path, command
+    for name, one in sorted((below or {}).items()):
+        yield from walk(one, (*path, name))
+
+
+COMMANDS = [
+    pytest.param(path, command, id=" ".join(path))
+    for name, point in plugins.plugins().items()
+    for path, command in walk(plugins.load(point), (name,))
+    if path not in LEFT_OUT
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without anything, and files that are wrong in each way."""
+    for name in [name for name in os.environ if name.startswith("TROTH_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bytes").write_bytes(bytes(range(256)))
+    (tmp_path / "list.json").write_text("[1e999]")
+    (tmp_path / "wrong.toml").write_text("a = [\n")
+    (tmp_path / "folder").mkdir()
+    for name, text in (("key.json", key_file()), ("password", PASSWORD)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
+    monkeypatch.setenv("TROTH_PASSWORD_FILE", str(tmp_path / "password"))
+    return tmp_path
+
+
+def key_file() -> str:
+    return json.dumps(Account.encrypt("0x" + "33" * 32, PASSWORD, kdf="scrypt", iterations=2))
+
+
+def usual(parameter: Any, folder: Path) -> str:
+    """A value that is right as far as it can be said from a parameter's name."""
+    named = {
+        "rpc": NOWHERE,
+        "factory": ADDRESS,
+        "keystore": str(folder / "key.json"),
+        "home": str(folder / "home"),
+        "port": "0",
+        "endpoint": "https://127.0.0.1:9",
+        "amount": "1ether",
+    }
+    if parameter.name in named:
+        return named[parameter.name]
+    if any(word in parameter.name for word in ("file", "path", "receipt", "evidence")):
+        return str(folder / "list.json")
+    return str(folder / "out") if parameter.name in {"folder", "output"} else HASH
+
+
+def lines(path: tuple[str, ...], command: Any, folder: Path) -> Iterator[list[str]]:
+    """Command lines: nothing at all, what is usual, and what is usual with one value that is wrong."""
+    options, arguments, optional = [], [], []
+    for one in command.params:
+        if one.param_type_name == "argument":
+            (arguments if one.required else optional).append(one)
+        elif one.required or one.name in {"rpc", "factory", "keystore", "home", "port"}:
+            options += [one.opts[0], usual(one, folder)]
+    given = [usual(one, folder) for one in arguments]
+    yield [*path]
+    yield [*path, *options, *given]
+    for number, one in enumerate(command.params):
+        kind = one.type_descriptor.annotation
+        if kind not in {Path, str} or one.name == "help":
+            continue
+        for wrong in some([str(folder / name) for name in WRONG_FILES] if kind is Path else WRONG_TEXTS, number):
+            if one.param_type_name == "option":
+                yield [*path, *options, one.opts[0], wrong, *given]
+            else:
+                others = [wrong if other is one else usual(other, folder) for other in arguments]
+                yield [*path, *options, *others, *([wrong] if one in optional else [])]
+
+
+def some(values: Sequence[str], number: int) -> list[str]:
+    """Two of the values, others for the next parameter: all of all would take minutes."""
+    return [values[(TRIED * number + turn) % len(values)] for turn in range(TRIED)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_wrong_values_are_said_in_words(
+    path: tuple[str, ...], command: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = []
+    for line in lines(path, command, folder):
+        with pytest.raises(SystemExit):
+            main(line)
+        said = capsys.readouterr()
+        if UNKNOWN in said.err or "Traceback" in said.err:
+            faults.append((line, said.err))
+    assert faults == []
+    assert [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()] == []
+
+
+def test_what_no_command_foresaw_is_noticed() -> None:
+    assert describe(ZeroDivisionError("division by zero")).what == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (NotADirectoryError(20, "no", "/a/b"), "A file is where a folder should be"),
+        (FileExistsError(17, "no", "/a/b"), "A file is where a folder should be"),
+        (IsADirectoryError(21, "no", "/a/b"), "A folder is where a file should be"),
+        (FileNotFoundError(2, "no", "/a/b"), "There is no such file"),
+        (PermissionError(13, "no", "/a/b"), "This may not be read or written"),
+        (OSError(28, "No space left on device", "/a/b"), "The system refuses: No space left on device"),
+    ],
+)
+def test_what_the_system_says_about_a_path_is_in_words(error: OSError, what: str) -> None:
+    shown = describe(error)
+    assert (shown.what, shown.value, shown.exit_code) == (what, "/a/b", 1)
+    assert shown.remedy
+
+
+def test_every_command_says_what_it_does_and_every_group_is_listed() -> None:
+    assert set(plugins.plugins()) == set(plugins.SUMMARIES)
+    for one in COMMANDS:
+        path, command = one.values
+        assert command.help, path
+        for parameter in command.params:
+            assert parameter.param_type_name == "argument" or parameter.help, (path, parameter.name)
