@@ -12,7 +12,7 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -66,7 +66,7 @@ class FoundRows:
 
 
 class Database(ABC):
-    """One connection. Raises DatabaseFailed where the database fails, within ``snapshot`` QueryTooSlow if time is up."""
+    """One connection. Raises DatabaseFailed if the database fails, within ``snapshot`` QueryTooSlow if time is up."""
 
     where: str
     """The place as messages show it."""
@@ -88,11 +88,11 @@ class Database(ABC):
         """Names of the index's tables."""
 
     @abstractmethod
-    def writing(self) -> Any:
+    def writing(self) -> AbstractContextManager[None]:
         """A context: one transaction, all of it or nothing."""
 
     @abstractmethod
-    def snapshot(self, seconds: float) -> Any:
+    def snapshot(self, seconds: float) -> AbstractContextManager[None]:
         """A context: one view of the index for several queries, which together may take so long."""
 
     @abstractmethod
@@ -103,7 +103,8 @@ class Database(ABC):
 def open_to_write(place: Place, version: int, schema: str) -> Database:
     """Open or make an index of this format; raises IndexUnusable for another version's, or where it cannot be."""
     if is_url(place):
-        return _postgres().to_write(str(place), version, schema)
+        made: Database = _postgres().to_write(str(place), version, schema)
+        return made
     return SqliteDatabase.to_write(Path(place), version, schema)
 
 
