@@ -101,10 +101,7 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IProver
-    function proven(bytes calldata evidence)
-        external
-        returns (address party, uint64 offenceBlock, bytes32 subject)
-    {
+    function proven(bytes calldata evidence) external returns (address party, uint64 offenceBlock, bytes32 subject) {
         if (bytes4(evidence) != IImprints.beaten.selector) return NEXT.proven(evidence);
         // What Evidence pays goes to its caller, who may have read the proof in somebody else's transaction.
         if (!_convicting) revert NotByConvict();
@@ -218,8 +215,9 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
         uint256 position = uint256(proof.result.prompt) + proof.result.cached + proof.token.index;
         // A prompt has a token: the first row that chooses is that of its last one.
         if (position == 0) revert NoSuchToken(proof.token.index, 0);
-        return PublicNoise.gumbel(seed, position - 1, proof.rival)
-            - PublicNoise.gumbel(seed, position - 1, proof.token.token);
+        return
+            PublicNoise.gumbel(seed, position - 1, proof.rival)
+                - PublicNoise.gumbel(seed, position - 1, proof.token.token);
     }
 
     // ------------------------------------------------------------------------------------------------------------ reads

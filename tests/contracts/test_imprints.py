@@ -13,6 +13,7 @@ from support.wrong_token_scene import Wording, write_model
 
 from troth.cases.errors import NothingToDo
 from troth.chain.errors import ChainRejected
+from troth.node.court.accusing import accuse
 from troth.node.court.imprinting import build_case
 from troth.protocol import typed_data
 from troth.protocol.bindings.structs import encode_values
@@ -138,6 +139,20 @@ async def test_an_honest_answer_has_no_proof_and_other_imprints_are_seen(scene: 
     forged = scene.signed(text, root=Hash32(keccak256(b"other rows")))
     with pytest.raises(NothingToDo, match="other imprints"):
         build_case(text, forged, scene.weighed(text), scene.head, (scene.contract, recipient))
+
+
+async def test_the_row_itself_convicts_here_too_also_whom_its_imprints_do_not(scene: ImprintScene, anvil: Any) -> None:
+    accuser, node = anvil.keys[6], scene.stage.nodes[0].address
+    evidence = scene.scene.answer(Wording(forged=2, rank=9))
+    text, contracts = scene.text(evidence), scene.stage.market.contracts
+    hidden = await scene.prove(evidence, accuser.address)
+    stake = pot(scene, PotKind.STAKE, node)
+    shown = accuse(text, scene.scene.folder).build(contracts, b"")
+    await scene.send(shown.call, accuser, shown.to)
+    assert pot(scene, PotKind.STAKE, node) == stake - scene.stage.execution_class.penalty
+    # Once, in whichever form.
+    with pytest.raises(ChainRejected, match="AlreadyProven"):
+        await scene.convict(hidden, accuser.address, accuser)
 
 
 async def test_the_key_of_the_contract_is_that_of_the_folder(scene: ImprintScene) -> None:
