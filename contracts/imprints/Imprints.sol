@@ -84,6 +84,7 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
 
     /// @inheritdoc IImprints
     function convict(bytes calldata evidence) external nonReentrant {
+        if (bytes4(evidence) != IImprints.beaten.selector) revert NoSuchEvidence(bytes4(evidence));
         (, address recipient) = abi.decode(evidence[4:], (uint256, address));
         if (recipient == address(0)) revert ZeroRecipient();
         _convicting = true;
