@@ -62,6 +62,8 @@ interface IImprints {
     error WrongTerms(uint256 length, bytes32 executionClass);
     /// @notice The proof does not hold for this imprint, root, terms and context.
     error ProofDoesNotHold(uint256 imprint, uint256 head, uint256 terms, uint256 context);
+    /// @notice `convict` takes the calldata of `beaten` alone: no other evidence says who is paid.
+    error NoSuchEvidence(bytes4 selector);
     /// @notice Evidence of this contract is shown to `convict`, which pays whom it is for.
     error NotByConvict();
     error ZeroRecipient();

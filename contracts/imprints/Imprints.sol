@@ -84,6 +84,7 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
 
     /// @inheritdoc IImprints
     function convict(bytes calldata evidence) external nonReentrant {
+        if (bytes4(evidence) != IImprints.beaten.selector) revert NoSuchEvidence(bytes4(evidence));
         (, address recipient) = abi.decode(evidence[4:], (uint256, address));
         if (recipient == address(0)) revert ZeroRecipient();
         _convicting = true;
@@ -101,10 +102,7 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IProver
-    function proven(bytes calldata evidence)
-        external
-        returns (address party, uint64 offenceBlock, bytes32 subject)
-    {
+    function proven(bytes calldata evidence) external returns (address party, uint64 offenceBlock, bytes32 subject) {
         if (bytes4(evidence) != IImprints.beaten.selector) return NEXT.proven(evidence);
         // What Evidence pays goes to its caller, who may have read the proof in somebody else's transaction.
         if (!_convicting) revert NotByConvict();
@@ -218,8 +216,9 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
         uint256 position = uint256(proof.result.prompt) + proof.result.cached + proof.token.index;
         // A prompt has a token: the first row that chooses is that of its last one.
         if (position == 0) revert NoSuchToken(proof.token.index, 0);
-        return PublicNoise.gumbel(seed, position - 1, proof.rival)
-            - PublicNoise.gumbel(seed, position - 1, proof.token.token);
+        return
+            PublicNoise.gumbel(seed, position - 1, proof.rival)
+                - PublicNoise.gumbel(seed, position - 1, proof.token.token);
     }
 
     // ------------------------------------------------------------------------------------------------------------ reads

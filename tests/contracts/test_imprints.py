@@ -13,6 +13,7 @@ from support.wrong_token_scene import Wording, write_model
 
 from troth.cases.errors import NothingToDo
 from troth.chain.errors import ChainRejected
+from troth.node.court.accusing import accuse
 from troth.node.court.imprinting import build_case
 from troth.protocol import typed_data
 from troth.protocol.bindings.structs import encode_values
@@ -20,8 +21,10 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.imprints import calls
 from troth.protocol.imprints.calls import ImprintProof
 from troth.protocol.imprints.poseidon import FIELD
-from troth.protocol.market.calls import build
+from troth.protocol.market import token_proofs
+from troth.protocol.market.calls import PartCall, build, read_call
 from troth.protocol.market.parts import Part
+from troth.protocol.market.token_proofs import TokenProof
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Address, Hash32
 
@@ -34,6 +37,11 @@ COLUMNS = 128
 async def scene(anvil: Any, tmp_path: Path) -> AsyncIterator[ImprintScene]:
     async with imprint_scene(anvil, write_model(tmp_path / "model", columns=COLUMNS), test_key(COLUMNS)) as made:
         yield made
+
+
+def decoded(call: PartCall) -> TokenProof:
+    """The proof that a call shows."""
+    return token_proofs.decode(read_call(Part.EVIDENCE, call.call.data).value("evidence"))
 
 
 def pot(scene: ImprintScene, kind: PotKind, account: Address) -> int:
@@ -138,6 +146,24 @@ async def test_an_honest_answer_has_no_proof_and_other_imprints_are_seen(scene: 
     forged = scene.signed(text, root=Hash32(keccak256(b"other rows")))
     with pytest.raises(NothingToDo, match="other imprints"):
         build_case(text, forged, scene.weighed(text), scene.head, (scene.contract, recipient))
+
+
+async def test_the_row_itself_convicts_here_too_also_whom_its_imprints_do_not(scene: ImprintScene, anvil: Any) -> None:
+    accuser, node = anvil.keys[6], scene.stage.nodes[0].address
+    evidence = scene.scene.answer(Wording(forged=2, rank=9))
+    text, contracts = scene.text(evidence), scene.stage.market.contracts
+    hidden = await scene.prove(evidence, accuser.address)
+    stake = pot(scene, PotKind.STAKE, node)
+    shown = accuse(text, scene.scene.folder).build(contracts, b"")
+    # Such evidence says of nobody that it is paid: it goes to Evidence.
+    other = calls.convict(token_proofs.encode(decoded(shown), contracts))
+    with pytest.raises(ChainRejected, match="NoSuchEvidence"):
+        await scene.send(other, accuser, scene.contract)
+    await scene.send(shown.call, accuser, shown.to)
+    assert pot(scene, PotKind.STAKE, node) == stake - scene.stage.execution_class.penalty
+    # Once, in whichever form.
+    with pytest.raises(ChainRejected, match="AlreadyProven"):
+        await scene.convict(hidden, accuser.address, accuser)
 
 
 async def test_the_key_of_the_contract_is_that_of_the_folder(scene: ImprintScene) -> None:

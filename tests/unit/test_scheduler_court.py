@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.tab_scene import TabScene, history_of
+from support.tab_scene import DOMAIN, TabScene, history_of
 
 from troth.cases import evidence as files
 from troth.client.errors import StreamError
 from troth.client.https_calls import Calls
 from troth.client.orders import fetching_rows
 from troth.client.orders.calls import MarketCalls
+from troth.protocol import typed_data
 from troth.protocol.errors import WireError
+from troth.protocol.imprints.naming import with_imprints
 from troth.protocol.market import canonical, checks
+from troth.protocol.market.heads import with_head
 from troth.protocol.market.papers import Spoken
 from troth.protocol.market.rows import HASH_BYTES, RowHashes
 from troth.protocol.market.types import Opinion
@@ -164,6 +168,41 @@ async def test_of_hashes_a_client_believes_the_salt_that_leads_to_what_was_signe
     await scene.stop()
 
 
+async def test_a_client_believes_the_imprints_of_the_node_that_served_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = TabScene(tmp_path, name=with_imprints(with_head("toy", "lm_head.weight"), 77))
+    scene.start()
+    asked = await scene.send(scene.asked())
+    await scene.show(asked)
+    history = history_of(scene, asked)
+    entry: Any = SimpleNamespace(tokens=asked.tokens, name="0x00")
+    served: Any = SimpleNamespace(
+        given=history.results, submission=asked.submission, entry=entry, order=history.order, admitted=history.admitted
+    )
+
+    async def connect(_: Any) -> MarketCalls:
+        return MarketCalls(Calls(scene.http, "http://scheduler"))
+
+    session: Any = SimpleNamespace(state=scene.context.ledger.state, connect=connect, domain=DOMAIN)
+    monkeypatch.setattr(fetching_rows, "served_of", lambda _: served)
+    signed = await fetching_rows.fetched_imprints(session, entry)
+    assert signed is not None
+    assert signed.message.result == typed_data.struct_hash(history.results[-1])
+    stranger = next(one for one in scene.nodes if one not in history.admitted.nodes)
+    other = SimpleNamespace(nodes=(stranger,))
+    for wrong in (
+        SimpleNamespace(**{**vars(served), "admitted": other}),
+        SimpleNamespace(
+            **{**vars(served), "given": (replace(history.results[-1], trace_commitment=Hash32(bytes(32))),)}
+        ),
+    ):
+        monkeypatch.setattr(fetching_rows, "served_of", lambda _, one=wrong: one)
+        with pytest.raises(StreamError):
+            await fetching_rows.fetched_imprints(session, entry)
+    await scene.stop()
+
+
 async def test_a_client_believes_only_the_rows_that_were_signed(
     scene: TabScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,7 +222,7 @@ async def test_a_client_believes_only_the_rows_that_were_signed(
         for salt, other in ((bytes(32), data), (head_salt, data[::-1])):
             with pytest.raises(StreamError, match="other rows"):
                 fetching_rows._require_signed(served, segment, Hash32(salt), other, width)
-    half: Any = SimpleNamespace(rows=lambda *_: bytes(width + 1))
+    half: Any = SimpleNamespace(rows=lambda *_: bytes(width + 1), imprints=lambda _: b"")
     monkeypatch.setattr(KeptRows, "open", lambda *_: half)
     with pytest.raises(StreamError, match="other rows"):
         await fetching_rows._fetched(calls, served, 0, width)
