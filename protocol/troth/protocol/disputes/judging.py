@@ -43,7 +43,8 @@ def read(kind: type[Form], data: bytes) -> Form:
     """A StepProof, RowProof or DisputedShape as a transaction shows it; raises InvalidStep for other bytes."""
     try:
         (found,) = decode([_FORMS[kind]], data)
-        made: Form = converter(kind)(found)
+        convert: Any = converter(kind)  # type: ignore[arg-type]
+        made: Form = convert(found)
     except (DecodingError, ValueError, OverflowError) as error:
         raise InvalidStep(f"This is no {kind.__name__}", len(data), "Read the transaction's input.") from error
     return made
