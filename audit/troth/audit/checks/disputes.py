@@ -111,11 +111,9 @@ def _replayed(subject: AuditSubject, dispute: PlayedDispute) -> Iterator[Finding
                 case DisputeWon():
                     _require_won(subject, opened, state, event)
                     yield _convicted(event)
-                case DisputeLost() if state is None or state.turn != DisputeTurn.ACCUSER:
-                    raise _Broken("The accuser lost while it was not its turn")
-                case DisputeLost() if state is None or event.meta.block <= state.deadline:
-                    raise _Broken("The accuser lost before its turn was over")
-                case DisputeOpened() | DisputeLost() | DisputeMoot() | RowGiven():
+                case DisputeLost():
+                    _require_lost(state, event)
+                case DisputeOpened() | DisputeMoot() | RowGiven():
                     pass
         except _Unseen as unseen:
             yield Finding("M24", FindingKind.INCONCLUSIVE, str(unseen), dispute.id, place=event.meta)
@@ -181,6 +179,11 @@ def _descended(before: Dispute, choice: NamedNode) -> Dispute:
         raise _Broken("The accuser chose a node that was not shown")
     place = before.place << before.shown | choice.index
     return replace(before, place=place, node=choice.node, left=before.left - before.shown, shown=0)
+
+
+def _require_lost(state: Dispute | None, lost: DisputeLost) -> None:
+    if state is None or state.turn != DisputeTurn.ACCUSER or lost.meta.block <= state.deadline:
+        raise _Broken("The accuser lost while it was not its turn, or before that was over")
 
 
 def _require_won(subject: AuditSubject, opened: DisputeOpened, state: Dispute | None, won: DisputeWon) -> None:

@@ -25,7 +25,7 @@ from troth.protocol.types import Address, Hash32
 log = logging.getLogger(__name__)
 
 CHOICE_GAS, END_GAS = 70_000, 800_000
-"""Upper bounds of what an accuser pays for each choice, and for the last transaction (`scripts/bench escalation`)."""
+"""Upper bounds of what an accuser pays for each choice, and for the last transaction."""
 STANDS = "AlreadyDisputed"
 RECENT = 3_600.0
 """Seconds for which evidence stays in any case."""
