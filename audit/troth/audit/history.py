@@ -72,7 +72,7 @@ class History:
 def read_history(logs: Iterable[Log], place: DeploymentPlace) -> History:
     """Fold ``logs``; stops at the first that cannot follow, since nothing after it would mean anything.
 
-    Those of the deployment's prover are not folded: check M24 plays its disputes.
+    Those of the deployment's prover are not folded: check M26 plays its disputes.
     """
     state = State()
     steps: list[HistoryStep] = []

@@ -13,7 +13,7 @@ CHAIN = tuple(
         key=lambda check: int(check.number.removeprefix("M")),
     )
 )
-"""Checks of a deployment's events: M1 to M12, M18, M21 and M24."""
+"""Checks of a deployment's events: M1 to M12, M18, M21 and M26."""
 
 LOG = tuple(logs.TITLES)
 """Checks of a scheduler's log: M13 to M17."""

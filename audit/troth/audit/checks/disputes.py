@@ -1,4 +1,4 @@
-"""M24: disputes over arithmetic, turn by turn, and the number or row by which each conviction was won."""
+"""M26: disputes over arithmetic, turn by turn, and the number or row by which each conviction was won."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _replayed(subject: AuditSubject, dispute: PlayedDispute) -> Iterator[Finding
                 case DisputeOpened() | DisputeMoot() | RowGiven():
                     pass
         except _Unseen as unseen:
-            yield Finding("M24", FindingKind.INCONCLUSIVE, str(unseen), dispute.id, place=event.meta)
+            yield Finding("M26", FindingKind.INCONCLUSIVE, str(unseen), dispute.id, place=event.meta)
         except (_Broken, ProtocolError, ValueError) as broken:
             yield _violation(dispute, event.meta, str(broken))
 
@@ -226,7 +226,7 @@ def _call(subject: AuditSubject, place: LogMeta) -> DecodedCall:
 
 def _convicted(won: DisputeWon) -> Finding:
     return Finding(
-        "M24",
+        "M26",
         FindingKind.CHEATED,
         f"a dispute over its arithmetic was won by {won.accuser}",
         won.dispute,
@@ -238,7 +238,7 @@ def _convicted(won: DisputeWon) -> Finding:
 
 
 def _violation(dispute: PlayedDispute, place: LogMeta, what: str) -> Finding:
-    return Finding("M24", FindingKind.MISMATCH, what, dispute.id, place=place)
+    return Finding("M26", FindingKind.MISMATCH, what, dispute.id, place=place)
 
 
-CHECKS = (AuditCheck("M24", "Disputes, turn by turn", _disputes),)
+CHECKS = (AuditCheck("M26", "Disputes, turn by turn", _disputes),)

@@ -75,7 +75,7 @@ def _proven(subject: AuditSubject, event: FaultProven, before: State) -> Iterato
     if event.subject in before.proven:
         yield _wrong(event, "A subject convicted twice")
     if event.fault is Fault.BY_PROOF and disputes.is_won(subject, event):
-        return  # M24 has played it
+        return  # M26 has played it
     call = call_behind(subject.evidence, event.meta, Part.EVIDENCE, *_FUNCTIONS)
     if isinstance(call, Unavailable):
         yield unavailable("M10", call, event.meta, event.subject)
