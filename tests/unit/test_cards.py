@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 from support.tiny_llama import tiny_model  # noqa: E402
 
+from troth.node import membership  # noqa: E402
 from troth.node.configuration import NodeConfiguration  # noqa: E402
 from troth.node.engine.card import CardLock, card_is_gone, cards_of  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
@@ -161,6 +162,39 @@ def test_a_machine_that_did_not_pass_the_stress_probe_does_not_serve(
     passed(tmp_path, folder, whole=False)
     with pytest.raises(ConfigError, match=r"left out contexts of 20,000"):
         vllm_settings(configuration(tmp_path), arithmetic(), folder)
+
+
+async def test_nor_does_it_register(
+    tmp_path: Path, folder: ModelFolder, cards: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards(90, 90)
+
+    class Follower:
+        def __init__(self, market: Any) -> None:
+            assert market == "market"
+
+        async def __aenter__(self) -> Any:
+            return SimpleNamespace(catch_up=self.catch_up)
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+        async def catch_up(self) -> str:
+            return "state"
+
+    monkeypatch.setattr(membership, "MarketFollower", Follower)
+    monkeypatch.setattr(membership, "_class_in", lambda state, configuration: (arithmetic(), None))
+    own: Any = configuration(tmp_path)
+    vars(own).update(engine="vllm", model=str(folder.path))
+    market: Any = "market"
+    with pytest.raises(ConfigError, match="has not shown yet"):
+        await membership.require_card(market, own)
+    passed(tmp_path, folder)
+    await membership.require_card(market, own)
+    for changed in ({"engine": "torch"}, {"device": "cpu"}):
+        vars(own).update(engine="vllm", device="cuda")
+        vars(own).update(changed)
+        await membership.require_card("nobody is asked", own)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from troth.node.configuration import NodeConfiguration, load, segment_of
 from troth.node.configured_slice import text_of, write_slice
 from troth.node.errors import ConfigError
 from troth.node.keyfiles import open_keystore, run
+from troth.node.models.folder import find_model
 from troth.node.models.registration import carry_out, carry_out_all, carry_out_paying
 from troth.node.orders.moving import change_slice
 from troth.node.orders.running import connect
@@ -118,7 +119,8 @@ def _class_in(state: State, configuration: NodeConfiguration) -> tuple[Execution
 
 
 async def join(market: Market, joining: Joining, *, broadcast: bool) -> dict[str, Any]:
-    """The registration, sent or simulated; ConfigError where class or stake are not enough."""
+    """The registration, sent or simulated; ConfigError where class or stake are not enough, or cards are others."""
+    await require_card(market, joining.configuration)
     rules = await rules_on_chain(market, joining.configuration.execution_class)
     asset = await asset_of(market)
     stake = asset.parse(joining.stake) if joining.stake else SEATS * rules.seat
@@ -134,6 +136,20 @@ async def join(market: Market, joining: Joining, *, broadcast: bool) -> dict[str
         "seat_units": str(rules.seat),
         **described(asset),
     }
+
+
+async def require_card(market: Market, configuration: NodeConfiguration) -> None:
+    """Raise ConfigError where this machine's cards are not the exact class', or have not passed its stress probe.
+
+    Nothing is asked of the chain for other engines and devices.
+    """
+    if configuration.engine != "vllm" or not configuration.device.startswith("cuda"):
+        return
+    from troth.node.loading import vllm_settings
+
+    async with MarketFollower(market) as follower:
+        execution_class, _ = _class_in(await follower.catch_up(), configuration)
+    vllm_settings(configuration, execution_class, find_model(configuration.folder, configuration.model))
 
 
 def registration_call(market: Market, joining: Joining, stake: int, asset: Asset) -> PartCall:
