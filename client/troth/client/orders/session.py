@@ -166,37 +166,43 @@ class PayerSession:
         """The context of a tab, whether or not more may be ordered there."""
         return self._tab_context(self.books.record(identifier))
 
-    async def open_tab_context(self, tab_context: TabContext) -> CheckedOffer:
+    async def open_tab_context(self, tab_context: TabContext, *, patient: bool = False) -> CheckedOffer:
         """Connect, read its prices, and go on from the newest word of its tab; what the chain does not bear out is
         refused.
 
-        Where there is another tab, all of it together may take a few seconds: a machine that is stopped, or whose
-        packets are dropped, refuses nothing and answers nothing.
+        Where there is another tab, all of it together may take a few seconds, unless ``patient``: a machine that is
+        stopped, or whose packets are dropped, refuses nothing and answers nothing. Raises SchedulerUnreachable then.
         """
-        asked = time.monotonic()
+        asked, hurry = time.monotonic(), not patient and len(self.usable()) > 1
         async with tab_context.opening:
-            if len(self.usable()) > 1 and tab_context.away_until > asked + AWAY_SECONDS:
+            if hurry and tab_context.away_until > asked + AWAY_SECONDS:
                 # Whoever was before this one has just waited for it: many questions at once wait once.
                 raise _said_nothing(tab_context.scheduler)
             if tab_context.offer is not None and time.monotonic() < tab_context.offered + QUOTE_SECONDS:
                 return tab_context.offer
-            async with asyncio.timeout(PRICES_SECONDS if len(self.usable()) > 1 else None):
-                calls = await self.calls(tab_context)
-                if not tab_context.recovered:
-                    await recover(self, tab_context)
-                    tab_context.recovered = True
-                tab_context.offer = await self._offer(calls)
+            try:
+                async with asyncio.timeout(PRICES_SECONDS if hurry else None):
+                    calls = await self._connected(tab_context)
+                    if not tab_context.recovered:
+                        await recover(self, tab_context)
+                        tab_context.recovered = True
+                    tab_context.offer = await self._offer(calls)
+            except TimeoutError as error:
+                raise _said_nothing(tab_context.scheduler) from error
             tab_context.offered, tab_context.away_until = time.monotonic(), 0.0
             if self.language is None:
                 await self._load_language(calls, tab_context.offer)
             return tab_context.offer
 
     async def calls(self, tab_context: TabContext) -> MarketCalls:
-        """The calls to a tab's scheduler."""
+        """The calls to a tab's scheduler; where there is another tab, TimeoutError if connecting takes long."""
+        async with asyncio.timeout(PRICES_SECONDS if len(self.usable()) > 1 else None):
+            return await self._connected(tab_context)
+
+    async def _connected(self, tab_context: TabContext) -> MarketCalls:
         if tab_context.calls is None:
             party = registered_scheduler(self.state, tab_context.scheduler)
-            async with asyncio.timeout(PRICES_SECONDS if len(self.usable()) > 1 else None):
-                tab_context.calls = await self.connect(party)
+            tab_context.calls = await self.connect(party)
         return tab_context.calls
 
     def _tab_context(self, record: OwnTab) -> TabContext:
@@ -264,9 +270,13 @@ class PayerSession:
 
     async def _first_offer(self) -> CheckedOffer:
         failure: Exception | None = None
-        for tab_context in self.usable():
+        tab_contexts = self.usable()
+        # Where nobody was quick, it is this machine or its line that is slow: then they are waited for.
+        for tab_context, patient in (*((one, False) for one in tab_contexts), *((one, True) for one in tab_contexts)):
+            if patient and not isinstance(failure, SchedulerUnreachable):
+                break
             try:
-                return await self.open_tab_context(tab_context)
+                return await self.open_tab_context(tab_context, patient=patient)
             except FAILURES as error:
                 tab_context.gone()
                 failure = error
@@ -288,7 +298,8 @@ class PayerSession:
 
 
 def _said_nothing(scheduler: Address) -> SchedulerUnreachable:
-    return SchedulerUnreachable("The scheduler did not answer a moment ago", scheduler, "Another tab is asked.")
+    what = f"The scheduler did not answer within {PRICES_SECONDS:g} s"
+    return SchedulerUnreachable(what, scheduler, "Ask again; `troth client tabs` shows which schedulers there are.")
 
 
 class Connector:
