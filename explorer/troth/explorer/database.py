@@ -66,7 +66,7 @@ class FoundRows:
 
 
 class Database(ABC):
-    """One connection. Raises DatabaseFailed where the database fails, QueryTooSlow within ``snapshot`` where time is up."""
+    """One connection. Raises DatabaseFailed where the database fails, QueryTooSlow where a ``snapshot`` is out of time."""
 
     where: str
     """The place as messages show it."""
