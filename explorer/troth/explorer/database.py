@@ -66,7 +66,7 @@ class FoundRows:
 
 
 class Database(ABC):
-    """One connection. Raises DatabaseFailed where the database fails, QueryTooSlow where a ``snapshot`` is out of time."""
+    """One connection. Raises DatabaseFailed where it fails, QueryTooSlow where a ``snapshot`` lasts too long."""
 
     where: str
     """The place as messages show it."""
