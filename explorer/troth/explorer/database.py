@@ -66,7 +66,7 @@ class FoundRows:
 
 
 class Database(ABC):
-    """One connection. Raises DatabaseFailed if the database fails, within ``snapshot`` QueryTooSlow if time is up."""
+    """One connection. Raises DatabaseFailed where it fails, QueryTooSlow where a ``snapshot`` lasts too long."""
 
     where: str
     """The place as messages show it."""
