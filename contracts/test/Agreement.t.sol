@@ -5,13 +5,36 @@ import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
 
 import {Agreement} from "../libraries/Agreement.sol";
 
-contract AgreementTest is Test {
-    function count(bytes memory first, bytes memory second, uint8 dtype, uint8 bits)
+/// @dev The library in LibraryHarness, from its artifact: compiled as what is deployed, and this test without the optimizer.
+interface IAgreement {
+    function agreeing(bytes memory first, bytes memory second, uint8 dtype, uint8 bits, uint16 steps)
+        external
+        view
+        returns (uint256 agreed, uint256 total, uint256 used);
+    function agrees(bytes memory first, bytes memory second, uint8 dtype, uint8 bits, uint16 steps, uint16 theta)
         external
         pure
+        returns (bool);
+}
+
+contract AgreementTest is Test {
+    IAgreement private agreement;
+
+    function setUp() public {
+        bytes memory creation = vm.getCode("LibraryHarness.sol:LibraryHarness");
+        address at;
+        assembly ("memory-safe") {
+            at := create(0, add(creation, 0x20), mload(creation))
+        }
+        agreement = IAgreement(at);
+    }
+
+    function count(bytes memory first, bytes memory second, uint8 dtype, uint8 bits)
+        external
+        view
         returns (uint256 agreed)
     {
-        (agreed,) = Agreement.agreeing(Agreement.ruleOf(dtype, bits, 1), first, second);
+        (agreed,,) = agreement.agreeing(first, second, dtype, bits, 1);
     }
 
     /// @dev One element at a time, by the rule's words.
@@ -45,24 +68,24 @@ contract AgreementTest is Test {
         }
     }
 
-    function testFloat32EqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public pure {
+    function testFloat32EqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public view {
         bits = uint8(bound(bits, 0, 23));
         (bytes memory first, bytes memory second) = openings(seed, seed % 8);
-        (uint256 agreed, uint256 total) = Agreement.agreeing(Agreement.ruleOf(0, bits, steps), first, second);
+        (uint256 agreed, uint256 total,) = agreement.agreeing(first, second, 0, bits, steps);
         assertEq(agreed, plainly(first, second, 4, 23, bits, steps));
         assertEq(total, 128);
     }
 
-    function testBfloat16EqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public pure {
+    function testBfloat16EqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public view {
         bits = uint8(bound(bits, 0, 7));
         (bytes memory first, bytes memory second) = openings(seed, seed % 8);
-        (uint256 agreed, uint256 total) = Agreement.agreeing(Agreement.ruleOf(1, bits, steps % 130), first, second);
+        (uint256 agreed, uint256 total,) = agreement.agreeing(first, second, 1, bits, steps % 130);
         assertEq(agreed, plainly(first, second, 2, 7, bits, steps % 130));
         assertEq(total, 256);
     }
 
     /// @dev Words are taken four at a time where nothing tells them apart; what is left over, one by one.
-    function testAnyNumberOfWordsEqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public pure {
+    function testAnyNumberOfWordsEqualsThePlainCount(uint256 seed, uint8 bits, uint16 steps) public view {
         bits = uint8(bound(bits, 0, 23));
         (bytes memory first, bytes memory second) = openings(seed, seed % 3);
         uint256 length = 32 * (1 + seed % 16);
@@ -70,7 +93,7 @@ contract AgreementTest is Test {
             mstore(first, length)
             mstore(second, length)
         }
-        (uint256 agreed, uint256 total) = Agreement.agreeing(Agreement.ruleOf(0, bits, steps), first, second);
+        (uint256 agreed, uint256 total,) = agreement.agreeing(first, second, 0, bits, steps);
         assertEq(agreed, plainly(first, second, 4, 23, bits, steps));
         assertEq(total, length / 4);
     }
@@ -84,12 +107,12 @@ contract AgreementTest is Test {
         assertEq(this.count(first, second, 0, 10), 127);
     }
 
-    function testASharesLimitIsInclusive() public pure {
+    function testASharesLimitIsInclusive() public view {
         bytes memory first = new bytes(512);
         bytes memory second = new bytes(512);
         for (uint256 i = 0; i < 32; ++i) second[4 * i] = 0x80;
-        assertTrue(Agreement.agrees(Agreement.ruleOf(0, 10, 8), first, second, 7500));
-        assertFalse(Agreement.agrees(Agreement.ruleOf(0, 10, 8), first, second, 7501));
+        assertTrue(agreement.agrees(first, second, 0, 10, 8, 7500));
+        assertFalse(agreement.agrees(first, second, 0, 10, 8, 7501));
     }
 
     function testNumbersOnTwoSidesOfAPowerOfTwoDisagree() public view {
