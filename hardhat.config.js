@@ -42,7 +42,7 @@ const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/")
  * The benchmark's token is measured, and so is what harnesses and the libraries' own tests compile into themselves. Such a
  * test costs the compiler seven seconds: one that can ask a harness or a contract from its artifact is compiled quickly.
  */
-const quickPlaces = /^contracts\/test\/((Agreement|Committee)\.t\.sol|(support|market|organisations|reputation|tickets)\/)/;
+const quickPlaces = /^contracts\/test\/((Agreement|Committee|EcVrf|RingSignature)\.t\.sol|(support|market|organisations|reputation|tickets)\/)/;
 const quickFiles = files
   .filter((file) => quickPlaces.test(file))
   .filter((file) => !file.endsWith("/BenchmarkToken.sol"));

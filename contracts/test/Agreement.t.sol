@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {Test} from "@uniswap/v4-core/lib/forge-std/src/Test.sol";
-
 import {Agreement} from "../libraries/Agreement.sol";
+import {HarnessTest} from "./support/HarnessTest.sol";
 
-/// @dev The library in LibraryHarness, from its artifact: compiled as what is deployed, and this test without the optimizer.
+/// @dev Of LibraryHarness.
 interface IAgreement {
     function agreeing(bytes memory first, bytes memory second, uint8 dtype, uint8 bits, uint16 steps)
         external
@@ -17,16 +16,11 @@ interface IAgreement {
         returns (bool);
 }
 
-contract AgreementTest is Test {
+contract AgreementTest is HarnessTest {
     IAgreement private agreement;
 
     function setUp() public {
-        bytes memory creation = vm.getCode("LibraryHarness.sol:LibraryHarness");
-        address at;
-        assembly ("memory-safe") {
-            at := create(0, add(creation, 0x20), mload(creation))
-        }
-        agreement = IAgreement(at);
+        agreement = IAgreement(deployed("LibraryHarness.sol:LibraryHarness"));
     }
 
     function count(bytes memory first, bytes memory second, uint8 dtype, uint8 bits)
