@@ -15,7 +15,7 @@ from troth.audit.report import ExitCode, FindingKind
 from troth.audit.tickets import audit_tickets, calls_of, reports
 from troth.audit.transactions import Transaction
 from troth.chain.keystore import Key
-from troth.chain.tickets import TicketsPlace, TicketsReading, read_tickets
+from troth.chain.tickets import TicketsContract, TicketsReading, read_tickets
 from troth.protocol.bindings import TICKETS, functions_by_selector
 from troth.protocol.bindings.structs import decode_parameters
 from troth.protocol.calls import DecodedCall
@@ -62,12 +62,12 @@ async def looked(stage: TicketsStage) -> TicketsReading:
     """What is read of the contract."""
     place = running.read_chain(stage.url, stage.market.place, start=0, last=None, whole=False)
     state = (await place).subject.history.state
-    return await read_tickets(stage.url, TicketsPlace(stage.chain.contract), state)
+    return await read_tickets(stage.url, TicketsContract(stage.chain.contract), state)
 
 
 async def test_every_unit_is_accounted_for(stage: TicketsStage) -> None:
     market = await running.read_chain(stage.url, stage.market.place, start=0, last=None, whole=False)
-    report = await audit_tickets(stage.url, TicketsPlace(stage.chain.contract), market.subject)
+    report = await audit_tickets(stage.url, TicketsContract(stage.chain.contract), market.subject)
     assert (report.exit_code, report.findings) == (ExitCode.CLEAN, ())
     # Events, two prices, holdings; three calls that spent, one that refunded.
     assert [len(check.results) for check in report.checks] == [4, 4]
@@ -153,7 +153,7 @@ async def test_forged_signatures_are_found_in_the_calls(stage: TicketsStage, mon
         return other
 
     monkeypatch.setattr("troth.audit.tickets.read_tickets", told)
-    report = await audit_tickets(stage.url, TicketsPlace(stage.chain.contract), market.subject)
+    report = await audit_tickets(stage.url, TicketsContract(stage.chain.contract), market.subject)
     said = [finding.message for finding in report.findings]
     assert said == ["Tickets were taken under a key that is not their epoch's"] * 3
     assert report.exit_code is ExitCode.VIOLATION

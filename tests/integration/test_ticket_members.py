@@ -21,6 +21,7 @@ from troth.client.market_table import MarketTable
 from troth.client.tabs.managing import Purse
 from troth.client.tickets import managing
 from troth.client.tickets.members import ask_member, epoch_keys, signed_tickets
+from troth.client.tickets.session import ticket_session
 from troth.committee.errors import TicketsRefused
 from troth.committee.ticket_keys import KeyProposal
 from troth.protocol.committee import CommitteeMember
@@ -220,8 +221,11 @@ async def test_lost_tickets_come_back_to_the_wallet(anvil: Anvil, deployed: Depl
         await stage.keys()
         table = MarketTable(place.factory, place.contracts.bank)
         named = ClientConfiguration(table, anvil.url, tickets=stage.chain.contract)
+        # A client that was killed before it paid left this behind.
+        async with ticket_session(purse, named) as session:
+            session.prepared(wallet.address, 0, 1, 2)
         bought = await managing.buy(purse, named, f"{PRICES[1]}units", 3, broadcast=True)
-        assert (bought["signed"], bought["waiting"]) == (3, [])
+        assert (bought["signed"], bought["unpaid"], bought["waiting"]) == (3, 1, [])
         assert await managing.refund(purse, named, broadcast=True) == []
         anvil.mine(120)
         assert (await managing.list_tickets(purse, named))["tickets"][1]["to_refund"] == 3

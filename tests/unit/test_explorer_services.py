@@ -1,4 +1,4 @@
-"""Tickets and organisations as an explorer shows them: sums that join nobody, deployments, findings."""
+"""Tickets and organisations as an explorer shows them: sums that join nobody, deployments, and what is found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from troth.audit.credits import examine
 from troth.audit.report import CheckReport, CheckResult, FindingKind
 from troth.audit.services import AuditedServices, ReadServices, standing
 from troth.audit.tickets import money
-from troth.chain.tickets import TicketsPlace, TicketsReading
+from troth.chain.tickets import TicketsContract, TicketsReading
 from troth.explorer.index import ExplorerIndex
 from troth.explorer.reading import INDEX_FILE
 from troth.explorer.site import Site
@@ -52,7 +52,7 @@ def sold() -> TicketsReading:
         TicketSpent(NAME, PAYER, 0, 1, META),
         SpendingPaid(PAYER, PAYEE, address(86), PRICES[1] - 7, 7, True, META),
     )
-    made = TicketsReading(TicketsPlace(address(87)), DOMAIN, 2_000, events)
+    made = TicketsReading(TicketsContract(address(87)), DOMAIN, 2_000, events)
     for event in events:
         made.fold.take(event)
     made.outstanding, made.holdings = {(0, 1): 9}, 9 * PRICES[1]
@@ -135,7 +135,9 @@ def test_a_watcher_says_what_organisations_have_and_that_it_is_no_violation() ->
 
 
 def test_what_is_found_is_shown_again_by_its_own_command() -> None:
-    services = AuditedServices("http://127.0.0.1:8545", TicketsPlace(address(87)), OrganisationsPlace(address(88), 0))
+    services = AuditedServices(
+        "http://127.0.0.1:8545", TicketsContract(address(87)), OrganisationsPlace(address(88), 0)
+    )
     (wrong,) = standing(reading(*HONEST[:2]))
     assert services.again(wrong, address(1)).startswith(f"troth audit credits {address(88)} --factory {address(1)}")
 

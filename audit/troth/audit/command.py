@@ -20,7 +20,7 @@ from troth.audit.receipts import audit_receipt, read_receipt
 from troth.audit.report import Finding, Reproduce
 from troth.audit.tickets import audit_tickets
 from troth.audit.watch_command import watch
-from troth.chain.tickets import TicketsPlace
+from troth.chain.tickets import TicketsContract
 from troth.protocol.market import canonical
 from troth.protocol.organisations import OrganisationsPlace
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
@@ -182,7 +182,7 @@ def tickets_spent(
     """Follow the money of tickets epoch by epoch, and check the members' signature under each that was spent."""
     contract = read_address(tickets)
     reading, lines, more = _read(rpc, factory, bank, bundle=None, start=start_block, last=to_block)
-    place = TicketsPlace(contract, start_block)
+    place = TicketsContract(contract, start_block)
     report = guarded(lambda: asyncio.run(audit_tickets(rpc, place, reading.subject)))
     again = _again(f"tickets {contract}", rpc, factory, None, report.last_block)
     finish(report, again, as_json, lines, more)

@@ -38,11 +38,11 @@ OrganisationsOption = Annotated[
 def audited_services(rpc: str, tickets: str, organisations: str, start_block: int) -> AuditedServices:
     """What stands beside a market, by its addresses; empty: not looked at."""
     from troth.audit.services import AuditedServices
-    from troth.chain.tickets import TicketsPlace
+    from troth.chain.tickets import TicketsContract
     from troth.protocol.organisations import OrganisationsPlace
 
     return AuditedServices(
         rpc,
-        TicketsPlace(read_address(tickets), start_block) if tickets else None,
+        TicketsContract(read_address(tickets), start_block) if tickets else None,
         OrganisationsPlace(read_address(organisations), start_block) if organisations else None,
     )

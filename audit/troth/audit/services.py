@@ -15,7 +15,7 @@ from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
 from troth.audit.running import again, at_node
 from troth.audit.subject import AuditSubject
 from troth.chain.organisations import OrganisationsReading, read_organisations
-from troth.chain.tickets import TicketsPlace, TicketsReading, read_tickets
+from troth.chain.tickets import TicketsContract, TicketsReading, read_tickets
 from troth.protocol.organisations import OrganisationsPlace
 from troth.protocol.types import Address
 
@@ -34,7 +34,7 @@ class AuditedServices:
     """The contracts beside one market; each may be left out."""
 
     rpc: str
-    tickets: TicketsPlace | None = None
+    tickets: TicketsContract | None = None
     organisations: OrganisationsPlace | None = None
 
     async def read(self, subject: AuditSubject) -> ReadServices:

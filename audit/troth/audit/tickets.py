@@ -21,7 +21,7 @@ from troth.audit.transactions import Transaction
 from troth.chain.adapter import REQUEST_TIMEOUT
 from troth.chain.errors import ChainError
 from troth.chain.rpc import Rpc
-from troth.chain.tickets import TicketsPlace, TicketsReading, read_tickets
+from troth.chain.tickets import TicketsContract, TicketsReading, read_tickets
 from troth.protocol.bindings import TICKETS, functions_by_selector
 from troth.protocol.bindings.structs import converter, decode_parameters
 from troth.protocol.calls import DecodedCall
@@ -42,7 +42,7 @@ NOT_CHECKED = (
 TicketUse = TicketSpent | TicketPassedOver
 
 
-async def audit_tickets(rpc: str, place: TicketsPlace, subject: AuditSubject) -> AuditReport:
+async def audit_tickets(rpc: str, place: TicketsContract, subject: AuditSubject) -> AuditReport:
     """Read the contract up to the audit's last block, and check all of it.
 
     Raises:

@@ -20,7 +20,7 @@ SPAN = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class TicketsPlace:
+class TicketsContract:
     """A Tickets contract, and a block not after its deployment."""
 
     contract: Address
@@ -33,7 +33,7 @@ class TicketsReading:
     all of them did. ``outstanding`` is the contract's own word for each (epoch, denomination) at the last block,
     ``holdings`` what it has of the asset there; None where the node keeps no states that old."""
 
-    place: TicketsPlace
+    place: TicketsContract
     domain: Domain
     block: int
     events: tuple[TicketEvent, ...]
@@ -44,7 +44,7 @@ class TicketsReading:
 
 
 async def read_tickets(
-    rpc: str, place: TicketsPlace, market: State, *, block: int | None = None, chain_id: int | None = None
+    rpc: str, place: TicketsContract, market: State, *, block: int | None = None, chain_id: int | None = None
 ) -> TicketsReading:
     """Read the contract's logs up to a block, or to the newest.
 

@@ -104,8 +104,8 @@ def open_tab(  # noqa: PLR0917
     done = carried_out(managing.open_tab(purse, configuration, amount))
     text = f"tab {done['tab']} with {done['scheduler']}, filled by {done['tickets']} tickets"
     if not done["opened"]:
-        text = f"{done['tickets']} tickets were taken, and the tab did not open"
-        text += ": `troth client tickets change` gets them back"
+        back = "`troth client tickets change` gets them back"
+        text = f"{done['tickets']} tickets were taken, and the tab did not open: {back}"
     tell(done, as_json, text)
 
 

@@ -116,19 +116,25 @@ class TicketSession:
         return done | {"purchase": "0x" + own.purchase.identifier.hex(), "cost": self.asset.show(cost)}
 
     async def collect(self) -> dict[str, Any]:
-        """Have members sign whatever was paid and is not signed yet; asking again costs nothing."""
+        """Have members sign whatever was paid and is not signed yet; asking again costs nothing.
+
+        A purchase that was written down and never paid, as by a client that was killed, is counted and asks nobody.
+        """
         signed = {one.number for one in self.store.tickets()}
         now = await self.chain.read(messages.epoch_now())
-        collected, waiting, liars = 0, [], set[Address]()
+        collected, unpaid, waiting, liars = 0, 0, [], set[Address]()
         for own in self.store.purchases():
             if own.number in signed or own.purchase.epoch + 1 < now:
+                continue
+            if not await self.chain.read(messages.is_purchase(own.purchase.identifier)):
+                unpaid += 1
                 continue
             try:
                 liars.update(await self._signed(own))
                 collected += own.purchase.count
             except TicketsUnusable as error:
                 waiting.append(f"purchase {own.number}: {error.what} ({error.value})")
-        return {"signed": collected, "waiting": waiting, "signed_nonsense": sorted(liars)}
+        return {"signed": collected, "unpaid": unpaid, "waiting": waiting, "signed_nonsense": sorted(liars)}
 
     async def _signed(self, own: OwnPurchase) -> tuple[Address, ...]:
         membership = await self.membership()
