@@ -113,15 +113,15 @@ def test_trees_open_each_row_and_no_other() -> None:
 @pytest.mark.parametrize("rounded", [False, True])
 def test_who_is_beaten_over_rounded_rows_is_beaten_exactly(rounded: bool) -> None:
     source, found = np.random.default_rng(3), 0
-    for spread in (0.0, 1e-4, 1e-2, 1.0) * 60:
-        state = (4 * source.standard_normal(64)).astype(np.float32)
-        own = source.standard_normal(64).astype(np.float32) * np.float32(10.0 ** source.integers(-3, 2))
+    for spread in (0.0, 3e-4, 6e-4, 1e-2, 1.0) * 40:
+        state = (4 * source.standard_normal(512)).astype(np.float32)
+        own = source.standard_normal(512).astype(np.float32) * np.float32(10.0 ** source.integers(-3, 2))
         rival = (own * np.float32(1 + spread * source.standard_normal())).astype(np.float32)
         if rounded:
             state, own, rival = (one.view(np.uint32) & 0xFFFF0000 for one in (state, own, rival))
             state, own, rival = (one.astype(np.uint32).view(np.float32) for one in (state, own, rival))
         rows = [round_row(state, RowKind.STATE), *(round_row(one, RowKind.WEIGHTS) for one in (own, rival))]
-        lead = int(source.integers(-(1 << 62), 1 << 62)) if spread else 0
+        lead = int(source.integers(-(1 << 62), 1 << 62)) if spread > 1e-2 else 0
         beaten = weigh(rows[0], rows[1], rows[2]).beaten(lead, rounded=rounded)
         weights = (own.tobytes(), rival.tobytes())
         unit = unit_bits(state.tobytes(), NumberFormat.FLOAT32, weights, NumberFormat.FLOAT32)
