@@ -14,11 +14,11 @@ import httpx
 import pytest
 from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import restarted, toy_stage
-from unit.test_tabs_asking import ALWAYS, PROMPT, asked, ended, text_of
+from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
 
 from troth.client.choices import SamplingChoices
 from troth.client.errors import SchedulerUnreachable
-from troth.client.orders import session
+from troth.client.orders import course, session
 from troth.client.orders.asking import ask
 from troth.client.orders.course import ADMISSION_SECONDS
 from troth.client.orders.failing import OrderStalled
@@ -161,6 +161,19 @@ async def test_where_nobody_is_quick_the_first_is_waited_for(tmp_path: Path, mon
             await stage.session.open_tab_context(stage.session.usable()[0])
         assert await stage.session.ready()
         assert text_of(await asked(stage)) == "hello world"
+
+
+async def test_the_last_tab_that_is_left_has_its_time_to_admit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course, "ADMISSION_SECONDS", 0.3)
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, second = stage.schedulers
+        first.tamper = lambda _one, _lines: [None]
+        await asked(stage, SELDOM)
+        assert (len(first.served), len(second.served)) == (1, 1)
+        second.admitting.clear()
+        asyncio.get_running_loop().call_later(1.5, second.admitting.set)
+        assert text_of(await asked(stage, SELDOM)) == "hello world"
+        assert (len(first.served), len(second.served)) == (1, 2)
 
 
 async def test_an_answer_that_breaks_off_is_continued_at_the_second_tab(tmp_path: Path) -> None:

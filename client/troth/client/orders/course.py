@@ -196,7 +196,10 @@ class Course:
 
     async def _next(self, lines: AsyncGenerator[dict[str, Any], None]) -> dict[str, Any]:
         limit = float(self._session.table.stall) if self._patience is None else self._patience
-        if self._admitted is None and len(self._session.usable()) > 1:
+        now, others = time.monotonic(), [one for one in self._session.usable() if one is not self._tab_context]
+        if self._admitted is None and any(one.away_until <= now for one in others):
+            # One that failed a moment ago is no other way: then it is this machine that is slow, and this one is left
+            # its time.
             limit = min(ADMISSION_SECONDS, limit)
         try:
             async with asyncio.timeout(limit):
