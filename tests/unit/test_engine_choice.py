@@ -72,10 +72,11 @@ def test_vllm_hosts_whole_models(configuration: NodeConfiguration) -> None:
 
 
 @pytest.mark.usefixtures("with_vllm")
-def test_vllm_serves_no_class_that_needs_a_float32_reference(configuration: NodeConfiguration) -> None:
-    start(configuration, replace(EXACT, exact=False, dtype=0))
-    with pytest.raises(ConfigError, match="float32 reference"):
-        start(configuration, replace(EXACT, exact=False))
+def test_vllm_serves_tolerant_classes_too(configuration: NodeConfiguration) -> None:
+    for dtype in (0, 1):
+        assert isinstance(start(configuration, replace(EXACT, exact=False, dtype=dtype)), WholeEngine)
+    with pytest.raises(ConfigError, match="CUDA_VISIBLE_DEVICES"):
+        start(replace(configuration, device="cuda:1"))
 
 
 @pytest.mark.usefixtures("with_vllm")
@@ -98,8 +99,8 @@ async def test_an_engine_that_was_not_started_refuses_before_it_starts(configura
         await engine.forward(key, Segment(0, 2), 0, np_tokens(1))
     with pytest.raises(OutOfOrder):
         await engine.forward(key, Segment(0, 4), 1, np_tokens(1))
-    with pytest.raises(BadInput, match="reference"):
-        await engine.reference(Segment(0, 4), np_tokens(1))
+    with pytest.raises(BadInput, match="longer"):
+        await engine.reference(Segment(0, 4), np.ones(21, np.int64))
     with pytest.raises(ModelError, match="slices"):
         await engine.rehost(Segment(0, 2))
     with pytest.raises(EngineError, match="it was started"):
@@ -111,16 +112,19 @@ def np_tokens(*tokens: int) -> NDArray[np.int64]:
     return np.array(tokens)
 
 
+ADDED = ("VLLM_BATCH_INVARIANT", "VLLM_USE_V2_MODEL_RUNNER")
+
+
 def test_what_belongs_to_the_class_is_set_for_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*ENVIRONMENT, "VLLM_BATCH_INVARIANT", "OMP_NUM_THREADS", "VLLM_LOGGING_LEVEL"):
+    for name in (*ENVIRONMENT, *ADDED, "OMP_NUM_THREADS", "VLLM_LOGGING_LEVEL"):
         monkeypatch.delenv(name, raising=False)
     EngineSettings(tmp_path, 1, threads=1).prepare_environment()
     assert os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "0"
     assert os.environ["VLLM_NO_USAGE_STATS"] == "1"
-    assert "VLLM_BATCH_INVARIANT" not in os.environ
+    assert os.environ["VLLM_BATCH_INVARIANT"] == "0"
     EngineSettings(tmp_path, 1, "cuda").prepare_environment()
-    assert os.environ["VLLM_BATCH_INVARIANT"] == "1"
+    assert os.environ["VLLM_BATCH_INVARIANT"] == os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "1"
     arguments = EngineSettings(tmp_path, 1, positions=99).arguments(tmp_path)
     assert (arguments["enforce_eager"], arguments["seed"], arguments["max_model_len"]) == (True, 0, 100)
-    for name in (*ENVIRONMENT, "VLLM_BATCH_INVARIANT", "OMP_NUM_THREADS", "VLLM_LOGGING_LEVEL"):
+    for name in (*ENVIRONMENT, *ADDED, "OMP_NUM_THREADS", "VLLM_LOGGING_LEVEL"):
         os.environ.pop(name, None)

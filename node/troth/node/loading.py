@@ -148,7 +148,6 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
     Raises:
         ConfigError: vLLM cannot compute this class here; said before the model is read.
     """
-    from troth.node.engine.streamed import reference_bytes
     from troth.node.engine.vllm.machine import require_guarded, require_machine
     from troth.node.engine.vllm.settings import EngineSettings
 
@@ -178,6 +177,8 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
             return replace(settings, machine=machine, parallel=machine.parallel)
     elif execution_class.dtype and settings.on_card:
         # The reference of a check is computed on the card as well, while vLLM is there.
+        from troth.node.engine.streamed import reference_bytes
+
         return replace(settings, spared=reference_bytes(folder))
     return settings
 
