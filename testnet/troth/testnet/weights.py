@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import numpy as np
+
+from troth.node.models.folder import open_folder
+from troth.node.models.tensor_files import raw_tensors
 from troth.testnet import cli
 from troth.testnet.display import Display
 from troth.testnet.parties import NetworkPlan
@@ -24,6 +29,17 @@ def prepare_models(models: Path, plan: NetworkPlan, display: Display) -> None:
     if not (models / "models" / int8_name(plan)).is_dir():
         display.step("writing a copy with int8 weights, for the cheat (once)")
         _model("quantise", plan.model, int8_name(plan), "--bits", "8", "--home", models)
+
+
+def write_tampered(source: Path, target: Path, tensor: str, place: tuple[int, int], value: float) -> None:
+    """A copy of a model's folder in which one weight of one matrix has another value, float32 or bfloat16."""
+    shutil.copytree(source, target)
+    found = next(one for one in raw_tensors(open_folder(target).path) if one.name == tensor)
+    bits = np.float32(value).tobytes()
+    size = found.length // (found.shape[0] * found.shape[1])
+    with found.path.open("r+b") as file:
+        file.seek(found.start + (place[0] * found.shape[1] + place[1]) * size)
+        file.write(bits[4 - size :])
 
 
 def int8_name(plan: NetworkPlan) -> str:
