@@ -16,6 +16,7 @@ from troth.chain.errors import ChainRejected
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, game
 from troth.protocol.disputes.game import DisputeTurn, NamedNode, SeenTrace
+from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Hash32
 
@@ -189,6 +190,33 @@ async def test_silence_convicts_the_accused_after_its_turn_and_not_before(stage:
     await stage.move(played, calls.silent(played.id, played.state), stage.stage.anvil.keys[7])
     assert stage.pot(PotKind.CREDIT, stage.accuser.address) > stage.bond
     assert stage.pot(PotKind.CREDIT, stage.stage.anvil.keys[7].address) == 0
+
+
+async def test_a_signed_row_is_asked_for_once_and_only_that_one_is_given(stage: DisputeStage) -> None:
+    own, stranger = trace(), stage.stage.anvil.keys[7]
+    row, head = own.signed()
+    played = await stage.open(stage.accusation(head, ROWS - 1, ROWS))
+    shown = ShownRow(Hash32(bytes(32)), Hash32(bytes(32)), 0, row, ())
+    await refused(stage, calls.ask_row(played.id, played.state, played.matter, 0), stage.accuser, "WrongTurn")
+    await stage.show(played, game.nodes_to_show(played.state, own))
+    await refused(stage, calls.ask_row(played.id, played.state, played.matter, 0), stranger, "WrongPlayer")
+    await refused(stage, calls.ask_row(played.id, played.state, played.matter, ROWS), stage.accuser, "NoSuchRow")
+    await stage.move(played, calls.ask_row(played.id, played.state, played.matter, ROWS - 1), stage.accuser)
+    assert (played.state.turn, played.state.asked) == (DisputeTurn.ROW, ROWS)
+    give = calls.give_row(played.id, played.state, played.matter, shown)
+    await refused(stage, give, stranger, "WrongPlayer")
+    other = calls.give_row(played.id, played.state, played.matter, replace(shown, row=row[::-1]))
+    with pytest.raises(ChainRejected):
+        await stage.send(other, stage.node)
+    await refused(stage, calls.silent(played.id, played.state), stage.accuser, "TooEarly")
+    await stage.move(played, give, stage.node)
+    assert played.state.turn == DisputeTurn.ACCUSER
+    again = calls.ask_row(played.id, played.state, played.matter, 0)
+    await refused(stage, again, stage.accuser, "AskedBefore")
+    # The accuser has the row, and nothing to say about it.
+    stage.stage.anvil.mine(stage.turn + 1)
+    await stage.move(played, calls.close(played.id, played.state), stage.node)
+    assert stage.pot(PotKind.CREDIT, stage.node.address) == stage.bond
 
 
 async def test_nobody_else_takes_a_turn_and_no_other_nodes_are_shown(stage: DisputeStage) -> None:

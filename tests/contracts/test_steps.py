@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import step_calls
 from support.layer_disputes import LayerScene, SignedRows
+from support.step_calls import TraceWord
 
 from troth.chain.adapter import Chain
 from troth.chain.deployment import numbers_creation, steps_creation, submit
 from troth.chain.errors import ChainRejected
 from troth.protocol.arithmetic.operations import Operation
-from troth.protocol.disputes import step_calls
 from troth.protocol.disputes.game import Matter, SeenTrace
 from troth.protocol.disputes.layout import Layout
 from troth.protocol.disputes.proofs import row_proof, step_proof
 from troth.protocol.disputes.segment_trace import SegmentTrace, is_far, segment_trace
-from troth.protocol.disputes.step_calls import TraceWord
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 

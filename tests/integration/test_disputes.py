@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from support.dispute_stage import DisputeStage, Played, dispute_stage
 from support.layer_disputes import SALT, LayerScene, SignedRows
 
+from troth.audit.checks import disputes, faults
+from troth.audit.report import Finding, FindingKind
+from troth.audit.running import read_chain
+from troth.audit.subject import AuditSubject
 from troth.cases.courtroom import CallRefused, Mined
 from troth.chain.deployment import numbers_creation, steps_creation, submit
 from troth.chain.errors import ChainRejected
@@ -26,7 +30,7 @@ from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.segment_text import SegmentText, first_far
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, game, life
-from troth.protocol.disputes.calls import DisputeLost, DisputeMoot, DisputeWon
+from troth.protocol.disputes.calls import DisputeLost, DisputeMoot, DisputeWon, NodesShown
 from troth.protocol.disputes.game import Matter
 from troth.protocol.disputes.life import Life
 from troth.protocol.market.types import PotKind
@@ -194,6 +198,32 @@ async def test_one_wrong_weight_convicts_by_one_honest_side_alone(trials: Trials
         assert turns == 2 * len(ended.looks)
         assert stage.pot(PotKind.STAKE, stage.node.address) == stake - stage.stage.execution_class.penalty
         assert stage.pot(PotKind.CREDIT, stage.accuser.address) > stage.bond
+        await audited(stage)
+
+
+async def audited(stage: DisputeStage) -> None:
+    """An auditor plays the dispute again: it convicts this node, and no turn of it can be told otherwise."""
+    market = stage.stage.market
+    reading = await read_chain(stage.stage.anvil.url, market.place, start=market.place.block, last=None)
+    subject = reading.subject
+    assert [(one.kind, one.party) for one in found(subject)] == [(FindingKind.CHEATED, stage.node.address)]
+    (proven,) = (check for check in faults.CHECKS if check.number == "M10")
+    kinds = [one.kind for result in proven.report(subject).results for one in result.findings]
+    assert kinds == [FindingKind.CHEATED]
+    logs = subject.evidence.logs
+    shown = [at for at, log in enumerate(logs) if isinstance(calls.decode_event(log), NodesShown)]
+    assert len(shown) >= 3
+    for at in shown:
+        data = bytearray(logs[at].data)
+        data[-1] ^= 1
+        forged = (*logs[:at], replace(logs[at], data=bytes(data)), *logs[at + 1 :])
+        other = replace(subject, evidence=replace(subject.evidence, logs=forged))
+        assert FindingKind.MISMATCH in [one.kind for one in found(other)]
+
+
+def found(subject: AuditSubject) -> list[Finding]:
+    (check,) = disputes.CHECKS
+    return [one for result in check.report(subject).results for one in result.findings]
 
 
 async def test_who_defends_forged_rows_by_a_true_trace_is_convicted_by_the_row(trials: Trials) -> None:

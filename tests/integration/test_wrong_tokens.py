@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.tabs_stage import execution_class_of, following, tabs_stage
+from support.dispute_stage import factory_and_prover
+from support.tabs_stage import PARAMETERS, execution_class_of, following, tabs_stage
 from support.wrong_token_scene import HEAD, Wording, WrongTokenScene, describe, named, write_model
 
 from troth.audit.checks.faults import _weighed
@@ -23,6 +24,7 @@ from troth.cases.errors import NothingToDo
 from troth.cases.evidence import Evidence
 from troth.cases.journal import CaseJournal
 from troth.cases.opening import Opener
+from troth.chain.deployment import steps_creation
 from troth.chain.market_follower import MarketFollower
 from troth.node.court import accusing
 from troth.node.court.accusing import AccusedText, accuse
@@ -75,12 +77,16 @@ Trials = Callable[..., AbstractAsyncContextManager[Trial]]
 @pytest.fixture
 def trials(anvil: Any, tmp_path: Path) -> Trials:
     @asynccontextmanager
-    async def made(dtype: int = 0, **changes: Any) -> AsyncIterator[Trial]:
+    async def made(dtype: int = 0, disputes: bool = False, **changes: Any) -> AsyncIterator[Trial]:
+        place: dict[str, Any] = {}
+        if disputes:
+            factory, prover = await factory_and_prover(anvil, steps_creation(anvil.keys[0].address))
+            place = {"factory": factory, "parameters": replace(PARAMETERS, prover=prover)}
         folder = write_model(tmp_path / "model")
         model = describe(folder, dtype)
         definition = named(execution_class_of(model, dtype=dtype, mantissa_bits=(10, 7)[dtype], **changes))
         async with (
-            tabs_stage(anvil, model=model, execution_class=definition, nodes=3, tabs=False) as stage,
+            tabs_stage(anvil, model=model, execution_class=definition, nodes=3, tabs=False, **place) as stage,
             following(stage) as follower,
         ):
             accuser = anvil.keys[6]
@@ -91,9 +97,10 @@ def trials(anvil: Any, tmp_path: Path) -> Trials:
     return made
 
 
-@pytest.mark.parametrize("dtype", [0, 1])
-async def test_a_forged_token_convicts_alone_and_once(trials: Trials, dtype: int) -> None:
-    async with trials(dtype) as trial:
+@pytest.mark.parametrize(("dtype", "disputes"), [(0, False), (1, False), (0, True)])
+async def test_a_forged_token_convicts_alone_and_once(trials: Trials, dtype: int, disputes: bool) -> None:
+    """Also where the deployment's prover is a Disputes, which passes such proofs on."""
+    async with trials(dtype, disputes) as trial:
         stage = trial.scene.stage
         node, accuser = stage.nodes[0].address, trial.opener.courtroom.account
         stake = trial.pot(PotKind.STAKE, node)

@@ -153,11 +153,7 @@ async def dispute_stage(
 ) -> AsyncIterator[DisputeStage]:
     """Deploy the factory, what computes steps, the Disputes, and the market whose prover it is; ``changes`` as for
     ``execution_class_of``."""
-    anvil.mine(3)
-    deployer = anvil.keys[0]
-    factory = await _created(anvil, Call("factory", factory_code()), deployer)
-    computing = await _created(anvil, steps, deployer)
-    prover = await _created(anvil, disputes_creation(factory, PARAMETERS, computing), deployer)
+    factory, prover = await factory_and_prover(anvil, steps)
     definition = execution_class_of(model, **changes)
     definition = replace(definition, name=with_layers(definition.name, Hash32(keccak256(shape))))
     staged = tabs_stage(
@@ -169,6 +165,15 @@ async def dispute_stage(
         async with await Chain.connect(anvil.url, prover) as chain:
             bond, (turn, _) = await chain.read(calls.bond_for()), await chain.read(calls.windows())
             yield DisputeStage(stage, chain, follower, shape, bond, turn, anvil.keys[6])
+
+
+async def factory_and_prover(anvil: Any, steps: Call) -> tuple[Address, Address]:
+    """A factory, and the Disputes of the deployment that it is to make, with the contract that ``steps`` creates."""
+    anvil.mine(3)
+    deployer = anvil.keys[0]
+    factory = await _created(anvil, Call("factory", factory_code()), deployer)
+    computing = await _created(anvil, steps, deployer)
+    return factory, await _created(anvil, disputes_creation(factory, PARAMETERS, computing), deployer)
 
 
 async def _created(anvil: Any, call: Call, key: Key) -> Address:

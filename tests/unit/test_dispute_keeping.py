@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from troth.cases import evidence as files
 from troth.cases.errors import NothingToDo
 from troth.cases.evidence import VERSION, Evidence, SegmentRows
+from troth.node.court.accusation import DisputableSegment, _require_whole
 from troth.node.court.accusations import RECENT, Accusations
 from troth.node.court.canonical_traces import KeptTrace
 from troth.node.court.segment_text import SegmentText
@@ -78,3 +81,23 @@ def test_rows_are_shown_under_the_head_that_they_were_signed_with() -> None:
     assert later.entered(1) == shown
     with pytest.raises(NothingToDo):
         SegmentText(ORDER, 0, OTHER, (5, 6, 7), None, None, 8).shown(1)
+
+
+@pytest.mark.parametrize(("exact", "segments", "refused"), [(True, 1, False), (False, 1, True), (True, 2, True)])
+def test_rows_that_are_missing_are_disputed_only_where_none_travelled(
+    exact: bool, segments: int, refused: bool
+) -> None:
+    """Else a verifier that lost its rows would accuse an honest node of a tolerant class, whose bits are its own."""
+    result = SimpleNamespace(
+        message=SimpleNamespace(prompt=2, cached=0, written=2, input_head=ORDER, output_head=ORDER)
+    )
+    evidence: Any = SimpleNamespace(results=(result,) * segments)
+    definition: Any = SimpleNamespace(exact=exact)
+    text = SegmentText(ORDER, 0, OTHER, (5, 6, 7), None, None, 8)
+    descriptor: Any = None
+    found = DisputableSegment(evidence, definition, descriptor, 0, text)
+    if refused:
+        with pytest.raises(NothingToDo, match="not at hand"):
+            _require_whole(found)
+    else:
+        _require_whole(found)

@@ -19,6 +19,7 @@ from troth.protocol.errors import InvalidStep
 from troth.protocol.market import prices
 from troth.protocol.market.layers import layers_of, mark_of
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.rows import travel_as_hashes
 from troth.protocol.market.state import State
 from troth.protocol.market.types import ExecutionClass, Result
 from troth.protocol.market.views import class_of
@@ -145,6 +146,9 @@ def require_class(definition: ExecutionClass) -> None:
 def _require_whole(found: DisputableSegment) -> None:
     """That what is known is what was signed."""
     text, result = found.text, found.signed.message
+    segments = len(found.evidence.results)
+    if text.given is None and not travel_as_hashes(exact=found.definition.exact, segments=segments):
+        raise NothingToDo("The rows that the node signed are not at hand", found.segment, ASK)
     if text.segment == 0 and (text.tokens is None or len(text.tokens) != found.rows):
         raise NothingToDo("The evidence lacks the request or the answer", found.segment, ASK)
     if text.given is not None and text.head() != result.output_head:
