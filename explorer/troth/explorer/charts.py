@@ -169,7 +169,7 @@ def _medians(changes: Sequence[Sequence[Any]], first: int, step: float) -> list[
 def _points(values: Sequence[int], most: int) -> str:
     """An SVG polyline of steps."""
     unit = WIDTH / SAMPLES
-    made = []
+    made: list[str] = []
     for place, value in enumerate(values):
         if not value and not made:
             continue  # nobody asked yet: a line from the ground would say that it was free

@@ -12,15 +12,18 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from troth.chain.formats import OtherFormat, claim_format
 from troth.explorer.errors import ExplorerError, IndexUnusable
+
+if TYPE_CHECKING:
+    from troth.explorer.postgres import PostgresDatabase
 
 Row = tuple[Any, ...]
 Place = Path | str
@@ -88,11 +91,11 @@ class Database(ABC):
         """Names of the index's tables."""
 
     @abstractmethod
-    def writing(self) -> Any:
+    def writing(self) -> AbstractContextManager[None]:
         """A context: one transaction, all of it or nothing."""
 
     @abstractmethod
-    def snapshot(self, seconds: float) -> Any:
+    def snapshot(self, seconds: float) -> AbstractContextManager[None]:
         """A context: one view of the index for several queries, which together may take so long."""
 
     @abstractmethod
@@ -117,7 +120,7 @@ def is_url(place: Place) -> bool:
     return isinstance(place, str) and place.startswith(SCHEMES)
 
 
-def _postgres() -> Any:
+def _postgres() -> type[PostgresDatabase]:
     try:
         from troth.explorer.postgres import PostgresDatabase
     except ImportError as error:
