@@ -36,11 +36,18 @@ def deploy(
     from troth.protocol.tickets.messages import TicketRules
     from troth.protocol.types import to_address
 
-    rules = TicketRules(epoch_blocks, tuple(int(one) for one in price))
+    rules = TicketRules(epoch_blocks, _amounts(price))
     creation = tickets_creation(to_address(committee), to_address(bank), rules)
     told = {"committee": committee, "bank": bank, "epoch_blocks": epoch_blocks, "prices_units": price}
     payer = Payer(keystore.expanduser(), password_file, broadcast)
     show(asyncio.run(send_or_show(rpc, creation, None, payer, told, created="tickets")), as_json)
+
+
+def _amounts(prices: list[str]) -> tuple[int, ...]:
+    for one in prices:
+        if not (one.isascii() and one.isdecimal() and int(one).bit_length() <= 96):
+            raise typer.BadParameter(f"{one[:40]!r} is no price: write the smallest units in digits.")
+    return tuple(int(one) for one in prices)
 
 
 @app.command("show")

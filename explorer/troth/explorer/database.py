@@ -16,11 +16,14 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from troth.chain.formats import OtherFormat, claim_format
 from troth.explorer.errors import ExplorerError, IndexUnusable
+
+if TYPE_CHECKING:
+    from troth.explorer.postgres import PostgresDatabase
 
 Row = tuple[Any, ...]
 Place = Path | str
@@ -118,7 +121,7 @@ def is_url(place: Place) -> bool:
     return isinstance(place, str) and place.startswith(SCHEMES)
 
 
-def _postgres() -> Any:
+def _postgres() -> type[PostgresDatabase]:
     try:
         from troth.explorer.postgres import PostgresDatabase
     except ImportError as error:

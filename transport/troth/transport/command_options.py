@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 PRICE_VARIABLE = "TROTH_PRICE"
 """What one whole coin or token costs, such as 3150.20eur; `troth --price` sets it."""
 
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+
 JsonOption = Annotated[bool, typer.Option("--json", envvar="TROTH_JSON", help="Print JSON on standard output.")]
 BroadcastOption = Annotated[
     bool, typer.Option("--broadcast", envvar="TROTH_BROADCAST", help="Send the transaction; without it, a dry run.")
@@ -76,8 +78,18 @@ PasswordOption = Annotated[
 ]
 HostOption = Annotated[str, typer.Option("--host", envvar="TROTH_HOST", help="Address to listen on.")]
 PortOption = Annotated[int, typer.Option("--port", envvar="TROTH_PORT", help="Port to listen on.")]
+
+
+def log_level(value: str) -> str:
+    """A level of the log as Python names it; wrong usage otherwise."""
+    if value.lower() not in LOG_LEVELS:
+        raise typer.BadParameter(f"{value[:40]!r} is none of {', '.join(LOG_LEVELS)}.")
+    return value
+
+
 LogLevelOption = Annotated[
-    str, typer.Option("--log-level", envvar="TROTH_LOG_LEVEL", help="debug, info, warning or error.")
+    str,
+    typer.Option("--log-level", envvar="TROTH_LOG_LEVEL", callback=log_level, help="debug, info, warning or error."),
 ]
 OverlayPortOption = Annotated[
     int,

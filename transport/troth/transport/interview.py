@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from troth.protocol.errors import TrothError
+from troth.protocol.errors import InvalidField, TrothError
 from troth.protocol.types import to_address
 
 Check = Callable[[str], object]
@@ -105,8 +105,16 @@ def contract_or_none(text: str) -> None:
 
 
 def listening_host(endpoint: str) -> str:
-    """Where to listen for what reaches an endpoint: on this machine alone where that names it, else everywhere."""
-    host = urlsplit(endpoint).hostname or "127.0.0.1"
+    """Where to listen for what reaches an endpoint: on this machine alone where that names it, else everywhere.
+
+    InvalidField for an endpoint that is no URL, or whose port is none.
+    """
+    try:
+        parts = urlsplit(endpoint)
+        host, _ = parts.hostname or "127.0.0.1", parts.port
+    except ValueError as error:
+        what = f"This is no endpoint: {error}"
+        raise InvalidField(what, endpoint[:100], "Write it like https://node.example.org:9443.") from error
     return "127.0.0.1" if host in {"127.0.0.1", "localhost", "::1"} else "0.0.0.0"  # noqa: S104
 
 
