@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.figures import Figure, median_milliseconds
 from troth.protocol import vrf
 from troth.protocol.market.messages import market_domain
-from troth.protocol.market.types import Row
+from troth.protocol.market.signed import Row
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileLayout
 from troth.protocol.typed_data import recover, sign

@@ -21,7 +21,7 @@ from troth.protocol.market.checks import Opened
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CheckPapers
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Address, Hash32, address_to_bytes
 from troth.protocol.wire import OrderRequest
 from troth.protocol.wire_market import Advance, Conclude, Unveil

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from adversaries import sessions
 from adversaries.sessions import Session, at_temperature, with_noise, with_weights
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ from troth.client.tabs.keys import master_of
 from troth.protocol.market import canonical
 from troth.protocol.market.bodies import Acknowledgement, Submission
 from troth.protocol.market.messages import Signed, market_domain, sign
-from troth.protocol.market.types import Fault, Result, Tab, Voucher
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.signed import Result
+from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.types import Address, address_from_bytes, address_to_bytes
 
 LATE_BLOCKS = 65

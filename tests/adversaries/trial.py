@@ -20,7 +20,7 @@ from troth.client.orders.journal import OrderRecord, Phase
 from troth.client.orders.updates import DrawnUpdate, EndedUpdate, FinishedUpdate, SentUpdate, ServedUpdate
 from troth.client.orders.wishes import CheckWish, Wish
 from troth.protocol.market.messages import DOUBTS, case_id
-from troth.protocol.market.types import Fault, Outcome, SummonsKind
+from troth.protocol.market.proceedings import Fault, Outcome, SummonsKind
 from troth.protocol.types import Address, Hash32
 
 TRIAL_SECONDS = 180.0

@@ -25,7 +25,7 @@ from troth.explorer.site import Site
 from troth.protocol.market import checks, receipt
 from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.receipt import CheckedSegment, Receipt
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 
 pytestmark = [
     *(pytest.mark.browser, pytest.mark.chain, pytest.mark.slow),

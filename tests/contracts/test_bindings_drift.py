@@ -30,7 +30,7 @@ from troth.protocol.bindings import (
 )
 from troth.protocol.contract_errors import explained
 from troth.protocol.hashing import keccak256
-from troth.protocol.market import reverts, token_proofs
+from troth.protocol.market import proceedings, reverts, signed, token_proofs
 from troth.protocol.market import types as market_types
 from troth.protocol.runtime_code import runtime_of
 from troth.protocol.typed_data import camel_case
@@ -42,7 +42,7 @@ NOT_OURS = {("market/lens", ""), ("market/lens", "page"), ("market/registry", ""
 """What only explorers and the contracts themselves read."""
 STRUCTS = tuple(
     kind
-    for module in (types, market_types, committee, reputation, organisations, token_proofs)
+    for module in (types, market_types, signed, proceedings, committee, reputation, organisations, token_proofs)
     for kind in vars(module).values()
     if isinstance(kind, type) and is_dataclass(kind)
 )

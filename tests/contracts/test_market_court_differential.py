@@ -36,19 +36,9 @@ from troth.protocol.market import convictions, court, court_money, leaves, revea
 from troth.protocol.market.addresses import creation_code
 from troth.protocol.market.court import CaseFinding
 from troth.protocol.market.court_money import Circumstances, Pot, pot_of
-from troth.protocol.market.types import (
-    NO_ADDRESS,
-    CasePhase,
-    CaseState,
-    Fault,
-    Movement,
-    Opinion,
-    Outcome,
-    Parameters,
-    PotKind,
-    Rules,
-    Tab,
-)
+from troth.protocol.market.proceedings import CasePhase, CaseState, Fault, Outcome
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import NO_ADDRESS, Movement, Parameters, PotKind, Rules, Tab
 from troth.protocol.types import ZERO_ADDRESS, Address, Hash32, address_to_bytes, to_address
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

@@ -33,16 +33,10 @@ from troth.protocol.market.fold import case_after, fold
 from troth.protocol.market.getters import GetterQuestions
 from troth.protocol.market.messages import compact, sign
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import NodeReveal, Outcome, Reveal, SummonsKind
+from troth.protocol.market.signed import Promise, Work
 from troth.protocol.market.state import State
-from troth.protocol.market.types import (
-    ExecutionClass,
-    NodeReveal,
-    Outcome,
-    Promise,
-    Reveal,
-    SummonsKind,
-    Work,
-)
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

@@ -17,9 +17,8 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import claims, economy, lottery, messages, prices
 from troth.protocol.market.errors import InvalidClaim
-from troth.protocol.market.types import (
+from troth.protocol.market.signed import (
     Admission,
-    Claim,
     Draw,
     Inclusion,
     Order,
@@ -27,12 +26,10 @@ from troth.protocol.market.types import (
     Result,
     ReviewCommitment,
     Row,
-    Rules,
-    Tab,
     TraceCommitment,
     Verdict,
-    Voucher,
 )
+from troth.protocol.market.types import Claim, Rules, Tab, Voucher
 from troth.protocol.types import Address, Hash32, address_from_bytes
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

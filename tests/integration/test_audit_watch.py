@@ -26,7 +26,8 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
 from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Inclusion, Opinion, Outcome
+from troth.protocol.market.proceedings import Outcome
+from troth.protocol.market.signed import Inclusion, Opinion
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 

@@ -22,7 +22,7 @@ from troth.node.orders.session import INFERS
 from troth.protocol.market.last_row import LastRow, require_last_row
 from troth.protocol.market.life import Acknowledged, Rejected, live
 from troth.protocol.market.rows import RowHashes, hashes_in
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Segment
 
 pytestmark = [pytest.mark.slow]

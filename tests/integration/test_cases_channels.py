@@ -18,7 +18,7 @@ from troth.cases.journal import CaseJournal
 from troth.cases.opening import Opener, WantedCase
 from troth.cases.parties import ChannelParties
 from troth.protocol import wire_cases
-from troth.protocol.market.types import Outcome
+from troth.protocol.market.proceedings import Outcome
 from troth.protocol.types import Address, Hash32, Segment
 from troth.transport.identity import create_identity
 from troth.transport.server import TlsServer, serving

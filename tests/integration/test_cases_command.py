@@ -23,7 +23,8 @@ from troth.chain.keystore import create_account
 from troth.protocol.market import log_data
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import LogCounts, Opinion, Outcome
+from troth.protocol.market.proceedings import LogCounts, Outcome
+from troth.protocol.market.signed import Opinion
 from troth.testnet import forked
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

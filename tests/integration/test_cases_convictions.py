@@ -19,7 +19,9 @@ from troth.cases.standing import signer_of
 from troth.protocol.market import claims, messages
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import Draw, Fault, PotKind, Row, SummonsKind, Voucher
+from troth.protocol.market.proceedings import Fault, SummonsKind
+from troth.protocol.market.signed import Draw, Row
+from troth.protocol.market.types import PotKind, Voucher
 from troth.protocol.types import ZERO_HASH, Segment
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

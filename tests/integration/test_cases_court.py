@@ -18,7 +18,9 @@ from troth.cases.office import Office
 from troth.cases.opening import WantedCase
 from troth.cases.steps import Move
 from troth.protocol.market import messages
-from troth.protocol.market.types import CasePhase, CaseState, Opinion, Outcome, PotKind
+from troth.protocol.market.proceedings import CasePhase, CaseState, Outcome
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import Hash32
 
 MOST_LOOKS = 200

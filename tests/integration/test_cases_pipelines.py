@@ -12,7 +12,8 @@ from support.court_stage import HEAD_SALT, CourtStage, court_stage, quantised
 from support.tabs_stage import execution_class_of
 
 from troth.cases.opening import WantedCase
-from troth.protocol.market.types import Outcome, PotKind
+from troth.protocol.market.proceedings import Outcome
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import Segment
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

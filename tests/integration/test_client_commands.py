@@ -17,7 +17,7 @@ from support.waiting import SECONDS
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account
 from troth.client.configuration import save
 from troth.client.home import Home
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Hash32
 
 pytestmark = [

@@ -28,7 +28,8 @@ from troth.client.tabs.store import opened
 from troth.protocol.market import claims, tabs
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import Fault, PotKind, Tab, Voucher
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.types import PotKind, Tab, Voucher
 from troth.protocol.types import Hash32
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

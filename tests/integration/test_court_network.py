@@ -14,7 +14,9 @@ from support.court_network import CourtNetwork, court_network
 from support.waiting import eventually
 
 from troth.protocol.market import messages
-from troth.protocol.market.types import Opinion, Outcome, PotKind
+from troth.protocol.market.proceedings import Outcome
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import Hash32
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

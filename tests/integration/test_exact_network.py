@@ -23,7 +23,7 @@ from troth.protocol.market import checks, messages
 from troth.protocol.market.life import Acknowledged, Rejected, live
 from troth.protocol.market.papers import trace_salt
 from troth.protocol.market.rows import HASH_BYTES, RowHashes
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.tensors import Dtype, rows_to_bytes
 from troth.protocol.trace import TileLayout
 from troth.protocol.types import Hash32, Segment

@@ -16,7 +16,8 @@ from support.waiting import SECONDS
 
 from troth.cases import evidence as files
 from troth.chain.keystore import create_account
-from troth.protocol.market.types import Outcome, PotKind
+from troth.protocol.market.proceedings import Outcome
+from troth.protocol.market.types import PotKind
 from troth.testnet import forked
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow, pytest.mark.timeout(900)]

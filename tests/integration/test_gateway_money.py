@@ -16,7 +16,7 @@ from support.tabs_stage import PARAMETERS
 from support.waiting import eventually, leases_end
 
 from troth.protocol.market.checks import DRAW_AGE
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 
 pytestmark = [
     pytest.mark.chain,

@@ -36,7 +36,8 @@ from troth.overlay.sessions.entry import OverlayEntry
 from troth.overlay.sessions.sessions import SessionRotation
 from troth.overlay.sessions.transport import OverlayTransport
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import NO_ADDRESS, Opinion
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Segment
 from troth.testnet import cli

@@ -29,7 +29,8 @@ from troth.protocol import vrf
 from troth.protocol.market import canonical, lottery, messages, tabs
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.papers import InferencePapers, Pay
-from troth.protocol.market.types import Admission, Order, Promise, Result, Tab, Work
+from troth.protocol.market.signed import Admission, Order, Promise, Result, Work
+from troth.protocol.market.types import Tab
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import Hash32, pack_ends

@@ -24,18 +24,9 @@ from troth.node.orders.running import MarketWallet
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import (
-    Admission,
-    Order,
-    PotKind,
-    Promise,
-    Result,
-    SignedOrder,
-    SummonsKind,
-    Tab,
-    Voucher,
-    Work,
-)
+from troth.protocol.market.proceedings import SummonsKind
+from troth.protocol.market.signed import Admission, Order, Promise, Result, SignedOrder, Work
+from troth.protocol.market.types import PotKind, Tab, Voucher
 from troth.protocol.types import Hash32
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]

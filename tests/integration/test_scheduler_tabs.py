@@ -20,7 +20,9 @@ from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.calls import view
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import PotKind, SignedOrder, SummonsKind
+from troth.protocol.market.proceedings import SummonsKind
+from troth.protocol.market.signed import SignedOrder
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import Address
 from troth.protocol.wire_market import Recommit
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal

@@ -41,20 +41,10 @@ from troth.protocol.market.bodies import Admitted, Lottery, Results, Submission
 from troth.protocol.market.calls import build, view
 from troth.protocol.market.messages import sign, tab_id
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.signed import Admission, Draw, Order, Result
 from troth.protocol.market.tabs import first_voucher
-from troth.protocol.market.types import (
-    Admission,
-    Consent,
-    Draw,
-    Fault,
-    Order,
-    PotKind,
-    Result,
-    SchedulerRegistration,
-    Tab,
-    TabConsent,
-    TabState,
-)
+from troth.protocol.market.types import Consent, PotKind, SchedulerRegistration, Tab, TabConsent, TabState
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Address, Hash32, address_from_bytes, pack_ends, to_address
 from troth.scheduler.ledger import MarketLedger

@@ -11,7 +11,7 @@ from support.pipeline_network import SEGMENTS, PipelineNetwork, pipeline_plan
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.client.orders.updates import OrderOutcome
-from troth.protocol.market import types as market
+from troth.protocol.market import proceedings
 from troth.protocol.market.state import State
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import to_address
@@ -87,7 +87,9 @@ async def test_a_cheat_in_one_segment_is_rejected_and_pays_alone(asker: Asker) -
     segments = {index for index, node in enumerate(answered.nodes[-1]) if node == cheat}
     state = await court(network, len(segments))
     assert {case.state.segment for case in state.cases.values()} == segments
-    assert {(case.outcome, case.state.node) for case in state.cases.values()} == {(market.Outcome.CONVICTED, cheat)}
+    assert {(case.outcome, case.state.node) for case in state.cases.values()} == {
+        (proceedings.Outcome.CONVICTED, cheat)
+    }
     seat = int(network.execution["class"]["seat"])
     for node in network.nodes.values():
         operator = to_address(node.operator)

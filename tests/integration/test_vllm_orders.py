@@ -24,7 +24,7 @@ from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import EngineSettings
 from troth.node.models.folder import find_model
 from troth.protocol.market.life import Acknowledged, Rejected, live
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Address, Hash32, ModelDescriptor
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.asyncio(loop_scope="module")]

@@ -40,8 +40,9 @@ from troth.protocol.market.calls import read_call
 from troth.protocol.market.errors import NotEvidence
 from troth.protocol.market.events import FaultProven
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import Fault
 from troth.protocol.market.token_proofs import TokenProof
-from troth.protocol.market.types import Fault, PotKind
+from troth.protocol.market.types import PotKind
 from troth.protocol.tokens import noise
 from troth.protocol.types import Hash32
 

@@ -23,17 +23,9 @@ from troth.protocol.market.court_money import (
     pot_of,
 )
 from troth.protocol.market.errors import InvalidCase
-from troth.protocol.market.types import (
-    CaseKind,
-    CasePhase,
-    CaseState,
-    Fault,
-    Opinion,
-    Outcome,
-    Parameters,
-    PotKind,
-    Rules,
-)
+from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Fault, Outcome
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import Parameters, PotKind, Rules
 from troth.protocol.types import ZERO_ADDRESS, Address, Hash32
 
 EXACT, TOLERANT = rules(exact=True, tiles=0), rules()

@@ -15,7 +15,8 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.market import economy, lottery, prices
 from troth.protocol.market.errors import InvalidSecret, WeakEconomy
 from troth.protocol.market.lottery import Secrets
-from troth.protocol.market.types import Ask, Draw, Order, Parameters, Promise, Result
+from troth.protocol.market.signed import Draw, Order, Promise, Result
+from troth.protocol.market.types import Ask, Parameters
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH
 
 ORDER, RULES = Scene().order, rules()

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from troth.protocol.market import reveals
 from troth.protocol.market.errors import InvalidCase
+from troth.protocol.market.proceedings import Reveal
 from troth.protocol.market.reveals import CLEAR, NODE, Sample
-from troth.protocol.market.types import Opinion, Reveal
+from troth.protocol.market.signed import Opinion
 from troth.protocol.trace import TILE_BYTES
 from troth.protocol.types import Hash32
 

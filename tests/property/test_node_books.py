@@ -23,8 +23,9 @@ from troth.protocol.market import canonical, claims, tabs
 from troth.protocol.market.leaves import inference_leaf
 from troth.protocol.market.messages import sign, tab_id
 from troth.protocol.market.papers import Pay
+from troth.protocol.market.signed import Promise, Result, Work
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Promise, Result, Tab, Voucher, Work
+from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.types import ZERO_HASH, Hash32
 
 ME = typed_data.address_of(b"\x77" * 32)

@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 from troth.protocol.errors import InvalidRequest, InvalidSignature
 from troth.protocol.exact_numbers import STATE_LIMIT
 from troth.protocol.market.rows import RowHashes, verify_rows
-from troth.protocol.market.types import Order, Row
+from troth.protocol.market.signed import Order, Row
 from troth.protocol.request import (
     Request,
     canonical_bytes,

@@ -17,8 +17,9 @@ from support.market_scene import BLOCK, DOMAIN, LAG, SCHEDULER_KEY, TAB, TAB_KEY
 from troth.protocol.market import messages, tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import Signed, sign, signed_by_account
+from troth.protocol.market.signed import Promise, Work
 from troth.protocol.market.tabs import PayeeBook, PayerBook
-from troth.protocol.market.types import Promise, TabState, Voucher, Work
+from troth.protocol.market.types import TabState, Voucher
 from troth.protocol.types import Address, Hash32, address_from_bytes
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase

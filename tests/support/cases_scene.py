@@ -10,8 +10,8 @@ from support.market_scene import DOMAIN, TAB, Scene, hash_of
 
 from troth.cases.evidence import VERSION, Evidence
 from troth.protocol.market.life import Journey
+from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Opinion
 
 
 def evidence_of(scene: Scene, *, opinion: Opinion = Opinion.ACCEPT, node: Any = None) -> Evidence:

@@ -36,8 +36,9 @@ from troth.client.tabs.keys import Keyring
 from troth.client.tabs.store import opened
 from troth.protocol.market import messages
 from troth.protocol.market.parts import Part
+from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import TabState
-from troth.protocol.market.types import Opinion, Tab
+from troth.protocol.market.types import Tab
 from troth.protocol.types import Hash32, ModelDescriptor
 from troth.protocol.wire_market import Advance
 from troth.scheduler.orders.history import OrderHistory

@@ -10,7 +10,7 @@ from troth.cases.standing import signer_of
 from troth.protocol.market import log_data
 from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import LogCounts
+from troth.protocol.market.proceedings import LogCounts
 from troth.protocol.typed_data import struct_hash
 
 

@@ -38,8 +38,9 @@ from troth.protocol.market import checks, messages
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.lottery import Secrets
 from troth.protocol.market.messages import Signed, sign, tab_id
+from troth.protocol.market.proceedings import CasePhase
 from troth.protocol.market.rows import RowHashes
-from troth.protocol.market.types import Admission, CasePhase, Draw, Opinion, Order, Result, TraceCommitment, Verdict
+from troth.protocol.market.signed import Admission, Draw, Opinion, Order, Result, TraceCommitment, Verdict
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash, tokens_to_words
 from troth.protocol.tensors import Dtype

@@ -24,7 +24,8 @@ from troth.protocol.market import messages
 from troth.protocol.market.addresses import factory_code
 from troth.protocol.market.layers import mark_of, with_layers
 from troth.protocol.market.messages import sign, tab_id
-from troth.protocol.market.types import Order, PotKind, Result, SignedOrder
+from troth.protocol.market.signed import Order, Result, SignedOrder
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, pack_ends
 
 BLANK = Hash32(keccak256(b"blank"))

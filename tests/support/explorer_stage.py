@@ -28,8 +28,9 @@ from troth.protocol.logs import Log
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data
 from troth.protocol.market.lottery import Secrets
+from troth.protocol.market.proceedings import Fault
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Fault, PotKind
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import Address, Hash32
 
 CASES = CaseScene()

@@ -22,22 +22,10 @@ from troth.protocol.market import events as on
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, NodeReveal, Reveal
 from troth.protocol.market.receipt import VERSION, CheckedSegment, Receipt
-from troth.protocol.market.types import (
-    Ask,
-    CaseKind,
-    CasePhase,
-    CaseState,
-    DrawRequest,
-    Movement,
-    NodeReveal,
-    Opinion,
-    PotKind,
-    Reveal,
-    ReviewCommitment,
-    SignedOrder,
-    VrfProof,
-)
+from troth.protocol.market.signed import Opinion, ReviewCommitment, SignedOrder, VrfProof
+from troth.protocol.market.types import Ask, DrawRequest, Movement, PotKind
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 OPENED = 1_010

@@ -13,17 +13,10 @@ from support.market_scene import Scene, hash_of, rules
 from troth.protocol.market import court, messages
 from troth.protocol.market.court import Hearing, Showing
 from troth.protocol.market.court_money import OutcomePool, Pot, pot_of
+from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, NodeReveal, Reveal
 from troth.protocol.market.reveals import salt_of
-from troth.protocol.market.types import (
-    CaseKind,
-    CasePhase,
-    CaseState,
-    NodeReveal,
-    Opinion,
-    PotKind,
-    Reveal,
-    Rules,
-)
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import PotKind, Rules
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, tile_count, tile_indices
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32, address_from_bytes

@@ -14,7 +14,8 @@ from troth.protocol.market import leaves, messages
 from troth.protocol.market.errors import InvalidClaim
 from troth.protocol.market.leaves import CheckLeaf, LeafContext, OrderLeaf, ShownCheck
 from troth.protocol.market.messages import sign
-from troth.protocol.market.types import Opinion, Tab, Work
+from troth.protocol.market.signed import Opinion, Work
+from troth.protocol.market.types import Tab
 from troth.protocol.types import Hash32
 
 SCENE = Scene(parts=(6, 12))

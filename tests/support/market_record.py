@@ -33,7 +33,9 @@ from troth.protocol.market import events as on
 from troth.protocol.market import log_data, messages
 from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Ask, Entry, ExecutionClass, Inclusion, LogCounts, Parameters, PotKind
+from troth.protocol.market.proceedings import LogCounts
+from troth.protocol.market.signed import Inclusion
+from troth.protocol.market.types import Ask, Entry, ExecutionClass, Parameters, PotKind
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 
 SCHEDULER = TAB.payee

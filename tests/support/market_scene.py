@@ -16,23 +16,18 @@ from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.life import Check, Journey
 from troth.protocol.market.lottery import Secrets
 from troth.protocol.market.messages import Signed, market_domain, sign
-from troth.protocol.market.types import (
+from troth.protocol.market.signed import (
     Admission,
-    Ask,
     Draw,
-    Entry,
-    ExecutionClass,
     Opinion,
     Order,
     Promise,
     Result,
-    Rules,
-    Tab,
-    TabState,
     TraceCommitment,
     Verdict,
     Work,
 )
+from troth.protocol.market.types import Ask, Entry, ExecutionClass, Rules, Tab, TabState
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends

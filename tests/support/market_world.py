@@ -20,6 +20,7 @@ from troth.protocol.market.fold import apply
 from troth.protocol.market.getters import GetterQuestions
 from troth.protocol.market.messages import sign, state_hash, tab_id
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import LogCounts
 from troth.protocol.market.state import State, TabRecord
 from troth.protocol.market.types import (
     NO_ADDRESS,
@@ -28,7 +29,6 @@ from troth.protocol.market.types import (
     Consent,
     ExecutionClass,
     LeafKind,
-    LogCounts,
     NodeRegistration,
     Parameters,
     SchedulerRegistration,

@@ -39,20 +39,8 @@ from troth.protocol.market.life import Check, Journey
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.papers import CheckPapers, Commitments, InferencePapers, Pay
 from troth.protocol.market.rows import RowHashes, verify_rows
-from troth.protocol.market.types import (
-    Admission,
-    Ask,
-    Draw,
-    ExecutionClass,
-    Order,
-    Promise,
-    Result,
-    Tab,
-    TraceCommitment,
-    Verdict,
-    Voucher,
-    Work,
-)
+from troth.protocol.market.signed import Admission, Draw, Order, Promise, Result, TraceCommitment, Verdict, Work
+from troth.protocol.market.types import Ask, ExecutionClass, Tab, Voucher
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import tokens_to_bytes

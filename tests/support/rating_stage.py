@@ -36,7 +36,8 @@ from troth.protocol.committee import CommitteeMember
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.bodies import Admitted, Results
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Admission, Order, Tab
+from troth.protocol.market.signed import Admission, Order
+from troth.protocol.market.types import Tab
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32
 from troth.transport.errors import encode_failure, failure_of
 

@@ -14,7 +14,7 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember, threshold
 from troth.protocol.hashing import keccak256
-from troth.protocol.market.types import VrfProof
+from troth.protocol.market.signed import VrfProof
 from troth.protocol.reputation import (
     NOT_SCORED,
     EnrollRater,

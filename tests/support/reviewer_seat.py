@@ -20,7 +20,7 @@ from troth.cases.judging import Recomputed
 from troth.cases.materials import OrderText, Papers
 from troth.cases.record import Record
 from troth.cases.reviewing import Reviewer, Timing
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.request import Request
 from troth.transport.identity import Operator
 

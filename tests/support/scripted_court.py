@@ -26,18 +26,10 @@ from troth.protocol.market.calls import argument, read_call
 from troth.protocol.market.fold import apply
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import CasePhase, CaseState, NodeReveal, Outcome, Reveal
+from troth.protocol.market.signed import Opinion, ReviewCommitment
 from troth.protocol.market.state import CaseRecord, State
-from troth.protocol.market.types import (
-    NO_ADDRESS,
-    CasePhase,
-    CaseState,
-    NodeReveal,
-    Opinion,
-    Outcome,
-    Parameters,
-    Reveal,
-    ReviewCommitment,
-)
+from troth.protocol.market.types import NO_ADDRESS, Parameters
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 WINDOWS: Parameters = replace(PARAMETERS, lookahead=2, draw_window=6, commit_window=16, reveal_window=16)

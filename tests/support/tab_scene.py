@@ -28,8 +28,9 @@ from troth.protocol.market.calls import read_call
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.messages import market_domain, sign
 from troth.protocol.market.parts import Part
+from troth.protocol.market.signed import Order
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Entry, ExecutionClass, Order, PotKind, Tab
+from troth.protocol.market.types import Entry, ExecutionClass, PotKind, Tab
 from troth.protocol.reputation import UNRATED
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.transforms import NO_TRANSFORMS

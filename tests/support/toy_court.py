@@ -29,16 +29,9 @@ from troth.protocol.market import messages
 from troth.protocol.market.calls import argument, read_call
 from troth.protocol.market.fold import apply
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import (
-    NO_ADDRESS,
-    CaseKind,
-    CasePhase,
-    CaseState,
-    Outcome,
-    Result,
-    SignedOrder,
-    Verdict,
-)
+from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Outcome
+from troth.protocol.market.signed import Result, SignedOrder, Verdict
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 USDC = Asset(NO_ADDRESS, "usdc", 6)

@@ -36,7 +36,8 @@ from troth.protocol.market.papers import (
     trace_salt,
 )
 from troth.protocol.market.rows import RowHashes, travel_as_hashes, verify_hashes, verify_rows, verify_veiled
-from troth.protocol.market.types import NO_ADDRESS, Opinion, Result, TraceCommitment, Verdict, Voucher, Work
+from troth.protocol.market.signed import Opinion, Result, TraceCommitment, Verdict, Work
+from troth.protocol.market.types import NO_ADDRESS, Voucher
 from troth.protocol.masks import TextRules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import Dtype, rows_from_bytes, tokens_from_bytes

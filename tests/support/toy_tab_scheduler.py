@@ -46,15 +46,7 @@ from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.last_row import LastRow
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.rows import RowHashes
-from troth.protocol.market.types import (
-    Admission,
-    Draw,
-    Opinion,
-    Result,
-    Row,
-    TraceCommitment,
-    Verdict,
-)
+from troth.protocol.market.signed import Admission, Draw, Opinion, Result, Row, TraceCommitment, Verdict
 from troth.protocol.market.views import view_of
 from troth.protocol.request import Request as Ordered
 from troth.protocol.request import from_canonical_bytes, output_hash, request_hash

@@ -24,7 +24,8 @@ from troth.protocol.market import checks, messages
 from troth.protocol.market.heads import with_head
 from troth.protocol.market.messages import sign, state_hash, tab_id
 from troth.protocol.market.rows import RowHashes
-from troth.protocol.market.types import ExecutionClass, Order, Result
+from troth.protocol.market.signed import Order, Result
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request, canonical_bytes, output_hash, request_hash, tokens_to_words
 from troth.protocol.tensors import Dtype, row_size, rows_to_bytes, widen
 from troth.protocol.types import Hash32, ModelDescriptor, pack_ends

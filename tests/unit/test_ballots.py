@@ -28,7 +28,7 @@ from troth.protocol.market.ballots import Ballot, CastBallot
 from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.heads import with_head
 from troth.protocol.market.log_data import LoggedBallot, LoggedBallots, LogLine, written
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_market import Poll
 from troth.scheduler.log.entries import is_final

@@ -19,7 +19,8 @@ from troth.protocol.market import court, court_money, draws
 from troth.protocol.market import events as on
 from troth.protocol.market.errors import InvalidDrawRequest
 from troth.protocol.market.messages import sign
-from troth.protocol.market.types import CaseKind, Fault, Opinion, Outcome, SummonsKind
+from troth.protocol.market.proceedings import CaseKind, Fault, Outcome, SummonsKind
+from troth.protocol.market.signed import Opinion
 
 SCENE = Scene()
 STATE = state_of(SCENE)

@@ -19,7 +19,8 @@ from troth.cases.carrying import Carrier, CaseProgress
 from troth.cases.journal import CaseJournal
 from troth.cases.steps import CaseStep, Move, Submitted, next_step
 from troth.chain.errors import ChainUnavailable
-from troth.protocol.market.types import NO_ADDRESS, CasePhase, Outcome
+from troth.protocol.market.proceedings import CasePhase, Outcome
+from troth.protocol.market.types import NO_ADDRESS
 
 SCENE = CaseScene()
 REVIEWERS = SCENE.drawn.reviewers

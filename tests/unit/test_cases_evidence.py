@@ -16,7 +16,7 @@ from troth.cases import evidence as files
 from troth.cases.errors import EvidenceRefused
 from troth.cases.evidence import Evidence, OpenedTiles, SegmentRows
 from troth.protocol.market.checks import Opened
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 
 HELD = evidence_of(Scene(), opinion=Opinion.REJECT)
 

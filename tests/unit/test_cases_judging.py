@@ -16,7 +16,7 @@ from troth.cases.judging import MOST, JudgingContext, Recomputed, ReviewFinding,
 from troth.cases.materials import Papers
 from troth.protocol.doubts import under_rules
 from troth.protocol.market import messages
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.tokens import TokenReport
 from troth.protocol.types import ZERO_HASH, Hash32
 

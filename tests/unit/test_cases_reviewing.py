@@ -25,7 +25,8 @@ from troth.cases.evidence import Evidence
 from troth.cases.gathering import Gathered
 from troth.cases.inbox import CASES, SENDERS, CaseInbox
 from troth.cases.record import PledgeRecord, Record
-from troth.protocol.market.types import Opinion, Reveal
+from troth.protocol.market.proceedings import Reveal
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Hash32
 from troth.protocol.wire_cases import Fetch, Furnish, Pledge, Show
 

@@ -29,7 +29,8 @@ from troth.client.orders.session import _class_id
 from troth.client.orders.talking import Conversation, Typing, read_saved, talk
 from troth.client.terminal import coloured
 from troth.protocol.amounts import Asset
-from troth.protocol.market.types import NO_ADDRESS, Opinion
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import NO_ADDRESS
 
 ASSET = Asset(NO_ADDRESS, "usdc", 6)
 RECEIPT = r"checked · \d+ read( \(\d+ cached\))?, \d+ written · \d verifiers · .* usdc · 0x[0-9a-f]{10}"

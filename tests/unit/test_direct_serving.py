@@ -23,7 +23,7 @@ from troth.node.direct.serving import ServingContext, ServingOrder
 from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict
+from troth.protocol.market.signed import Opinion, Result, TraceCommitment, Verdict
 from troth.protocol.types import Address, Hash32
 from troth.routing.forwarding.passage import PassageAction, PassageStep
 from troth.scheduler.orders.choosing import MOST_PREFERRED, ProspectiveOrder, choose, read_preferred

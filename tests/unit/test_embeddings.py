@@ -22,7 +22,7 @@ from troth.protocol.errors import InvalidRows, WireError
 from troth.protocol.market import checks
 from troth.protocol.market.last_row import LastRow, require_last_row, row_tolerance
 from troth.protocol.market.rows import RowHashes
-from troth.protocol.market.types import Opinion, Result
+from troth.protocol.market.signed import Opinion, Result
 from troth.protocol.types import ZERO_HASH, Hash32
 
 ORDER, SALT = Hash32(b"\x07" * 32), Hash32(b"\x08" * 32)

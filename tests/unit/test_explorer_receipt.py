@@ -21,7 +21,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market import messages, receipt
 from troth.protocol.market.messages import sign
 from troth.protocol.market.receipt import Receipt
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import address_to_bytes
 
 ROOT = Path(__file__).parents[2]

@@ -30,7 +30,9 @@ from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.claims import claim_of
 from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import CaseKind, ClaimState, Entry, Fault, Opinion, Outcome, PotKind, Voucher
+from troth.protocol.market.proceedings import CaseKind, Fault, Outcome
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import ClaimState, Entry, PotKind, Voucher
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 
 CASE = CaseScene()

@@ -23,8 +23,8 @@ from troth.audit.report import Finding, FindingKind
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data
 from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, read_address
+from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Opinion
 from troth.protocol.types import ZERO_HASH
 
 SCENE = Scene()

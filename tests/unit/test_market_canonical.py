@@ -10,7 +10,8 @@ import pytest
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Admission, Tab
+from troth.protocol.market.signed import Admission
+from troth.protocol.market.types import Tab
 from troth.protocol.types import Address, Hash32
 
 LIMIT = 10_000

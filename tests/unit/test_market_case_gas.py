@@ -11,7 +11,7 @@ from support import market_scene
 from troth.protocol.market import economy
 from troth.protocol.market.court import CaseFinding
 from troth.protocol.market.court_money import CaseGas, DecisionEffects
-from troth.protocol.market.types import CaseKind, Outcome
+from troth.protocol.market.proceedings import CaseKind, Outcome
 
 SNAPSHOT = Path(__file__).parents[2] / "contracts" / "gas-snapshot"
 REVIEWERS = 15

@@ -15,7 +15,9 @@ from troth.protocol.market.convictions import Conviction
 from troth.protocol.market.court_money import BURNT, apply_movements, pot_of
 from troth.protocol.market.errors import NotEvidence
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Admission, Draw, Fault, Opinion, PotKind, Row
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.signed import Admission, Draw, Opinion, Row
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import ZERO_HASH
 
 SCENE = Scene(parts=(6, 12))

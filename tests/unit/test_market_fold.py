@@ -18,22 +18,9 @@ from troth.protocol.logs import LogMeta
 from troth.protocol.market import events as on
 from troth.protocol.market.events import Event
 from troth.protocol.market.fold import apply, fold
+from troth.protocol.market.proceedings import CasePhase, CaseState, Fault, LogCounts, Outcome
 from troth.protocol.market.state import NOTHING, AnsweredLeaf, State, account_id
-from troth.protocol.market.types import (
-    NO_ADDRESS,
-    NO_HASH,
-    Ask,
-    CasePhase,
-    CaseState,
-    Entry,
-    Fault,
-    LogCounts,
-    Movement,
-    Outcome,
-    PotKind,
-    Role,
-    Tab,
-)
+from troth.protocol.market.types import NO_ADDRESS, NO_HASH, Ask, Entry, Movement, PotKind, Role, Tab
 from troth.protocol.types import Hash32, Segment
 
 TAB, CLAIM, CASE, GROUP = (Hash32(bytes([number]) * 32) for number in (1, 2, 3, 4))

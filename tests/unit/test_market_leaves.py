@@ -29,7 +29,9 @@ from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.market import leaves, messages, prices
 from troth.protocol.market.errors import InvalidClaim
 from troth.protocol.market.leaves import InferenceLeaf
-from troth.protocol.market.types import LeafKind, NodeReveal, Opinion, Tab
+from troth.protocol.market.proceedings import NodeReveal
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import LeafKind, Tab
 
 FEE = prices.fee(SCENE.order, VIEW.rules, 2, ORDER_LEAF.results[-1])
 

@@ -35,17 +35,9 @@ from troth.protocol.market.errors import (
 )
 from troth.protocol.market.life import Acknowledged, CaseFile, Check, Decided, Journey, Rejected, SummonsNeeded, live
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import (
-    CaseKind,
-    CasePhase,
-    CaseState,
-    Opinion,
-    Outcome,
-    PotKind,
-    SummonsKind,
-    TabState,
-    Work,
-)
+from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Outcome, SummonsKind
+from troth.protocol.market.signed import Opinion, Work
+from troth.protocol.market.types import PotKind, TabState
 from troth.protocol.types import Hash32
 
 SCENE = Scene()

@@ -13,7 +13,7 @@ from support.market_scene import DOMAIN, MODEL, TAB, Scene, execution_class, has
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidField, InvalidSignature
 from troth.protocol.hashing import abi_keccak, keccak256
-from troth.protocol.market import messages, types
+from troth.protocol.market import messages, proceedings, signed, types
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.typed_data import Domain, camel_case, solidity_type
 from troth.protocol.types import Address, Hash32, Segment
@@ -94,7 +94,7 @@ def test_ids_alphas_and_seeds() -> None:
     check = abi_keccak(["bytes32"] * 5, [tags["check"], ONE, OTHER, THIRD, tags["draw"]])
     assert messages.check_seed(ONE, OTHER, THIRD, Hash32(tags["draw"])) == check
     summons = abi_keccak(["bytes32", "uint8", "uint8"], [ONE, 2, 3])
-    assert messages.summons_id(ONE, types.SummonsKind.CHECK, 3) == summons
+    assert messages.summons_id(ONE, proceedings.SummonsKind.CHECK, 3) == summons
     assert messages.segment_seed(ONE, 3) == abi_keccak(["bytes32", "uint256"], [ONE, 3])
     court = abi_keccak(["bytes32", "bytes32", "uint256", "bytes32"], [tags["court"], ONE, 1, OTHER])
     assert messages.court_seed(ONE, 1, OTHER) == court
@@ -109,7 +109,7 @@ def test_ids_alphas_and_seeds() -> None:
     names = [owner_of(1), owner_of(2)]
     assert messages.nodes_hash(names) == abi_keccak(["address"] * 2, names)
     review = messages.review_commitment(
-        ONE, names[0], root=OTHER, opinion=types.Opinion.REJECT, score=5, spread=6, salt=THIRD
+        ONE, names[0], root=OTHER, opinion=signed.Opinion.REJECT, score=5, spread=6, salt=THIRD
     )
     kinds = ["bytes32", "address", "bytes32", "uint8", "uint32", "uint32", "bytes32"]
     assert review == abi_keccak(kinds, [ONE, names[0], OTHER, 2, 5, 6, THIRD])
@@ -118,8 +118,8 @@ def test_ids_alphas_and_seeds() -> None:
 
 
 def test_states_are_encoded_as_the_contracts_do() -> None:
-    state = types.CaseState(
-        kind=types.CaseKind.DOUBT,
+    state = proceedings.CaseState(
+        kind=proceedings.CaseKind.DOUBT,
         order=ONE,
         verifiers=(owner_of(1), owner_of(2)),
         opinions=b"\x01\x02",
@@ -141,7 +141,7 @@ def test_states_are_encoded_as_the_contracts_do() -> None:
         "https://a",
         OTHER,
     )
-    for value in (state, claim, request, node, execution_class(), MODEL, types.VrfProof(b"proof", (1, 2))):
+    for value in (state, claim, request, node, execution_class(), MODEL, signed.VrfProof(b"proof", (1, 2))):
         assert messages.state_hash(value) == abi_keccak([messages.abi_type(type(value))], [_plain(value)])
 
 

@@ -27,7 +27,7 @@ from troth.protocol.market import messages, prices, receipt
 from troth.protocol.market.errors import InvalidCheck, InvalidReceipt, InvalidSecret
 from troth.protocol.market.messages import sign
 from troth.protocol.market.receipt import CheckedSegment, Receipt
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 
 SCENE = Scene()
 

@@ -11,7 +11,7 @@ import pytest
 from troth.protocol.errors import InvalidRows, InvalidSignature
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.rows import POSITIONS_LIMIT, RowHashes, verify_rows
-from troth.protocol.market.types import Row
+from troth.protocol.market.signed import Row
 from troth.protocol.typed_data import Domain, address_of, recover, sign, struct_hash
 from troth.protocol.types import ZERO_HASH, Hash32, address_from_bytes
 from troth.protocol.wire_fields import RowSignature

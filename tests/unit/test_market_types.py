@@ -10,7 +10,7 @@ from typing import get_type_hints
 
 import pytest
 
-from troth.protocol.market import types
+from troth.protocol.market import proceedings, signed, types
 from troth.protocol.market.messages import abi_type
 from troth.protocol.typed_data import camel_case
 
@@ -18,6 +18,7 @@ INTERFACES = Path(__file__).parents[2] / "contracts" / "market" / "interfaces"
 SOURCE = re.sub(r"//[^\n]*", "", (INTERFACES / "MarketTypes.sol").read_text("utf-8"))
 STRUCTS = dict(re.findall(r"struct (\w+) \{(.*?)\}", SOURCE, re.DOTALL))
 ENUMS = {name: re.findall(r"\w+", body) for name, body in re.findall(r"enum (\w+) \{(.*?)\}", SOURCE, re.DOTALL)}
+OURS = {**vars(types), **vars(signed), **vars(proceedings)}
 NOT_OURS = {"ModelDescriptor", "Segment"}
 """Structs that both ways share, kept in ``troth.protocol.types``."""
 
@@ -39,7 +40,7 @@ def _flat(kind: str) -> str:
 
 @pytest.mark.parametrize("name", sorted(set(STRUCTS) - NOT_OURS))
 def test_struct_is_that_of_the_contracts(name: str) -> None:
-    kind = getattr(types, name)
+    kind = OURS[name]
     assert is_dataclass(kind)
     hints = get_type_hints(kind, include_extras=True)
     ours = [(camel_case(field.name), abi_type(hints[field.name])) for field in fields(kind)]
@@ -48,7 +49,7 @@ def test_struct_is_that_of_the_contracts(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ENUMS))
 def test_enum_is_that_of_the_contracts(name: str) -> None:
-    kind = getattr(types, name)
+    kind = OURS[name]
     assert issubclass(kind, IntEnum)
     assert [member.name for member in kind] == [re.sub(r"(?<!^)(?=[A-Z])", "_", word).upper() for word in ENUMS[name]]
 

@@ -11,8 +11,9 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.market import court, messages
 from troth.protocol.market.life import may_withhold
 from troth.protocol.market.messages import Signed, sign
+from troth.protocol.market.proceedings import CaseState
 from troth.protocol.market.shipped import MAIN
-from troth.protocol.market.types import CaseState, Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.typed_data import recover
 
 SCENE = Scene()

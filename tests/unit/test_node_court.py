@@ -29,7 +29,7 @@ from troth.node.orders.words import BegunSegment
 from troth.protocol.market import canonical, messages
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.papers import CourtText, Spoken
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.pooling import MarginSums
 from troth.protocol.request import canonical_bytes, tokens_to_words
 from troth.protocol.tokens import noise_seed

@@ -23,8 +23,10 @@ from troth.node.orders.duties import NodeDuties
 from troth.node.orders.rejections import Rejection
 from troth.protocol.market import messages
 from troth.protocol.market.events import Claimed
+from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState
+from troth.protocol.market.signed import Work
 from troth.protocol.market.state import CaseRecord
-from troth.protocol.market.types import CaseKind, CasePhase, CaseState, Tab, Voucher, Work
+from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.types import ZERO_HASH
 
 

@@ -19,7 +19,7 @@ from troth.node.orders import choosing
 from troth.protocol.errors import InvalidGrammar
 from troth.protocol.grammar import Grammar
 from troth.protocol.market.life import Acknowledged, Rejected, live
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.transforms import Transforms
 

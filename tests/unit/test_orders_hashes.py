@@ -25,7 +25,7 @@ from troth.protocol.market.life import Acknowledged, Rejected, live
 from troth.protocol.market.messages import sign
 from troth.protocol.market.papers import Spoken, trace_salt
 from troth.protocol.market.rows import HASH_BYTES, RowHashes, travel_as_hashes, verify_hashes
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.request import canonical_bytes, output_hash, tokens_to_words
 from troth.protocol.tensors import Dtype, rows_to_bytes, tokens_to_bytes
 from troth.protocol.trace import TileLayout

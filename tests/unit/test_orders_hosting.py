@@ -17,8 +17,10 @@ from support.toy_engine import ToyEngine
 from troth.node.asking import asks_for, asks_of
 from troth.node.errors import ConfigError, ModelError, NodeBusy
 from troth.node.orders.hosting import Holding, SliceHosting, asked_for, holding
+from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Outcome
+from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import CaseRecord, State
-from troth.protocol.market.types import Ask, CaseKind, CasePhase, CaseState, Opinion, Outcome
+from troth.protocol.market.types import Ask
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import ZERO_HASH, Hash32, Segment, pack_ends
 

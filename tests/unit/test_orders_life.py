@@ -19,8 +19,10 @@ from troth.protocol.market.life import Acknowledged, Rejected, live
 from troth.protocol.market.messages import sign
 from troth.protocol.market.notes import require_record, value_of
 from troth.protocol.market.papers import drawn_seats
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.signed import Opinion, Work
 from troth.protocol.market.state import ConvictionRecord
-from troth.protocol.market.types import Fault, Opinion, Tab, Work
+from troth.protocol.market.types import Tab
 from troth.protocol.types import Hash32
 
 

@@ -29,7 +29,8 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks, messages, tabs
 from troth.protocol.market.messages import sign
-from troth.protocol.market.types import Admission, Ask, Tab, Work
+from troth.protocol.market.signed import Admission, Work
+from troth.protocol.market.types import Ask, Tab
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import Hash32, address_from_bytes
 from troth.protocol.wire_market import Advance, Conclude, Recommit, Redeemable

@@ -17,7 +17,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.life import Acknowledged, live
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import TraceCommitment, Work
+from troth.protocol.market.signed import TraceCommitment, Work
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.wire_market import Advance, Dismiss
 from troth.transport.errors import RemoteFailure

@@ -23,7 +23,7 @@ from troth.protocol.market import canonical, checks
 from troth.protocol.market.heads import with_head
 from troth.protocol.market.papers import Spoken
 from troth.protocol.market.rows import HASH_BYTES, RowHashes
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.market.views import rules_in
 from troth.protocol.request import tokens_to_words
 from troth.protocol.tensors import Dtype, row_size

@@ -19,8 +19,8 @@ from troth.protocol.market import canonical, messages, tabs, views
 from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.checks import candidates
 from troth.protocol.market.messages import sign
+from troth.protocol.market.proceedings import Fault, SummonsKind
 from troth.protocol.market.state import ConvictionRecord
-from troth.protocol.market.types import Fault, SummonsKind
 from troth.protocol.types import Hash32
 from troth.protocol.wire_market import Conclude
 from troth.scheduler.tabs.fallen import forgive_fallen

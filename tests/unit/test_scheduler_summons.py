@@ -25,17 +25,10 @@ from troth.protocol.market.bodies import Lottery, read_part
 from troth.protocol.market.calls import argument, read_call
 from troth.protocol.market.court import last_opening_block
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import LogCounts, SummonsKind, SummonsState
+from troth.protocol.market.signed import Draw, Opinion, Result, Word
 from troth.protocol.market.state import State
-from troth.protocol.market.types import (
-    NO_ADDRESS,
-    Draw,
-    LogCounts,
-    Opinion,
-    Result,
-    SummonsKind,
-    SummonsState,
-    Word,
-)
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Hash32
 from troth.protocol.wire_market import Judge, Recommit
 from troth.scheduler.checks.summons import SummonsDuty, stuck

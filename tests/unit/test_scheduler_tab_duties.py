@@ -19,16 +19,9 @@ from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.calls import argument, read_call
 from troth.protocol.market.messages import sign, state_hash
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import (
-    CaseKind,
-    CasePhase,
-    CaseState,
-    Claim,
-    ClaimState,
-    Fault,
-    Opinion,
-    PotKind,
-)
+from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Fault
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import Claim, ClaimState, PotKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.duties import acknowledge_nodes
 from troth.scheduler.tabs.claiming import attend_claims, attend_nodes_claims, claim_due

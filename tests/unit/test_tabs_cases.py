@@ -41,8 +41,9 @@ from troth.client.orders.running import wallet_of
 from troth.client.orders.updates import OrderOutcome
 from troth.client.orders.wishes import CheckWish
 from troth.protocol.market import messages
-from troth.protocol.market.types import CaseKind, Fault, Opinion
-from troth.protocol.market.types import Outcome as Decision
+from troth.protocol.market.proceedings import CaseKind, Fault
+from troth.protocol.market.proceedings import Outcome as Decision
+from troth.protocol.market.signed import Opinion
 from troth.protocol.request import tokens_to_words
 from troth.protocol.types import Hash32
 

@@ -28,8 +28,9 @@ from troth.client.orders import case_terminal
 from troth.client.orders.case_files import case_file
 from troth.client.orders.case_terminal import chosen
 from troth.client.orders.court import ClientDeployment, Court
-from troth.protocol.market.types import CaseKind, Opinion
-from troth.protocol.market.types import Outcome as Decision
+from troth.protocol.market.proceedings import CaseKind
+from troth.protocol.market.proceedings import Outcome as Decision
+from troth.protocol.market.signed import Opinion
 
 
 def test_several_segments_are_not_chosen_among() -> None:

@@ -27,8 +27,9 @@ from troth.client.orders.session import Connector
 from troth.client.orders.talking import Conversation, Typing, talk
 from troth.client.reaching import reaching
 from troth.protocol.amounts import Asset
+from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import Party
-from troth.protocol.market.types import NO_ADDRESS, Opinion
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Hash32
 from troth.transport.errors import CircuitFailed
 from troth.transport.identity import create_identity

@@ -14,7 +14,7 @@ from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
 
 from troth.client.gateway.guard import SpendingLimits
 from troth.client.orders.wishes import PriceLimit
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 
 
 def openai(stage: TabGateway) -> AsyncOpenAI:

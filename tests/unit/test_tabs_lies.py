@@ -28,8 +28,10 @@ from troth.protocol.amounts import Asset
 from troth.protocol.market import messages
 from troth.protocol.market.bodies import Admitted, Checking, Lottery, Results, Verdicts
 from troth.protocol.market.messages import Signed, sign
+from troth.protocol.market.proceedings import CaseState
+from troth.protocol.market.signed import Admission, Draw, Opinion
 from troth.protocol.market.state import CaseRecord
-from troth.protocol.market.types import NO_ADDRESS, Admission, CaseState, Draw, Opinion
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Hash32
 
 

@@ -29,7 +29,9 @@ from troth.client.orders.wishes import CheckWish, Wish
 from troth.protocol.amounts import Asset
 from troth.protocol.market import lottery
 from troth.protocol.market.prices import MILLION
-from troth.protocol.market.types import CaseKind, ExecutionClass, Opinion
+from troth.protocol.market.proceedings import CaseKind
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.tokens import TokenReport
 from troth.protocol.types import ModelDescriptor
 

@@ -18,7 +18,8 @@ from troth.client.orders.receipts import proof_of, shown
 from troth.client.orders.updates import OrderOutcome
 from troth.protocol.amounts import Asset
 from troth.protocol.market import receipt
-from troth.protocol.market.types import NO_ADDRESS, Opinion
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.request import tokens_to_words
 
 ASSET = Asset(NO_ADDRESS, "usdc", 6)

@@ -9,7 +9,8 @@ from eth_account import Account
 from eth_account.messages import encode_typed_data
 
 from troth.protocol.errors import InvalidField, InvalidSignature
-from troth.protocol.market.types import Consent, Row
+from troth.protocol.market.signed import Row
+from troth.protocol.market.types import Consent
 from troth.protocol.typed_data import (
     CURVE_ORDER,
     Domain,

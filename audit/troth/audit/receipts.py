@@ -14,7 +14,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.market import messages, receipt
 from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.receipt import Proven, Receipt
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import ZERO_HASH, Hash32
 
 NUMBER, TITLE = RECEIPT

@@ -25,7 +25,7 @@ from troth.protocol import typed_data
 from troth.protocol.errors import InvalidField, InvalidSignature, ProtocolError
 from troth.protocol.market.log_data import DATA_LIMIT, read_bytes, read_hash
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Inclusion
+from troth.protocol.market.signed import Inclusion
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.transport.errors import OverlayError

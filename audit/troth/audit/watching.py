@@ -26,7 +26,7 @@ from troth.chain.market_follower import MarketFollower
 from troth.chain.store import WINDOW
 from troth.protocol.market.log_data import data_hash
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Inclusion
+from troth.protocol.market.signed import Inclusion
 from troth.protocol.types import Address, Hash32
 
 Fetch = Callable[[History, Address, int], bytes]

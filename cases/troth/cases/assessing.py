@@ -21,17 +21,10 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.economy import ONE
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
+from troth.protocol.market.proceedings import CaseKind, Outcome, SummonsKind
+from troth.protocol.market.signed import Opinion, Result, Verdict
 from troth.protocol.market.state import State
-from troth.protocol.market.types import (
-    CaseKind,
-    DrawRequest,
-    Opinion,
-    Outcome,
-    Parameters,
-    Result,
-    SummonsKind,
-    Verdict,
-)
+from troth.protocol.market.types import DrawRequest, Parameters
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 

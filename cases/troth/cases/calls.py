@@ -14,29 +14,20 @@ from troth.protocol.market import calls, court, draws, messages, reveals
 from troth.protocol.market.calls import PartCall, PartView
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import (
+from troth.protocol.market.proceedings import CaseState, Fault, NodeReveal, Reveal, SummonsKind, SummonsState
+from troth.protocol.market.signed import (
     Admission,
-    Ask,
-    CaseState,
-    Contracts,
     Draw,
-    DrawRequest,
-    Fault,
-    NodeReveal,
     Opinion,
     Order,
     Result,
-    Reveal,
     ReviewCommitment,
     Row,
-    Rules,
-    SummonsKind,
-    SummonsState,
-    Tab,
     TraceCommitment,
     Verdict,
     VrfProof,
 )
+from troth.protocol.market.types import Ask, Contracts, DrawRequest, Rules, Tab
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 from troth.protocol.vrf import hints as vrf_hints
 

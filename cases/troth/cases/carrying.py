@@ -28,17 +28,10 @@ from troth.cases.supervising import BLOCK_TIMEOUT, watch_blocks
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.events import Revealed
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.proceedings import CasePhase, CaseState, NodeReveal, Outcome, Reveal
+from troth.protocol.market.signed import ReviewCommitment
 from troth.protocol.market.state import CaseRecord
-from troth.protocol.market.types import (
-    CasePhase,
-    CaseState,
-    NodeReveal,
-    Outcome,
-    Parameters,
-    Reveal,
-    ReviewCommitment,
-    Rules,
-)
+from troth.protocol.market.types import Parameters, Rules
 from troth.protocol.market.views import parameters_of, rules_in
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 

@@ -19,8 +19,8 @@ from troth.cases.foreseeing import foreseen
 from troth.cases.reviewing import Reviewer
 from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
+from troth.protocol.market.proceedings import CasePhase
 from troth.protocol.market.state import CaseRecord, State
-from troth.protocol.market.types import CasePhase
 from troth.protocol.market.views import parameters_of, rules_in
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire import CASE_REQUESTS, Reply

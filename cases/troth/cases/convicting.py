@@ -20,9 +20,11 @@ from troth.protocol.market.calls import PartCall
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.convictions import Conviction
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.signed import Draw
 from troth.protocol.market.state import State
 from troth.protocol.market.token_proofs import TokenProof
-from troth.protocol.market.types import Contracts, Draw, DrawRequest, Fault, Role, Tab
+from troth.protocol.market.types import Contracts, DrawRequest, Role, Tab
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 
 Message = TypeVar("Message")

@@ -15,8 +15,8 @@ from troth.cases.courtroom import CallRefused, ChainView, Courtroom
 from troth.cases.foreseeing import foreseen
 from troth.cases.steps import reveals_now
 from troth.cases.supervising import watch_blocks
+from troth.protocol.market.proceedings import CaseState, NodeReveal
 from troth.protocol.market.state import CaseRecord, State
-from troth.protocol.market.types import CaseState, NodeReveal
 from troth.protocol.market.views import parameters_of, rules_in
 from troth.protocol.trace import CommittedTrace
 from troth.protocol.types import Address, Hash32

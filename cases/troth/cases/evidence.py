@@ -20,17 +20,8 @@ from troth.protocol.market import canonical, messages
 from troth.protocol.market.checks import Opened
 from troth.protocol.market.messages import Signed, market_domain
 from troth.protocol.market.receipt import Receipt
-from troth.protocol.market.types import (
-    Admission,
-    Draw,
-    Order,
-    Result,
-    Row,
-    SignedOrder,
-    Tab,
-    TraceCommitment,
-    Verdict,
-)
+from troth.protocol.market.signed import Admission, Draw, Order, Result, Row, SignedOrder, TraceCommitment, Verdict
+from troth.protocol.market.types import Tab
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 

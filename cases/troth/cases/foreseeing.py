@@ -11,7 +11,8 @@ from dataclasses import replace
 from troth.cases.calls import reviewers_request
 from troth.cases.courtroom import CallRefused, Courtroom
 from troth.protocol.market import court, messages
-from troth.protocol.market.types import CasePhase, CaseState, Parameters, Rules
+from troth.protocol.market.proceedings import CasePhase, CaseState
+from troth.protocol.market.types import Parameters, Rules
 
 
 def due_block(state: CaseState, parameters: Parameters) -> int:

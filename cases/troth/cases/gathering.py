@@ -18,7 +18,9 @@ from troth.cases.inbox import CaseInbox
 from troth.cases.materials import OPENING_BYTES, OrderText, Papers, opening_in, papers_of, rows_in, rows_size, text_of
 from troth.cases.parties import Holders
 from troth.protocol.market import court
-from troth.protocol.market.types import CaseState, Opinion, Rules
+from troth.protocol.market.proceedings import CaseState
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import Rules
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_cases import Material
 

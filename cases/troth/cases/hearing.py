@@ -10,8 +10,10 @@ from troth.cases.steps import reveals_now
 from troth.protocol.errors import InvalidOpening, InvalidSignature
 from troth.protocol.market import court, messages
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.proceedings import CaseState, NodeReveal, Reveal
 from troth.protocol.market.reveals import is_short
-from troth.protocol.market.types import CaseState, NodeReveal, Opinion, Reveal, ReviewCommitment, Rules
+from troth.protocol.market.signed import Opinion, ReviewCommitment
+from troth.protocol.market.types import Rules
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileOpening, opening_root, tile_count, tile_indices
 from troth.protocol.typed_data import Domain

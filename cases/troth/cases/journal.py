@@ -19,7 +19,8 @@ from troth.cases.evidence import Evidence
 from troth.chain.formats import claim_format
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import NodeReveal, Reveal, ReviewCommitment
+from troth.protocol.market.proceedings import NodeReveal, Reveal
+from troth.protocol.market.signed import ReviewCommitment
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_cases import SHOWN_LIMIT
 

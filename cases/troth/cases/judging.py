@@ -17,7 +17,9 @@ from troth.cases.materials import OrderText, Papers, counts_truly
 from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.doubts import rules_version
 from troth.protocol.errors import ProtocolError
-from troth.protocol.market.types import CaseState, ExecutionClass, Opinion, Rules
+from troth.protocol.market.proceedings import CaseState
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import ExecutionClass, Rules
 from troth.protocol.tensors import Dtype, RowArray, rows_from_bytes
 from troth.protocol.tokens import TokenReport
 from troth.protocol.trace import CommittedTrace, TileLayout

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from troth.protocol.market.court import last_case_block, last_opening_block
 from troth.protocol.market.messages import DOUBTS, case_id, summons_id
+from troth.protocol.market.proceedings import SummonsKind
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Parameters, SummonsKind
+from troth.protocol.market.types import Parameters
 from troth.protocol.types import Hash32
 
 FINALITY = 64

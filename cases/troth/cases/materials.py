@@ -15,8 +15,10 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.errors import InvalidProof, InvalidRequest, InvalidRows
 from troth.protocol.market import messages, prices
 from troth.protocol.market.checks import head
+from troth.protocol.market.proceedings import CaseState
 from troth.protocol.market.rows import RowHashes
-from troth.protocol.market.types import CaseState, Order, Result, Rules
+from troth.protocol.market.signed import Order, Result
+from troth.protocol.market.types import Rules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
 from troth.protocol.tensors import Dtype, row_size
 from troth.protocol.tokens import noise_seed

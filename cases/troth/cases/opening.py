@@ -21,8 +21,8 @@ from troth.cases.standing import view_of
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.messages import KeyCheck, signed_by_account
+from troth.protocol.market.proceedings import CaseKind, SummonsKind
 from troth.protocol.market.state import CaseRecord
-from troth.protocol.market.types import CaseKind, SummonsKind
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Hash32
 

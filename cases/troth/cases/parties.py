@@ -15,8 +15,9 @@ from troth.cases.evidence import Evidence, SegmentRows
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.proceedings import NodeReveal, Reveal
+from troth.protocol.market.signed import ReviewCommitment
 from troth.protocol.market.state import State
-from troth.protocol.market.types import NodeReveal, Reveal, ReviewCommitment
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire import Reply, Request
 from troth.protocol.wire_cases import (

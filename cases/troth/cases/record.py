@@ -16,7 +16,7 @@ import numpy as np
 from troth.cases.errors import AlreadyPledged, CaseStorageError
 from troth.chain.formats import SIGNED, claim_format
 from troth.protocol.market import canonical
-from troth.protocol.market.types import Reveal
+from troth.protocol.market.proceedings import Reveal
 from troth.protocol.tensors import RowArray
 from troth.protocol.types import Hash32
 from troth.protocol.wire_cases import SHOWN_LIMIT

@@ -26,18 +26,11 @@ from troth.cases.supervising import watch_blocks
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.proceedings import CasePhase, CaseState, Reveal
 from troth.protocol.market.reveals import SALT_BYTES, salt_of
+from troth.protocol.market.signed import Opinion, ReviewCommitment
 from troth.protocol.market.state import CaseRecord, State
-from troth.protocol.market.types import (
-    CasePhase,
-    CaseState,
-    ExecutionClass,
-    Opinion,
-    Parameters,
-    Reveal,
-    ReviewCommitment,
-    Rules,
-)
+from troth.protocol.market.types import ExecutionClass, Parameters, Rules
 from troth.protocol.market.views import class_of, parameters_of, rules_in
 from troth.protocol.types import Hash32
 from troth.transport.identity import Operator

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from troth.protocol.market import court
-from troth.protocol.market.types import CasePhase, CaseState, Parameters, Rules
+from troth.protocol.market.proceedings import CasePhase, CaseState
+from troth.protocol.market.types import Parameters, Rules
 from troth.protocol.types import ZERO_HASH
 
 DRAWN_ALONE = 4

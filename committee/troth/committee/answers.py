@@ -18,7 +18,8 @@ from troth.protocol.market import canonical, checks, messages
 from troth.protocol.market.bodies import Admitted, Results
 from troth.protocol.market.checks import Answer, OrderView
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Order, Tab
+from troth.protocol.market.signed import Order
+from troth.protocol.market.types import Tab
 from troth.protocol.request import from_canonical_bytes, output_hash, request_hash
 from troth.protocol.types import Hash32
 

@@ -23,7 +23,7 @@ from troth.protocol import reputation_calls as calls
 from troth.protocol.calls import Call
 from troth.protocol.committee import threshold
 from troth.protocol.errors import InvalidSignature, ProtocolError
-from troth.protocol.market.types import VrfProof
+from troth.protocol.market.signed import VrfProof
 from troth.protocol.reputation import (
     MAXIMUM_NODES,
     NOT_SCORED,

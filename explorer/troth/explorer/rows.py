@@ -18,8 +18,10 @@ from troth.protocol.market import log_data
 from troth.protocol.market.ballots import members_of
 from troth.protocol.market.court_money import unpack_movements
 from troth.protocol.market.log_data import LoggedBallots, LogLine
+from troth.protocol.market.proceedings import CaseState
+from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import CaseRecord, State, account_id
-from troth.protocol.market.types import CaseState, ExecutionClass, Movement, Opinion, PotKind, Role
+from troth.protocol.market.types import ExecutionClass, Movement, PotKind, Role
 from troth.protocol.rings import ring_in
 from troth.protocol.types import Address, Hash32, Segment
 

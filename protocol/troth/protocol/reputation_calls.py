@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from troth.protocol.bindings import REPUTATION
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import Call, View, calldata
-from troth.protocol.market.types import VrfProof
+from troth.protocol.market.signed import VrfProof
 from troth.protocol.reputation import EpochUpdate, Rater, ReputationRules, SignedSilence, Standing, UpdateEvidence
 from troth.protocol.types import Address, Hash32
 

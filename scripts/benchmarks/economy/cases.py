@@ -16,7 +16,9 @@ from benchmarks.economy.world import CLASS_ID, COST, GAS, SEGMENT, World, addres
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import court, court_money, prices
 from troth.protocol.market.court import CaseFinding, Hearing, Showing
-from troth.protocol.market.types import CaseKind, CaseState, Opinion, Outcome, PotKind
+from troth.protocol.market.proceedings import CaseKind, CaseState, Outcome
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import Address, Hash32
 
 TRUE, FALSE = Hash32(keccak256(b"the model's trace")), Hash32(keccak256(b"the coalition's trace"))

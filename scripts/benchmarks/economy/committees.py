@@ -14,7 +14,8 @@ from benchmarks.economy.leaves import BOTH, Cheat, word
 from benchmarks.economy.world import COST, GAS, World
 from troth.protocol.market import checks, convictions, lottery, prices
 from troth.protocol.market.checks import Opened
-from troth.protocol.market.types import CaseKind, Opinion
+from troth.protocol.market.proceedings import CaseKind
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import ZERO_HASH
 
 CASES = 100

@@ -12,7 +12,7 @@ from benchmarks.economy.committees import Attack
 from benchmarks.economy.leaves import BOTH
 from benchmarks.economy.world import COST, GAS, NODE_SHARE, World
 from troth.protocol.market import economy, shipped
-from troth.protocol.market.types import CaseKind
+from troth.protocol.market.proceedings import CaseKind
 
 # ------------------------------------------------------------------------------------------------------ honest parties
 

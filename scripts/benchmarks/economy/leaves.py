@@ -19,7 +19,8 @@ from benchmarks.economy.chances import Population
 from benchmarks.economy.world import NODE_SHARE, SEGMENT, World
 from troth.protocol.market import checks, draws, lottery, messages
 from troth.protocol.market.draws import DrawnSeats
-from troth.protocol.market.types import CaseKind, Opinion, Outcome
+from troth.protocol.market.proceedings import CaseKind, Outcome
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Address, Hash32
 
 UNPAID = frozenset({Outcome.CONVICTED, Outcome.NODE_MISSING, Outcome.REFUNDED, Outcome.UNDECIDED})

@@ -13,7 +13,8 @@ from functools import cached_property, lru_cache
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import economy, prices, shipped
 from troth.protocol.market.draws import GroupHistory
-from troth.protocol.market.types import Ask, Entry, Order, Parameters, Result, Rules
+from troth.protocol.market.signed import Order, Result
+from troth.protocol.market.types import Ask, Entry, Parameters, Rules
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, address_from_bytes
 
 GWEI = 10**9

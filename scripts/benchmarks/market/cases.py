@@ -26,16 +26,9 @@ from troth.protocol.market.events import CaseDecided, CaseOpened, CaseSeeded, Re
 from troth.protocol.market.fold import case_after
 from troth.protocol.market.messages import sign, state_hash
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import (
-    CaseState,
-    ExecutionClass,
-    NodeReveal,
-    Opinion,
-    Outcome,
-    Reveal,
-    ReviewCommitment,
-    VrfProof,
-)
+from troth.protocol.market.proceedings import CaseState, NodeReveal, Outcome, Reveal
+from troth.protocol.market.signed import Opinion, ReviewCommitment, VrfProof
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, TileLayout, tile_indices
 from troth.protocol.types import ZERO_HASH, Address, Hash32

@@ -23,7 +23,9 @@ from troth.protocol.market import claims, messages
 from troth.protocol.market.events import Claimed, Convicted, Evicted, Summoned
 from troth.protocol.market.messages import Signed, compact, sign, word_of
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import ExecutionClass, Opinion, Result, Row, SummonsKind, Verdict
+from troth.protocol.market.proceedings import SummonsKind
+from troth.protocol.market.signed import Opinion, Result, Row, Verdict
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Address, Hash32
 
 LANES = 4

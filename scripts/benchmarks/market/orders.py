@@ -14,21 +14,8 @@ from troth.protocol.market import messages
 from troth.protocol.market.lottery import Secrets
 from troth.protocol.market.messages import sign, state_hash, tab_id
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import (
-    Admission,
-    Ask,
-    Draw,
-    DrawRequest,
-    ExecutionClass,
-    Opinion,
-    Order,
-    Result,
-    SignedOrder,
-    Tab,
-    TabConsent,
-    Verdict,
-    VrfProof,
-)
+from troth.protocol.market.signed import Admission, Draw, Opinion, Order, Result, SignedOrder, Verdict, VrfProof
+from troth.protocol.market.types import Ask, DrawRequest, ExecutionClass, Tab, TabConsent
 from troth.protocol.typed_data import struct_hash
 from troth.protocol.types import ZERO_HASH, Address, Hash32, pack_ends
 from troth.protocol.vrf import FIXED_HINTS, hints

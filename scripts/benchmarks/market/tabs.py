@@ -20,17 +20,9 @@ from troth.protocol.market.calls import PartCall
 from troth.protocol.market.events import Claimed
 from troth.protocol.market.messages import abi_type, compact, sign
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import (
-    Draw,
-    ExecutionClass,
-    LeafKind,
-    LogCounts,
-    Result,
-    Rules,
-    SignedOrder,
-    TabConsent,
-    Voucher,
-)
+from troth.protocol.market.proceedings import LogCounts
+from troth.protocol.market.signed import Draw, Result, SignedOrder
+from troth.protocol.market.types import ExecutionClass, LeafKind, Rules, TabConsent, Voucher
 from troth.protocol.typed_data import address_of
 from troth.protocol.types import Address, to_address
 

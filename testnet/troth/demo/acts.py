@@ -13,8 +13,9 @@ from troth.demo.moments import Moment
 from troth.demo.stage import DemoStage, ask, open_client, outcome_of, start_gateway
 from troth.protocol.amounts import COIN
 from troth.protocol.market import events as on
+from troth.protocol.market.proceedings import Outcome
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Outcome, PotKind
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import to_address
 from troth.testnet import cli
 from troth.testnet.anvil import gas_used

@@ -23,7 +23,8 @@ from troth.protocol.disputes.layout import OPERATIONS
 from troth.protocol.disputes.life import Life, lives
 from troth.protocol.market.draws import SPARE_OWNERS
 from troth.protocol.market.events import FaultProven
-from troth.protocol.market.types import NO_HASH, Fault, PotKind
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.types import NO_HASH, PotKind
 from troth.protocol.types import to_address
 from troth.testnet import cli
 from troth.testnet.anvil import gas_used, rpc

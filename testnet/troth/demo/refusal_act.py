@@ -10,8 +10,9 @@ from troth.demo.moments import Moment
 from troth.demo.stage import DemoClient, DemoStage, ask, open_client, outcome_of, start_gateway
 from troth.protocol.amounts import COIN
 from troth.protocol.market import events as on
+from troth.protocol.market.proceedings import Fault
 from troth.protocol.market.state import State, SummonsRecord
-from troth.protocol.market.types import Fault, PotKind
+from troth.protocol.market.types import PotKind
 from troth.protocol.types import to_address
 from troth.testnet.errors import ActFailed, demand
 

@@ -16,7 +16,7 @@ from troth.node.engine.interface import Chosen, SessionKey, TokenDraw
 from troth.node.models.folder import ModelFolder
 from troth.node.orders import checking
 from troth.node.orders.session import INFERS
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Segment
 
 

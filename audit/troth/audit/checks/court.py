@@ -30,27 +30,11 @@ from troth.protocol.market.events import (
     ReviewsCommitted,
 )
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import CaseKind, CaseState, NodeReveal, Outcome, Reveal
+from troth.protocol.market.signed import Draw, Opinion, ReviewCommitment, SignedOrder, Verdict, VrfProof
+from troth.protocol.market.signed import Result as NodeResult
 from troth.protocol.market.state import State
-from troth.protocol.market.types import (
-    NO_ADDRESS,
-    Ask,
-    CaseKind,
-    CaseState,
-    Draw,
-    DrawRequest,
-    NodeReveal,
-    Opinion,
-    Outcome,
-    PotKind,
-    Reveal,
-    ReviewCommitment,
-    Rules,
-    SignedOrder,
-    Tab,
-    Verdict,
-    VrfProof,
-)
-from troth.protocol.market.types import Result as NodeResult
+from troth.protocol.market.types import NO_ADDRESS, Ask, DrawRequest, PotKind, Rules, Tab
 from troth.protocol.market.views import rules_in
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 

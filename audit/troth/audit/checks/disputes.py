@@ -33,7 +33,8 @@ from troth.protocol.hashing import abi_keccak
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.events import FaultProven
 from troth.protocol.market.messages import state_hash
-from troth.protocol.market.types import NO_ADDRESS, Fault
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import ZERO_HASH, Hash32
 
 TURNS = {

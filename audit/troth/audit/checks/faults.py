@@ -28,19 +28,10 @@ from troth.protocol.market.events import (
 )
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import Fault, SummonsKind
+from troth.protocol.market.signed import Admission, Draw, Row, SignedOrder, TraceCommitment, Verdict, VrfProof
+from troth.protocol.market.signed import Result as NodeResult
 from troth.protocol.market.state import State
-from troth.protocol.market.types import (
-    Admission,
-    Draw,
-    Fault,
-    Row,
-    SignedOrder,
-    SummonsKind,
-    TraceCommitment,
-    Verdict,
-    VrfProof,
-)
-from troth.protocol.market.types import Result as NodeResult
 from troth.protocol.types import Hash32
 
 _PAIRS: Mapping[str, tuple[type[Any], Callable[..., Conviction]]] = {

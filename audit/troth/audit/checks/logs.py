@@ -16,17 +16,10 @@ from troth.protocol.market.ballots import CastBallot, hides_verifiers, members_o
 from troth.protocol.market.ballots import count as count_ballots
 from troth.protocol.market.log_data import LoggedBallots, LoggedVerdict, LogLine
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.proceedings import LogCounts
+from troth.protocol.market.signed import Inclusion, Opinion, Order, Verdict
 from troth.protocol.market.state import LoggedEntry, Party, State
-from troth.protocol.market.types import (
-    Ask,
-    DrawRequest,
-    Inclusion,
-    LogCounts,
-    Opinion,
-    Order,
-    Rules,
-    Verdict,
-)
+from troth.protocol.market.types import Ask, DrawRequest, Rules
 from troth.protocol.rings import ring_in
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, segments_from_ends

@@ -12,7 +12,8 @@ from troth.protocol.market.events import CaseOpened, Claimed, EntryChanged, Entr
 from troth.protocol.market.log_data import next_chain
 from troth.protocol.market.messages import case_id, state_hash, tab_id
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import LATEST, NO_ADDRESS, CaseKind, PotKind, Role
+from troth.protocol.market.proceedings import CaseKind
+from troth.protocol.market.types import LATEST, NO_ADDRESS, PotKind, Role
 from troth.protocol.organisations import groups_within
 from troth.protocol.types import Address, Hash32
 

@@ -51,7 +51,7 @@ from troth.client.orders.updates import (
 )
 from troth.client.orders.wishes import Wish
 from troth.protocol.amounts import Asset
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Hash32
 
 GOOD = {str(OrderOutcome.UNDRAWN), str(OrderOutcome.CHECKED), str(OrderOutcome.UNCLEAR)}

@@ -40,7 +40,7 @@ from troth.client.orders.updates import (
 from troth.client.orders.wishes import Wish
 from troth.client.tabs.errors import StoreUnusable, TabShort
 from troth.protocol.logprobs import NO_LOGPROBS
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 
 ATTEMPTS = 3
 """Orders for one question: more, and a network in trouble would be paid many times for one answer."""

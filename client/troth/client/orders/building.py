@@ -16,7 +16,8 @@ from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market import life, lottery, messages, prices
 from troth.protocol.market.bodies import Submission
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Order, Voucher
+from troth.protocol.market.signed import Order
+from troth.protocol.market.types import Voucher
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Hash32
 from troth.transport.sealing import public_key

@@ -24,8 +24,9 @@ from troth.protocol.market.bodies import (
 )
 from troth.protocol.market.last_row import LastRow
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.signed import Order
 from troth.protocol.market.tabs import WINDOW
-from troth.protocol.market.types import Order, Voucher
+from troth.protocol.market.types import Voucher
 from troth.protocol.types import SEGMENTS_LIMIT, Hash32
 
 SHORT_SECONDS = 30.0

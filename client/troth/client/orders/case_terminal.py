@@ -34,7 +34,7 @@ from troth.client.wallet import require_wallet
 from troth.protocol.imprints.naming import Imprints
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import CaseKind
+from troth.protocol.market.proceedings import CaseKind
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32
 

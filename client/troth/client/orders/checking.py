@@ -39,7 +39,7 @@ from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.life import Check
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.receipt import CheckedSegment
-from troth.protocol.market.types import Opinion, Result, TraceCommitment, Verdict
+from troth.protocol.market.signed import Opinion, Result, TraceCommitment, Verdict
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, address_to_bytes, to_address
 from troth.transport.errors import OverlayError, SealBroken

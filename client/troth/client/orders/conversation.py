@@ -32,7 +32,7 @@ from troth.client.prompt import check_text
 from troth.client.template import Message
 from troth.client.terminal import coloured, printable, printable_line
 from troth.protocol.amounts import Asset
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 
 
 def opening(system: str) -> list[Message]:

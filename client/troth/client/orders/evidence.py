@@ -8,7 +8,7 @@ from troth.client.orders.journal import OrderRecord
 from troth.protocol.market.bodies import Admitted, Lottery, Results, Submission
 from troth.protocol.market.life import Check
 from troth.protocol.market.receipt import CheckedSegment
-from troth.protocol.market.types import Draw, Order, Result
+from troth.protocol.market.signed import Draw, Order, Result
 from troth.protocol.types import Address, Hash32
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from troth.client.errors import ClientError, ProofError
 from troth.protocol.market.checks import DRAW_AGE
-from troth.protocol.market.types import Order, Parameters
+from troth.protocol.market.signed import Order
+from troth.protocol.market.types import Parameters
 from troth.protocol.types import Address
 
 

@@ -10,8 +10,8 @@ from troth.client.orders.evidence import served_of
 from troth.client.orders.journal import OrderRecord
 from troth.protocol.market import events as on
 from troth.protocol.market.messages import DOUBTS, case_id, summons_id
+from troth.protocol.market.proceedings import CaseKind, SummonsKind
 from troth.protocol.market.state import CaseRecord, State
-from troth.protocol.market.types import CaseKind, SummonsKind
 from troth.protocol.types import Hash32
 
 _STEPS = {

@@ -13,7 +13,8 @@ from troth.client.orders.session import PayerSession
 from troth.client.tabs.keys import master_of
 from troth.protocol.market import checks, life, lottery
 from troth.protocol.market.errors import InvalidCheck
-from troth.protocol.market.types import CaseKind, Opinion
+from troth.protocol.market.proceedings import CaseKind
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Hash32
 
 

@@ -34,7 +34,7 @@ from troth.client.tabs.errors import StoreUnusable
 from troth.protocol.market import checks, life, messages, prices
 from troth.protocol.market.bodies import Acknowledgement, Admitted, OpenOrder, Submission
 from troth.protocol.market.messages import case_id
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 
 INTERVAL = 1.0
 LONGEST_BACKOFF = 60.0

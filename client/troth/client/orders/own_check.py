@@ -32,7 +32,8 @@ from troth.protocol.credit import Surprises
 from troth.protocol.market import checks
 from troth.protocol.market.checks import Opened, OrderView
 from troth.protocol.market.errors import InvalidCheck
-from troth.protocol.market.types import NO_HASH, ExecutionClass, Opinion, Result
+from troth.protocol.market.signed import Opinion, Result
+from troth.protocol.market.types import NO_HASH, ExecutionClass
 from troth.protocol.market.views import class_of
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.tensors import Dtype

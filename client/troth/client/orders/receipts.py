@@ -17,8 +17,8 @@ from troth.protocol.amounts import Asset
 from troth.protocol.market import lottery, receipt
 from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.receipt import Receipt
+from troth.protocol.market.signed import Opinion
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Opinion
 from troth.protocol.market.views import class_of
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address

@@ -8,7 +8,8 @@ from typing import Protocol
 from troth.cases.evidence import Evidence as CaseFile
 from troth.cases.judging import Inputs, Recomputed
 from troth.protocol.credit import Surprises
-from troth.protocol.market.types import CaseKind, ExecutionClass
+from troth.protocol.market.proceedings import CaseKind
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import ModelDescriptor
 
 

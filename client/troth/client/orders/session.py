@@ -37,8 +37,9 @@ from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import tabs
 from troth.protocol.market.checks import OrderView
+from troth.protocol.market.signed import Order
 from troth.protocol.market.state import Party, State
-from troth.protocol.market.types import Order, Parameters, Tab
+from troth.protocol.market.types import Parameters, Tab
 from troth.protocol.market.views import parameters_of, registered_scheduler, view_of
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address

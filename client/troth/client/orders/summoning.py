@@ -23,8 +23,10 @@ from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.calls import PartCall, build, view
 from troth.protocol.market.messages import summons_id
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import SummonsKind
+from troth.protocol.market.signed import SignedOrder
 from troth.protocol.market.state import State, SummonsRecord
-from troth.protocol.market.types import Parameters, SignedOrder, SummonsKind
+from troth.protocol.market.types import Parameters
 from troth.protocol.types import Address, Hash32
 
 BASE_FEE = 15

@@ -18,9 +18,10 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.market import prices
 from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.prices import BASIS_POINTS, MILLION, rules_of
+from troth.protocol.market.signed import Order
 from troth.protocol.market.state import State
 from troth.protocol.market.suspicion import Suspect, raised_rate
-from troth.protocol.market.types import NO_HASH, ExecutionClass, Order, Rules
+from troth.protocol.market.types import NO_HASH, ExecutionClass, Rules
 from troth.protocol.market.views import class_of
 from troth.protocol.types import (
     SEGMENTS_LIMIT,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from troth.client.orders.chosen import AnswerToken
 from troth.client.orders.failing import StateUnknown
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Address, Hash32
 
 

@@ -19,7 +19,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market import messages, tabs
 from troth.protocol.market.bodies import OpenOrder, Recovered, TabQuery
 from troth.protocol.market.messages import sign
-from troth.protocol.market.types import Order
+from troth.protocol.market.signed import Order
 
 if TYPE_CHECKING:
     from troth.client.orders.session import PayerSession, TabContext

@@ -20,8 +20,9 @@ from troth.protocol.market import prices
 from troth.protocol.market.layers import layers_of, mark_of
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.rows import travel_as_hashes
+from troth.protocol.market.signed import Result
 from troth.protocol.market.state import State
-from troth.protocol.market.types import ExecutionClass, Result
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.tensors import Dtype

@@ -30,6 +30,7 @@ from troth.protocol.market import messages, token_proofs
 from troth.protocol.market.heads import head_of
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.rows import RowHashes
+from troth.protocol.market.signed import Result
 from troth.protocol.market.token_proofs import (
     HeadMatrix,
     ShownRequest,
@@ -42,7 +43,7 @@ from troth.protocol.market.token_proofs import (
     state_format,
     weight_format,
 )
-from troth.protocol.market.types import ExecutionClass, Result
+from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request, from_canonical_bytes, request_terms, token_blind, token_path
 from troth.protocol.tensors import Dtype, row_size, widen
 from troth.protocol.tokens import noise, noise_seed

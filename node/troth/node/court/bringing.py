@@ -27,7 +27,7 @@ from troth.node.orders.seat import drawn_check
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks, messages
 from troth.protocol.market.papers import Spoken
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import Hash32
 
 log = logging.getLogger(__name__)

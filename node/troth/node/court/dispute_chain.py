@@ -25,7 +25,7 @@ from troth.protocol.disputes.game import DisputeTurn
 from troth.protocol.disputes.life import Life
 from troth.protocol.hashing import abi_keccak
 from troth.protocol.market.calls import PartCall
-from troth.protocol.market.types import Fault
+from troth.protocol.market.proceedings import Fault
 from troth.protocol.market.views import parameters_of
 from troth.protocol.runtime_code import runtime_of
 from troth.protocol.types import ZERO_ADDRESS, Address, Hash32

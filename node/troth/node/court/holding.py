@@ -12,7 +12,7 @@ from troth.node.orders.session import INFERS
 from troth.node.traces import StoredTrace
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CourtText, Spoken
-from troth.protocol.market.types import Verdict
+from troth.protocol.market.signed import Verdict
 from troth.protocol.request import tokens_to_words
 from troth.protocol.tensors import Dtype, RowArray, rows_to_bytes
 from troth.protocol.trace import CommittedTrace, TileLayout

@@ -16,7 +16,7 @@ from troth.node.errors import NodeError, SchedulerAway
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import TraceCommitment, Verdict
+from troth.protocol.market.signed import TraceCommitment, Verdict
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_group import Recall
 from troth.transport.errors import OverlayError

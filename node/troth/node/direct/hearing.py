@@ -12,7 +12,7 @@ from troth.protocol.errors import WireError
 from troth.protocol.market import canonical
 from troth.protocol.market.bodies import Said
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Result
+from troth.protocol.market.signed import Result
 from troth.protocol.request import output_hash
 from troth.protocol.tensors import TOKEN_BYTES, tokens_from_bytes
 from troth.protocol.tokens import Finish

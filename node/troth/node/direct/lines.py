@@ -13,7 +13,7 @@ from troth.protocol.logprobs import NO_LOGPROBS, logprobs_from_bytes
 from troth.protocol.market import bodies
 from troth.protocol.market.bodies import Admitted, Checking, Committed, Results, Verdicts
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Result, TraceCommitment, Verdict
+from troth.protocol.market.signed import Result, TraceCommitment, Verdict
 from troth.protocol.tokens import Finish
 from troth.protocol.types import Address
 

@@ -21,9 +21,10 @@ from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account, tab_id
 from troth.protocol.market.papers import Pay
+from troth.protocol.market.signed import Promise, Work
 from troth.protocol.market.state import State
 from troth.protocol.market.tabs import PayeeBook
-from troth.protocol.market.types import Promise, Tab, Voucher, Work
+from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
 

@@ -9,8 +9,9 @@ from functools import lru_cache
 from troth.protocol.market import canonical
 from troth.protocol.market.leaves import CheckLeaf, InferenceLeaf
 from troth.protocol.market.messages import Signed, summons_id
+from troth.protocol.market.proceedings import SummonsKind
+from troth.protocol.market.signed import Opinion, Promise, Work
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Opinion, Promise, SummonsKind, Work
 from troth.protocol.types import Address, Hash32
 
 EVIDENCE_LIMIT = 1 << 20

@@ -10,8 +10,9 @@ from troth.node.earning.books import NodeBooks, NodeLedger
 from troth.node.earning.leaf import Leaf
 from troth.node.earning.policy import EarningPolicy
 from troth.protocol.market.draws import seasoned_seats
+from troth.protocol.market.signed import Work
 from troth.protocol.market.state import State
-from troth.protocol.market.types import PotKind, Role, Work
+from troth.protocol.market.types import PotKind, Role
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address
 

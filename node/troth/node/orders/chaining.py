@@ -19,7 +19,7 @@ from troth.node.errors import OutOfOrder
 from troth.node.orders.session import SegmentSession
 from troth.protocol.errors import ProtocolError, TrothError
 from troth.protocol.market.rows import RowHashes
-from troth.protocol.market.types import Row
+from troth.protocol.market.signed import Row
 from troth.protocol.tensors import Dtype, rows_as_bytes
 from troth.protocol.wire_fields import RowSignature
 from troth.transport.event_loop import LOOP_BYTES, beside, rounds

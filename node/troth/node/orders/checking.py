@@ -39,8 +39,9 @@ from troth.protocol.market import canonical, checks, leaves, messages, prices
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.notes import coded
 from troth.protocol.market.papers import trace_salt
+from troth.protocol.market.proceedings import NodeReveal
 from troth.protocol.market.rows import HASH_BYTES, RowHashes, hashes_in, verify_hashes, verify_rows
-from troth.protocol.market.types import NodeReveal, Opinion, TraceCommitment, Verdict, Work
+from troth.protocol.market.signed import Opinion, TraceCommitment, Verdict, Work
 from troth.protocol.request import canonical_bytes, output_hash
 from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace

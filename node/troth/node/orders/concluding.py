@@ -28,7 +28,7 @@ from troth.protocol.market.layers import layers_of
 from troth.protocol.market.leaves import inference_leaf
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import trace_salt
-from troth.protocol.market.types import Result, Work
+from troth.protocol.market.signed import Result, Work
 from troth.protocol.request import output_hash, tokens_to_words
 from troth.protocol.tensors import rows_to_bytes, tokens_from_bytes, widen
 from troth.protocol.trace import CommittedTrace, TileLayout

@@ -29,8 +29,9 @@ from troth.node.orders.words import RESULT, VERDICT, BegunSegment, SignedWords
 from troth.node.traces import TraceStore
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import SummonsKind, SummonsState
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Contracts, Parameters, SummonsKind, SummonsState
+from troth.protocol.market.types import Contracts, Parameters
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address, Hash32
 from troth.transport.logs import task_bound

@@ -17,7 +17,7 @@ from troth.protocol.market import canonical
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, CourtText, Spoken
-from troth.protocol.market.types import TraceCommitment, Verdict
+from troth.protocol.market.signed import TraceCommitment, Verdict
 from troth.protocol.request import from_canonical_bytes, output_hash, request_hash
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32

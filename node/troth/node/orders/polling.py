@@ -17,7 +17,7 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.market import ballots, canonical
 from troth.protocol.market.ballots import Ballot
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Verdict
+from troth.protocol.market.signed import Verdict
 from troth.protocol.market.views import class_of
 from troth.protocol.types import Address
 from troth.protocol.wire_market import Poll, Polled

@@ -13,7 +13,7 @@ from troth.node.earning.database import NodeDatabase
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CheckPapers, Spoken
-from troth.protocol.market.types import TraceCommitment, Verdict
+from troth.protocol.market.signed import TraceCommitment, Verdict
 from troth.protocol.types import Hash32
 from troth.protocol.wire_market import SPOKEN_LIMIT
 

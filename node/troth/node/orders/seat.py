@@ -20,19 +20,9 @@ from troth.protocol.market.errors import InvalidPromise
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
 from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay, drawn_seats
 from troth.protocol.market.rows import travel_as_hashes
+from troth.protocol.market.signed import Order, Promise, Result, Work
 from troth.protocol.market.state import State
-from troth.protocol.market.types import (
-    NO_ADDRESS,
-    Ask,
-    ExecutionClass,
-    Order,
-    Promise,
-    Result,
-    Rules,
-    Tab,
-    TabState,
-    Work,
-)
+from troth.protocol.market.types import NO_ADDRESS, Ask, ExecutionClass, Rules, Tab, TabState
 from troth.protocol.market.views import class_of, parameters_of, silent_of, view_of
 from troth.protocol.request import Request, from_canonical_bytes, request_hash
 from troth.protocol.tensors import Dtype

@@ -25,7 +25,8 @@ from troth.node.orders.words import COMMITMENT, IMPRINTS, RESULT, VERDICT, Begun
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, InferencePapers
-from troth.protocol.market.types import Voucher, Work
+from troth.protocol.market.signed import Work
+from troth.protocol.market.types import Voucher
 from troth.protocol.rings import public_key
 from troth.protocol.tokens import Finish
 from troth.protocol.types import Address, Segment

@@ -23,7 +23,7 @@ from troth.protocol.market.checks import Opened
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import PAPERS_LIMIT, CheckPapers, Commitments
-from troth.protocol.market.types import Order, TraceCommitment
+from troth.protocol.market.signed import Order, TraceCommitment
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileLayout, TileOpening
 from troth.protocol.types import Address, Hash32, address_to_bytes

@@ -12,8 +12,9 @@ from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import Call, View, calldata
 from troth.protocol.disputes.game import Dispute, Matter, NamedNode
 from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
+from troth.protocol.market.signed import Result, SignedOrder
 from troth.protocol.market.token_proofs import ShownRow
-from troth.protocol.market.types import Bytes, ExecutionClass, Result, SignedOrder
+from troth.protocol.market.types import Bytes, ExecutionClass
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint16, Uint32
 
 

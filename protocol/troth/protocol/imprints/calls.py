@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from troth.protocol.bindings import IMPRINTS, named, read_resource
 from troth.protocol.bindings.structs import converter, encode_parameters
 from troth.protocol.calls import Call, View, calldata
+from troth.protocol.market.signed import Result, SignedOrder, VrfProof
 from troth.protocol.market.token_proofs import ShownRequest, ShownToken
-from troth.protocol.market.types import Bytes, ExecutionClass, Parameters, Result, SignedOrder, VrfProof
+from troth.protocol.market.types import Bytes, ExecutionClass, Parameters
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Uint32
 
 KEY_WORDS = 24

@@ -20,7 +20,7 @@ from troth.protocol.errors import InvalidField, InvalidProof
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.heads import without_head
-from troth.protocol.market.types import Opinion
+from troth.protocol.market.signed import Opinion
 from troth.protocol.secp256k1 import KEY_BYTES
 from troth.protocol.types import Address, Hash32, Uint8, to_hash32
 

@@ -15,17 +15,8 @@ from typing import Any, TypeVar
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import (
-    Admission,
-    Draw,
-    Inclusion,
-    Order,
-    Result,
-    Tab,
-    TraceCommitment,
-    Verdict,
-    Voucher,
-)
+from troth.protocol.market.signed import Admission, Draw, Inclusion, Order, Result, TraceCommitment, Verdict
+from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.types import Address, Hash32, Uint64
 
 SUBMISSION_LIMIT = 1 << 21

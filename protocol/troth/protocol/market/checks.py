@@ -21,22 +21,18 @@ from troth.protocol.market import draws, messages, prices
 from troth.protocol.market.draws import DrawnSeats, GroupHistory
 from troth.protocol.market.errors import InvalidAdmission, InvalidCheck, InvalidPromise, InvalidResults
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
-from troth.protocol.market.types import (
+from troth.protocol.market.signed import (
     Admission,
-    Ask,
     Draw,
-    DrawRequest,
     Opinion,
     Order,
     Promise,
     Result,
-    Rules,
-    Tab,
-    TabState,
     TraceCommitment,
     Verdict,
     Work,
 )
+from troth.protocol.market.types import Ask, DrawRequest, Rules, Tab, TabState
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TILE_ROWS, TileOpening, opening_root, tile_count, tile_indices
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, to_hash32

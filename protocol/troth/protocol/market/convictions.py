@@ -32,16 +32,8 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.economy import REWARD_SHARE
 from troth.protocol.market.errors import InvalidAdmission, InvalidResults, NotEvidence
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import (
-    Admission,
-    Draw,
-    Fault,
-    Order,
-    Result,
-    Row,
-    TraceCommitment,
-    Verdict,
-)
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.signed import Admission, Draw, Order, Result, Row, TraceCommitment, Verdict
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 

@@ -27,16 +27,9 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.economy import supermajority
 from troth.protocol.market.errors import InvalidCase
-from troth.protocol.market.types import (
-    CaseKind,
-    CasePhase,
-    CaseState,
-    Opinion,
-    Order,
-    Outcome,
-    Parameters,
-    Rules,
-)
+from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Outcome
+from troth.protocol.market.signed import Opinion, Order
+from troth.protocol.market.types import Parameters, Rules
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Address, Hash32
 

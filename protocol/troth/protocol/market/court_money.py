@@ -16,8 +16,10 @@ from troth.protocol.market.court import CaseFinding, case_of
 from troth.protocol.market.economy import REWARD_SHARE
 from troth.protocol.market.errors import InvalidCase
 from troth.protocol.market.prices import PER
+from troth.protocol.market.proceedings import CaseKind, CaseState, Fault, Outcome
 from troth.protocol.market.reveals import Sample
-from troth.protocol.market.types import CaseKind, CaseState, Fault, Movement, Opinion, Outcome, PotKind, Rules
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import Movement, PotKind, Rules
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32, address_to_bytes
 
 Pot = tuple[PotKind, Hash32]

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import prices
 from troth.protocol.market.errors import InvalidDrawRequest
-from troth.protocol.market.types import Ask, DrawRequest, Entry, Order, Rules
+from troth.protocol.market.signed import Order
+from troth.protocol.market.types import Ask, DrawRequest, Entry, Rules
 from troth.protocol.types import Address, Hash32, Segment, to_hash32
 
 FULL_WEIGHT = 10_000

@@ -14,21 +14,9 @@ from troth.protocol.bindings import named
 from troth.protocol.errors import InvalidField
 from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
 from troth.protocol.market.parts import FACTORY, Part, parts_by_address
-from troth.protocol.market.types import (
-    Ask,
-    CaseState,
-    ClaimState,
-    Contracts,
-    Entry,
-    ExecutionClass,
-    Fault,
-    LogCounts,
-    Outcome,
-    Parameters,
-    PotKind,
-    Promise,
-    SummonsState,
-)
+from troth.protocol.market.proceedings import CaseState, Fault, LogCounts, Outcome, SummonsState
+from troth.protocol.market.signed import Promise
+from troth.protocol.market.types import Ask, ClaimState, Contracts, Entry, ExecutionClass, Parameters, PotKind
 from troth.protocol.types import Address, Hash32, ModelDescriptor
 
 # ---------------------------------------------------------------------------------------------------- deployment

@@ -14,6 +14,7 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.market import events as on
 from troth.protocol.market.court_money import OutcomePool, unpack_movements
 from troth.protocol.market.events import BankEvent, CourtEvent, Event, RegistryEvent, SummonsEvent
+from troth.protocol.market.proceedings import CasePhase, CaseState
 from troth.protocol.market.state import (
     NOTHING,
     AnsweredLeaf,
@@ -30,7 +31,7 @@ from troth.protocol.market.state import (
     account_id,
     with_pot,
 )
-from troth.protocol.market.types import NO_ADDRESS, NO_HASH, CasePhase, CaseState, PotKind, Role, Tab
+from troth.protocol.market.types import NO_ADDRESS, NO_HASH, PotKind, Role, Tab
 from troth.protocol.types import Address, Hash32, Segment
 
 REMEDY = "A log is missing; follow the chain anew."

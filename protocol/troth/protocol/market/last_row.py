@@ -19,7 +19,8 @@ from troth.protocol.comparison import Tolerance, single_row_factor
 from troth.protocol.errors import InvalidRows
 from troth.protocol.market import checks, prices
 from troth.protocol.market.rows import RowHashes
-from troth.protocol.market.types import Result, Rules
+from troth.protocol.market.signed import Result
+from troth.protocol.market.types import Rules
 from troth.protocol.tensors import COLUMNS_LIMIT, Dtype, row_size, rows_from_bytes, widen
 from troth.protocol.types import Hash32
 

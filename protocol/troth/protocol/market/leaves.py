@@ -23,21 +23,9 @@ from troth.protocol.market import messages, prices
 from troth.protocol.market.checks import Opened, agree, rows_of
 from troth.protocol.market.errors import InvalidClaim
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
-from troth.protocol.market.types import (
-    Bytes,
-    Draw,
-    LeafKind,
-    NodeReveal,
-    Opinion,
-    Order,
-    Promise,
-    Result,
-    Rules,
-    SignedOrder,
-    Tab,
-    Verdict,
-    Work,
-)
+from troth.protocol.market.proceedings import NodeReveal
+from troth.protocol.market.signed import Draw, Opinion, Order, Promise, Result, SignedOrder, Verdict, Work
+from troth.protocol.market.types import Bytes, LeafKind, Rules, Tab
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, TileOpening, opening_root, tile_count, tile_indices
 from troth.protocol.typed_data import Domain

@@ -21,23 +21,20 @@ from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidCase, InvalidOrder, InvalidVoucher
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.prices import BASIS_POINTS, MILLION
-from troth.protocol.market.tabs import PayeeBook
-from troth.protocol.market.types import (
+from troth.protocol.market.proceedings import CaseState, Outcome, SummonsKind
+from troth.protocol.market.signed import (
     Admission,
-    CaseState,
     Draw,
-    Movement,
     Opinion,
     Order,
-    Outcome,
     Promise,
     Result,
-    SummonsKind,
     TraceCommitment,
     Verdict,
-    Voucher,
     Work,
 )
+from troth.protocol.market.tabs import PayeeBook
+from troth.protocol.market.types import Movement, Voucher
 from troth.protocol.types import Address, Hash32
 
 # ------------------------------------------------------------------------------------------------ what was sent so far

@@ -20,7 +20,8 @@ import msgspec
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.market import lottery
-from troth.protocol.market.types import LogCounts, Opinion
+from troth.protocol.market.proceedings import LogCounts
+from troth.protocol.market.signed import Opinion
 from troth.protocol.types import SEGMENTS_LIMIT, ZERO_HASH, Address, Hash32, to_address, to_hash32
 
 LINE_LIMIT = 1 << 16

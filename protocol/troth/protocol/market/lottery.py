@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.errors import InvalidSecret
 from troth.protocol.market.prices import MILLION
-from troth.protocol.market.types import Draw as SignedDraw
-from troth.protocol.market.types import Order, Parameters
+from troth.protocol.market.signed import Draw as SignedDraw
+from troth.protocol.market.signed import Order
+from troth.protocol.market.types import Parameters
 from troth.protocol.types import Hash32, to_hash32
 
 SECRETS_TAG = keccak256(b"troth/market/secrets/1")

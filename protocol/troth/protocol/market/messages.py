@@ -17,16 +17,9 @@ from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_t
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidField, InvalidSignature
 from troth.protocol.hashing import keccak256
-from troth.protocol.market.types import (
-    Opinion,
-    Order,
-    Result,
-    Signature,
-    SummonsKind,
-    Tab,
-    Verdict,
-    Word,
-)
+from troth.protocol.market.proceedings import SummonsKind
+from troth.protocol.market.signed import Opinion, Order, Result, Signature, Verdict, Word
+from troth.protocol.market.types import Tab
 from troth.protocol.types import Address, Hash32, Segment, address_to_bytes, segments_from_ends, to_hash32
 
 VERSION = "2"

@@ -16,17 +16,8 @@ from troth.protocol.market.checks import NOBODY, OrderView
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidCheck
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import (
-    Admission,
-    Draw,
-    Order,
-    Promise,
-    Result,
-    Tab,
-    TraceCommitment,
-    Verdict,
-    Voucher,
-)
+from troth.protocol.market.signed import Admission, Draw, Order, Promise, Result, TraceCommitment, Verdict
+from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.types import Address, Hash32, address_to_bytes, to_hash32
 
 PAPERS_LIMIT = 1 << 18

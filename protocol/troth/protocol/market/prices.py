@@ -8,7 +8,8 @@ of a check is spread over all orders by its rate.
 from __future__ import annotations
 
 from troth.protocol.errors import InvalidField
-from troth.protocol.market.types import Ask, ExecutionClass, Order, Promise, Result, Rules
+from troth.protocol.market.signed import Order, Promise, Result
+from troth.protocol.market.types import Ask, ExecutionClass, Rules
 
 PER = 10**9
 MILLION = 10**6

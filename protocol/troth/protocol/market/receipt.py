@@ -22,17 +22,8 @@ from troth.protocol.market.draws import DrawnSeats, GroupHistory
 from troth.protocol.market.errors import InvalidReceipt
 from troth.protocol.market.messages import Signed, market_domain
 from troth.protocol.market.prices import rules_of
-from troth.protocol.market.types import (
-    Admission,
-    Draw,
-    ExecutionClass,
-    Opinion,
-    Order,
-    Result,
-    Tab,
-    TraceCommitment,
-    Verdict,
-)
+from troth.protocol.market.signed import Admission, Draw, Opinion, Order, Result, TraceCommitment, Verdict
+from troth.protocol.market.types import ExecutionClass, Tab
 from troth.protocol.types import Address, Hash32, ModelDescriptor
 
 VERSION = 1

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from troth.protocol.market.errors import InvalidCase
-from troth.protocol.market.types import Opinion, Reveal, Rules
+from troth.protocol.market.proceedings import Reveal
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import Rules
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TILE_BYTES, depth_of, tile_count
 from troth.protocol.types import ZERO_HASH, Hash32

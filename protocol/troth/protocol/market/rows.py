@@ -22,7 +22,7 @@ import sha3
 from troth.protocol import possession, secp256k1, typed_data
 from troth.protocol.errors import InvalidProof, InvalidRows
 from troth.protocol.hashing import keccak256
-from troth.protocol.market.types import Row
+from troth.protocol.market.signed import Row
 from troth.protocol.rings import ring_in
 from troth.protocol.types import ZERO_HASH, Address, Hash32
 from troth.protocol.wire_fields import RowSignature, VeiledRow

@@ -18,22 +18,17 @@ from troth.protocol.market.court_money import OutcomePool
 from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.events import Deployed, FaultProven
 from troth.protocol.market.messages import objection_id, summons_id
+from troth.protocol.market.proceedings import CaseState, Fault, LogCounts, Outcome, SummonsKind, SummonsState
 from troth.protocol.market.types import (
     LATEST,
     NO_ADDRESS,
     NO_HASH,
     Ask,
-    CaseState,
     ClaimState,
     Entry,
     ExecutionClass,
-    Fault,
-    LogCounts,
-    Outcome,
     PotKind,
     Role,
-    SummonsKind,
-    SummonsState,
     Tab,
     TabState,
 )

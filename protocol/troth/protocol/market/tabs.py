@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from troth.protocol.market.errors import InvalidVoucher
-from troth.protocol.market.types import Order, TabState, Voucher
+from troth.protocol.market.signed import Order
+from troth.protocol.market.types import TabState, Voucher
 from troth.protocol.types import Hash32
 
 WINDOW = 256

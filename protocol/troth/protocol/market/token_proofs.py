@@ -21,16 +21,9 @@ from troth.protocol.market.calls import argument, build, read_call
 from troth.protocol.market.errors import NotEvidence
 from troth.protocol.market.heads import MARK, head_of
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import (
-    Bytes,
-    Contracts,
-    ExecutionClass,
-    Fault,
-    Result,
-    Row,
-    SignedOrder,
-    VrfProof,
-)
+from troth.protocol.market.proceedings import Fault
+from troth.protocol.market.signed import Result, Row, SignedOrder, VrfProof
+from troth.protocol.market.types import Bytes, Contracts, ExecutionClass
 from troth.protocol.public_noise import BITS, gumbel
 from troth.protocol.request import OUTPUT_TAG, REQUEST_TAG, VERSION, WITH_CUTS, token_leaf
 from troth.protocol.tensors import Dtype

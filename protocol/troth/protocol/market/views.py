@@ -9,8 +9,9 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.messages import KeyCheck, market_domain, segments_of, signed_by_account, tab_id
 from troth.protocol.market.prices import rules_of
+from troth.protocol.market.signed import Order
 from troth.protocol.market.state import Party, State, TabRecord
-from troth.protocol.market.types import LATEST, ClaimState, ExecutionClass, Order, Parameters, Role, Rules, Tab
+from troth.protocol.market.types import LATEST, ClaimState, ExecutionClass, Parameters, Role, Rules, Tab
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment
 
 

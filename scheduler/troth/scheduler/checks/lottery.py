@@ -6,8 +6,8 @@ from troth.protocol.market import checks, lottery
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.errors import InvalidSecret
 from troth.protocol.market.messages import summons_id
+from troth.protocol.market.proceedings import SummonsKind
 from troth.protocol.market.state import State
-from troth.protocol.market.types import SummonsKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import NotYet, SecretRefused, TooLate
 from troth.scheduler.orders.context import SchedulerContext

@@ -22,8 +22,8 @@ from troth.protocol.market.ballots import hides_verifiers
 from troth.protocol.market.canonical import to_json
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.messages import Signed, tab_id
-from troth.protocol.market.types import Opinion, Promise, TraceCommitment, Verdict
-from troth.protocol.market.types import Work as WorkKind
+from troth.protocol.market.signed import Opinion, Promise, TraceCommitment, Verdict
+from troth.protocol.market.signed import Work as WorkKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.checks.lottery import drawn_verifiers
 from troth.scheduler.checks.seat import DrawnVerifier

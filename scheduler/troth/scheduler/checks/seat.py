@@ -10,7 +10,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.ballots import Ballot, CastBallot, require_ballot
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Opinion, Promise, Result, TraceCommitment, Verdict
+from troth.protocol.market.signed import Opinion, Promise, Result, TraceCommitment, Verdict
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import Address
 from troth.protocol.wire import Received, Rows

@@ -16,8 +16,9 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.messages import compact, word_of
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import SummonsKind, SummonsState
 from troth.protocol.market.state import SummonsRecord
-from troth.protocol.market.types import NO_ADDRESS, SummonsKind, SummonsState
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.checks.lottery import drawn_verifiers, reveal
 from troth.scheduler.errors import OrderRefused

@@ -13,7 +13,8 @@ from troth.protocol.errors import ProtocolError, WireError
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.draws import DrawnSeats
 from troth.protocol.market.papers import CourtText, Spoken
-from troth.protocol.market.types import Opinion, Role
+from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import Role
 from troth.protocol.request import tokens_to_words
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire import CHECK_REQUESTS

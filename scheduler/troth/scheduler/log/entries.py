@@ -18,8 +18,8 @@ from troth.protocol.market.calls import build
 from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.messages import summons_id
 from troth.protocol.market.parts import Part
+from troth.protocol.market.proceedings import LogCounts, SummonsKind
 from troth.protocol.market.state import State
-from troth.protocol.market.types import LogCounts, SummonsKind
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.log.lines import counts_of, line_of
 from troth.scheduler.orders.context import Ledger

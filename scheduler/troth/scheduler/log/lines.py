@@ -10,7 +10,8 @@ from troth.protocol import typed_data
 from troth.protocol.market import log_data, prices
 from troth.protocol.market.ballots import members_of
 from troth.protocol.market.log_data import LoggedBallot, LoggedBallots, LoggedResult, LoggedVerdict, LogLine, written
-from troth.protocol.market.types import Draw, LogCounts
+from troth.protocol.market.proceedings import LogCounts
+from troth.protocol.market.signed import Draw
 from troth.scheduler.orders.history import OrderHistory
 
 

@@ -22,9 +22,10 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.economy import GAIN_TIMES, LOSS_TIMES
 from troth.protocol.market.errors import InvalidDrawRequest, InvalidOrder, InvalidVoucher
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.signed import Admission, Order, Promise
+from troth.protocol.market.signed import Work as WorkKind
 from troth.protocol.market.tabs import is_acknowledged
-from troth.protocol.market.types import Admission, Ask, Order, PotKind, Promise, TabState, Voucher
-from troth.protocol.market.types import Work as WorkKind
+from troth.protocol.market.types import Ask, PotKind, TabState, Voucher
 from troth.protocol.market.views import scheduler_of
 from troth.protocol.masks import compiled
 from troth.protocol.reputation import LEAST_REPUTATION

@@ -13,7 +13,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.imprints.naming import Imprints, imprints_of
 from troth.protocol.market import canonical, checks
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Result
+from troth.protocol.market.signed import Result
 from troth.protocol.request import output_hash
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import ZERO_HASH, Hash32

@@ -11,9 +11,10 @@ from troth.protocol.market import views
 from troth.protocol.market.calls import PartCall
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.messages import KeyCheck, Signed, signed_by_account
+from troth.protocol.market.signed import Order
 from troth.protocol.market.state import State
 from troth.protocol.market.suspicion import SuspectList
-from troth.protocol.market.types import NO_ADDRESS, Order, Tab
+from troth.protocol.market.types import NO_ADDRESS, Tab
 from troth.protocol.organisation_events import OrganisationsState
 from troth.protocol.reputation import Reputation, everybody_trusted
 from troth.protocol.request import Request

@@ -6,7 +6,7 @@ from troth.protocol import vrf
 from troth.protocol.market import log_data, messages
 from troth.protocol.market.checks import DRAW_AGE
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Draw, Inclusion
+from troth.protocol.market.signed import Draw, Inclusion
 from troth.protocol.types import Hash32
 from troth.scheduler.log.entries import LogBook
 from troth.scheduler.log.lines import line_with

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Order, Result, TraceCommitment, Verdict
+from troth.protocol.market.signed import Order, Result, TraceCommitment, Verdict
 from troth.protocol.rings import FEWEST
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.orders.steps import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.papers import CheckPapers, InferencePapers, Pay
-from troth.protocol.market.types import NO_ADDRESS, Promise
+from troth.protocol.market.signed import Promise
+from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.types import Address
 from troth.scheduler.orders.context import OrderSession, SchedulerContext
 from troth.scheduler.orders.veiling import veils

@@ -15,7 +15,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.logprobs import Logprobs
 from troth.protocol.market import prices
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import Result
+from troth.protocol.market.signed import Result
 from troth.protocol.types import Address
 from troth.scheduler.errors import NodeFailed, OrderAborted
 from troth.scheduler.log.entries import LogBook

@@ -25,9 +25,9 @@ from troth.protocol.logprobs import NO_LOGPROBS
 from troth.protocol.market import lottery
 from troth.protocol.market.bodies import Submission
 from troth.protocol.market.last_row import LastRow
+from troth.protocol.market.signed import Work as PromisedWork
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Parameters
-from troth.protocol.market.types import Work as PromisedWork
 from troth.protocol.request import from_canonical_bytes
 from troth.protocol.types import Address, Hash32, unpack_ends
 from troth.protocol.wire_market import Dismiss

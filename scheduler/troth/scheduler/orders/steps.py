@@ -14,18 +14,8 @@ from dataclasses import dataclass
 
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.messages import Signed
-from troth.protocol.market.types import (
-    Admission,
-    Draw,
-    Inclusion,
-    Order,
-    Promise,
-    Result,
-    Tab,
-    TraceCommitment,
-    Verdict,
-    Voucher,
-)
+from troth.protocol.market.signed import Admission, Draw, Inclusion, Order, Promise, Result, TraceCommitment, Verdict
+from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.types import Address, Hash32
 
 

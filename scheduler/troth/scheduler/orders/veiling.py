@@ -15,7 +15,7 @@ from troth.protocol import possession, rings, secp256k1, typed_data, vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import checks
 from troth.protocol.market.ballots import is_veiled
-from troth.protocol.market.types import Row
+from troth.protocol.market.signed import Row
 from troth.protocol.types import Address, Hash32
 from troth.protocol.wire_fields import RowSignature, VeiledRow
 from troth.protocol.wire_market import Introduce, Introduced

@@ -13,8 +13,9 @@ from troth.protocol.market import canonical, life, messages, tabs
 from troth.protocol.market.checks import OrderView
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import KeyCheck, Signed
+from troth.protocol.market.signed import Order
 from troth.protocol.market.tabs import PayeeBook
-from troth.protocol.market.types import Order, Tab, Voucher
+from troth.protocol.market.types import Tab, Voucher
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Hash32
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from troth.protocol.market import prices
 from troth.protocol.market.life import may_withhold
 from troth.protocol.market.messages import Signed, summons_id
+from troth.protocol.market.proceedings import SummonsKind
+from troth.protocol.market.signed import Result, Work
 from troth.protocol.market.state import CaseRecord, State
-from troth.protocol.market.types import Result, SummonsKind, Work
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.orders.history import OrderHistory
 from troth.scheduler.tabs.database import Statement

@@ -6,8 +6,8 @@ Without this a client's next word would be refused as one that pays less than it
 from __future__ import annotations
 
 from troth.protocol.market.messages import summons_id
+from troth.protocol.market.proceedings import SummonsKind
 from troth.protocol.market.state import State
-from troth.protocol.market.types import SummonsKind
 from troth.protocol.types import Hash32
 from troth.scheduler.orders.context import SchedulerContext
 from troth.scheduler.orders.history import OrderHistory

@@ -13,8 +13,9 @@ from typing import Any
 from troth.protocol.market import canonical, messages, tabs
 from troth.protocol.market.errors import InvalidVoucher
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.signed import Promise, Work
 from troth.protocol.market.tabs import PayerBook
-from troth.protocol.market.types import Promise, Tab, TabState, Voucher, Work
+from troth.protocol.market.types import Tab, TabState, Voucher
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.tabs.database import SchedulerDatabase, Statement
 from troth.transport.identity import Operator

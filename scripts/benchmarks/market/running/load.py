@@ -15,7 +15,8 @@ from benchmarks.market.running.wire import Wire, unpinned
 from troth.protocol.market import canonical, lottery, messages, prices, tabs
 from troth.protocol.market.bodies import Acknowledgement, ShownSecret, Submission
 from troth.protocol.market.messages import Signed, sign
-from troth.protocol.market.types import Order, Result, Tab, TabState
+from troth.protocol.market.signed import Order, Result
+from troth.protocol.market.types import Tab, TabState
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.types import Hash32, pack_ends
 from troth.testnet.anvil import rpc
