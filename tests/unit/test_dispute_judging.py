@@ -11,7 +11,7 @@ import pytest
 from support.layer_disputes import LayerScene, SignedRows
 
 from troth.protocol.disputes.game import Matter, SeenTrace
-from troth.protocol.disputes.judging import Judge, read
+from troth.protocol.disputes.judging import DisputeJudge, read
 from troth.protocol.disputes.layout import DisputedShape, Layout
 from troth.protocol.disputes.proofs import RowProof, StepProof, row_proof, step_proof
 from troth.protocol.disputes.segment_trace import SegmentTrace
@@ -36,7 +36,7 @@ class Judged:
             shape=layout.model.hash, layers=model.layers, hidden=model.hidden_size, segment=0, first=0,
             end=model.layers, rows=len(self.scene.tokens), position=layout.position,
         )  # fmt: skip
-        self.judge = Judge(self.matter, layout.model.encoded, self.trace.top.root)
+        self.judge = DisputeJudge(self.matter, layout.model.encoded, self.trace.top.root)
 
     def proof(self, tensor: int, word: int, number: int) -> StepProof:
         place = self.layout.place(tensor, word, number)
@@ -76,7 +76,7 @@ def test_a_row_is_far_beyond_the_tolerance_alone(judged: Judged) -> None:
         rows[-1, 7] += np.float32(1e-4 * scale * factor)
         signed = SignedRows(rows, judged.scene.tokens)
         matter = replace(judged.matter, output_head=signed.head(ORDER))
-        judge = Judge(matter, judged.layout.model.encoded, judged.trace.top.root)
+        judge = DisputeJudge(matter, judged.layout.model.encoded, judged.trace.top.root)
         shown = signed.shown(ORDER, judged.layout.position)
         proof = read(RowProof, row_proof(judged.layout, SeenTrace(judged.trace), 7, shown))
         assert judge.is_far(proof) == expected, factor
@@ -88,13 +88,13 @@ def test_what_is_not_of_this_dispute_is_refused(judged: Judged) -> None:
     tensor = judged.layout.tensor(1, 5) if judged.layout.exists(judged.layout.tensor(1, 5)) else 3
     value, proof = judged.trace.tensor(tensor).node(0, 0), judged.proof(tensor, 0, 1)
     encoded, root = judged.layout.model.encoded, judged.trace.top.root
-    other_root = Judge(judged.matter, encoded, Hash32(bytes(31) + b"\x01"))
-    other_model = Judge(replace(judged.matter, weights_root=root), encoded, root)
+    other_root = DisputeJudge(judged.matter, encoded, Hash32(bytes(31) + b"\x01"))
+    other_model = DisputeJudge(replace(judged.matter, weights_root=root), encoded, root)
     for judge in (other_root, other_model):
         with pytest.raises(InvalidOpening):
             judge.is_wrong(tensor, 0, value, proof)
     with pytest.raises(InvalidStep):
-        Judge(replace(judged.matter, shape=root), encoded, root)
+        DisputeJudge(replace(judged.matter, shape=root), encoded, root)
     with pytest.raises(InvalidStep):
         read(StepProof, b"\x01")
     assert read(DisputedShape, encoded) == judged.layout.model

@@ -25,7 +25,7 @@ from troth.protocol.disputes.calls import (
     decode_event,
 )
 from troth.protocol.disputes.game import Dispute, DisputeTurn, NamedNode
-from troth.protocol.disputes.judging import Judge, read
+from troth.protocol.disputes.judging import DisputeJudge, read
 from troth.protocol.disputes.proofs import RowProof, StepProof
 from troth.protocol.disputes.tree import path_root, root_over
 from troth.protocol.errors import ProtocolError
@@ -202,12 +202,12 @@ def _require_won(subject: AuditSubject, opened: DisputeOpened, state: Dispute | 
                 raise _Broken("The accused was convicted for silence within its turn")
         case "wrongStep":
             chosen = _descended(state, converter(NamedNode)(call.value("choice")))
-            judge = Judge(opened.matter, opened.shape, state.root)
+            judge = DisputeJudge(opened.matter, opened.shape, state.root)
             proof = read(StepProof, call.value("step"))
             if not judge.is_wrong(chosen.tensor, chosen.place, chosen.node, proof):
                 raise _Broken("The number by which it was won is the one that follows")
         case "wrongRow":
-            if not Judge(opened.matter, opened.shape, state.root).is_far(read(RowProof, call.value("opening"))):
+            if not DisputeJudge(opened.matter, opened.shape, state.root).is_far(read(RowProof, call.value("opening"))):
                 raise _Broken("The row by which it was won is as near as honest rows are")
         case other:
             raise _Broken(f"{other} wins no dispute")

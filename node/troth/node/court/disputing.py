@@ -41,7 +41,7 @@ ELSEWHERE = "Show its levels from wherever the order's text is kept, before the 
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class DisputeStanding:
     """A dispute of this account: what ``troth node status`` says of it. ``progress``: of the trace, from 0 to 1."""
 
     life: Life
@@ -63,10 +63,10 @@ class Disputant:
     taken: int = 0
     """Turns that this process took."""
     _trouble: dict[Hash32, str] = field(default_factory=dict)
-    _standing: tuple[Standing, ...] = ()
+    _standing: tuple[DisputeStanding, ...] = ()
 
     @property
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[DisputeStanding, ...]:
         """The disputes under way, as of the last look."""
         return self._standing
 
@@ -85,13 +85,13 @@ class Disputant:
     def _is_mine(self, one: Life) -> bool:
         return self.chain.account in {one.state.accused, one.state.accuser}
 
-    def _stands(self, one: Life) -> Standing:
+    def _stands(self, one: Life) -> DisputeStanding:
         try:
             progress = self.traces.progress(_place(one), Layout.of(one.matter, self.weights().shape))
         except ProtocolError:
             progress = 0.0
         accuses, trouble = one.state.accuser == self.chain.account, self._trouble.get(one.id, "")
-        return Standing(one, accuses, _mover(one) == self.chain.account, progress, trouble)
+        return DisputeStanding(one, accuses, _mover(one) == self.chain.account, progress, trouble)
 
     async def _take(self, one: Life, block: int) -> bool:
         """Whether a turn was taken. What cannot be is said once, and tried again at the next look."""

@@ -18,7 +18,7 @@ from troth.node.court.accusation import DisputableSegment, disputable, require_c
 from troth.node.court.accusations import Accusations, open_dispute, rows_in
 from troth.node.court.canonical_traces import CanonicalTraces
 from troth.node.court.dispute_chain import LiveDisputes
-from troth.node.court.disputing import Disputant, Standing
+from troth.node.court.disputing import Disputant, DisputeStanding
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.recomputing import prefill
 from troth.node.court.segment_text import SegmentText
@@ -70,7 +70,7 @@ class OwnDisputes:
         return any((one.life.matter.order, one.life.matter.segment) == (order, segment) for one in self.standing)
 
     @property
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[DisputeStanding, ...]:
         """The disputes under way."""
         return self.disputant.standing
 

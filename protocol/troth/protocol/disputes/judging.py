@@ -50,7 +50,7 @@ def read(kind: type[Form], data: bytes) -> Form:
     return made
 
 
-class Judge:
+class DisputeJudge:
     """The arithmetic of one dispute, whose trace has this root; raises InvalidStep, InvalidOpening as the contract
     reverts."""
 
