@@ -99,7 +99,10 @@ def test_a_network_is_created_verified_shown_and_given_a_class(
     network = read_description(file)
     assert (network.rpc, network.committee and network.committee.address) == ((anvil.url,), made["committee"])
     verified = troth(app, "verify", file)
-    assert [one["number"] for one in verified["findings"] if one["ok"]] == [f"N{number}" for number in range(1, 9)]
+    assert [one["number"] for one in verified["findings"] if one["ok"]] == [
+        *(f"N{number}" for number in range(1, 9)),
+        "N12",
+    ]
     shown = troth(app, "show", file)
     assert (shown["contracts"]["bank"], shown["explained"]["scheduler_stake"]["value"]) == (made["bank"], "0.1 ether")
     again = CliRunner().invoke(app, ["create", *map(str, (*wish, *payer)), "--broadcast"])
@@ -140,7 +143,7 @@ def test_what_stands_beside_a_market_is_created_described_and_verified(
     network = read_description(file)
     assert list(network.services) == list(made["services"]) == ["tickets", "reputation", "organisations"]
     verified = troth(app, "verify", file)
-    assert [one["number"] for one in verified["findings"] if one["ok"]] == [f"N{number}" for number in range(1, 12)]
+    assert [one["number"] for one in verified["findings"] if one["ok"]] == [f"N{number}" for number in range(1, 13)]
     assert troth(app, "show", file)["services"] == made["services"]
     kept = troth(tickets_command.app, "show", "--rpc", anvil.url, "--tickets", made["services"]["tickets"])
     assert (kept["committee"], kept["bank"], kept["epoch_blocks"]) == (made["committee"], made["bank"], 300)
@@ -278,7 +281,7 @@ async def test_a_creation_is_carried_on_only_as_it_began(anvil: Anvil, tmp_path:
     with pytest.raises(CreationRefused, match="cannot be used: database is locked"):
         await create(anvil.url, wish, plan, payer, lambda line: None)
     journal.close()
-    with pytest.raises(CreationRefused, match="chain, committee, factory, genesis block, members, name"):
+    with pytest.raises(CreationRefused, match="chain, committee, disputes, factory, genesis block, members, name"):
         await create(anvil.url, wish, plan, payer, lambda line: None)
     journal_of(wish.output).write_bytes(b"no database at all, but text that is long enough to be none")
     with pytest.raises(CreationRefused, match="not a database"):

@@ -44,7 +44,8 @@ class Kernels:
         self.largest, self.longest = max(self.largest, self.running), max(self.longest, len(text))
         try:
             for _ in range(request.max_tokens):
-                await asyncio.sleep(0)
+                # As long as the pause between two texts' beginnings: so they are written beside one another.
+                await asyncio.sleep(0.001)
                 rows = self.rows(text, done)
                 done, token = len(text), (text[-1] * 31 + seed[-1] + len(text)) % self.vocabulary
                 text.append(token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from troth.node.engine.head import find_head, head_numbers
 from troth.node.engine.interface import Arithmetic
@@ -37,8 +38,8 @@ def with_head_imprints(name: str, folder: ModelFolder, dtype: int) -> str:
     return with_imprints(name, HeadTree(head_imprints(find_head(folder, head), dtype)).root)
 
 
-def require_imprints(execution_class: Arithmetic, folder: ModelFolder) -> None:
-    """Check the imprints that a class names; one that names none needs nothing.
+def require_imprints(execution_class: Arithmetic, model: Callable[[], ModelFolder]) -> None:
+    """Check the imprints that a class names; one that names none needs nothing, and does not open the model's folder.
 
     Raises:
         ModelError: they are of another head, so that proofs over them could convict an honest node.
@@ -49,6 +50,7 @@ def require_imprints(execution_class: Arithmetic, folder: ModelFolder) -> None:
         raise ModelError(error.what, execution_class.name, error.remedy) from error
     if named is None:
         return
+    folder = model()
     tensor = find_head(folder, head_of(execution_class.name))
     found = HeadTree(head_imprints(tensor, execution_class.dtype)).root
     if found != named:

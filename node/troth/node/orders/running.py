@@ -298,7 +298,7 @@ class RunningNode:
         if head_of(execution_class.name):
             await require_head(context.engine, execution_class, self._model())
         if context.engine.slice.end == context.engine.layers:
-            await asyncio.to_thread(require_imprints, execution_class, self._model())
+            await asyncio.to_thread(require_imprints, execution_class, self._model)
         service = self._parts.service(context, self._metrics)
         await service.start()
         self._hosting = SliceHosting(context, service)
