@@ -20,7 +20,6 @@ from troth.node.earning.claims_record import ClaimsRecord
 from troth.node.earning.keeper import EarningContext, EarningKeeper
 from troth.node.earning.policy import EarningPolicy
 from troth.node.orders.duties import NodeDuties
-from troth.node.orders.running import MarketWallet
 from troth.protocol.market import canonical
 from troth.protocol.market.messages import Signed, sign, tab_id
 from troth.protocol.market.parts import Part
@@ -81,7 +80,7 @@ async def paid_node(stage: TabsStage, folder: Path, policy: EarningPolicy = CHEA
 
         stores = node.context.stores
         tools = EarningContext(
-            MarketWallet(stage.market),
+            stage.market,
             key,
             ledger,
             stores.books,
@@ -215,7 +214,7 @@ async def test_a_summons_that_was_passed_on_is_answered_with_what_was_signed(anv
         arguments = (summons_id, state, [paid.key.address], paid.tab, promise, signed.signature)
         await stage.send(stage.scheduler, Part.SUMMONS, "passOnResults", *arguments, value=await deposit(stage, "pass"))
         await paid.follow()
-        wallet, nobody = MarketWallet(market), cast("Any", None)
+        wallet, nobody = market, cast("Any", None)
         duties = NodeDuties(context, wallet, paid.key, nobody, lambda block: paid.follower.reach(block, 20))
         await duties.answer_summons()
         assert duties.responded == 1

@@ -8,6 +8,7 @@ import typer
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.types import Address, to_address
+from troth.transport.command_options import BankOption, FactoryOption, RpcOption, StartBlockOption, option_group
 
 if TYPE_CHECKING:
     from troth.audit.services import AuditedServices
@@ -33,6 +34,22 @@ OrganisationsOption = Annotated[
         "--organisations", envvar="TROTH_ORGANISATIONS", help="Also look at this Organisations contract, 0x…."
     ),
 ]
+
+
+@option_group
+class WatchedOptions:
+    """The deployment that is watched, and what is looked at beside it."""
+
+    factory: FactoryOption
+    bank: BankOption = ""
+    rpc: RpcOption = "http://127.0.0.1:8545"
+    start_block: StartBlockOption = 0
+    tickets: TicketsOption = ""
+    organisations: OrganisationsOption = ""
+
+    def services(self) -> AuditedServices:
+        """What stands beside the market, by its addresses."""
+        return audited_services(self.rpc, self.tickets, self.organisations, self.start_block)
 
 
 def audited_services(rpc: str, tickets: str, organisations: str, start_block: int) -> AuditedServices:

@@ -11,28 +11,23 @@ import typer
 
 from troth.audit.checks import NUMBERS
 from troth.audit.display import guarded
-from troth.audit.options import OrganisationsOption, TicketsOption, audited_services, read_address
+from troth.audit.options import WatchedOptions, read_address
 from troth.chain.keystore import load_account, read_password
 from troth.transport.command_options import (
     AMOUNT,
-    BankOption,
-    FactoryOption,
     JsonOption,
     KeystoreOption,
     PasswordOption,
-    RpcOption,
-    StartBlockOption,
+    grouped,
 )
 
 DEFAULT_HOME = Path("~/.troth/watch")
 
 
+@grouped
 def watch(
     *,
-    factory: FactoryOption,
-    bank: BankOption = "",
-    rpc: RpcOption = "http://127.0.0.1:8545",
-    start_block: StartBlockOption = 0,
+    watched: WatchedOptions,
     home: Annotated[
         Path, typer.Option("--home", envvar="TROTH_WATCH_HOME", help="Folder of the state.")
     ] = DEFAULT_HOME,
@@ -44,8 +39,6 @@ def watch(
         Path | None,
         typer.Option("--promises", exists=True, dir_okay=False, help="Promises of inclusion, in JSON lines."),
     ] = None,
-    tickets: TicketsOption = "",
-    organisations: OrganisationsOption = "",
     act: Annotated[bool, typer.Option("--act", help="Convict, and bring rejections: needs --keystore.")] = False,
     most_bond: Annotated[
         str, typer.Option("--most-bond", help=f"Most that is put up for a case; none: nothing is. {AMOUNT}")
@@ -71,10 +64,10 @@ def watch(
     from troth.audit import watch_terminal
 
     told = watch_terminal.Watching(
-        rpc=rpc,
-        factory=read_address(factory),
-        bank=read_address(bank) if bank else None,
-        start=start_block,
+        rpc=watched.rpc,
+        factory=read_address(watched.factory),
+        bank=read_address(watched.bank) if watched.bank else None,
+        start=watched.start_block,
         folder=home.expanduser(),
         evidence=evidence,
         promises=promises,
@@ -82,7 +75,7 @@ def watch(
         key=key,
         most_bond=most_bond,
         interval=interval,
-        services=audited_services(rpc, tickets, organisations, start_block),
+        services=watched.services(),
     )
     printer = watch_terminal.Printer(told, as_json)
     with suppress(KeyboardInterrupt):

@@ -20,10 +20,13 @@ from troth.transport.command_options import (
     PasswordOption,
     RpcOption,
     StartBlockOption,
+    grouped,
     http_address,
+    option_group,
 )
 
 if TYPE_CHECKING:
+    from troth.chain.deployment import ServiceRules
     from troth.network.description import NetworkDescription
 
 Result = TypeVar("Result")
@@ -58,7 +61,37 @@ ChainNodeOption = Annotated[
 ]
 
 
+@option_group
+class ServiceOptions:
+    """What is deployed beside the market."""
+
+    ticket_price: Annotated[
+        list[str] | None,
+        typer.Option(help="Deploy Tickets with this price, 0.001ether or units of --asset; ascending. Repeat it."),
+    ] = None
+    ticket_epoch: Annotated[int, typer.Option(min=10, help="Blocks of an epoch of tickets.")] = 50_400
+    member_bond: Annotated[str, typer.Option(help="Deploy Reputation, and each member bonds so much: 1ether.")] = ""
+    rating_epoch: Annotated[int, typer.Option(min=8, max=8000, help="Blocks of an epoch of ratings.")] = 1800
+    organisations: Annotated[bool, typer.Option("--organisations", help="Deploy Organisations over Reputation.")] = (
+        False
+    )
+
+    def rules(self, asset: str) -> ServiceRules:
+        """The same, read; prices of tickets are in the asset that this address names."""
+        from troth.chain.deployment import ServiceRules
+        from troth.protocol.amounts import COIN
+        from troth.protocol.reputation import paper_rules
+        from troth.protocol.tickets.messages import TicketRules
+
+        return ServiceRules(
+            tickets=TicketRules(self.ticket_epoch, _prices(self.ticket_price, asset)) if self.ticket_price else None,
+            reputation=paper_rules(self.rating_epoch, COIN.parse(self.member_bond)) if self.member_bond else None,
+            organisations=self.organisations,
+        )
+
+
 @app.command()
+@grouped
 def create(
     *,
     name: NameOption = "network",
@@ -86,16 +119,7 @@ def create(
             help="Deploy what lets one honest party convict a wrong row by arithmetic: three contracts more.",
         ),
     ] = False,
-    ticket_price: Annotated[
-        list[str] | None,
-        typer.Option(help="Deploy Tickets with this price, 0.001ether or units of --asset; ascending. Repeat it."),
-    ] = None,
-    ticket_epoch: Annotated[int, typer.Option(min=10, help="Blocks of an epoch of tickets.")] = 50_400,
-    member_bond: Annotated[str, typer.Option(help="Deploy Reputation, and each member bonds so much: 1ether.")] = "",
-    rating_epoch: Annotated[int, typer.Option(min=8, max=8000, help="Blocks of an epoch of ratings.")] = 1800,
-    organisations: Annotated[
-        bool, typer.Option("--organisations", help="Deploy Organisations over Reputation.")
-    ] = False,
+    services: ServiceOptions,
     suggest_rpc: SuggestOption = None,
     output: OutputOption = Path("network.json"),
     broadcast: BroadcastOption = False,
@@ -105,14 +129,10 @@ def create(
 
     A run that was interrupted is carried on by the same command: nothing is deployed twice.
     """
-    from troth.chain.deployment import ServiceRules
     from troth.network import showing
     from troth.network.planning import CreationWish, pace_words, plan_creation, read_parameters
-    from troth.protocol.amounts import COIN
     from troth.protocol.committee import read_member
     from troth.protocol.market.shipped import warning_of
-    from troth.protocol.reputation import paper_rules
-    from troth.protocol.tickets.messages import TicketRules
     from troth.protocol.types import ZERO_ADDRESS
 
     chosen = read_parameters(parameters, asset, block_seconds)
@@ -125,11 +145,7 @@ def create(
         committee=_optional(committee),
         suggested=_suggestions(rpc, suggest_rpc),
         disputes=disputes and chosen.prover == ZERO_ADDRESS,
-        services=ServiceRules(
-            tickets=None if not ticket_price else TicketRules(ticket_epoch, _prices(ticket_price, asset)),
-            reputation=paper_rules(rating_epoch, COIN.parse(member_bond)) if member_bond else None,
-            organisations=organisations,
-        ),
+        services=services.rules(asset),
     ).checked()
     plan = _run(plan_creation(rpc, wish, _payer(keystore, broadcast)))
     pace = pace_words(wish.parameters, plan.chain.block_seconds, block_seconds)

@@ -19,7 +19,7 @@ from troth.node.imprinting_command import HiddenProof, accuse_hidden
 from troth.node.keyfiles import run
 from troth.node.loading import load_engine
 from troth.node.models.folder import find_model
-from troth.node.orders.running import open_stores
+from troth.node.orders.context import open_stores
 from troth.node.orders.session import JUDGED
 from troth.protocol.market.papers import Spoken
 from troth.protocol.market.state import State

@@ -27,7 +27,8 @@ from troth.node.errors import ConfigError
 from troth.node.keyfiles import run
 from troth.node.loading import load_engine
 from troth.node.models.folder import find_model
-from troth.node.orders.running import connect, open_stores
+from troth.node.orders.context import open_stores
+from troth.node.orders.running import connect
 from troth.protocol.market.papers import Spoken
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,14 @@ from troth.transport.command_options import (
     KeystoreOption,
     PasswordOption,
     RpcOption,
+    grouped,
+    option_group,
     show,
 )
+
+if TYPE_CHECKING:
+    from troth.node.models.execution_class import ExactMachine
+    from troth.node.models.folder import ModelFolder
 
 app = typer.Typer(no_args_is_help=True, help="Models: import, describe, register.")
 
@@ -121,7 +127,31 @@ CalibrationOption = Annotated[
 ]
 
 
+@option_group
+class ExactOptions:
+    """Whether a class is exact, and what computes it."""
+
+    exact: ExactOption = False
+    engine: Annotated[str, typer.Option("--engine", envvar="TROTH_ENGINE", help="Of an exact class.")] = "vllm"
+    device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="Of an exact class.")] = "cpu"
+    attention: Annotated[str, typer.Option("--attention", help="Of vLLM on CUDA: triton_attn, flash_attn.")] = ""
+    cards: Annotated[int, typer.Option("--cards", min=1, help="Over how many cards vLLM shares layers out.")] = 1
+
+    def machine(self, home: Path, folder: ModelFolder, dtype: int) -> ExactMachine | None:
+        """The machine of an exact class, if it is one; a graphics card has passed the stress probe."""
+        from troth.node.models.execution_class import ExactMachine
+        from troth.node.stressing import require_stressed
+
+        if not self.exact:
+            return None
+        machine = ExactMachine(self.engine, self.device, self.attention, self.cards)
+        if (cuda := machine.cuda(folder)) is not None:
+            require_stressed(home, folder, dtype, cuda)
+        return machine
+
+
 @app.command()
+@grouped
 def register(
     model: Annotated[str, typer.Argument(help="Name or path of a model folder.")],
     *,
@@ -137,11 +167,7 @@ def register(
     verifiers: Annotated[int, typer.Option("--verifiers", help="Seats that check, odd; 0: as usual.")] = 0,
     reviewers: Annotated[int, typer.Option("--reviewers", help="Seats of the court, odd; 0: as usual.")] = 0,
     honest_share: HonestShareOption = 0,
-    exact: ExactOption = False,
-    engine: Annotated[str, typer.Option("--engine", envvar="TROTH_ENGINE", help="Of an exact class.")] = "vllm",
-    device: Annotated[str, typer.Option("--device", envvar="TROTH_DEVICE", help="Of an exact class.")] = "cpu",
-    attention: Annotated[str, typer.Option("--attention", help="Of vLLM on CUDA: triton_attn, flash_attn.")] = "",
-    cards: Annotated[int, typer.Option("--cards", min=1, help="Over how many cards vLLM shares layers out.")] = 1,
+    exactly: ExactOptions,
     calibration: CalibrationOption = None,
     head: HeadOption = True,
     layers: LayersOption = True,
@@ -159,10 +185,9 @@ def register(
 
     from troth.chain.tokens import asset_at
     from troth.node.keyfiles import open_keystore
-    from troth.node.models.execution_class import ClassOptions, ExactMachine, add_to_market
+    from troth.node.models.execution_class import ClassOptions, add_to_market
     from troth.node.models.folder import find_model
     from troth.node.models.report import describe_with_progress, report_of
-    from troth.node.stressing import require_stressed
     from troth.protocol.amounts import COIN
 
     asset = asyncio.run(asset_at(rpc, factory, bank)) if fee_cap or check_price else COIN
@@ -183,9 +208,7 @@ def register(
         imprints=imprints,
     )
     name = class_name or f"{folder.path.name}/torch/{dtype}"
-    machine = ExactMachine(engine, device, attention, cards) if exact else None
-    if machine is not None and (cuda := machine.cuda(folder)) is not None:
-        require_stressed(home, folder, report.descriptor.dtype, cuda)
+    machine = exactly.machine(home, folder, report.descriptor.dtype)
     measured = wanted.measured(report, name, dtype, calibration, machine)
     key = open_keystore(keystore, password_file, "the account that pays", "--keystore")
     added = add_to_market(report, measured, wanted, key, rpc=rpc, factory=factory, bank=bank, broadcast=broadcast)

@@ -24,8 +24,9 @@ from troth.node.earning.database import NodeDatabase
 from troth.node.errors import NodeStorageError
 from troth.node.keyfiles import run
 from troth.node.models.registration import carry_out, carry_out_all
+from troth.node.orders.context import RECORDS
 from troth.node.orders.notes import Notes
-from troth.node.orders.running import RECORDS, connect
+from troth.node.orders.running import connect
 from troth.node.process import operator_of
 from troth.protocol.market import canonical
 from troth.protocol.market.calls import PartCall

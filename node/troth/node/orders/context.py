@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from troth.node.earning.books import NodeBooks, NodeLedger
@@ -23,6 +24,7 @@ from troth.protocol.types import Address, Hash32
 from troth.transport.identity import Operator
 
 Result = TypeVar("Result")
+RECORDS = "market.sqlite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +98,17 @@ class NodeContext:
         await self.engine.close()
         await self.write(self.stores.close)
         self.scribe.shutdown()
+
+
+def open_stores(folder: Path) -> Stores:
+    """The node's records in its folder; traces are freed by what the chain says, never by their age."""
+    database = NodeDatabase(folder / RECORDS)
+    return Stores(
+        database=database,
+        words=SignedWords(database),
+        books=NodeBooks(database),
+        rejections=Rejections(database),
+        traces=TraceStore(folder / "market-traces"),
+        margins=MarginPool(folder / "margins.sqlite"),
+        notes=Notes(database),
+    )

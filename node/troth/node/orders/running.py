@@ -8,7 +8,6 @@ import logging
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -20,15 +19,12 @@ from troth.chain.deployment import submit
 from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
-from troth.chain.records import Fees, TransactionReceipt
 from troth.node.configuration import NodeConfiguration
 from troth.node.court.assembly import FollowedDeployment, NodeCourt, make_court
 from troth.node.court.dispute_chain import LiveDisputes, find_disputes
 from troth.node.court.measuring import require_rows
 from troth.node.direct.assembly import Direct
-from troth.node.earning.books import NodeBooks
 from troth.node.earning.claims_record import ClaimsRecord
-from troth.node.earning.database import NodeDatabase
 from troth.node.earning.keeper import EarningContext, EarningKeeper
 from troth.node.earning.supervision import Supervised
 from troth.node.engine.head import require_head
@@ -37,29 +33,23 @@ from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEng
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
 from troth.node.loading import load_engine, watch_card, watch_weights
-from troth.node.margin_pool import MarginPool
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.models.folder import ModelFolder, find_model
-from troth.node.orders.context import LendingLimits, NodeContext, Stores
+from troth.node.orders.context import LendingLimits, NodeContext, open_stores
 from troth.node.orders.duties import NodeDuties
 from troth.node.orders.ground import FollowedGround
 from troth.node.orders.hosting import SliceHosting
 from troth.node.orders.moving import Moving, resident_of
-from troth.node.orders.notes import Notes
-from troth.node.orders.rejections import Rejections
 from troth.node.orders.service import Answer, OrderService
-from troth.node.orders.words import SignedWords
 from troth.node.organisations import Contributing
 from troth.node.pool.contacts import lender_of
 from troth.node.pool.resident import Resident
-from troth.node.traces import TraceStore
 from troth.protocol.calls import Call
-from troth.protocol.market.calls import PartCall
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.heads import head_of
 from troth.protocol.market.layers import layers_of
 from troth.protocol.market.state import Party
-from troth.protocol.market.types import Contracts, ExecutionClass, PotKind, Role
+from troth.protocol.market.types import ExecutionClass, PotKind, Role
 from troth.protocol.market.views import class_of, registered_scheduler
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Address, ModelDescriptor
@@ -75,7 +65,6 @@ log = logging.getLogger(__name__)
 
 WARM_UP = SessionKey(bytes(32), 0, 0)
 WARM_UP_POSITIONS = 4
-RECORDS = "market.sqlite"
 
 
 class MarketEngineLoader(Protocol):
@@ -98,26 +87,6 @@ class MarketParts:
 
     engine: MarketEngineLoader = load_engine
     service: type[OrderService] = OrderService
-
-
-class MarketWallet:
-    """Sends to one deployment; see ``earning.keeper.Wallet``."""
-
-    def __init__(self, market: Market) -> None:
-        self._market = market
-
-    @property
-    def contracts(self) -> Contracts:
-        """Where they are."""
-        return self._market.contracts
-
-    async def fees(self) -> Fees:
-        """Fees of one of the next blocks."""
-        return await self._market.fees()
-
-    async def execute(self, call: PartCall, key: Key) -> TransactionReceipt:
-        """Send and wait for the receipt."""
-        return await self._market.execute(call, key)
 
 
 async def connect(configuration: NodeConfiguration) -> Market:
@@ -337,7 +306,6 @@ class RunningNode:
         assert self._hosting is not None
         assert self._court is not None
         assert self._resident is not None
-        wallet = MarketWallet(market)
 
         async def reached(block: int) -> None:
             await follower.reach(block, timeout=30.0)
@@ -349,7 +317,7 @@ class RunningNode:
         stores = context.stores
         keeper = EarningKeeper(
             EarningContext(
-                wallet,
+                market,
                 self._key,
                 context.ledger,
                 stores.books,
@@ -370,7 +338,7 @@ class RunningNode:
                 seen = block
 
         court = self._court
-        duties = NodeDuties(context, wallet, self._key, court.bringer, reached, disputes=court.disputes_over)
+        duties = NodeDuties(context, market, self._key, court.bringer, reached, disputes=court.disputes_over)
         self._money.follow(context, keeper, duties)
         return (
             Supervised("following the chain", follow, interval=5.0),
@@ -463,20 +431,6 @@ class RunningNode:
             await self._court.close()
         if self._context is not None:
             await self._context.close()
-
-
-def open_stores(folder: Path) -> Stores:
-    """The node's records in its folder; traces are freed by what the chain says, never by their age."""
-    database = NodeDatabase(folder / RECORDS)
-    return Stores(
-        database=database,
-        words=SignedWords(database),
-        books=NodeBooks(database),
-        rejections=Rejections(database),
-        traces=TraceStore(folder / "market-traces"),
-        margins=MarginPool(folder / "margins.sqlite"),
-        notes=Notes(database),
-    )
 
 
 def _raise_failure(working: asyncio.Task[None]) -> None:
