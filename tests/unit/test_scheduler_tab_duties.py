@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +127,45 @@ async def test_tabs_with_nodes_are_opened_and_topped_up_once(tmp_path: Path) -> 
     await context.database.commit(("INSERT INTO transactions (purpose, block, at) VALUES (?, ?, ?)", row))
     await opener.keep([other])
     assert len(scene.ledger.sent) == 1
+    await scene.stop()
+
+
+async def test_tabs_with_many_nodes_are_opened_side_by_side_and_a_failure_keeps_nobody_waiting(tmp_path: Path) -> None:
+    scene = TabScene(tmp_path, unpaid=4)
+    scene.start()
+    context, missing = scene.context, list(scene.nodes)[:4]
+    waiting: list[Address] = []
+    all_sent = asyncio.Event()
+
+    def payee(call: Any) -> Address:
+        return argument(read_call(Part.BANK, call.call.data), "payee", Address)
+
+    class BlockLedger:
+        """Nothing is mined before four deposits are in the pool; the first of them is lost."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(scene.ledger, name)
+
+        async def execute(self, call: Any, spends: int = 0) -> int:
+            waiting.append(payee(call))
+            if len(waiting) == len(missing):
+                all_sent.set()
+            await asyncio.wait_for(all_sent.wait(), 5)
+            if payee(call) == waiting[0]:
+                raise ChainUnavailable("the node went away", None, "")
+            return await scene.ledger.execute(call, spends)
+
+    def opened(call: Any) -> list[Any]:
+        tab = context.node_tabs.tab(payee(call))
+        return [on.TabOpened(messages.tab_id(tab), tab.payer, tab.payee, tab.key, 1_000, META)]
+
+    scene.ledger.react = opened
+    ledger: Any = BlockLedger()
+    deposits = Deposits(1_000, 10)
+    await TabOpener(context.database, context.node_tabs, ledger, context.operator, deposits=deposits).keep(missing)
+    tabs_of = {node: messages.tab_id(context.node_tabs.tab(node)) for node in missing}
+    known = {node for node, tab in tabs_of.items() if scene.ledger.state.tab_state(tab).known}
+    assert known == set(missing) - {waiting[0]}
     await scene.stop()
 
 

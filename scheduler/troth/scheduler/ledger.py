@@ -13,7 +13,7 @@ from troth.protocol.market import views
 from troth.protocol.market.calls import PartCall, view
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Contracts, Parameters
+from troth.protocol.market.types import NO_ADDRESS, Contracts, Parameters
 
 FOLLOW_SECONDS = 60.0
 """Until the block of an own receipt has been followed."""
@@ -68,7 +68,7 @@ class MarketLedger:
 
         ``spends``: what it takes of the asset, for which a token is approved first.
         """
-        if spends:
+        if spends and self.parameters.asset != NO_ADDRESS:
             # One approval replaces another: two deposits at once would leave one of them without.
             async with self._spending:
                 for approval in await approvals_in_asset(self._market, self._key.address, spends):

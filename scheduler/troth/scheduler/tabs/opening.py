@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 PENDING_BLOCKS = 20
 """Blocks for which a deposit that was sent before a restart is waited for."""
 
+AT_ONCE = 16
+"""Deposits under way at a time. Chain nodes hold back what one account sends beyond so many (Geth's account slots)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deposits:
@@ -59,18 +62,26 @@ class TabOpener:
         self._locks: dict[Address, asyncio.Lock] = {}
 
     async def keep(self, nodes: Iterable[Address]) -> None:
-        """Open what is missing and top up what runs low; a node whose deposit fails keeps no other waiting.
+        """Open what is missing and top up what runs low, many at once, so that a new scheduler serves within blocks
+        however many nodes there are. A node whose deposit fails keeps no other waiting.
 
         Not by a scheduler that is leaving: it takes no orders, and pays what it owes by ``ensure``.
         """
         party = self._ledger.state.parties.get(self._operator.address)
         if party is not None and party.exit_block:
             return
-        for node in nodes:
-            try:
-                await self._covered(node, self._deposits.least)
-            except ChainError as error:
-                log.warning("the tab with %s could not be opened or topped up: %s", node, error)
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def one(node: Address) -> None:
+            async with slots:
+                try:
+                    await self._covered(node, self._deposits.least)
+                except ChainError as error:
+                    log.warning("the tab with %s could not be opened or topped up: %s", node, error)
+
+        async with asyncio.TaskGroup() as deposits:
+            for node in nodes:
+                deposits.create_task(one(node))
 
     async def ensure(self, node: Address, price: int) -> None:
         """A tab with ``node`` that covers one more promise of ``price``; raises ChainError."""
