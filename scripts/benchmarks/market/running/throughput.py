@@ -27,11 +27,11 @@ class Run:
 async def run(load: Load, count: int, progress: Callable[[int], None] = lambda _done: None) -> Run:
     """Send ``count`` orders that were signed before."""
     network = load.network
-    watched = {"scheduler": network.scheduler, "nodes": network.nodes, "chain": network.chain, "clients": None}
+    watched = {"scheduler": [network.scheduler], "nodes": network.nodes, "chain": [network.chain], "clients": [None]}
     orders = load.signed(count)
-    before = {name: processor_seconds(child) for name, child in watched.items()}
+    before = {name: sum(map(processor_seconds, children)) for name, children in watched.items()}
     seconds = await load.send(orders, progress)
-    spent = {name: processor_seconds(child) - before[name] for name, child in watched.items()}
+    spent = {name: sum(map(processor_seconds, children)) - before[name] for name, children in watched.items()}
     return Run(orders, seconds, spent)
 
 

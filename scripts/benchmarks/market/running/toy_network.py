@@ -42,6 +42,8 @@ LISTED = PriceList(prompt=4 * 10**18, cached=4 * 10**17, written=8 * 10**18)
 redeeming where that may cost nine tenths of it: in earnest it is done more rarely."""
 ASK = Ask(LISTED.prompt * 8 // 10, LISTED.cached * 8 // 10, LISTED.written * 8 // 10)
 NODES = 10
+NODE_PROCESSES = 2
+"""Nodes share processes, since each imports all of Troth; more than one, since one uses one core only."""
 TAB = 10**17
 QUICK_BLOCK, SLOW_BLOCK = 1, 12
 """Seconds: while parties set up, and where time matters; else as on Ethereum."""
@@ -88,7 +90,7 @@ class ToyNetwork:
     processes: ProcessGroup
     chain: Child
     scheduler: Child
-    nodes: Child
+    nodes: tuple[Child, ...]
     clients: list[Client]
     endpoint: str
     started_at: int
@@ -144,17 +146,17 @@ async def toy_network(home: Path, *, clients: int, nodes: int = NODES) -> AsyncI
             password.chmod(0o600)
             environment = cli.environment(password) | {"PYTHONPATH": _path()}
             node_folders = [_write_node(stage, ports, node) for node in stage.nodes]
-            running = processes.start(
-                "nodes",
-                [sys.executable, "-m", "benchmarks.market.running.toy_nodes", *map(str, node_folders)],
-                environment,
+            program = [sys.executable, "-m", "benchmarks.market.running.toy_nodes"]
+            running = tuple(
+                processes.start(f"nodes-{number}", [*program, *map(str, node_folders[number::NODE_PROCESSES])], environment)
+                for number in range(NODE_PROCESSES)
             )
             folder = _write_scheduler(stage, ports, home / "model")
             local.fund(stage.scheduler)
             serving = processes.start("scheduler", cli.command("scheduler", "start", "--home", folder), environment)
             endpoints = [f"https://127.0.0.1:{port}" for port, _ in ports.values()]
             for one in endpoints:
-                wait_until(lambda one=one: is_ready(one), f"{one} becoming ready", 120, [running, serving])
+                wait_until(lambda one=one: is_ready(one), f"{one} becoming ready", 120, [*running, serving])
             await _tabs_are_open(stage)
             fee = asyncio.create_task(_hold_fee(url))
             yield ToyNetwork(
