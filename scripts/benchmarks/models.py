@@ -7,7 +7,7 @@ Texts are written with the real SmolLM2-135M, which `make demo` puts into `.trot
 
 Families on vLLM for CPU (`--vllm`) are tried where vLLM is installed: each computes the probe of its exact class.
 
-Options: --families, --vllm, --root, --choice, --batches take only some parts; --comparisons N for choices.
+Options: --families, --vllm, --root, --choice, --batches, --exact take only some parts; --comparisons N for choices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from support.tiny_decoders import FAMILIES, LAYERS, UNSLICED, tried, write_tiny_
 from support.token_choice import compared, draws_for, rows_of
 
 from benchmarks import batches
+from benchmarks.exact import torch_shapes
 from benchmarks.figures import Figure
+from benchmarks.weights import weights
 from troth.node.engine.choice import by_the_rule, certain_tokens, choose_tokens
 from troth.node.engine.interface import TokenDraw
 from troth.node.engine.probe import POSITIONS, probe
@@ -44,7 +46,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
-PARTS = ("--families", "--vllm", "--root", "--choice", "--batches")
+PARTS = ("--families", "--vllm", "--root", "--choice", "--batches", "--exact")
 ROW_BYTES, ROWS, ROUNDS = 8_192, 16_384, 7
 """A row of 4,096 bfloat16 numbers; 134 MB of them."""
 TENSORS = 8
@@ -65,6 +67,7 @@ def measure(options: list[str] | None = None) -> list[Figure]:
         "--root": root,
         "--choice": lambda: [*choices(count), *choice_time()],
         "--batches": lambda: batches.measure(find_model(Path(".troth"), "smollm2-135m")),
+        "--exact": lambda: torch_shapes.measure(weights()),
     }
     return [figure for part in chosen for figure in parts[part]()]
 

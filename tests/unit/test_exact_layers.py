@@ -16,11 +16,8 @@ torch = pytest.importorskip("torch")
 from support.tiny_gemma3 import write_tiny_gemma3  # noqa: E402
 from support.tiny_llama import tiny_model  # noqa: E402
 
-from troth.node.engine.exact_layers import (  # noqa: E402
-    ROWS,
-    ExactSlice,
-    in_fixed_rows,
-)
+from troth.node.engine.exact_layers import ROWS, ExactSlice  # noqa: E402
+from troth.node.engine.few_rows import in_fixed_rows  # noqa: E402
 from troth.node.engine.interface import Computed, SessionKey  # noqa: E402
 from troth.node.engine.layers import LayerSlice  # noqa: E402
 from troth.node.engine.probe import MARK, probe, probe_of, probe_text, require_class  # noqa: E402

@@ -11,7 +11,7 @@ new or all of them. What a shape leaves over there is masked, and adds exactly n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,27 +19,15 @@ from torch.overrides import TorchFunctionMode
 from transformers.masking_utils import sdpa_mask
 
 from troth.node.engine.attention_cache import AttentionCache
+from troth.node.engine.few_rows import FixedProduct, few_queries, in_fixed_rows
 from troth.node.engine.layers import LayerSlice
 from troth.node.engine.packing import KeptPair, register_packed
 from troth.node.errors import ModelError
 
-Product = Callable[[torch.Tensor], torch.Tensor]
 ROWS = 16
 """Positions of a block. More cost a decode step more, fewer a prefill; the bits depend on it, so it is part of the
 class (by its probe)."""
 NAME = "troth_blocks"
-
-
-def in_fixed_rows(product: Product, states: torch.Tensor, rows: int) -> torch.Tensor:
-    """`product` over (…, positions, width) states, called with exactly `rows` positions at a time."""
-    count = states.shape[-2]
-    if count == rows:
-        return product(states)
-    blocks = -(-count // rows)
-    # Copies, and not zeros: a mixture sends them to experts that it has to read anyway.
-    left = states[..., -1:, :].expand(*states.shape[:-2], blocks * rows - count, states.shape[-1])
-    made = [product(part) for part in torch.cat([states, left], dim=-2).split(rows, dim=-2)]
-    return (made[0] if blocks == 1 else torch.cat(made, dim=-2))[..., :count, :]
 
 
 class BlockCache(AttentionCache):
@@ -79,7 +67,7 @@ class ExactSlice(LayerSlice):
             # Some routers are linear layers that do more.
             if type(module).forward is torch.nn.Linear.forward:
                 _fix(module)
-            elif any(weight.ndim > 1 for weight in module.parameters(recurse=False)):
+            elif _has_matrix(module):
                 _fix_products(module)
         for part in layer.children():
             if _feeds_forward(part):
@@ -95,28 +83,41 @@ def _feeds_forward(part: torch.nn.Module) -> bool:
 
 def _run_in_blocks(part: torch.nn.Module) -> None:
     forward = part.forward
+    beside: list[Any] = []
+
+    def once(block: torch.Tensor) -> torch.Tensor:
+        made = forward(block)
+        if not isinstance(made, tuple):
+            return made.view(block.shape)
+        beside[:] = made[1:]
+        return made[0].view(block.shape)
+
+    # A mixture sends rows to experts by what they hold: what a few random rows show says nothing of others.
+    product = FixedProduct(once, ROWS, tries=not _is_mixture(part))
 
     def in_blocks(states: torch.Tensor) -> Any:
-        beside: list[Any] = []
-
-        def once(block: torch.Tensor) -> torch.Tensor:
-            made = forward(block)
-            if not isinstance(made, tuple):
-                return made.view(block.shape)
-            beside[:] = made[1:]
-            return made[0].view(block.shape)
-
-        made = in_fixed_rows(once, states, ROWS)
+        beside.clear()
+        made = product(states)
         return (made, *beside) if beside else made
 
     part.forward = in_blocks  # type: ignore[method-assign, unused-ignore]
 
 
+def _is_mixture(part: torch.nn.Module) -> bool:
+    """Whether products in it are other than linear layers'."""
+    weighted = (module for module in part.modules() if any(True for _ in module.parameters(recurse=False)))
+    return any(not isinstance(module, torch.nn.Linear) and _has_matrix(module) for module in weighted)
+
+
+def _has_matrix(module: torch.nn.Module) -> bool:
+    return any(weight.ndim > 1 for weight in module.parameters(recurse=False))
+
+
 def _fix(module: torch.nn.Module) -> None:
-    product = module.forward
+    product = FixedProduct(module.forward, ROWS)
 
     def fixed(states: torch.Tensor) -> torch.Tensor:
-        made = in_fixed_rows(product, states.reshape(-1, states.shape[-1]), ROWS)
+        made = product(states.reshape(-1, states.shape[-1]))
         return made.reshape(*states.shape[:-1], made.shape[-1])
 
     module.forward = fixed  # type: ignore[method-assign, unused-ignore]
@@ -199,18 +200,24 @@ def attend_in_blocks(  # noqa: PLR0917 - the order of the arguments is that of t
     `attention_mask` is what `_blocks` makes; `s_aux` are sinks, a number a head, that take a part of the attention.
     Returns (1, new, heads, size).
     """
-    own = softcap is not None or s_aux is not None
+    kind = (softcap is not None, s_aux is not None)
+
+    def attend(asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        if any(kind):
+            return _attend(asked, keys, values, mask, scaling or query.shape[-1] ** -0.5, softcap, s_aux)
+        return torch.nn.functional.scaled_dot_product_attention(
+            asked, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True
+        )
+
     made = []
     for new, place, end, mask in attention_mask:
-        asked = _filled(query[:, :, new], place.start)
-        keys, values = key[:, :, :end], value[:, :, :end]
-        if own:
-            out = _attend(asked, keys, values, mask, scaling or query.shape[-1] ** -0.5, softcap, s_aux)
-        else:
-            out = torch.nn.functional.scaled_dot_product_attention(
-                asked, keys, values, attn_mask=mask, scale=scaling, enable_gqa=True
-            )
-        made.append(out[:, :, place])
+        few = few_queries(attend, kind, ROWS, query, key, value)
+        # Of a decode step's block, the part that holds its position.
+        first = place.start // few * few
+        asked = slice(first, first + few) if place.stop <= first + few else slice(0, ROWS)
+        rows = _filled(query[:, :, new], place.start - asked.start, asked.stop - asked.start)
+        out = attend(rows, key[:, :, :end], value[:, :, :end], mask[:, :, asked])
+        made.append(out[:, :, place.start - asked.start : place.stop - asked.start])
     return torch.cat(made, dim=2).transpose(1, 2).contiguous(), None
 
 
@@ -238,10 +245,11 @@ def _attend(  # noqa: PLR0917 - as above
     return torch.matmul(shares, value.repeat_interleave(groups, dim=1))
 
 
-def _filled(query: torch.Tensor, first: int) -> torch.Tensor:
-    if query.shape[2] == ROWS:
+def _filled(query: torch.Tensor, first: int, rows: int) -> torch.Tensor:
+    """So many rows, of which those from `first` on are the query's."""
+    if query.shape[2] == rows:
         return query
-    filled = query.new_zeros((*query.shape[:2], ROWS, query.shape[3]))
+    filled = query.new_zeros((*query.shape[:2], rows, query.shape[3]))
     filled[:, :, first : first + query.shape[2]] = query
     return filled
 

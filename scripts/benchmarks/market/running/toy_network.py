@@ -148,7 +148,9 @@ async def toy_network(home: Path, *, clients: int, nodes: int = NODES) -> AsyncI
             node_folders = [_write_node(stage, ports, node) for node in stage.nodes]
             program = [sys.executable, "-m", "benchmarks.market.running.toy_nodes"]
             running = tuple(
-                processes.start(f"nodes-{number}", [*program, *map(str, node_folders[number::NODE_PROCESSES])], environment)
+                processes.start(
+                    f"nodes-{number}", [*program, *map(str, node_folders[number::NODE_PROCESSES])], environment
+                )
                 for number in range(NODE_PROCESSES)
             )
             folder = _write_scheduler(stage, ports, home / "model")

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from troth.node.engine.exact_layers import in_fixed_rows
+from troth.node.engine.few_rows import in_fixed_rows
 from troth.node.engine.vllm.row_frames import LENGTH, Part, frame_to_bytes
 
 LOADING = "vllm.model_executor.models.utils"
