@@ -109,7 +109,7 @@ def _same_queries(attend: Attend, rows: int, sizes: Sequence[tuple[int, int]], l
     mask = (torch.arange(end) <= torch.arange(before, end)[:, None])[None, None]
     parts = [slice(first, first + FEWER[0]) for first in range(0, rows, FEWER[0])]
     made = [attend(query[:, :, part], key, value, mask[:, :, part]) for part in parts]
-    return torch.equal(torch.cat(made, dim=2), attend(query, key, value, mask))
+    return bool(torch.equal(torch.cat(made, dim=2), attend(query, key, value, mask)))
 
 
 def _random(shape: tuple[int, ...], like: torch.Tensor, scale: float) -> torch.Tensor:
