@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +28,7 @@ from troth.protocol.market import checks, receipt
 from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.receipt import CheckedSegment, Receipt
 from troth.protocol.market.signed import Opinion
+from troth.testnet import cli
 
 pytestmark = [
     *(pytest.mark.browser, pytest.mark.chain, pytest.mark.slow),
@@ -113,6 +116,14 @@ async def test_a_real_log_is_recomputed_and_a_real_receipt_asked_of_the_chain(
     await asyncio.to_thread(looked_at, tmp_path / "home", court.stage.anvil.url, found, forged)
 
 
+def run_as_told(told: list[str], home: Path, content: bytes) -> int:
+    """The exit status of the command that the page shows, for this receipt."""
+    file = home / "shown.receipt"
+    file.write_bytes(content)
+    assert told[:4] == ["troth", "audit", "receipt", "FILE"]
+    return subprocess.run(cli.command(*told[1:3], file, *told[4:]), check=False, timeout=120).returncode
+
+
 def looked_at(home: Path, rpc: str, found: Receipt, forged: Receipt) -> None:
     """Both receipts in a browser, each asked of the chain."""
     with (
@@ -128,4 +139,10 @@ def looked_at(home: Path, rpc: str, found: Receipt, forged: Receipt) -> None:
             page.set_input_files("#file", {"name": "a", "mimeType": "application/json", "buffer": content})
             page.click("#ask")
             expect(page.locator("#chain-verdict")).to_contain_text(answer, timeout=20_000)
+            told = shlex.split(page.locator("#chain ~ footer code.command").inner_text())
+            assert told[-2:] == ["--rpc", rpc]
+            assert run_as_told(told, home, content) == (0 if shown is found else 1)
+        # What is no address of this machine never gets into a command that is copied into a shell.
+        page.fill("#rpc", "http://127.0.0.1:8545/$(touch x)")
+        assert page.locator("#rpc-named").inner_text() == rpc
         assert looked.errors == []

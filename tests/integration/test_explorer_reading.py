@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from support.tabs_stage import TabsStage, tabs_stage
 from troth.explorer.reading import INDEX_FILE, ReaderSettings, read
 from troth.explorer.site import Site
 from troth.protocol.market.parts import Part
+from troth.protocol.types import Hash32
 from troth.testnet.ports import free_port
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
@@ -76,6 +78,33 @@ async def test_a_reader_follows_prices_audits_and_takes_back_what_a_reorganisati
     await read(told, once=True)
     assert leaving() == 0
     assert shown(tmp_path)["freshness"]["state"] == "good"
+
+
+def creation_of(market: TabsStage) -> tuple[str, str]:
+    """The transaction that created the factory, and one that created nothing."""
+    newest, others = int(market.anvil.rpc("eth_blockNumber"), 16), ""
+    for number in range(newest + 1):
+        for name in market.anvil.rpc("eth_getBlockByNumber", hex(number), False)["transactions"]:
+            made = market.anvil.rpc("eth_getTransactionReceipt", name)["contractAddress"]
+            if made is not None and made.lower() == market.market.place.factory.lower():
+                return name, others
+            others = name
+    raise AssertionError("nothing created the factory")
+
+
+async def test_every_transaction_of_a_deployment_is_counted(market: TabsStage, tmp_path: Path) -> None:
+    """The factory's creation left no event: the network's file names it."""
+    plain, created, wrong = tmp_path / "plain", tmp_path / "created", tmp_path / "wrong"
+    name, another = creation_of(market)
+    counted = {}
+    for home, told in ((plain, ""), (created, name), (wrong, another)):
+        hashed = Hash32(bytes.fromhex(told[2:])) if told else None
+        await read(replace(settings(market, home), created_by=hashed), once=True)
+        counted[home] = {row[0]: row[1] for row in shown(home)["gas"]}["deployment"]
+    assert (counted[created], counted[wrong]) == (counted[plain] + 1, counted[plain])
+    # Once, however often it is read.
+    await read(replace(settings(market, created), created_by=Hash32(bytes.fromhex(name[2:]))), once=True)
+    assert {row[0]: row[1] for row in shown(created)["gas"]}["deployment"] == counted[created]
 
 
 async def test_it_serves_goes_on_after_kill_9_and_stops_cleanly(market: TabsStage, tmp_path: Path) -> None:

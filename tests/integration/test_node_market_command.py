@@ -40,7 +40,7 @@ from troth.testnet.forked import Forked
 from troth.transport.channel import Channel
 from troth.transport.errors import RemoteFailure
 from troth.transport.identity import Operator
-from troth.transport.router_port import NAT_PMP_PORT
+from troth.transport.router_datagrams import PORT
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
@@ -73,7 +73,7 @@ def nat_pmp_beside() -> Iterator[NatPmpRouter]:
     """A router on loopback's port of NAT-PMP, in a thread: the test waits for processes without a loop."""
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(nat_pmp_router(NAT_PMP_PORT)) as (router, _),
+        portal.wrap_async_context_manager(nat_pmp_router(PORT)) as (router, _),
     ):
         router.address = IPv4Address("127.0.0.1")
         yield router

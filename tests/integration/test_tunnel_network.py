@@ -6,68 +6,25 @@ use, is an endpoint of the scheduler's.
 
 from __future__ import annotations
 
-import json
-import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.tunnelled_network import FIRST_PORT, PORTS, TunnelledNetwork
 
 from troth.client.orders.updates import OrderOutcome
-from troth.testnet import cli, forked
+from troth.testnet import cli
 from troth.testnet.asking import Answered, Asker
 from troth.testnet.display import Display
-from troth.testnet.network import LAYERS, NODES, LocalNetwork
-from troth.testnet.parties import NetworkPlan, PartyProcess, fetched
-from troth.testnet.processes import wait_until
+from troth.testnet.network import LAYERS, NODES
+from troth.testnet.parties import NetworkPlan, fetched
 from troth.testnet.weights import prepare_models
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(1800)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
-PORTS = 32
-FIRST_PORT = random.randrange(6_000, 9_900, PORTS)
-"""Below what other tests take."""
 QUESTION = "Count from one to twenty in words."
-
-
-class TunnelledNetwork(LocalNetwork):
-    """Its scheduler runs before its nodes are set up, since each of them asks it for an endpoint."""
-
-    def set_up_parties(self) -> None:
-        for party in (*self.schedulers, *self.nodes.values()):
-            if party.name in self.nodes:
-                self._set_up_node(party)
-            else:
-                self._set_up_scheduler(party)
-            self._launch(party)
-
-    def _set_up_scheduler(self, party: PartyProcess) -> None:
-        LocalNetwork._set_up_scheduler(self, party)
-        if party is self.scheduler:
-            with (party.home / "scheduler.toml").open("a") as file:
-                file.write(f"\n[tunnels]\nfirst_port = {FIRST_PORT}\nports = {PORTS}\n")
-
-    def _reached(self, node: PartyProcess) -> tuple[object, ...]:
-        assert self.scheduler.child is not None
-        endpoint = self.scheduler.endpoint
-        wait_until(lambda: is_live(endpoint), "the scheduler answering", self.ready_seconds, [self.scheduler.child])
-        return "--tunnel", self.scheduler.operator
-
-    def doctor(self, node: PartyProcess) -> dict[str, Any]:
-        """What `doctor` finds of a node, by check."""
-        command = cli.command("node", "doctor", "--home", node.home, "--json")
-        done = forked.run(command, cli.environment(self.password_file), 120.0)
-        return {finding["check"]: finding for finding in json.loads(done.stdout)}
-
-
-def is_live(endpoint: str) -> bool:
-    try:
-        return bool(fetched(endpoint, "/livez"))
-    except OSError:
-        return False
 
 
 @pytest.fixture(scope="module")

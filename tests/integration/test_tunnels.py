@@ -11,63 +11,25 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from support.lending import DOMAIN, IMPOSTOR, NODE, QUICK, SCHEDULER, Lending
 from support.waiting import eventually
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address
 from troth.protocol.wire import ORDER_REQUESTS, Dismiss, OrderReply, OrderRequest, Received
 from troth.protocol.wire_tunnel import Attend, Visited
-from troth.testnet.ports import free_port
 from troth.transport.channel import Channel, ChannelPatience
 from troth.transport.channel_server import ChannelServer
-from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure, TunnelRefused, WrongTlsKey
+from troth.transport.errors import ChannelUnavailable, OverlayError, RemoteFailure, WrongTlsKey
 from troth.transport.https import pinned_client
 from troth.transport.identity import Operator, TlsIdentity, create_identity
 from troth.transport.server import TlsServer, serving
 from troth.transport.tls import pinned_context
 from troth.transport.tunnel_client import Lender, Tunnel
-from troth.transport.tunnel_server import TUNNEL_PATH, TunnelLimits, TunnelServer
+from troth.transport.tunnel_server import TUNNEL_PATH, TunnelLimits
 
-DOMAIN = Domain(31337, Address("0x5FbDB2315678afecb367f032d93F642f64180aa3"))
-NODE, SCHEDULER, IMPOSTOR = (Operator(bytes([number]) * 32, DOMAIN) for number in (1, 2, 3))
 TASK = Dismiss(order=b"\x07" * 32)
-QUICK = TunnelLimits(hold=0.5, away=3.0, arrival=20.0, visitors=6, visitors_per_customer=4)
-
-
-class Lending:
-    """A scheduler's server that lends one port to one node, whoever else is allowed to ask."""
-
-    def __init__(self, folder: Path, limits: TunnelLimits) -> None:
-        self.identity, self.port, self.app = create_identity(folder), free_port(), FastAPI()
-        self.tunnels = TunnelServer(SCHEDULER, "127.0.0.1", self.port_of, lambda node: node != IMPOSTOR.address, limits)
-        self.tunnels.mount(self.app)
-        self.allowed = {NODE.address}
-        self.server: TlsServer
-
-    async def port_of(self, node: Address) -> int:
-        if node not in self.allowed:
-            raise TunnelRefused("The node's endpoint on chain is none that is lent here", node, "Register one.")
-        return self.port
-
-    @property
-    def lender(self) -> Lender:
-        return Lender(SCHEDULER.address, f"https://127.0.0.1:{self.server.port}", self.identity.spki_sha256)
-
-    @property
-    def endpoint(self) -> str:
-        return f"https://127.0.0.1:{self.port}"
-
-    @asynccontextmanager
-    async def serving(self, port: int = 0) -> AsyncIterator[None]:
-        async with self.tunnels:
-            self.server = TlsServer(self.app, self.identity, "127.0.0.1", port)
-            async with serving(self.server):
-                yield
-
-    async def attended(self) -> None:
-        await eventually(lambda: self.tunnels.attended(self.port))
 
 
 class Behind:

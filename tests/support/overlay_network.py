@@ -152,7 +152,9 @@ async def node_as_entry(whole: Whole, folder: Path) -> AsyncIterator[None]:
     network, key = whole.network, whole.node
     port = int(network.follower.state.parties[key.address].endpoint.rsplit(":", 1)[1])
     plain = node_configuration(network.stage, folder / key.address, port, (Segment(0, 2),))
-    configured = replace(plain, overlay=entry_on(whole.overlay))
+    # On the node's own port: deliveries and HTTPS are told apart by their names.
+    entry = OverlayEntry("", 0, ("127.0.0.1", port), to_address(whole.overlay.committee), 2.0)
+    configured = replace(plain, overlay=entry)
     parts = MarketParts(lambda *_arguments, **_keywords: ToyEngine())
     whole.entry = node = RunningNode(configured, key, verify_weights=False, parts=parts)
     task = asyncio.create_task(node.run())

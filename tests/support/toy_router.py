@@ -1,14 +1,14 @@
-"""Routers on loopback sockets: one that speaks NAT-PMP, one that is a UPnP gateway. A test may have them lie."""
+"""Routers on loopback sockets: one speaks PCP, one NAT-PMP, one is a UPnP gateway. A test may have them lie."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -44,7 +44,9 @@ class NatPmpRouter(asyncio.DatagramProtocol):
         for one in self.before:
             self._transport.sendto(one, addr)
         version, operation = data[:2]
-        assert version == 0
+        if version:
+            self._transport.sendto(struct.pack(">BBHI", 0, 128 + operation, 1, 1), addr)
+            return
         head = struct.pack(">BBHI", 0, 128 + operation, self.result, 1)
         if operation == 0:
             self._transport.sendto(head + self.address.packed, addr)
@@ -61,6 +63,69 @@ class NatPmpRouter(asyncio.DatagramProtocol):
 async def nat_pmp_router(port: int = 0) -> AsyncIterator[tuple[NatPmpRouter, int]]:
     transport, router = await asyncio.get_running_loop().create_datagram_endpoint(
         NatPmpRouter, local_addr=("127.0.0.1", port)
+    )
+    try:
+        yield router, transport.get_extra_info("sockname")[1]
+    finally:
+        transport.close()
+
+
+class PcpRouter(asyncio.DatagramProtocol):
+    """RFC 6887's MAP and ANNOUNCE. ``ports``: by inner port nonce, outer port and seconds.
+
+    It does what a router has to: a mapping belongs to its nonce, and the client's address is compared.
+    """
+
+    def __init__(self) -> None:
+        self.ports: dict[int, tuple[bytes, int, int]] = {}
+        self.address = IPv6Address(f"::ffff:{OUTER}")
+        self.result = 0
+        self.moves = 0
+        self.silent = 0
+        self.longest = 1 << 31
+        self.announced = 0
+        self.bent: Callable[[bytes], list[bytes]] = lambda answer: [answer]
+        """What is sent in place of an answer."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        if self.silent:
+            self.silent -= 1
+            return
+        version, operation, reserved, seconds, client = struct.unpack(">BBHI16s", data[:24])
+        assert (version, reserved, len(data) % 4) == (2, 0, 0)
+        result = self.result or (0 if IPv6Address(client) == IPv6Address(f"::ffff:{addr[0]}") else 12)
+        if operation == 0:
+            self.announced += 1
+            said = b""
+        else:
+            result, seconds, said = self._map(result, seconds, data[24:])
+        for one in self.bent(struct.pack(">BBBBII12x", 2, 128 | operation, 0, result, seconds, 7) + said):
+            self._transport.sendto(one, addr)
+
+    def _map(self, result: int, seconds: int, asked: bytes) -> tuple[int, int, bytes]:
+        nonce, protocol, inside, outside, suggested = struct.unpack(">12sB3xHH16s", asked)
+        assert protocol == 6
+        assert IPv6Address(suggested).ipv4_mapped == IPv4Address(0)
+        held = self.ports.get(inside)
+        if held is not None and held[0] != nonce:
+            result = 2
+        if result:
+            return result, 30, asked
+        if not seconds:
+            self.ports.pop(inside, None)
+            return 0, 0, asked
+        given = outside + self.moves
+        self.ports[inside] = nonce, given, min(seconds, self.longest)
+        return 0, self.ports[inside][2], struct.pack(">12sB3xHH16s", nonce, 6, inside, given, self.address.packed)
+
+
+@asynccontextmanager
+async def pcp_router(port: int = 0) -> AsyncIterator[tuple[PcpRouter, int]]:
+    transport, router = await asyncio.get_running_loop().create_datagram_endpoint(
+        PcpRouter, local_addr=("127.0.0.1", port)
     )
     try:
         yield router, transport.get_extra_info("sockname")[1]

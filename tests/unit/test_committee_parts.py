@@ -93,6 +93,9 @@ def test_enough_members_accept_every_common_entry(opinions: list[frozenset[bytes
         ([EntryClaim(str(number), "192.0.2.1") for number in range(3)], False),
         ([EntryClaim(str(number), f"192.0.2.{number}") for number in range(5)], False),
         ([EntryClaim(str(number), f"{number}.0.0.1") for number in range(1, 8)], False),
+        # A scheduler and the nodes behind its tunnels share an address.
+        ([EntryClaim(str(number), "192.0.2.1", kind) for number, kind in enumerate(2 * ["scheduler", "node"])], True),
+        ([EntryClaim(str(number), "192.0.2.1", "node") for number in range(3)], False),
     ],
 )
 def test_bounds_hold_for_operator_address_network_and_all(claims: list[EntryClaim], fits: bool) -> None:

@@ -27,6 +27,7 @@ def network_in(folder: Path) -> LocalNetwork:
 def test_a_shell_reads_what_the_tutorials_use(tmp_path: Path) -> None:
     variables = network_play.variables_of(network_in(tmp_path))
     tutorials = "".join(one.read_text() for one in (ROOT / "docs" / "tutorials").glob("*.md"))
+    tutorials += (ROOT / "docs" / "how-to" / "services.md").read_text()
     assert [name for name in variables if f"${name}" not in tutorials] == ["TROTH_PASSWORD_FILE"]
     file = tmp_path / "variables"
     file.write_text(network_play.in_shell(variables))

@@ -205,8 +205,39 @@ def test_the_way_in_is_written_and_taken_back(folder: Path) -> None:
     assert (folder / FILE).read_text().startswith("# mine\n")
 
 
-def test_a_tunnel_and_an_entry_exclude_each_other(folder: Path) -> None:
-    text = render(replace(TEXT, tunnel=LENDER, committee=LENDER, overlay_address="203.0.113.7:9444"))
-    (folder / FILE).write_text(text)
-    with pytest.raises(ConfigError, match="no entry of the overlay"):
+LENT_ENDPOINT = "https://s.example:20001"
+
+
+def test_an_entry_behind_a_tunnel_is_at_the_lent_endpoint(folder: Path) -> None:
+    (folder / FILE).write_text(render(replace(TEXT, tunnel=LENDER, endpoint=LENT_ENDPOINT, committee=LENDER)))
+    entry = load(folder).overlay
+    assert entry is not None
+    assert (entry.shares, entry.address) == (True, ("s.example", 20_001))
+
+
+@pytest.mark.parametrize("port", [{"overlay_address": "203.0.113.7:9444"}, {"overlay_port": 9444}])
+def test_an_entry_behind_a_tunnel_has_no_port_of_its_own(folder: Path, port: dict[str, Any]) -> None:
+    (folder / FILE).write_text(render(replace(TEXT, tunnel=LENDER, committee=LENDER, **port)))
+    with pytest.raises(ConfigError, match="a node behind a tunnel has one port"):
         load(folder)
+
+
+OWN_PORT = {"overlay_address": "203.0.113.7:9444", "overlay_port": 9444}
+
+
+def test_an_entry_moves_with_its_node(folder: Path) -> None:
+    """Into a tunnel it goes without its own port, and out of it with the node's."""
+    text = render(replace(TEXT, committee=LENDER, **OWN_PORT)).replace(
+        "[overlay]\n", "[overlay]\npublish_seconds = 60\n"
+    )
+    (folder / FILE).write_text(text)
+    before = load(folder).overlay
+    assert before is not None
+    assert (before.shares, before.publish_seconds) == (False, 60.0)
+    write_endpoint(folder, "https://n.example:9443", None)
+    assert load(folder).overlay == before
+    write_endpoint(folder, LENT_ENDPOINT, LENDER)
+    lent = replace(before, host="", port=0, address=("s.example", 20_001))
+    assert load(folder).overlay == lent
+    write_endpoint(folder, "https://n.example:9443", None)
+    assert load(folder).overlay == replace(lent, address=("n.example", 9443))

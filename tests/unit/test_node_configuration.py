@@ -99,11 +99,21 @@ def test_an_overlay_entry_is_written_and_read(tmp_path: Path) -> None:
     entry = load(with_entry(tmp_path)).overlay
     assert entry is not None
     assert entry.address == ("node.example.org", 9555)
-    assert (entry.host, entry.port, entry.publish_seconds) == ("127.0.0.1", 9444, 1800.0)
+    assert (entry.host, entry.port, entry.publish_seconds) == ("127.0.0.1", 9555, 1800.0)
     assert entry.committee == CHOICES.factory
     plain = load(with_entry(tmp_path, overlay_address="", overlay_port=9777)).overlay
     assert plain is not None
     assert (plain.address, plain.port) == (("127.0.0.1", 9777), 9777)
+    shared = load(with_entry(tmp_path, overlay_address="", endpoint="https://[2001:db8::7]")).overlay
+    assert shared is not None
+    assert (shared.shares, shared.address) == (True, ("2001:db8::7", 443))
+
+
+def test_an_own_port_needs_the_address_of_proxies(tmp_path: Path) -> None:
+    path = with_entry(tmp_path, overlay_address="") / FILE
+    path.write_text(path.read_text() + "port = 9777\n")
+    with pytest.raises(ConfigError, match=r"overlay\.address is missing"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize(

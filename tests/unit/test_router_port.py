@@ -12,17 +12,20 @@ import pytest
 from support.toy_router import OUTER, NatPmpRouter, nat_pmp_router, upnp_router
 from support.waiting import eventually
 
-from troth.transport import router_port
+from troth.transport import router_datagrams, router_dialects, router_port, router_upnp
 from troth.transport.errors import RouterRefused
-from troth.transport.router_port import MappedPort, NatPmp, RouterPort, UpnpGateway, default_gateway, doubt_of
+from troth.transport.router_datagrams import NatPmp, default_gateway
+from troth.transport.router_dialects import MappedPort
+from troth.transport.router_port import RouterPort, doubt_of
+from troth.transport.router_upnp import UpnpGateway
 
 ENDPOINT = f"https://{OUTER}:9443"
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(router_port, "SEARCH_SECONDS", 1)
-    monkeypatch.setattr(router_port, "PAUSES", (0.1, 0.2))
+    monkeypatch.setattr(router_upnp, "SEARCH_SECONDS", 1)
+    monkeypatch.setattr(router_datagrams, "PAUSES", (0.1, 0.2))
     monkeypatch.setattr(router_port, "AGAIN_SECONDS", 0.1)
 
 
@@ -36,13 +39,13 @@ async def test_nat_pmp_opens_renews_and_gives_back() -> None:
         made = RouterPort([NatPmp("127.0.0.1", port)], ENDPOINT)
         made.start(7443)
         await eventually(lambda: not made.trouble)
-        assert router.ports == {7443: (9443, router_port.LEASE_SECONDS)}
+        assert router.ports == {7443: (9443, router_dialects.LEASE_SECONDS)}
         await made.close()
         assert router.ports == {}
 
 
 async def test_a_lease_is_renewed_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(router_port, "LEASE_SECONDS", 1)
+    monkeypatch.setattr(router_datagrams, "LEASE_SECONDS", 1)
     async with nat_pmp_router() as (router, port):
         made = RouterPort([NatPmp("127.0.0.1", port)], ENDPOINT)
         made.start(7443)
@@ -57,7 +60,7 @@ async def test_upnp_opens_and_gives_back() -> None:
         made = RouterPort([UpnpGateway(target)], ENDPOINT)
         made.start(7443)
         await eventually(lambda: not made.trouble)
-        assert router.leases == {9443: (7443, "127.0.0.1", router_port.LEASE_SECONDS)}
+        assert router.leases == {9443: (7443, "127.0.0.1", router_dialects.LEASE_SECONDS)}
         await made.close()
         assert router.leases == {}
 
@@ -143,7 +146,7 @@ async def test_an_answer_that_leads_elsewhere_is_none() -> None:
 
 async def test_a_description_without_end_is_cut_off() -> None:
     async with upnp_router() as (router, target):
-        router.padding = 2 * router_port.LARGEST_ANSWER
+        router.padding = 2 * router_upnp.LARGEST_ANSWER
         with pytest.raises(RouterRefused):
             await UpnpGateway(target).open(7443, 9443)
 

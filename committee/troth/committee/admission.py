@@ -28,7 +28,7 @@ from troth.protocol.types import Address
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Relays (and as many destinations) of one operator, one IP address, one network, and in all."""
+    """Relays (and as many schedulers, and nodes) of one operator, one IP address, one network; both kinds in all."""
 
     per_operator: int
     per_host: int
@@ -39,10 +39,15 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class EntryClaim:
-    """Who wants an entry, and where."""
+    """Who wants an entry, as what (empty: as a relay), and where."""
 
     operator: str
     host: str
+    kind: str = ""
+
+    def at(self, place: str) -> str:
+        """A place as it is counted. Nodes behind a scheduler's tunnels have its address, and do not keep it out."""
+        return f"{self.kind} {place}".strip()
 
 
 def require_room(claims: Iterable[EntryClaim], bounds: Bounds, total: int) -> None:
@@ -52,8 +57,8 @@ def require_room(claims: Iterable[EntryClaim], bounds: Bounds, total: int) -> No
         raise Full(f"The directory takes {total} of these", len(kept), "Try again later.")
     limits = {
         "operator": (Counter(claim.operator for claim in kept), bounds.per_operator),
-        "address": (Counter(claim.host for claim in kept), bounds.per_host),
-        "network": (Counter(network_of(claim.host) for claim in kept), bounds.per_network),
+        "address": (Counter(claim.at(claim.host) for claim in kept), bounds.per_host),
+        "network": (Counter(claim.at(network_of(claim.host)) for claim in kept), bounds.per_network),
     }
     for name, (counts, limit) in limits.items():
         for value, count in counts.most_common(1):
@@ -234,4 +239,8 @@ def check(data: bytes, kind: str, domain: Domain) -> Checked:
 
 
 def _claims(entries: Iterable[Checked]) -> list[EntryClaim]:
-    return [EntryClaim(entry.operator, entry.descriptor.host) for entry in entries]
+    return [EntryClaim(entry.operator, entry.descriptor.host, _kind_of(entry)) for entry in entries]
+
+
+def _kind_of(entry: Checked) -> str:
+    return entry.descriptor.kind if isinstance(entry, CheckedDestination) else ""

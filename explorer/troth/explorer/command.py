@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from troth.explorer.pages import application
 from troth.explorer.reading import INDEX_FILE, ReaderProcess, ReaderSettings, read
 from troth.explorer.services import ALL_QUERIES
 from troth.explorer.site import Site
+from troth.protocol.types import Hash32
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 from troth.transport.event_loop import run
 from troth.transport.server import TlsServer, run_until_stopped
@@ -37,6 +39,12 @@ DatabaseOption = Annotated[
         help="Keep the index in this Postgres database, postgresql://USER@HOST/NAME, and not in the home folder.",
     ),
 ]
+CreatedByOption = Annotated[
+    str,
+    typer.Option(
+        "--created-by", metavar="0x…", help="Transaction that created the factory, whose gas is counted, too."
+    ),
+]
 IntervalOption = Annotated[float, typer.Option("--interval", min=1, help="Seconds between two audits.")]
 
 app = typer.Typer(
@@ -51,6 +59,7 @@ def serve(
     bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
     start_block: StartBlockOption = 0,
+    created_by: CreatedByOption = "",
     tickets: TicketsOption = "",
     organisations: OrganisationsOption = "",
     home: HomeOption = DEFAULT_HOME,
@@ -64,7 +73,9 @@ def serve(
     """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     beside = audited_services(rpc, tickets, organisations, start_block)
-    settings = _settings(factory, bank, rpc, start_block, home, beside, database=database, interval=interval)
+    settings = _settings(
+        *(factory, bank, rpc, start_block, home, beside), database=database, created_by=created_by, interval=interval
+    )
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     server = TlsServer(application(lambda: Site.open(settings.index, settings.home)), None, host, port)
     reader = ReaderProcess(settings)
@@ -82,6 +93,7 @@ def read_once(
     bank: BankOption = "",
     rpc: RpcOption = "http://127.0.0.1:8545",
     start_block: StartBlockOption = 0,
+    created_by: CreatedByOption = "",
     tickets: TicketsOption = "",
     organisations: OrganisationsOption = "",
     home: HomeOption = DEFAULT_HOME,
@@ -89,7 +101,7 @@ def read_once(
 ) -> None:
     """Read the deployment to its newest block, examine all logs, audit once, and leave."""
     beside = audited_services(rpc, tickets, organisations, start_block)
-    settings = _settings(factory, bank, rpc, start_block, home, beside, database=database)
+    settings = _settings(factory, bank, rpc, start_block, home, beside, database=database, created_by=created_by)
     asyncio.run(read(settings, once=True))
     site = Site.open(settings.index, settings.home)
     typer.echo(site.freshness()["text"])
@@ -163,11 +175,20 @@ def _settings(  # noqa: PLR0917
     services: AuditedServices,
     *,
     database: str,
+    created_by: str,
     interval: float = 15.0,
 ) -> ReaderSettings:
     named = read_address(bank) if bank else None
     place = _url(database) if database else ""
-    return ReaderSettings(rpc, read_address(factory), named, start, home.expanduser(), interval, services, place)
+    created = _transaction(created_by) if created_by else None
+    factory_at = read_address(factory)
+    return ReaderSettings(rpc, factory_at, named, start, home.expanduser(), interval, services, place, created)
+
+
+def _transaction(text: str) -> Hash32:
+    if not re.fullmatch("0x[0-9a-fA-F]{64}", text):
+        raise typer.BadParameter(f"--created-by is the hash of a transaction, 0x and 64 digits, and not {text[:80]}.")
+    return Hash32(bytes.fromhex(text[2:]))
 
 
 def _url(database: str) -> str:

@@ -373,6 +373,16 @@ class ExplorerIndex:
 
     # ---- gas, times and troubles
 
+    def has_transaction(self, name: Hash32) -> bool:
+        """Whether a transaction is in the index."""
+        found = self.database.execute("SELECT 1 FROM transactions WHERE hash=?", (hexadecimal(name),))
+        return found.fetchone() is not None
+
+    def created(self, name: Hash32, block: int) -> None:
+        """The transaction that created the factory, of which no event tells."""
+        with self.writing():
+            self.insert("transactions", [(hexadecimal(name), block, rows.DEPLOYMENT, None, None)])
+
     def unpriced(self, most: int) -> list[tuple[Hash32, int]]:
         """Transactions whose gas is not known yet, with their blocks, newest first."""
         found = self.database.execute(

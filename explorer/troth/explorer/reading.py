@@ -53,7 +53,11 @@ RESTART_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
-    """What is read, and where the index lies; it crosses to another process."""
+    """What is read, and where the index lies; it crosses to another process.
+
+    Args:
+        created_by: the transaction that created the factory. It left no event, so nothing else names it.
+    """
 
     rpc: str
     factory: Address
@@ -63,6 +67,7 @@ class ReaderSettings:
     interval: float = 15.0
     services: AuditedServices | None = None
     database: str = ""
+    created_by: Hash32 | None = None
 
     @property
     def index(self) -> Place:
@@ -91,6 +96,7 @@ class Reader:
 
     async def price(self) -> None:
         """Gas and times of transactions that lack them."""
+        await self._found_the_factory()
         open_ = self.index.unpriced(GAS_AT_ONCE)
         if not open_:
             return
@@ -99,6 +105,15 @@ class Reader:
         times = dict(zip(blocks, await each(blocks, self._time), strict=True))
         known = {name: paid for (name, _), paid in zip(open_, receipts, strict=True) if paid is not None}
         self.index.priced(known, {block: when for block, when in times.items() if when})
+
+    async def _found_the_factory(self) -> None:
+        """Have the factory's creation among the transactions; a hash that created something else is left out."""
+        name = self.settings.created_by
+        if name is None or self.index.has_transaction(name):
+            return
+        found: Any = await self.rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(name))
+        if isinstance(found, dict) and str(found.get("contractAddress")).lower() == self.settings.factory.lower():
+            self.index.created(name, decoding.quantity(found.get("blockNumber")))
 
     async def _receipt(self, name: Hash32) -> tuple[int, int] | None:
         found: Any = await self.rpc.request("eth_getTransactionReceipt", decoding.hexadecimal(name))

@@ -451,6 +451,7 @@ def order_of(task: Hash32 | None) -> str:
 # -------------------------------------------------------------------------------------------------------------- gas
 
 
+DEPLOYMENT = "deployment"
 _ORDER = (
     ("case decided", on.CaseDecided),
     ("case opened", on.CaseOpened),
@@ -467,7 +468,7 @@ _ORDER = (
     ("prices and slices", on.AskChanged | on.SliceChanged | on.EndpointChanged | on.PayoutChanged),
     ("leaving", on.Deregistered | on.StakeWithdrawn | on.Evicted),
     ("model or class", on.ModelRegistered | on.ClassRegistered),
-    ("deployment", on.Begun | on.PartCreated | on.Deployed),
+    (DEPLOYMENT, on.Begun | on.PartCreated | on.Deployed),
     ("money", on.Moved | on.MovedMany | on.Collected | on.Withdrawn),
 )
 

@@ -1,9 +1,9 @@
 """--network FILE|NAME on every command that takes --rpc.
 
 The root command adds the option, so no command has to know of it. It fills in what the command line and the
-environment leave open: factory, Bank, start block, committee, what stands beside the market (Tickets, Reputation,
-Organisations), and the chain node that the file suggests. An option that names another deployment is refused, and so is
-a chain node of another chain, before the command does anything.
+environment leave open: factory and the transaction that created it, Bank, start block, committee, what stands beside
+the market (Tickets, Reputation, Organisations), and the chain node that the file suggests. An option that names another
+deployment is refused, and so is a chain node of another chain, before the command does anything.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ def _values(network: NetworkDescription) -> dict[str, Any]:
     }
     if network.committee is not None:
         found["committee"] = network.committee.address
+    if network.created_by is not None:
+        found["created_by"] = "0x" + network.created_by.hex()
     found |= {name: place.address for name, place in network.services.items()}
     if network.rpc:
         found["rpc"] = network.rpc[0]

@@ -76,7 +76,8 @@ TunnelOption = Annotated[
 
 
 RouterOption = Annotated[
-    bool, typer.Option("--router", help="Ask the router for the endpoint's port, by NAT-PMP or UPnP, while it runs.")
+    bool,
+    typer.Option("--router", help="Ask the router for the endpoint's port while it runs, by PCP, NAT-PMP or UPnP."),
 ]
 
 
@@ -112,7 +113,7 @@ def init(
     start_block: StartBlockOption = 0,
     import_key: ImportKeyOption = None,
     committee: CommitteeOption = "",
-    overlay_port: OverlayPortOption = 9444,
+    overlay_port: OverlayPortOption = 0,
     overlay_address: OverlayAddressOption = "",
     password_file: PasswordOption = None,
     home: HomeOption = DEFAULT_HOME,

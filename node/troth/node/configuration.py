@@ -16,10 +16,11 @@ version = 1
 [limits]  optional sessions, positions, trace_gigabytes
 [auto]    optional scheduler = "0x…", memory_gigabytes, pause_minutes: what `troth node start --auto` may do; ask =
           "PROMPT,CACHED,WRITTEN", asset units per 10^9 positions through all layers of the model
-[overlay] optional: address = "name:port" as proxies reach it, committee = "0x…"; host, port, publish_seconds;
-          of a node that hosts the whole model only: clients' requests may enter here (docs/explanation/direct.md)
+[overlay] optional: committee = "0x…", of a node that hosts the whole model only: clients' requests may enter here, on
+          the port of [listen]; or on one of its own, with address = "name:port" as proxies reach it, host, port;
+          publish_seconds (docs/explanation/direct.md)
 [tunnel]  optional: scheduler = "0x…", which lends this node the endpoint in [listen] (docs/how-to/nat.md)
-[router]  optional: by = "any", "nat-pmp" or "upnp"; gateway = its address: a port is asked of it (docs/how-to/nat.md)
+[router]  optional: by = "any", "pcp", "nat-pmp" or "upnp"; gateway = its address: a port is asked of it
 [reputation] optional: contract = "0x…", start_block: whom the committee rates below its bar gets nothing forwarded
 [organisations] optional: contract = "0x…", start_block: what the node serves is credited to its owner; allow = "any" or
           ["0x…"], owners whose own models `start --auto` may host here (docs/how-to/organisations.md)
@@ -64,7 +65,7 @@ FILE = "node.toml"
 VERSION = 1
 
 EngineName = Literal["torch", "vllm"]
-RouterWay = Literal["any", "nat-pmp", "upnp"]
+RouterWay = Literal["any", "pcp", "nat-pmp", "upnp"]
 _Slice = Annotated[str, msgspec.Meta(pattern=r"^\d{1,3}:\d{1,3}$")]
 
 
@@ -261,9 +262,9 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
     tunnel = None
     if file.tunnel is not None:
         tunnel = address_of("tunnel.scheduler", file.tunnel.scheduler, ConfigError)
-        if file.overlay is not None:
-            remedy = "Remove one of the two tables: proxies have to connect to an entry's own port."
-            raise ConfigError("a node behind a tunnel is no entry of the overlay", "[overlay] and [tunnel]", remedy)
+        if file.overlay is not None and file.overlay.address:
+            remedy = "Leave address, host and port out of [overlay]: the entry shares the tunnel's port."
+            raise ConfigError("a node behind a tunnel has one port", file.overlay.address, remedy)
     return NodeConfiguration(
         folder=folder,
         rpc=file.chain.rpc,
@@ -286,7 +287,7 @@ def _checked(folder: Path, file: _NodeFile) -> NodeConfiguration:
         positions=file.limits.positions,
         trace_bytes=int(file.limits.trace_gigabytes * (1 << 30)),
         auto=_auto(file.auto),
-        overlay=entry_of(file.overlay, ConfigError),
+        overlay=entry_of(file.overlay, file.listen.endpoint, ConfigError),
         earning=EarningPolicy(file.earning.unpaid, file.earning.gas_share, file.earning.claim_lags, file.earning.locks),
         most_bond=file.court.most_bond,
         accuse_wei=file.court.accuse_wei,
@@ -374,7 +375,7 @@ class NodeInitOptions:
     start_block: int
     engine: str = "torch"
     committee: str = ""
-    overlay_port: int = 9444
+    overlay_port: int = 0
     overlay_address: str = ""
     bank: str = ""
     ask: str = ""

@@ -12,12 +12,15 @@ from pathlib import Path
 
 from troth.node.configuration import FILE, NodeConfiguration, load
 from troth.node.errors import ConfigError, NodeError
+from troth.overlay.sessions.entry_section import OverlayEntry, shared_place
 from troth.protocol.types import Address, Segment
 from troth.transport.strict_toml import quoted
 
 _BODY = r"\s*(#.*)?\n(?P<body>(?:(?!\s*\[).*\n?)*)"
 _TABLE = re.compile(r"^\s*\[node\]" + _BODY, re.MULTILINE)
 _LISTEN = re.compile(r"^\s*\[listen\]" + _BODY, re.MULTILINE)
+_OVERLAY = re.compile(r"^\s*\[overlay\]" + _BODY, re.MULTILINE)
+_OWN_PORT = re.compile(r"^[ \t]*(address|host|port)[ \t]*=.*\n?", re.MULTILINE)
 _TUNNEL = re.compile(r"^[ \t]*\[tunnel\]" + _BODY, re.MULTILINE)
 _SLICE = re.compile(r'^(\s*slice\s*=\s*)("[^"\n]*"|\'[^\'\n]*\')', re.MULTILINE)
 _ENDPOINT = re.compile(r'^(\s*endpoint\s*=\s*)("[^"\n]*"|\'[^\'\n]*\')', re.MULTILINE)
@@ -45,6 +48,8 @@ def write_slice(folder: Path, hosted: Segment, segments: Sequence[Segment]) -> N
 def write_endpoint(folder: Path, endpoint: str, lender: Address | None) -> None:
     """Have node.toml say another endpoint, and which scheduler lends it, in one step.
 
+    Behind a tunnel there is one port, so an entry of the overlay shares it from then on.
+
     Raises:
         ConfigError: as ``write_slice`` does.
     """
@@ -53,13 +58,25 @@ def write_endpoint(folder: Path, endpoint: str, lender: Address | None) -> None:
     if listen is not None:
         body = _ENDPOINT.sub(lambda found: found[1] + quoted(endpoint), listen["body"], count=1)
         text = text[: listen.start("body")] + body + text[listen.end("body") :]
+    overlay = _OVERLAY.search(text)
+    if overlay is not None and lender is not None:
+        text = text[: overlay.start("body")] + _OWN_PORT.sub("", overlay["body"]) + text[overlay.end("body") :]
     tunnel = _TUNNEL.search(text)
     if tunnel is not None:
         text = text[: tunnel.start()] + text[tunnel.end() :]
     if lender is not None:
         text = f"{text.rstrip()}\n\n[tunnel]\nscheduler = {quoted(lender)}\n"
     tables = f'listen.endpoint = "{endpoint}"' + (f' and tunnel.scheduler = "{lender}"' if lender else "")
-    _put(folder, text, replace(before, endpoint=endpoint, tunnel=lender), f"Set {tables} by hand.")
+    expected = replace(before, endpoint=endpoint, tunnel=lender, overlay=_entry(before, endpoint, lender))
+    _put(folder, text, expected, f"Set {tables} by hand.")
+
+
+def _entry(before: NodeConfiguration, endpoint: str, lender: Address | None) -> OverlayEntry | None:
+    """The node's entry once it is reached at another endpoint."""
+    entry = before.overlay
+    if entry is None or (lender is None and not entry.shares):
+        return entry
+    return replace(entry, host="", port=0, address=shared_place(endpoint, ConfigError))
 
 
 def _text(folder: Path) -> str:

@@ -7,6 +7,7 @@ is registered.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import statistics
 import time
 from collections.abc import Sequence
@@ -164,12 +165,13 @@ async def _router_word(configuration: NodeConfiguration) -> str:
     asked = configuration.router or AskedRouter()
     try:
         async with asyncio.timeout(ROUTER_SECONDS):
-            way, address = await first_answer(routers(asked.by, asked.gateway))
+            way, address = await first_answer(routers(secrets.token_bytes(32), asked.by, asked.gateway))
     except (RouterRefused, TimeoutError):
         return ""
+    said = f"it answers {way}" + ("" if address is None else f" and says that it is {address}")
     if configuration.router is not None:
-        return f" (it answers {way} and says that it is {address}: the node's log tells what it refuses)"
-    return f" (it answers {way} and says that it is {address}: a table [router] in node.toml has the node ask for it)"
+        return f" ({said}: the node's log tells what it refuses)"
+    return f" ({said}: a table [router] in node.toml has the node ask for it)"
 
 
 async def _other_way(configuration: NodeConfiguration, state: State) -> str:

@@ -90,7 +90,7 @@ def init(
     operator_keystore: OperatorKeystoreOption = None,
     vrf_keystore: VrfKeystoreOption = None,
     committee: CommitteeOption = "",
-    overlay_port: OverlayPortOption = 8444,
+    overlay_port: OverlayPortOption = 0,
     overlay_address: OverlayAddressOption = "",
     tunnels: TunnelsOption = "",
     tickets: TicketsOption = "",

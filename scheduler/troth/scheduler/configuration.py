@@ -13,7 +13,7 @@ version = 1
 [limits]   optional concurrent
 [waits]    optional token, prefill, check (seconds); absent: how long a check waits for a verifier that is away
 [log]      optional seconds, orders: after how long, or how many orders, an entry is posted
-[overlay]  host, port, address, committee: to be reached through the overlay
+[overlay]  committee: to be reached through the overlay, on the port of [listen]; with address (host, port) on another
 [tunnels]  first_port, ports; optional host: endpoints for nodes that nobody can connect to (docs/how-to/nat.md)
 [reputation] contract = "0x…"; optional start_block: whom the committee rates below its bar gets no order
 [organisations] contract = "0x…"; optional start_block: prices say which organisation brought a class
@@ -200,7 +200,7 @@ def _checked(folder: Path, file: _SchedulerFile) -> SchedulerConfiguration:
         redeem_times=file.tabs.redeem_times,
         concurrent=file.limits.concurrent,
         waits=Waits(GenerationPatience(waits.token, waits.prefill), waits.check, waits.absent),
-        overlay=entry_of(file.overlay, ConfigurationInvalid),
+        overlay=entry_of(file.overlay, file.listen.endpoint, ConfigurationInvalid),
         tunnels=None if file.tunnels is None else lent_ports(file.tunnels, file.listen),
         log_seconds=file.log.seconds,
         log_orders=file.log.orders,

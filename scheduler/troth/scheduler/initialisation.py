@@ -35,7 +35,7 @@ class SchedulerInitOptions:
     operator_keystore: Path | None
     vrf_keystore: Path | None
     committee: str = ""
-    overlay_port: int = 8444
+    overlay_port: int = 0
     overlay_address: str = ""
     tunnels: str = ""
     tickets: str = ""

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from troth.chain.keystore import load_account, load_vrf_secret, read_password
-from troth.overlay.sessions.entry import EntryKeys, overlay_entry
+from troth.overlay.sessions.entry import EntryKeys, overlay_entry, shared_entry
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import load_market
 from troth.scheduler.pool.coordinator import REPORT_LIMITS
@@ -29,7 +29,7 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
     async with assembled_market(configuration, SchedulerKeys(operator, vrf_secret)) as scheduler:
         for reason in scheduler.reasons():
             log.warning("not ready: %s", reason)
-        app = scheduler.app()
+        app, shared = scheduler.app(), shared_entry(configuration.overlay)
         server = TlsServer(
             app,
             identity,
@@ -38,10 +38,11 @@ async def serve_market(folder: Path, password_file: Path | None) -> None:
             drain=scheduler.orders.drain,
             drain_seconds=DRAIN_SECONDS,
             limits=REPORT_LIMITS,
+            shared=None if shared is None else shared.port,
         )
         keys = EntryKeys("scheduler", operator.secret, identity, configuration.seal_key)
         registry = scheduler.metrics.registry
-        async with overlay_entry(configuration.overlay, configuration.rpc, keys, app, registry):
+        async with overlay_entry(configuration.overlay, configuration.rpc, keys, app, registry, shared):
             await run_until_stopped(
                 server, lambda port: log.info("serving %s on port %d", configuration.endpoint, port)
             )

@@ -12,10 +12,13 @@ from pathlib import Path
 from troth.testnet.display import Display
 from troth.testnet.errors import DemoError
 from troth.testnet.network import LOADING_SECONDS, LocalNetwork, market_plan
+from troth.testnet.observed import prometheus_file
 from troth.testnet.weights import prepare_model
 
 VARIABLES = "variables"
 """Name of the file that a shell reads."""
+PROMETHEUS = "prometheus.yml"
+"""Name of the file that Prometheus reads."""
 
 
 def play(folder: Path, models: Path, display: Display) -> None:
@@ -51,6 +54,7 @@ def variables_of(network: LocalNetwork) -> Mapping[str, object]:
         "WALLET": keys / "your-wallet.json",
         "OWNER": keys / "your-owner.json",
         "OPERATOR": keys / "your-operator.json",
+        "PROMETHEUS": network.home / PROMETHEUS,
         "TROTH_HOME": network.home / "yours",
         "TROTH_PASSWORD_FILE": network.password_file,
     }
@@ -67,6 +71,7 @@ def _introduce(network: LocalNetwork, display: Display) -> None:
         network.account(Path(str(variables[name])))
     file = network.home / VARIABLES
     file.write_text(in_shell(variables))
+    (network.home / PROMETHEUS).write_text(prometheus_file(network))
     display.good(f"a chain, a scheduler, {len(network.nodes)} nodes and {network.plan.relays} relays are ready")
     display.command("in another terminal, in the same folder", f". .venv/bin/activate && . {shlex.quote(str(file))}")
     display.step("this network stays until Ctrl-C; then all of it is removed, what you made on it too")

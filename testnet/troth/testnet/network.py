@@ -230,7 +230,8 @@ class LocalNetwork(Parties):
         return ",".join(f"{first}:{end}" for first, end in self.plan.slices)
 
     def _entry(self) -> tuple[object, ...]:
-        return () if self.overlay is None else ("--committee", self.overlay.committee, "--overlay-port", free_port())
+        """Options of `init` for an entry of the overlay, on the party's own port."""
+        return () if self.overlay is None else ("--committee", self.overlay.committee)
 
     def _reached(self, node: PartyProcess) -> tuple[object, ...]:
         """Options of `init` that say how others reach a node; without any, at its port on this machine."""

@@ -93,14 +93,18 @@ LogLevelOption = Annotated[
 ]
 OverlayPortOption = Annotated[
     int,
-    typer.Option("--overlay-port", envvar="TROTH_OVERLAY_PORT", help="Port on which proxies of the overlay deliver."),
+    typer.Option(
+        "--overlay-port",
+        envvar="TROTH_OVERLAY_PORT",
+        help="Port for proxies of the overlay; without one they come to --port.",
+    ),
 ]
 OverlayAddressOption = Annotated[
     str,
     typer.Option(
         "--overlay-address",
         envvar="TROTH_OVERLAY_ADDRESS",
-        help="name:port as proxies reach it; default: host and port.",
+        help="name:port as proxies reach --overlay-port; default: host and port.",
     ),
 ]
 

@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -22,6 +22,7 @@ from troth.transport.envelope import OVERHEAD
 from troth.transport.errors import ChannelUnavailable
 from troth.transport.https import BoundedHttp
 from troth.transport.identity import TlsIdentity
+from troth.transport.shared_port import SharedPort
 from troth.transport.tls import server_context
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class TlsServer:
         host, port: where it listens; port 0 takes a free one, see `port` after `start`.
         drain: awaited between the wish to stop and the end of the listening socket.
         drain_seconds: how long draining may take.
+        shared: what else is spoken on the port.
     """
 
     def __init__(
@@ -60,13 +62,14 @@ class TlsServer:
         drain: Drain | None = None,
         drain_seconds: float = 30.0,
         limits: ChannelLimits | None = None,
+        shared: SharedPort | None = None,
     ) -> None:
         self._drain = drain
         self._drain_seconds = drain_seconds
         self._host = host
         self._wanted_port = port
         self._socket: socket.socket | None = None
-        self._server = _Server(_configuration(app, identity, limits or ChannelLimits()))
+        self._server = _Server(_configuration(app, identity, limits or ChannelLimits(), shared or SharedPort(())))
         self._running: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
@@ -170,17 +173,21 @@ def _is_news(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("ASGI callable returned without completing handshake")
 
 
-def _configuration(app: FastAPI, identity: TlsIdentity | None, limits: ChannelLimits) -> uvicorn.Config:
+def _configuration(
+    app: FastAPI, identity: TlsIdentity | None, limits: ChannelLimits, shared: SharedPort
+) -> uvicorn.Config:
     def context(_config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         assert identity is not None
-        return server_context(identity)
+        made = server_context(identity)
+        made.set_alpn_protocols(shared.offered)
+        return made
 
     return _Quiet(
         app,
         ws=_WebSocket,
         ws_max_size=limits.frame + OVERHEAD,
         ws_per_message_deflate=False,
-        http=BoundedHttp,
+        http=cast("type[asyncio.Protocol]", shared.beside(BoundedHttp)),
         lifespan="off",
         access_log=False,
         server_header=False,

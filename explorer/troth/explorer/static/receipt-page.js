@@ -135,3 +135,8 @@ at("file").addEventListener("change", chosen);
 // A file that was chosen before this script ran, or that the browser kept over a reload.
 chosen();
 at("chain").addEventListener("submit", askChain);
+// The command below asks the chain node that is named here. What is no address of this machine is not taken over: the
+// command is copied into a shell.
+const named = () => at("rpc").checkValidity() && (at("rpc-named").textContent = at("rpc").value);
+at("rpc").addEventListener("input", named);
+named();

@@ -31,12 +31,15 @@ from troth.node.orders.context import NodeContext
 from troth.node.orders.service import OrderService
 from troth.node.orders.session import SegmentSession
 from troth.overlay.directory.vouched import VouchedMachines
-from troth.overlay.sessions.entry import EntryKeys, overlay_entry, vouched_machines
+from troth.overlay.relay.delivery_server import PROXIES
+from troth.overlay.sessions.entry import EntryKeys, overlay_entry, shared_entry, vouched_machines
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire import GROUP_REQUESTS, GroupRequest
+from troth.protocol.wire_tunnel import VISITORS_LIMIT
 from troth.transport.channel_server import ChannelServer
 from troth.transport.identity import Operator, load_identity
+from troth.transport.shared_port import SharedPort
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +111,17 @@ class Direct:
         self._side: GroupSide | None = None
         self.parts: DirectParts | None = None
         self._open = configuration.overlay is None
+        # A lender lets so many visitors in at once; half of them are left to schedulers, however many proxies come.
+        proxies = PROXIES if configuration.tunnel is None else VISITORS_LIMIT // 2
+        self._shared = shared_entry(configuration.overlay, proxies)
         self._channel = ChannelServer(
             operator, self._handle, self._authorise, limits=LIMITS, requests=GROUP_REQUESTS, who=WHO, path=PATH
         )
+
+    @property
+    def shared_port(self) -> SharedPort | None:
+        """What the node's server speaks beside HTTPS, where the entry shares its port."""
+        return None if self._shared is None else self._shared.port
 
     def mount(self, app: FastAPI) -> None:
         """Serve the group's channel from the node's application."""
@@ -159,7 +170,8 @@ class Direct:
             identity = load_identity(self._configuration.tls_folder)
             keys = EntryKeys("node", self._operator.secret, identity, self._configuration.seal_key)
             app = entry_app(parts.entry)
-            await stack.enter_async_context(overlay_entry(overlay, self._configuration.rpc, keys, app, self._registry))
+            entry = overlay_entry(overlay, named.rpc, keys, app, self._registry, self._shared)
+            await stack.enter_async_context(entry)
             self._open = True
             await (group.run() if overlay is not None or isinstance(engine, WholeEngine) else asyncio.Event().wait())
 

@@ -157,7 +157,8 @@ class RunningNode:
                 tunnel.start(server.port)
             if configuration.router is not None:
                 asked = configuration.router
-                self._router = RouterPort(routers(asked.by, asked.gateway), configuration.endpoint)
+                ways = routers(self._key.secret, asked.by, asked.gateway)
+                self._router = RouterPort(ways, configuration.endpoint)
                 self._metrics.follow_router(self._router)
                 # Left before the server: nobody is led to a port where nothing listens.
                 stack.push_async_callback(self._router.close)
@@ -193,7 +194,12 @@ class RunningNode:
         self._metrics.stake.set_function(lambda: follower.state.pot(PotKind.STAKE, self._key.address))
         identity = load_identity(self._configuration.tls_folder)
         return TlsServer(
-            app, identity, self._configuration.host, self._configuration.port, drain=lambda: self._drain(channel)
+            app,
+            identity,
+            self._configuration.host,
+            self._configuration.port,
+            drain=lambda: self._drain(channel),
+            shared=self._direct.shared_port,
         )
 
     def _tunnel_through(self, market: Market, follower: MarketFollower) -> Tunnel | None:

@@ -22,6 +22,7 @@ Answers = Callable[[bytes], AsyncIterator[tuple[bytes, bool]]]
 """From a message to (answer, whether it is the final one)."""
 IN_FLIGHT = 256
 """Messages of one proxy that are being answered at once."""
+PROXIES = 256
 
 
 class DeliveryServer:
@@ -33,7 +34,7 @@ class DeliveryServer:
     """
 
     def __init__(
-        self, identity: TlsIdentity, answers: Answers, *, largest: int = 2**20, connections: int = 256
+        self, identity: TlsIdentity, answers: Answers, *, largest: int = 2**20, connections: int = PROXIES
     ) -> None:
         self._identity = identity
         self.answers = answers
@@ -48,8 +49,12 @@ class DeliveryServer:
         context = server_context(self._identity)
         context.set_alpn_protocols([ALPN])
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Proxy(self), host, port, ssl=context, ssl_handshake_timeout=5)
+        self._server = await loop.create_server(self.protocol, host, port, ssl=context, ssl_handshake_timeout=5)
         return int(self._server.sockets[0].getsockname()[1])
+
+    def protocol(self) -> asyncio.Protocol:
+        """For one proxy's connection, also on a port that others share."""
+        return _Proxy(self)
 
     def make_room(self) -> bool:
         """Whether there is a place for another proxy; the oldest connection that awaits no answer gives way."""

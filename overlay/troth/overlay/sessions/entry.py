@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from troth.overlay.directory.fetching import RETRY_SECONDS, DirectoryClient
 from troth.overlay.directory.listing import CommitteeMembership, Listing, read_membership
 from troth.overlay.directory.publishing import Published, keep_publishing, publish_destination
 from troth.overlay.directory.vouched import VouchedMachines
-from troth.overlay.relay.delivery_server import DeliveryServer
+from troth.overlay.relay.delivery import ALPN
+from troth.overlay.relay.delivery_server import PROXIES, DeliveryServer
 from troth.overlay.relay.keys import create_handshake_key, load_handshake_key
 from troth.overlay.sessions.destination import Destination
 from troth.overlay.sessions.entry_section import ConfidentialEntry, OverlayEntry
@@ -33,6 +35,7 @@ from troth.overlay.sessions.serving import Responder, Serve
 from troth.protocol.typed_data import address_of
 from troth.transport.errors import OverlayError
 from troth.transport.identity import TlsIdentity
+from troth.transport.shared_port import SharedPort
 
 _Message = MutableMapping[str, Any]
 Application = Callable[
@@ -94,7 +97,7 @@ def _scope(request: HttpRequest) -> _Message:
     }
 
 
-__all__ = ["EntryKeys", "OverlayEntry", "overlay_entry", "vouched_machines"]
+__all__ = ["EntryKeys", "OverlayEntry", "SharedEntry", "overlay_entry", "shared_entry", "vouched_machines"]
 
 log = logging.getLogger(__name__)
 
@@ -112,28 +115,54 @@ class EntryKeys:
     seal_key: Path
 
 
+@dataclass(frozen=True, slots=True)
+class SharedEntry:
+    """A port that an entry shares, and how many proxies it may have there at once."""
+
+    port: SharedPort
+    connections: int = PROXIES
+
+
+def shared_entry(entry: OverlayEntry | None, connections: int = PROXIES) -> SharedEntry | None:
+    """The port for a server and its entry; None where they share none."""
+    return SharedEntry(SharedPort((ALPN,)), connections) if entry is not None and entry.shares else None
+
+
 @asynccontextmanager
-async def overlay_entry(
-    entry: OverlayEntry | None, rpc: str, keys: EntryKeys, app: FastAPI, registry: CollectorRegistry
-) -> AsyncIterator[int | None]:
-    """Takes deliveries inside the block, and has the committee list it; yields the port, None without an entry."""
+async def overlay_entry(  # noqa: PLR0917
+    entry: OverlayEntry | None,
+    rpc: str,
+    keys: EntryKeys,
+    app: FastAPI,
+    registry: CollectorRegistry,
+    shared: SharedEntry | None = None,
+) -> AsyncIterator[None]:
+    """Takes deliveries inside the block, and has the committee list it; does nothing without an entry.
+
+    Args:
+        shared: as `shared_entry` makes it for this entry.
+    """
     if entry is None:
-        yield None
+        yield
         return
     # A key on a disk may be read by whoever owns the disk: what is attested lives in the guest's memory alone.
     secret = X25519PrivateKey.generate() if entry.confidential is not None else _seal_secret(keys.seal_key)
     name = keys.identity.spki_sha256
     destination = Destination(name, secret, serve_application(app), metrics=SessionMetrics(registry))
-    server = DeliveryServer(keys.identity, destination.answers)
+    connections = PROXIES if shared is None else shared.connections
+    server = DeliveryServer(keys.identity, destination.answers, connections=connections)
     async with AsyncExitStack() as stack:
-        port = await server.start(entry.host, entry.port)
         stack.push_async_callback(server.stop)
+        if shared is not None:
+            stack.enter_context(shared.port.serving(ALPN, server.protocol))
+        else:
+            await server.start(entry.host, entry.port)
+        log.info("taking deliveries of the overlay at %s:%d", *entry.address)
         stack.callback(destination.close)
-        log.info("taking deliveries of the overlay on port %d", port)
         for work in (destination.sweeping(), _publishing(rpc, entry, keys, secret)):
             task = asyncio.create_task(work)
             stack.callback(task.cancel)
-        yield port
+        yield
 
 
 @asynccontextmanager
@@ -184,14 +213,26 @@ async def _attested(
 
 
 async def _publishing(rpc: str, entry: OverlayEntry, keys: EntryKeys, secret: X25519PrivateKey) -> None:
-    place = PinnedAddress(*entry.address, keys.identity.spki_sha256)
     seal_key = secret.public_key().public_bytes_raw()
 
     async def once() -> Published:
         membership = await read_membership(rpc, entry.committee)
+        place = PinnedAddress(await _literal(*entry.address), entry.address[1], keys.identity.spki_sha256)
         attested = await _attested(entry.confidential, keys, seal_key, membership)
         return await publish_destination(
             keys.operator_secret, keys.identity, place, membership, seal_key=seal_key, kind=keys.kind, attested=attested
         )
 
     await keep_publishing(once, again=entry.publish_seconds)
+
+
+async def _literal(host: str, port: int) -> str:
+    """The address behind a host's name, of IPv4 where there is one: lists hold addresses, so that no proxy has to tell
+    a resolver whom it serves."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise DirectoryUnavailable(
+            f"{host} has no address", error, "Correct the name under which proxies come."
+        ) from error
+    return str(min(found, key=lambda one: one[0] is not socket.AF_INET)[4][0])

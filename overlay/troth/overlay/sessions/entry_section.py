@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -33,7 +34,7 @@ class OverlayEntry:
     """Where clients reach a party through the overlay, and the committee that lists it.
 
     Args:
-        host, port: where it listens.
+        host, port: where it listens; empty and 0 where it shares the port of the party's HTTPS.
         address: as proxies reach it.
         publish_seconds: how often the committee is told again.
         confidential: where its machine is attested; None for the anonymous tier.
@@ -45,6 +46,11 @@ class OverlayEntry:
     committee: Address
     publish_seconds: float
     confidential: ConfidentialEntry | None = None
+
+    @property
+    def shares(self) -> bool:
+        """Whether proxies come to the same port as everybody else."""
+        return not self.host
 
 
 class ConfidentialSection(Section, frozen=True, forbid_unknown_fields=True):
@@ -61,26 +67,62 @@ class ConfidentialSection(Section, frozen=True, forbid_unknown_fields=True):
 
 
 class OverlaySection(Section, frozen=True, forbid_unknown_fields=True):
-    """``address`` as proxies reach it, name:port; the rest as in `entry.OverlayEntry`."""
+    """``address`` as proxies reach it, name:port; the rest as in `entry.OverlayEntry`.
 
-    address: str
+    Without ``address`` the entry is on the port of [listen], and proxies reach it by the endpoint that is registered.
+    With one, and without ``port``, it listens on the address's port.
+    """
+
     committee: str
-    host: str = "0.0.0.0"  # noqa: S104 - proxies are elsewhere
-    port: Port = 8444
+    address: str = ""
+    host: str = ""
+    port: Port | None = None
     publish_seconds: Seconds = 1800.0
     confidential: ConfidentialSection | None = None
 
 
-def entry_of(section: OverlaySection | None, refuse: Refuse) -> OverlayEntry | None:
-    """The entry that a table describes, None without one; what is wrong is refused, naming the key."""
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - proxies are elsewhere
+HTTPS_PORT = 443
+
+
+def entry_of(section: OverlaySection | None, endpoint: str, refuse: Refuse) -> OverlayEntry | None:
+    """The entry that a table describes, None without one; what is wrong is refused, naming the key.
+
+    Args:
+        endpoint: https://name:port of the party's own server.
+    """
     if section is None:
         return None
-    host, _, port = section.address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise refuse("overlay.address is name:port", section.address, "Write it as proxies reach it.")
     committee = address_of("overlay.committee", section.committee, refuse)
-    place, confidential = (host.strip("[]"), int(port)), _confidential(section.confidential, refuse)
-    return OverlayEntry(section.host, section.port, place, committee, section.publish_seconds, confidential)
+    confidential = _confidential(section.confidential, refuse)
+    if section.address:
+        place = _place_of(section.address, refuse)
+        host, port = section.host or EVERYWHERE, section.port or place[1]
+    elif section.host or section.port:
+        remedy = "Write it as proxies reach that port, or leave host and port out: then it shares the port of [listen]."
+        raise refuse("overlay.address is missing", f"{section.host}:{section.port}", remedy)
+    else:
+        place, host, port = shared_place(endpoint, refuse), "", 0
+    return OverlayEntry(host, port, place, committee, section.publish_seconds, confidential)
+
+
+def shared_place(endpoint: str, refuse: Refuse) -> tuple[str, int]:
+    """Where proxies reach an entry that shares the port of this endpoint."""
+    try:
+        found = urlsplit(endpoint)
+        host, port = found.hostname or "", found.port or HTTPS_PORT
+    except ValueError as error:
+        raise refuse("listen.endpoint is https://name:port", endpoint, "Correct it.") from error
+    if not host:
+        raise refuse("listen.endpoint is https://name:port", endpoint, "Correct it.")
+    return host, port
+
+
+def _place_of(address: str, refuse: Refuse) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise refuse("overlay.address is name:port", address, "Write it as proxies reach it.")
+    return host.strip("[]"), int(port)
 
 
 def _confidential(section: ConfidentialSection | None, refuse: Refuse) -> ConfidentialEntry | None:
@@ -97,10 +139,16 @@ def _confidential(section: ConfidentialSection | None, refuse: Refuse) -> Confid
 
 
 def overlay_table(committee: str, host: str, port: int, address: str = "") -> str:
-    """The table as text for a new file; empty without a committee. ``address`` is host and port unless given."""
+    """The table as text for a new file; empty without a committee.
+
+    ``address`` is host and port unless given. With neither address nor port the entry shares the port of [listen].
+    """
     if not committee:
         return ""
+    if not port and not address:
+        return f"\n[overlay]\ncommittee = {quoted(committee)}\n"
+    listened = f"port = {port}\n" if port else ""
     return (
-        f"\n[overlay]\nhost = {quoted(host)}\nport = {port}\n"
+        f"\n[overlay]\nhost = {quoted(host)}\n{listened}"
         f"address = {quoted(address or f'{host}:{port}')}\ncommittee = {quoted(committee)}\n"
     )
