@@ -110,6 +110,9 @@ class FakeLedger:
     async def pass_deposit(self) -> int:
         return 1_000
 
+    async def objection_deposit(self) -> int:
+        return 2_000
+
 
 def standing(
     definition: ExecutionClass, ends: tuple[int, ...], nodes: list[Address], *, tabs_with: list[Address], stake: int

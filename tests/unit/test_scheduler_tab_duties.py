@@ -13,7 +13,8 @@ from support.market_logs import META
 from support.tab_scene import CLIENT_TAB, DOMAIN, TAB_KEY, TabScene, called, history_of
 from support.tabs_stage import PARAMETERS
 
-from troth.chain.errors import ChainUnavailable
+from troth.chain.errors import ChainRejected, ChainUnavailable
+from troth.protocol.contract_errors import ContractError
 from troth.protocol.market import canonical, claims, messages, prices, tabs
 from troth.protocol.market import events as on
 from troth.protocol.market.bodies import Acknowledgement
@@ -311,4 +312,121 @@ async def test_a_number_that_was_shown_is_not_asked_for_again(tmp_path: Path) ->
                 scene.ledger.fold(on.ObjectionAnswered(tab, claim_id, number, fees[number], META))
     assert sorted(asked) == sorted(fees)
     assert asked[-1] == hidden
+    await scene.stop()
+
+
+async def test_what_the_chain_refuses_of_one_claim_keeps_no_other_waiting(tmp_path: Path) -> None:
+    """A leaf that fell since is worth nothing on chain: the answers that come after it are sent all the same."""
+    scene = TabScene(tmp_path, nodes=9)
+    scene.start()
+    for _ in range(2):
+        await scene.send(scene.asked())
+    one, other = list(scene.context.node_tabs)[:2]
+    for held in (one, other):
+        state = ClaimState(Claim(1, 1, 0, 30, Hash32(b"\x07" * 32)), held.book.voucher, 30, 10_000, held.node)
+        tab, claim_id = messages.tab_id(held.tab), state_hash(state)
+        late = scene.ledger.block + PARAMETERS.answer_window
+        scene.ledger.fold(on.Claimed(tab, claim_id, state, META))
+        scene.ledger.fold(on.Objected(tab, claim_id, 1, held.tab.payer, 5, late, META))
+    scene.ledger.block += PARAMETERS.answer_window + 1
+    sent = len(scene.ledger.sent)
+
+    def refusing(_call: Any) -> list[Any]:
+        if len(scene.ledger.sent) == sent + 1:
+            raise ChainRejected("strike", ContractError("NoObjection", {}, ""))
+        return []
+
+    scene.ledger.react = refusing
+    await attend_nodes_claims(scene.context)
+    struck = [read_call(Part.BANK, call.call.data).value("sequence") for call in scene.ledger.sent[sent:]]
+    assert struck == [1, 1]
+    await scene.stop()
+
+
+async def test_an_answer_that_the_chain_refuses_keeps_no_other_answer_waiting(scene: TabScene) -> None:
+    served = [await scene.send(scene.asked()) for _ in range(2)]
+    scene.ledger.parameters = replace(PARAMETERS, gas_price=0)
+    tab = messages.tab_id(CLIENT_TAB)
+    scene.ledger.fold(on.TabClosing(tab, scene.ledger.block + 500, META))
+    await claim_due(scene.context, 1)
+    claim = argument(called(scene, Part.BANK, "claim"), "claim_", Claim)
+    voucher = scene.context.client_tabs.get(tab).best.message  # type: ignore[union-attr]
+    state = ClaimState(claim, voucher, claims.owed(voucher, claim), scene.ledger.block + 300, CLIENT_TAB.payee)
+    claim_id = state_hash(state)
+    scene.ledger.fold(on.Claimed(tab, claim_id, state, META))
+    for number in range(1, len(served) + 1):
+        scene.ledger.fold(on.Objected(tab, claim_id, number, CLIENT_TAB.payer, 5, scene.ledger.block + 50, META))
+    sent = len(scene.ledger.sent)
+
+    def refusing(_call: Any) -> list[Any]:
+        raise ChainRejected("answer", ContractError("LeafWorthLess", {}, ""))
+
+    scene.ledger.react = refusing
+    await attend_claims(scene.context)
+    asked = [read_call(Part.BANK, call.call.data).value("sequence") for call in scene.ledger.sent[sent:]]
+    assert asked == [1, 2]
+    # Nor does an order that is not here any more.
+    scene.context.store.by_number = lambda _tab, _number: None  # type: ignore[method-assign]
+    await attend_claims(scene.context)
+    assert len(scene.ledger.sent) == sent + 2
+
+
+@pytest.mark.parametrize("cheap", [True, False])
+async def test_a_sum_beside_the_claimed_numbers_is_looked_for_while_that_is_worth_it(
+    tmp_path: Path, cheap: bool
+) -> None:
+    """The tree of a claim may have money under a number that is left out: the scheduler asks for that place as well."""
+    scene = TabScene(tmp_path, nodes=9)
+    scene.start()
+    for _ in range(12):
+        await scene.send(scene.asked())
+    held = max(scene.context.node_tabs, key=lambda one: len(one.owed))
+    first, last = min(held.owed), max(held.owed)
+    assert last > first
+    fee = held.owed[last].fee or 0
+    hidden = held.book.voucher.authorised - held.book.voucher.spent - fee
+    tree = claims.build(first, last, {first: hidden, last: fee})
+    left_out = (1 << last - first) - 1
+    claim = Claim(first, last, left_out, tree.total, tree.root)
+    state = ClaimState(claim, held.book.voucher, fee + hidden, scene.ledger.block + PARAMETERS.claim_delay, held.node)
+    claim_id, tab = state_hash(state), messages.tab_id(held.tab)
+    scene.ledger.fold(on.Claimed(tab, claim_id, state, META))
+    deposit = 1 if cheap else hidden
+
+    async def objection_deposit() -> int:
+        return deposit
+
+    scene.ledger.objection_deposit = objection_deposit  # type: ignore[method-assign]
+    asked: list[int] = []
+
+    def objected(call: Any) -> list[Any]:
+        asked.append(read_call(Part.BANK, call.call.data).value("sequence"))
+        deadline = scene.ledger.block + PARAMETERS.answer_window
+        return [on.Objected(tab, claim_id, asked[-1], held.tab.payer, 5, deadline, META)]
+
+    scene.ledger.react = objected
+    await attend_nodes_claims(scene.context)
+    assert asked[0] == last
+    scene.ledger.fold(on.ObjectionAnswered(tab, claim_id, last, fee, META))
+    await attend_nodes_claims(scene.context)
+    assert (first in asked) is cheap
+    await scene.stop()
+
+
+@pytest.mark.parametrize("covered", [True, False])
+async def test_where_a_tab_does_not_hold_the_deposit_the_scheduler_adds_it(tmp_path: Path, covered: bool) -> None:
+    """A node that claims all that its tab holds can be objected to."""
+    scene = TabScene(tmp_path, nodes=9)
+    scene.start()
+    await scene.send(scene.asked())
+    held = next(one for one in scene.context.node_tabs if one.owed)
+    tab, number = messages.tab_id(held.tab), min(held.owed)
+    balance, deposit = scene.ledger.state.pot(PotKind.TAB, tab), await scene.ledger.objection_deposit()
+    owed = balance - deposit + (0 if covered else 1)
+    claim = Claim(number, number, 0, owed, Hash32(b"\x07" * 32))
+    settles = scene.ledger.block + PARAMETERS.claim_delay
+    state = ClaimState(claim, held.book.voucher, owed, settles, held.node)
+    scene.ledger.fold(on.Claimed(tab, state_hash(state), state, META))
+    await attend_nodes_claims(scene.context)
+    assert scene.ledger.sent[-1].call.value == (0 if covered else deposit)
     await scene.stop()

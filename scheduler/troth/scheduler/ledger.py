@@ -12,9 +12,12 @@ from troth.chain.tokens import approvals_in_asset
 from troth.protocol.market import views
 from troth.protocol.market.calls import PartCall, view
 from troth.protocol.market.parts import Part
+from troth.protocol.market.prices import PER
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_ADDRESS, Contracts, Parameters
 
+ANSWER_GAS = 130_000
+"""Gas for which an objection deposits: of the dearest answer, that with an order (Bank.sol)."""
 FOLLOW_SECONDS = 60.0
 """Until the block of an own receipt has been followed."""
 
@@ -82,7 +85,17 @@ class MarketLedger:
     async def pass_deposit(self) -> int:
         """What Summons asks for now of a scheduler that passes a summons on, at half as much base fee again: the
         contract takes up to twice the least, as the fee moves until the block."""
-        fees = await self._market.fees()
-        base = (fees.maximum - fees.priority) // 2
-        asked = view(self.contracts, Part.SUMMONS, "passDepositFor", base * 3 // 2, returns=int)
+        asked = view(self.contracts, Part.SUMMONS, "passDepositFor", await self._soon(), returns=int)
         return await self._market.read(asked)
+
+    async def objection_deposit(self) -> int:
+        """What the Bank takes of who objects, at half as much base fee again; of a token, at the ceiling price."""
+        ceiling = self.parameters.gas_price
+        is_coin = self.parameters.asset == NO_ADDRESS
+        price = min(ceiling, await self._soon() * PER) if is_coin else ceiling
+        return -(-ANSWER_GAS * price // PER)
+
+    async def _soon(self) -> int:
+        """The base fee that a block of the next ones may have, in wei."""
+        fees = await self._market.fees()
+        return (fees.maximum - fees.priority) // 2 * 3 // 2

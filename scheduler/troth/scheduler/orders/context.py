@@ -47,6 +47,9 @@ class Ledger(FollowedChain, Protocol):
     async def pass_deposit(self) -> int:
         """What Summons asks for now of a scheduler that passes a summons on."""
 
+    async def objection_deposit(self) -> int:
+        """The most that the Bank takes now of who objects to a claim on a tab that does not hold it."""
+
 
 class RoutedOrder(Protocol):
     """What a chooser of chains needs to know of an order."""

@@ -7,17 +7,19 @@ well. An objection is answered with the order, its results and a fresh draw.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
+from troth.chain.errors import ChainRejected
 from troth.protocol.market import claims, leaves, messages, tabs
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.errors import InvalidClaim
 from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import PER
 from troth.protocol.market.state import ClaimRecord, TabRecord
-from troth.protocol.market.types import LeafKind, Tab
+from troth.protocol.market.types import NO_ADDRESS, Claim, LeafKind, Tab
 from troth.protocol.market.views import strikes_due
 from troth.protocol.types import Hash32
 from troth.scheduler.orders.context import SchedulerContext
@@ -114,42 +116,54 @@ def _filing(books: ClientBooks, held: ClientTab, amounts: dict[int, int]) -> lis
 
 
 async def attend_claims(context: SchedulerContext) -> None:
-    """Answer objections to own claims, and settle what stood; raises ChainError."""
+    """Answer objections to own claims, and settle what stood; raises ChainError.
+
+    What the chain refuses of one claim, such as a leaf that fell since, keeps no other claim waiting.
+    """
     state, block = context.ledger.state, context.ledger.block
     for record in state.tabs.values():
         if record.tab.payee != context.operator.address or record.claim is None:
             continue
         for number, objection in sorted(record.claim.objections.items(), key=lambda one: one[1].deadline):
             if block <= objection.deadline:
-                await _answer(context, record.tab, record.claim, number)
+                await _unless_refused(context, await _answer(context, record.tab, record.claim, number))
         if not record.claim.objections and block >= record.claim.state.settles_at:
-            await context.ledger.execute(
-                build(context.ledger.contracts, Part.BANK, "settle", record.tab, record.claim.state)
-            )
+            settle = build(context.ledger.contracts, Part.BANK, "settle", record.tab, record.claim.state)
+            await _unless_refused(context, settle)
 
 
-async def _answer(context: SchedulerContext, tab: Tab, record: ClaimRecord, number: int) -> None:
-    amounts = _amounts(context, record.state.claim.root)
-    if amounts is None:
-        log.error("the amounts of a claim are lost: the objection to number %d cannot be answered", number)
+async def _unless_refused(context: SchedulerContext, call: PartCall | None, spends: int = 0) -> None:
+    """Send a call about one claim; one that the chain refuses is told, and the others are not kept waiting."""
+    if call is None:
         return
-    call = answer_call(context, tab, record, number, amounts)
-    block = await context.ledger.execute(call)
-    log.info("the objection to number %d was answered in block %d", number, block)
+    try:
+        block = await context.ledger.execute(call, spends)
+    except ChainRejected as error:
+        log.warning("%s was not sent: %s", call.call.function, error)
+        return
+    log.info("%s is in block %d", call.call.function, block)
+
+
+async def _answer(context: SchedulerContext, tab: Tab, record: ClaimRecord, number: int) -> PartCall | None:
+    """The call that shows a number; None where it cannot be shown any more."""
+    amounts = _amounts(context, record.state.claim.root)
+    call = None if amounts is None else answer_call(context, tab, record, number, amounts)
+    if call is None:
+        log.error("the objection to number %d of a claim cannot be answered: what it shows is lost", number)
+    return call
 
 
 def answer_call(
     context: SchedulerContext, tab: Tab, record: ClaimRecord, number: int, amounts: dict[int, int]
-) -> PartCall:
-    """The leaf of a number, or the emptiness of its place."""
+) -> PartCall | None:
+    """The leaf of a number, or the emptiness of its place; None where the order behind it is not here."""
     claim = record.state.claim
     path = claims.build(claim.first, claim.last, amounts).path(number)
     amount, leaf = amounts.get(number, 0), b""
     if amount:
         history = context.store.by_number(messages.tab_id(tab), number)
-        assert history is not None
-        assert history.answered is not None
-        assert history.drawn is not None
+        if history is None or history.answered is None or history.drawn is None:
+            return None
         # Fresh: the payer, who may see these results for the first time, has its lottery and the court.
         draw = fresh_draw(context, history, history.drawn.proof)
         leaf = leaves.encode(leaves.order_leaf(history.admitted.order, tab, history.answered.results, draw))
@@ -182,9 +196,8 @@ async def attend_nodes_claims(context: SchedulerContext) -> None:
             continue
         strikes = strikes_due(record, state, block)
         for claimed, number in strikes:
-            await context.ledger.execute(
-                build(context.ledger.contracts, Part.BANK, "strike", record.tab, claimed, number)
-            )
+            strike = build(context.ledger.contracts, Part.BANK, "strike", record.tab, claimed, number)
+            await _unless_refused(context, strike)
         if not strikes and claim is not None and block < claim.state.settles_at - parameters.answer_window:
             await _object(context, record, claim)
 
@@ -193,14 +206,36 @@ async def _object(context: SchedulerContext, record: TabRecord, claim: ClaimReco
     held = context.node_tabs.held(record.tab.payee)
     worth = known_worth(held, claim)
     # A number that was acknowledged since the claim's voucher is in what was spent: owed is never both.
-    if claim.state.owed <= held.book.spent + sum(worth.values()) or len(claim.objections) >= MOST_OBJECTIONS:
+    excess = claim.state.owed - held.book.spent - sum(worth.values())
+    if excess <= 0 or len(claim.objections) >= MOST_OBJECTIONS:
         return
-    asked = {*claim.objections, *claim.answered}
-    left = [number for number in sorted(worth, key=lambda one: worth[one]) if number not in asked]
-    for number in left[: MOST_OBJECTIONS - len(claim.objections)]:
+    asked, most = {*claim.objections, *claim.answered}, await context.ledger.objection_deposit()
+    left = [number for number in places_of(claim.state.claim, worth) if number not in asked]
+    for count, number in enumerate(left[: MOST_OBJECTIONS - len(claim.objections)], len(asked) + 1):
+        if number not in worth and excess <= count * most:
+            log.warning("%d units of a claim of %s are hidden, less than finding them costs", excess, record.tab.payee)
+            return
         log.warning("number %d of a claim of %s is objected to", number, record.tab.payee)
-        call = build(context.ledger.contracts, Part.BANK, "object", record.tab, claim.state, number)
-        await context.ledger.execute(call)
+        deposit = _own_deposit(context, record, claim, most)
+        value = deposit if context.ledger.parameters.asset == NO_ADDRESS else 0
+        call = build(context.ledger.contracts, Part.BANK, "object", record.tab, claim.state, number, value=value)
+        await _unless_refused(context, call, deposit)
+
+
+def _own_deposit(context: SchedulerContext, record: TabRecord, claim: ClaimRecord, deposit: int) -> int:
+    """What this scheduler adds to an objection; 0 where the tab holds it beside what is claimed.
+
+    Else a node that claims all that its tab holds could not be objected to.
+    """
+    held = context.ledger.state.tab_state(messages.tab_id(record.tab))
+    return 0 if held.balance >= max(claim.state.owed - held.redeemed, 0) + deposit else deposit
+
+
+def places_of(claim: Claim, worth: Mapping[int, int]) -> list[int]:
+    """Every place of a claim's tree, what is worth least first: a sum can be hidden beside the claimed numbers, too."""
+    size = 1 << claims.depth_of(claim.first, claim.last)
+    beside = (number for number in range(claim.first, claim.first + size) if number not in worth)
+    return [*sorted(worth, key=lambda one: worth[one]), *beside]
 
 
 def known_worth(held: NodeTab, claim: ClaimRecord) -> dict[int, int]:
