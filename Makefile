@@ -11,7 +11,7 @@ MAKEFLAGS += --jobs=2
 # Checks have no deadlines, networks of tests have: these go first.
 AFTER_NETWORKS := nice -n 5
 
-.PHONY: help setup dev quick vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversaries wheel dist sbom bench clean
+.PHONY: help setup dev quick vllm vllm-tests demo test fuzz lint types layers contracts contracts-analysis bindings python-tests network-tests adversaries wheel dist sbom bench bench-tests clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -125,7 +125,10 @@ sbom: dist ## what the wheel installs, as a CycloneDX file beside it
 	  -o dist/troth-$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])').cdx.json build/sbom
 
 bench: setup ## print every table of docs/reference/benchmarks.md
-	for name in crypto gas verify pipeline capture ablation detection overlay anonymity placement chains forwarding explorer; do $(BIN)/python scripts/bench $$name || exit 1; done
+	for name in crypto gas verify pipeline capture ablation detection overlay tor anonymity placement chains forwarding explorer; do $(BIN)/python scripts/bench $$name || exit 1; done
+
+bench-tests: setup ## tests of the research in bench/, which `make test` leaves out
+	$(BIN)/pytest bench/tests --numprocesses 2
 
 clean: ## remove what the build made (not .venv, not node_modules)
 	rm -rf artifacts cache dist build $(STAMPS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

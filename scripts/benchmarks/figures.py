@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -53,9 +55,19 @@ def processor_milliseconds(action: Callable[[], object], repeats: int = 200, war
     return statistics.median(samples)
 
 
+def measured_commit() -> str:
+    """The commit of the checkout, with "+" behind it where tracked files differ from it; "no commit" outside of git."""
+    asked = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
+    try:
+        described = subprocess.run(asked, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "no commit"
+    return described.stdout.strip()
+
+
 def as_json(name: str, figures: Sequence[Figure]) -> list[dict[str, object]]:
-    """The figures as JSON objects with name, value, unit, paper, reach, ratio, command, and note if there is one."""
-    command = f"scripts/bench {name}"
+    """The figures as objects: name, value, unit, paper, reach, ratio, command, commit, and a note if there is one."""
+    command, commit = f"scripts/bench {name}", measured_commit()
     return [
         {
             "name": figure.name,
@@ -65,6 +77,7 @@ def as_json(name: str, figures: Sequence[Figure]) -> list[dict[str, object]]:
             "reach": figure.reach,
             "ratio": figure.ratio,
             "command": command,
+            "commit": commit,
         }
         | ({"note": figure.note} if figure.note else {})
         for figure in figures
@@ -73,7 +86,7 @@ def as_json(name: str, figures: Sequence[Figure]) -> list[dict[str, object]]:
 
 def print_table(name: str, figures: Sequence[Figure]) -> None:
     """Print a table to standard output."""
-    table = Table(title=f"scripts/bench {name}", title_justify="left")
+    table = Table(title=f"scripts/bench {name}, at {measured_commit()}", title_justify="left")
     table.add_column("what")
     for column in ("ours", "paper", "reach", "ratio"):
         table.add_column(column, justify="right")

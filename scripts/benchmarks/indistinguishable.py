@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure
-from benchmarks.pool.trace import sharegpt
+from benchmarks.trace import sharegpt
 from troth.committee.challenges import PARTS, Challenge, challenges_of, new_openings
 from troth.committee.moments import due_of_attempt
 from troth.committee.prompts import TOKEN_CHARACTERS, prompts_of

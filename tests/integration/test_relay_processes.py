@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from benchmarks.overlay.network import ANSWER_BYTES, RelayNetwork, relay_network
+from support.relay_network import ANSWER_BYTES, RelayNetwork, relay_network
 from support.waiting import SECONDS, eventually
 
 from troth.overlay.circuits.client import CircuitClient

@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from benchmarks.atlas import one_region
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.atlas import one_region
 
 from troth.routing.placement.hardware import Machine, ModelShape, Terms, capacity_of
 from troth.routing.placement.packing import next_fit

@@ -21,7 +21,6 @@ LONGEST = (
     "tests/integration/test_cases_court.py",
     "tests/integration/test_market_overlay.py",
     "tests/integration/test_directory_processes.py",
-    "tests/unit/test_forwarding_real.py",
     "tests/unit/test_calibration_runs.py",
     "tests/unit/test_gemma3_stack.py",
 )

@@ -15,11 +15,11 @@ from troth.command.main import app
 from troth.command.plugins import load, plugins
 
 ROOT = Path(__file__).parents[2]
-WITH_DOCUMENTS = ("*.md", "docs/**/*.md", "scripts/**/*.md", "plugins/**/*.md")
+WITH_DOCUMENTS = ("*.md", "docs/**/*.md", "scripts/**/*.md", "bench/*.md", "bench/research/**/*.md", "plugins/**/*.md")
 DOCUMENTS = sorted(path for pattern in WITH_DOCUMENTS for path in ROOT.glob(pattern))
 SOURCES = (
     *("protocol", "transport", "overlay", "routing", "node", "scheduler", "client", "command", "audit", "committee"),
-    *("cases", "explorer", "network", "testnet", "contracts", "scripts", "tests"),
+    *("cases", "explorer", "network", "testnet", "contracts", "scripts", "bench/research", "tests"),
 )
 FOLDERS = {"tutorials", "how-to", "reference", "explanation"}
 HISTORY = ("CHANGELOG.md", "docs/adr/")

@@ -6,8 +6,8 @@ import random
 from collections import Counter
 
 import pytest
-from benchmarks.forwarding.published import Published
 from support.prefixes import IDLE, naming, view_of, words
+from support.published_forwarding import Published
 
 from troth.routing.forwarding.dealings import TakenCounter
 from troth.routing.forwarding.decision import Candidate, ChoiceReason, Policy

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.placement.linear_bound import least_groups, most_by_linear_programme
-from benchmarks.placement.pools import DENSE_80, gpus_of, machines_of
+from support.linear_bound import least_groups, most_by_linear_programme
+from support.machine_pools import DENSE_80, gpus_of, machines_of
 
 from troth.routing.placement.hardware import Capacity, capacity_of
 from troth.routing.placement.objective import most_pipelines, objective

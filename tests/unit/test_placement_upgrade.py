@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.atlas import one_region
+from support.atlas import one_region
 
 from troth.routing.placement.hardware import Capacity, Machine, ModelShape, Terms
 from troth.routing.placement.parts import upgrade

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from benchmarks.atlas import one_region
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from support.atlas import one_region
 from support.pool_members import LAYERS, SHAPE, member, name
 
 from troth.routing.placement.hardware import Terms

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from benchmarks.overlay.network import destination_entry
+from support.relay_network import destination_entry
 
 from troth.overlay.cells.format import EndReason
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor

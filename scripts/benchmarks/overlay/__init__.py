@@ -1,13 +1,13 @@
-"""The overlay's costs: `scripts/bench overlay [sida] [cells] [tor] [session] [paths]`; each a module with `measure`."""
+"""The overlay's costs: `scripts/bench overlay [sida] [cells] [session] [paths]`; each a module with `measure`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from benchmarks.figures import Figure
-from benchmarks.overlay import cells, comparison, paths, session, sida
+from benchmarks.overlay import cells, paths, session, sida
 
-TABLES = {"sida": sida, "cells": cells, "tor": comparison, "session": session, "paths": paths}
+TABLES = {"sida": sida, "cells": cells, "session": session, "paths": paths}
 
 
 def measure(parts: Sequence[str] = tuple(TABLES)) -> list[Figure]:

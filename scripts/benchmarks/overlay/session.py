@@ -19,9 +19,9 @@ import httpx
 import uvloop
 from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
+from support.relay_network import RelayNetwork, relay_network
 
 from benchmarks.figures import Figure
-from benchmarks.overlay.network import RelayNetwork, relay_network
 from troth.overlay.circuits.circuit import Circuit
 from troth.overlay.circuits.client import CircuitClient
 from troth.overlay.directory.listing import ListedDestination

@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.overlay.network import destination_entry
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from support.anonymity.leaks import Places
 from support.anonymity.links import Observed, observe
 from support.anonymity.memory import found_in
 from support.anonymity.namespaces import ROUTER, HostedProcess, Internet, internet
 from support.anonymity.tls import read_keys
+from support.relay_network import destination_entry
 
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.relay.configuration import relay_entry
