@@ -15,7 +15,8 @@ import httpx
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from support.toy_market import DOMAIN, NODE_KEYS
-from support.toy_tab_scheduler import ToyOrder, ToyScheduler, stream
+from support.toy_tab_lines import stream
+from support.toy_tab_scheduler import ToyOrder, ToyScheduler
 from support.toy_tab_stage import Stage
 
 from troth.client.direct.entrance import Entrance

@@ -8,17 +8,17 @@ ever, bytes are sent as they are, and an exception ends the stream.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 from support.byte_language import language_files, tokens_of
 from support.toy_market import CHAIN_ID, CLASS, CLASS_ID, COLUMNS, DOMAIN, NODE_KEYS, RULES, World
+from support.toy_tab_lines import line_of, refused, sealed, stream
 
 from troth.chain.keystore import Key
 from troth.protocol import typed_data, vrf
@@ -58,7 +58,6 @@ from troth.protocol.types import (
     Hash32,
     address_to_bytes,
 )
-from troth.transport.sealing import seal
 
 
 @dataclass
@@ -480,37 +479,3 @@ class ToyScheduler:
             if one.order.sequence in open_numbers
         )
         return Recovered(voucher, shown)
-
-
-def line_of(kind: str, value: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(bodies.line(kind, value))
-    return found
-
-
-def sealed(one: ToyOrder, segment: int, party: Address, value: Opened) -> str:
-    context = bodies.opening_context(one.identifier, segment, address_to_bytes(party))
-    return "0x" + seal(canonical.encode(value), one.order.reply_key, context).hex()
-
-
-def refused(status: int, code: str, error: ProtocolError, **more: Any) -> JSONResponse:
-    body = {"code": code, "message": error.what, "remedy": error.remedy, **more}
-    return JSONResponse({"error": body}, status)
-
-
-def stream(lines: Sequence[Any]) -> StreamingResponse:
-    async def pieces() -> AsyncIterator[bytes]:
-        for line in lines:
-            if line is None:
-                await asyncio.Event().wait()
-            elif isinstance(line, asyncio.Event):
-                await line.wait()
-            elif isinstance(line, float):
-                await asyncio.sleep(line)
-            elif isinstance(line, Exception):
-                raise line
-            elif isinstance(line, bytes):
-                yield line
-            else:
-                yield json.dumps(line).encode() + b"\n"
-
-    return StreamingResponse(pieces(), media_type="application/x-ndjson")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 from support.toy_market import DOMAIN, NODE_KEYS
-from support.toy_tab_scheduler import ToyOrder, ToyScheduler, line_of
+from support.toy_tab_lines import line_of
+from support.toy_tab_scheduler import ToyOrder, ToyScheduler
 from support.toy_tab_stage import Stage, toy_stage
 from support.waiting import eventually
 from unit.test_tabs_asking import ALWAYS, PROMPT, asked, ended, text_of

@@ -75,12 +75,7 @@ def member_app(
 
     @app.get("/v1/list")
     async def signed_list(request: Request) -> Response:
-        data, digest = member.served()
-        tag = f'"{digest}"'
-        headers = {"etag": tag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(data, media_type="application/octet-stream", headers=headers)
+        return _served_list(member, request)
 
     @app.post("/v1/relays")
     async def relays(request: Request) -> Response:
@@ -116,6 +111,16 @@ def member_app(
         return _bytes(b"")
 
     return app
+
+
+def _served_list(member: Member, request: Request) -> Response:
+    """The newest list, or that the asker has it."""
+    data, digest = member.served()
+    tag = f'"{digest}"'
+    headers = {"etag": tag, "cache-control": "no-cache"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type="application/octet-stream", headers=headers)
 
 
 def _answer_errors(app: FastAPI) -> None:

@@ -65,6 +65,13 @@ ChainNodeOption = Annotated[
 class ServiceOptions:
     """What is deployed beside the market."""
 
+    disputes: Annotated[
+        bool,
+        typer.Option(
+            "--disputes/--no-disputes",
+            help="Deploy what lets one honest party convict a wrong row by arithmetic: three contracts more.",
+        ),
+    ] = False
     ticket_price: Annotated[
         list[str] | None,
         typer.Option(help="Deploy Tickets with this price, 0.001ether or units of --asset; ascending. Repeat it."),
@@ -112,13 +119,6 @@ def create(
         typer.Option(help="A first member of the committee, as `troth committee init` prints it. Repeat it."),
     ] = None,
     committee: CommitteeOption = "",
-    disputes: Annotated[
-        bool,
-        typer.Option(
-            "--disputes/--no-disputes",
-            help="Deploy what lets one honest party convict a wrong row by arithmetic: three contracts more.",
-        ),
-    ] = False,
     services: ServiceOptions,
     suggest_rpc: SuggestOption = None,
     output: OutputOption = Path("network.json"),
@@ -144,7 +144,7 @@ def create(
         members=tuple(read_member(text) for text in member or ()),
         committee=_optional(committee),
         suggested=_suggestions(rpc, suggest_rpc),
-        disputes=disputes and chosen.prover == ZERO_ADDRESS,
+        disputes=services.disputes and chosen.prover == ZERO_ADDRESS,
         services=services.rules(asset),
     ).checked()
     plan = _run(plan_creation(rpc, wish, _payer(keystore, broadcast)))

@@ -150,6 +150,16 @@ class ExactOptions:
         return machine
 
 
+@option_group
+class ClassForms:
+    """What a class names so that one party alone can convict, and what it hides."""
+
+    head: HeadOption = True
+    layers: LayersOption = True
+    veiled: VeiledOption = False
+    imprints: ImprintsOption = False
+
+
 @app.command()
 @grouped
 def register(
@@ -169,10 +179,7 @@ def register(
     honest_share: HonestShareOption = 0,
     exactly: ExactOptions,
     calibration: CalibrationOption = None,
-    head: HeadOption = True,
-    layers: LayersOption = True,
-    veiled: VeiledOption = False,
-    imprints: ImprintsOption = False,
+    forms: ClassForms,
     rpc: RpcOption = "http://127.0.0.1:8545",
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
@@ -202,10 +209,10 @@ def register(
         verifiers=verifiers,
         reviewers=reviewers,
         honest_share=honest_share,
-        names_head=head,
-        names_layers=layers,
-        veils=veiled,
-        imprints=imprints,
+        names_head=forms.head,
+        names_layers=forms.layers,
+        veils=forms.veiled,
+        imprints=forms.imprints,
     )
     name = class_name or f"{folder.path.name}/torch/{dtype}"
     machine = exactly.machine(home, folder, report.descriptor.dtype)

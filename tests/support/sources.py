@@ -1,0 +1,82 @@
+"""The project's Python files, read but not run: what `test_sources.py` holds and what `scripts/house` counts."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (
+    "protocol", "transport", "network", "overlay", "routing", "node", "scheduler",
+    "client", "command", "audit", "committee", "cases", "explorer", "testnet",
+)  # fmt: skip
+"""Folders of what the wheel installs."""
+BESIDE = ("bench", "scripts", "tests")
+"""Folders of what it does not."""
+OPAQUE = {".venv", "__pycache__", "node_modules"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One Python file; ``name`` is its path in the checkout."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def lines(self) -> int:
+        """How long it is."""
+        return self.text.count("\n")
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it says what a folder is."""
+        return self.name.endswith("/__init__.py")
+
+    @property
+    def module(self) -> str:
+        """The name by which it is imported, for files of the packages: without the folder that is no part of it."""
+        parts = self.name.removesuffix(".py").removesuffix("/__init__").split("/")
+        return ".".join(parts[1:])
+
+
+@cache
+def sources(*folders: str) -> tuple[Source, ...]:
+    """All Python files below these folders, those without an ending too, if Python runs them."""
+    found = []
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and not OPAQUE.intersection(path.parts) and _is_python(path):
+                text = path.read_text(encoding="utf-8")
+                found.append(Source(str(path.relative_to(ROOT)), text, ast.parse(text)))
+    return tuple(found)
+
+
+def _is_python(path: Path) -> bool:
+    if path.suffix:
+        return path.suffix == ".py"
+    with path.open("rb") as file:
+        return file.readline().startswith(b"#!") and b"python" in path.read_bytes()[:40]
+
+
+def class_places() -> dict[str, list[str]]:
+    """Where classes of the packages are defined, nested and private ones too, by their names."""
+    found = defaultdict(list)
+    for source in sources(*PACKAGES):
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(f"{source.name}:{node.lineno}")
+    return found
+
+
+def functions(source: Source) -> Iterator[tuple[str, int, int]]:
+    """Name, first line and number of lines of each function, decorators and docstring included."""
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min((one.lineno for one in node.decorator_list), default=node.lineno)
+            yield node.name, first, (node.end_lineno or first) - first + 1

@@ -1,0 +1,49 @@
+"""How the sources are built: no function over 60 lines, no module over 500, no class name twice, and folders that say
+what belongs there."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from support.sources import BESIDE, PACKAGES, Source, class_places, functions, sources
+
+LONGEST_FUNCTION, LONGEST_MODULE = 60, 500
+
+
+@pytest.fixture(scope="module")
+def everything() -> tuple[Source, ...]:
+    return sources(*PACKAGES, *BESIDE)
+
+
+def test_every_folder_is_read(everything: tuple[Source, ...]) -> None:
+    assert {source.name.split("/")[0] for source in everything} == {*PACKAGES, *BESIDE}
+    assert "scripts/house" in {source.name for source in everything}
+
+
+def test_no_function_is_longer_than_a_screen(everything: tuple[Source, ...]) -> None:
+    found = [
+        f"{source.name}:{first} {name} has {size} lines"
+        for source in everything
+        for name, first, size in functions(source)
+        if size > LONGEST_FUNCTION
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_module_is_longer_than_its_concept(everything: tuple[Source, ...]) -> None:
+    found = [f"{source.name} has {source.lines} lines" for source in everything if source.lines > LONGEST_MODULE]
+    assert not found, "\n".join(found)
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    assert {name: where for name, where in class_places().items() if len(where) > 1} == {}
+
+
+def test_every_folder_says_what_belongs_there() -> None:
+    packages = [source for source in sources(*PACKAGES) if source.is_package]
+    folders = {source.name.rpartition("/")[0] for source in sources(*PACKAGES)}
+    namespaces = {f"{package}/troth" for package in PACKAGES}
+    assert folders - namespaces == {source.name.rpartition("/")[0] for source in packages}
+    silent = [source.name for source in packages if not ast.get_docstring(source.tree)]
+    assert not silent, "\n".join(silent)
