@@ -18,7 +18,7 @@ from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
 from troth.explorer import index as indexes
 from troth.explorer import site as sites
 from troth.explorer.command import app
-from troth.explorer.database import DatabaseFailed, as_postgres, without_password
+from troth.explorer.database import DatabaseFailed
 from troth.explorer.errors import ExplorerError, IndexUnusable
 from troth.explorer.exporting import _reachable
 from troth.explorer.figures import QUERIES
@@ -28,6 +28,8 @@ from troth.explorer.reading import INDEX_FILE
 from troth.explorer.site import Site
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install -e '.[postgres]'")
+
+from troth.explorer.postgres import as_postgres, without_password  # noqa: E402
 
 LAST = 2_060
 NUMBERS = count()

@@ -189,7 +189,7 @@ def test_what_a_court_voided_is_neither_asked_for_nor_claimed() -> None:
         kept.take_on(pay(payer, number), ME, ledger(), limit=10**9, now=0.0)
         finish(kept, number, PRICE)
         state = ledger().state
-        fallen = replace(ledger(), state=replace(state, voided=state.voided.with_item((order_of(1), 0), ZERO_HASH)))
+        fallen = replace(ledger(), state=replace(state, voided=state.voided.set((order_of(1), 0), ZERO_HASH)))
         assert kept.claimable(TAB_ID, ledger()) == {1: PRICE}
         assert kept.claimable(TAB_ID, fallen) == {}
         free = tabs.acknowledge(payer, 1, 0)

@@ -21,8 +21,8 @@ from troth.audit.checks import logs as log_checks
 from troth.audit.history import read_history
 from troth.audit.report import CheckReport, Finding
 from troth.audit.subject import AuditSubject
-from troth.explorer.database import Place
 from troth.explorer.index import ExplorerIndex
+from troth.explorer.opening import Place
 from troth.explorer.reading import INDEX_FILE
 from troth.protocol.logs import Log
 from troth.protocol.market import events as on

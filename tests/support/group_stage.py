@@ -176,9 +176,9 @@ def with_node(
     place = places.get(operator, size)
     return replace(
         state,
-        parties=state.parties.with_item(operator, party),
-        entries=state.entries.with_item((group, place), (Entry(operator, 1, 1, 2),)),
-        sizes=state.sizes.with_item(group, ((1, max(size, place + 1)),)),
+        parties=state.parties.set(operator, party),
+        entries=state.entries.set((group, place), (Entry(operator, 1, 1, 2),)),
+        sizes=state.sizes.set(group, ((1, max(size, place + 1)),)),
     )
 
 
@@ -189,9 +189,7 @@ class Stage:
         self._folder = folder
         self.members: list[Member] = []
         state = State()
-        self.chain = State(
-            models=state.models.with_item(RULES.model, MODEL), classes=state.classes.with_item(CLASS, RULES)
-        )
+        self.chain = State(models=state.models.set(RULES.model, MODEL), classes=state.classes.set(CLASS, RULES))
 
     def register(self, member: Member, *, hosted: Segment = WHOLE, exit_block: int = 0) -> None:
         key_hash = Hash32(member.identity.spki_sha256)

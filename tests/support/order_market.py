@@ -65,20 +65,20 @@ def state_of(
     class_id = messages.state_hash(execution_class)
     state = replace(
         state,
-        models=state.models.with_item(execution_class.model, model),
-        classes=state.classes.with_item(class_id, execution_class),
+        models=state.models.set(execution_class.model, model),
+        classes=state.classes.set(class_id, execution_class),
     )
     key = vrf.public_key(VRF_SECRET)
     bonded = Party(SCHEDULER, SCHEDULER, Role.SCHEDULER, NO_ADDRESS, "", ZERO_HASH, META, vrf_key=key)
-    state = replace(state, parties=state.parties.with_item(SCHEDULER, bonded))
+    state = replace(state, parties=state.parties.set(SCHEDULER, bonded))
     for number, node in enumerate(nodes):
         owner = address_from_bytes(bytes([200 - number]) * 20)
         party = Party(node, owner, Role.NODE, NO_ADDRESS, "", ZERO_HASH, META, class_id, Segment(0, model.layers))
         stake = 2 * execution_class.seat
         state = replace(
             state,
-            parties=state.parties.with_item(node, party),
-            pots=state.pots.with_item((PotKind.STAKE, account_id(node)), stake),
+            parties=state.parties.set(node, party),
+            pots=state.pots.set((PotKind.STAKE, account_id(node)), stake),
         )
     for first, end in zip((0, *ends), ends, strict=False):
         state = with_group(state, group_id(class_id, Segment(first, end)), nodes, ask)
@@ -90,15 +90,15 @@ def state_of(
 def with_group(state: State, group: Hash32, nodes: list[Address], ask: Ask) -> State:
     entries, asks = state.entries, state.asks
     for place, node in enumerate(nodes):
-        entries = entries.with_item((group, place), (Entry(node, 1, 1, 2, 0),))
-        asks = asks.with_item((group, node), ((1, ask),))
-    return replace(state, entries=entries, asks=asks, sizes=state.sizes.with_item(group, ((1, len(nodes)),)))
+        entries = entries.set((group, place), (Entry(node, 1, 1, 2, 0),))
+        asks = asks.set((group, node), ((1, ask),))
+    return replace(state, entries=entries, asks=asks, sizes=state.sizes.set(group, ((1, len(nodes)),)))
 
 
 def with_tab(state: State, tab: Tab, balance: int = DEPOSIT, **changes: Any) -> State:
     number = tab_id(tab)
     return replace(
         state,
-        tabs=state.tabs.with_item(number, replace(TabRecord(tab), **changes)),
-        pots=state.pots.with_item((PotKind.TAB, number), balance),
+        tabs=state.tabs.set(number, replace(TabRecord(tab), **changes)),
+        pots=state.pots.set((PotKind.TAB, number), balance),
     )

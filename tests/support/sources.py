@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import networkx
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
@@ -72,6 +74,29 @@ def class_places() -> dict[str, list[str]]:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(f"{source.name}:{node.lineno}")
     return found
+
+
+def imports() -> dict[str, set[str]]:
+    """The modules of the packages that each of them imports, inside functions and for types alone, too."""
+    modules = {source.module: source for source in sources(*PACKAGES)}
+    found: dict[str, set[str]] = {}
+    for name, source in modules.items():
+        wanted = set()
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Import):
+                wanted |= {one.name for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inside = {f"{node.module}.{one.name}" for one in node.names}
+                # What is imported from a package may be a module of it: then its `__init__` is not meant.
+                wanted |= inside & modules.keys() or {node.module}
+        found[name] = (wanted & modules.keys()) - {name}
+    return found
+
+
+def circles(imported: Mapping[str, set[str]]) -> list[list[str]]:
+    """Modules that import one another, directly or by way of others: each circle sorted."""
+    graph = networkx.DiGraph([(name, other) for name, others in imported.items() for other in others])
+    return sorted(sorted(found) for found in networkx.strongly_connected_components(graph) if len(found) > 1)
 
 
 def functions(source: Source) -> Iterator[tuple[str, int, int]]:

@@ -76,8 +76,8 @@ class World:
         self.state = self._with_nodes(
             State(
                 deployed=Deployed(ZERO_HASH, CONTRACTS, PARAMETERS, META),
-                models=State().models.with_item(CLASS.model, MODEL),
-                classes=State().classes.with_item(CLASS_ID, CLASS),
+                models=State().models.set(CLASS.model, MODEL),
+                classes=State().classes.set(CLASS_ID, CLASS),
             )
         )
 
@@ -87,23 +87,23 @@ class World:
             group = group_id(CLASS_ID, Segment(first, end))
             entries, asks, parties = state.entries, state.asks, state.parties
             for number, node in enumerate(NODE_KEYS):
-                entries = entries.with_item((group, number), (Entry(node, 1, 1, 10, 0),))
-                asks = asks.with_item((group, node), ((1, ASK),))
-                parties = parties.with_item(node, party_of(node, Role.NODE, owner_of(number), execution_class=CLASS_ID))
-            sizes = state.sizes.with_item(group, ((1, len(NODE_KEYS)),))
+                entries = entries.set((group, number), (Entry(node, 1, 1, 10, 0),))
+                asks = asks.set((group, node), ((1, ASK),))
+                parties = parties.set(node, party_of(node, Role.NODE, owner_of(number), execution_class=CLASS_ID))
+            sizes = state.sizes.set(group, ((1, len(NODE_KEYS)),))
             state = replace(state, entries=entries, asks=asks, parties=parties, sizes=sizes)
             first = end
         return state
 
     def register(self, scheduler: Address, vrf_secret: bytes) -> None:
         party = party_of(scheduler, Role.SCHEDULER, owner_of(200), vrf_key=vrf.public_key(vrf_secret))
-        self.state = replace(self.state, parties=self.state.parties.with_item(scheduler, party))
+        self.state = replace(self.state, parties=self.state.parties.set(scheduler, party))
 
     def open_tab(self, tab: Tab, deposit: int = DEPOSIT) -> Hash32:
         identifier = tab_id(tab)
         record = self.state.tabs.get(identifier) or TabRecord(tab)
-        pots = self.state.pots.with_item((PotKind.TAB, identifier), deposit)
-        self.state = replace(self.state, tabs=self.state.tabs.with_item(identifier, record), pots=pots)
+        pots = self.state.pots.set((PotKind.TAB, identifier), deposit)
+        self.state = replace(self.state, tabs=self.state.tabs.set(identifier, record), pots=pots)
         return identifier
 
     def redeem(self, identifier: Hash32, spent: int) -> int:
@@ -111,12 +111,12 @@ class World:
         state = self.state.tab_state(identifier)
         after, paid = tabs.redeem(state, spent)
         record = replace(self.state.tabs[identifier], redeemed=after.redeemed)
-        pots = self.state.pots.with_item((PotKind.TAB, identifier), after.balance)
-        self.state = replace(self.state, tabs=self.state.tabs.with_item(identifier, record), pots=pots)
+        pots = self.state.pots.set((PotKind.TAB, identifier), after.balance)
+        self.state = replace(self.state, tabs=self.state.tabs.set(identifier, record), pots=pots)
         return paid
 
     def stake(self, operator: Address, amount: int) -> None:
-        pots = self.state.pots.with_item((PotKind.STAKE, account_id(operator)), amount)
+        pots = self.state.pots.set((PotKind.STAKE, account_id(operator)), amount)
         self.state = replace(self.state, pots=pots)
 
     # ---- as a follower

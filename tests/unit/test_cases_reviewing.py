@@ -109,7 +109,7 @@ async def test_who_is_not_of_the_class_is_not_asked_for(tmp_path: Path) -> None:
     seat.court.mine(WINDOWS.lookahead)
     own = seat.court.state.parties[REVIEWER]
     elsewhere = replace(own, execution_class=hash_of("another class"))
-    seat.court.state = replace(seat.court.state, parties=seat.court.state.parties.with_item(REVIEWER, elsewhere))
+    seat.court.state = replace(seat.court.state, parties=seat.court.state.parties.set(REVIEWER, elsewhere))
     await seat.look()
     assert seat.gatherer.asked == 0  # type: ignore[attr-defined]
 
@@ -134,7 +134,7 @@ async def test_a_case_over_another_result_than_was_judged_is_abstained_from(seat
     await seat.look()
     record = seat.court.record
     other = replace(record, state=replace(record.state, result=hash_of("another")))
-    state = replace(seat.court.state, cases=seat.court.state.cases.with_item(seat.court.case_id, other))
+    state = replace(seat.court.state, cases=seat.court.state.cases.set(seat.court.case_id, other))
     assert await seat.reviewer.pledge(ChainView(state, seat.court.block), seat.court.case_id, 0) is None
 
 

@@ -169,7 +169,7 @@ async def test_what_fell_is_asked_for_again_though_it_was_shown_before(tmp_path:
         file_claim(stage, {1: entry.fee or 0})
         answered(stage, 1, entry.fee or 0)
         assert found(stage) is None
-        voided = stage.world.state.voided.with_item((entry.identifier, 0), CLAIM_ID)
+        voided = stage.world.state.voided.set((entry.identifier, 0), CLAIM_ID)
         stage.world.state = replace(stage.world.state, voided=voided)
         over = found(stage)
         assert over is not None

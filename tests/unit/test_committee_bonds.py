@@ -37,7 +37,7 @@ def test_a_party_is_bonded_in_its_role_with_the_stake_that_is_asked(operator: Ad
 def test_who_leaves_is_not_bonded_any_more(operator: Address) -> None:
     state = staked(operator, LEAST[operator])
     leaving = replace(state.parties[operator], exit_block=5)
-    gone = replace(state, parties=state.parties.with_item(operator, leaving))
+    gone = replace(state, parties=state.parties.set(operator, leaving))
     assert not is_bonded(gone, operator, KINDS[operator])
 
 

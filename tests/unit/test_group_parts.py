@@ -64,8 +64,8 @@ class _Chain:
         left = [entry for entry in self.state.members_at(group, 1) if entry.operator != name(number)]
         entries = self.state.entries
         for place, entry in enumerate(left):
-            entries = entries.with_item((group, place), (entry,))
-        sizes = self.state.sizes.with_item(group, ((1, len(left)),))
+            entries = entries.set((group, place), (entry,))
+        sizes = self.state.sizes.set(group, ((1, len(left)),))
         self.state = replace(self.state, entries=entries, sizes=sizes)
 
     def peers(self, own: int, execution_class: Hash32 = CLASS) -> set[Address]:

@@ -15,7 +15,7 @@ from troth.node.configuration import FILE, NodeInitOptions, load, render
 from troth.node.configured_slice import write_endpoint
 from troth.node.errors import ConfigError
 from troth.node.reach import free_endpoints, lent_endpoint
-from troth.protocol.market.state import account_id
+from troth.protocol.market.state import account_id, without
 from troth.protocol.market.types import PotKind, Role
 from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import ConfigurationInvalid
@@ -47,10 +47,10 @@ class Lending:
 
     def registers(self, node: Address, endpoint: str) -> None:
         party = replace(self.state.parties[node], endpoint=endpoint)
-        self.state = replace(self.state, parties=self.state.parties.with_item(node, party))
+        self.state = replace(self.state, parties=self.state.parties.set(node, party))
 
     def loses_stake(self, node: Address) -> None:
-        self.state = replace(self.state, pots=self.state.pots.without((PotKind.STAKE, account_id(node))))
+        self.state = replace(self.state, pots=without(self.state.pots, (PotKind.STAKE, account_id(node))))
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ async def offering(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     async with serving(TlsServer(app, identity, "127.0.0.1", 0)) as server:
         (party,) = [one for one in scene.ledger.state.parties.values() if one.role is Role.SCHEDULER]
         there = replace(party, endpoint=f"https://127.0.0.1:{server.port}", tls_key_hash=Hash32(identity.spki_sha256))
-        parties = scene.ledger.state.parties.with_item(there.operator, there)
+        parties = scene.ledger.state.parties.set(there.operator, there)
         yield replace(scene.ledger.state, parties=parties), there, error
 
 

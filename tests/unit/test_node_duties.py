@@ -84,7 +84,7 @@ async def test_traces_stay_until_no_court_hears_of_them_and_while_a_case_goes_on
     case = CaseRecord(ZERO_HASH, CaseState(CaseKind.DOUBT, CasePhase.DRAWN), None, (event,))
     before = ground.state
     doubt = messages.case_id(ordered.order_id, messages.DOUBTS)
-    ground.state = replace(before, cases=before.cases.with_item(doubt, case))
+    ground.state = replace(before, cases=before.cases.set(doubt, case))
     ground.block = last + 10_000
     await duties.free()
     assert node.context.stores.traces.find(ordered.order_id, 0, 0) is not None
@@ -155,7 +155,7 @@ async def test_earnings_say_what_came_and_why_nothing_does(tmp_path: Path) -> No
     await network.acknowledge(ordered, node.address, 0, Work.INFERENCE, int(price))
     assert view.earnings(books, node.context.ledger(), node.now, EarningPolicy())["payable_units"] == price
     state = network.ground.state
-    alone = replace(ledger, state=replace(state, parties=state.parties.without(node.address)))
+    alone = replace(ledger, state=replace(state, parties=state.parties.delete(node.address)))
     assert "not registered" in view.why_no_work(books, alone, EarningPolicy())[0]
     closing = with_tab(state, Tab(SCHEDULER, node.address, SCHEDULER), closes_at=BLOCK + 5)
     closed = replace(ledger, state=closing)

@@ -46,7 +46,7 @@ async def asked(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     async with serving(TlsServer(app, identity, "127.0.0.1", 0)) as server:
         (party,) = [one for one in scene.ledger.state.parties.values() if one.role is Role.SCHEDULER]
         there = replace(party, endpoint=f"https://127.0.0.1:{server.port}", tls_key_hash=Hash32(identity.spki_sha256))
-        state = replace(State(), parties=scene.ledger.state.parties.with_item(there.operator, there))
+        state = replace(State(), parties=scene.ledger.state.parties.set(there.operator, there))
         yield request.param, await ask_schedulers(state, OPERATOR)
 
 
@@ -130,7 +130,7 @@ def test_an_endpoint_other_than_on_chain_is_found(tmp_path: Path) -> None:
         (replace(party, endpoint="https://there.example:9443"), False),
         (replace(party, tls_key_hash=Hash32(bytes(32))), False),
     ):
-        state = replace(State(), parties=parties.with_item(node, changed))
+        state = replace(State(), parties=parties.set(node, changed))
         found = {one.check: one for one in outside_findings(configuration, state, node, [])}
         assert found["endpoint"].ok is fine, changed
         assert not found["outside"].ok, "nobody could be asked"

@@ -75,7 +75,7 @@ class Mover:
     def says(self, slices: list[tuple[int, Segment]]) -> None:
         state = self.ground.state
         party = replace(state.parties[self.address], hosted=slices[-1][1], slices=tuple(slices))
-        self.ground.state = replace(state, parties=state.parties.with_item(self.address, party))
+        self.ground.state = replace(state, parties=state.parties.set(self.address, party))
 
     async def at(self, block: int) -> Holding:
         self.ground.block = block
@@ -170,7 +170,7 @@ def with_case(state: State, class_id: Hash32, ends: Hash32, reference: int, outc
     case = CaseState(
         CaseKind.DOUBT, CasePhase.DRAWN, segment=0, reference_block=reference, execution_class=class_id, ends=ends
     )
-    return replace(state, cases=state.cases.with_item(ZERO_HASH, CaseRecord(ZERO_HASH, case, outcome, (META,))))
+    return replace(state, cases=state.cases.set(ZERO_HASH, CaseRecord(ZERO_HASH, case, outcome, (META,))))
 
 
 async def test_a_case_brings_a_former_slice_back(mover: Mover) -> None:

@@ -160,9 +160,9 @@ async def test_a_rejection_is_owed_once_the_result_fell(tmp_path: Path) -> None:
     assert leaf.value(state, verifier) == 0
     reference = ordered.order.message.reference_block
     convicted = ConvictionRecord(Fault.FALSE_RESULT, ordered.order_id, reference - 5, reference + 5, META)
-    fallen = replace(state, convictions=state.convictions.with_item(ordered.nodes[0], (convicted,)))
+    fallen = replace(state, convictions=state.convictions.set(ordered.nodes[0], (convicted,)))
     assert leaf.value(fallen, verifier) == leaf.price
-    voided = replace(state, voided=state.voided.with_item((ordered.order_id, 0), ordered.order_id))
+    voided = replace(state, voided=state.voided.set((ordered.order_id, 0), ordered.order_id))
     assert leaf.value(voided, verifier) == leaf.price
     tab, rules = Tab(SCHEDULER, verifier, SCHEDULER), network.view(ordered.order.message).rules
     standing = leaves.LeafContext(DOMAIN, BLOCK, 20, 1_000, rules, {}, convicted=frozenset({ordered.nodes[0]}))

@@ -14,10 +14,10 @@ from troth.transport.logs import configure, task_bound
 
 
 @pytest.fixture
-def lines() -> Iterator[io.StringIO]:
+def lines(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
-    stream = io.StringIO()
+    stream = getattr(request, "param", io.StringIO)()
     configure("INFO", stream)
     yield stream
     root.handlers[:] = before
@@ -62,21 +62,23 @@ def test_an_rpc_address_and_its_credentials_are_not_told(lines: io.StringIO) -> 
     assert lines.getvalue() == ""
 
 
-def test_a_terminal_gets_words() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    stream = Terminal()
-    configure("INFO", stream)
-    try:
-        with task_bound(b"\x0b" * 32):
-            logging.getLogger("troth.test").info("settled")
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
-    assert "0x0b0b0b0b" in stream.getvalue()
-    assert "settled" in stream.getvalue()
-    assert not stream.getvalue().startswith("{")
+
+@pytest.mark.parametrize("lines", [Terminal], indirect=True)
+def test_a_terminal_gets_words(lines: io.StringIO) -> None:
+    with task_bound(b"\x0b" * 32):
+        logging.getLogger("troth.test").info("settled")
+    assert "0x0b0b0b0b…" in lines.getvalue()
+    assert "0b" * 32 not in lines.getvalue()
+    assert "settled" in lines.getvalue()
+    assert not lines.getvalue().startswith("{")
+
+
+@pytest.mark.parametrize("lines", [Terminal], indirect=True)
+def test_what_a_stranger_sent_begins_no_line_and_changes_no_terminal(lines: io.StringIO) -> None:
+    logging.getLogger("troth.test").warning("refused: %s", "x\n12:00:00 [info] all is well\x1b]0;title\x07\x9b2J")
+    assert lines.getvalue().count("\n") == 1
+    assert r"x\n12:00:00 [info] all is well\x1b]0;title\x07\x9b2J" in lines.getvalue()

@@ -120,7 +120,7 @@ def test_who_has_withdrawn_or_lost_its_stake_is_no_host_any_more(tmp_path: Path)
 
 
 def with_stake(state: State, party: Address, stake: int) -> State:
-    return replace(state, pots=state.pots.with_item((PotKind.STAKE, account_id(party)), stake))
+    return replace(state, pots=state.pots.set((PotKind.STAKE, account_id(party)), stake))
 
 
 def test_schedulers_that_have_withdrawn_take_no_place(tmp_path: Path) -> None:
@@ -132,11 +132,11 @@ def test_schedulers_that_have_withdrawn_take_no_place(tmp_path: Path) -> None:
     poor = replace(state.parties[operator], operator=address(78))
     state = with_stake(with_stake(state, address(77), least), address(78), least - 1)
     for party in (gone, poor):
-        state = replace(state, parties=state.parties.with_item(party.operator, party))
+        state = replace(state, parties=state.parties.set(party.operator, party))
     state = with_stake(state, operator, least)
     assert [one.operator for one in MarketContacts(lambda: state).schedulers()] == [operator]
     leaving = replace(state.parties[operator], exit_block=9)
-    state = replace(state, parties=state.parties.with_item(operator, leaving))
+    state = replace(state, parties=state.parties.set(operator, leaving))
     assert not MarketContacts(lambda: state).schedulers()
 
 

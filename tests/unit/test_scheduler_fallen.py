@@ -34,7 +34,7 @@ async def acknowledge(scene: TabScene, paid: int) -> int:
 
 def convict(scene: TabScene, node: Any) -> None:
     state, fault = scene.ledger.state, ConvictionRecord(Fault.FALSE_RESULT, Hash32(bytes(32)), 0, 10**9, META)
-    scene.ledger.state = replace(state, convictions=state.convictions.with_item(node, (fault,)))
+    scene.ledger.state = replace(state, convictions=state.convictions.set(node, (fault,)))
 
 
 @pytest.mark.parametrize("fell", [True, False])

@@ -24,7 +24,7 @@ def test_orders_are_looked_at_again_when_what_the_chain_voids_changes(field: str
     standing.numbers[TAB] = {1}
     assert standing.of(replace(state), TAB) == {1}
     container = getattr(state, field)
-    grown = container | {key} if isinstance(container, frozenset) else container.with_item(key, value)
+    grown = container | {key} if isinstance(container, frozenset) else container.set(key, value)
     later = replace(state, **{field: grown})
     assert standing.of(later, TAB) == set()
     # A reorganisation takes it back: they are looked at once more.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from support.sources import BESIDE, PACKAGES, Source, class_places, functions, sources
+from support.sources import BESIDE, PACKAGES, Source, circles, class_places, functions, imports, sources
 
 LONGEST_FUNCTION, LONGEST_MODULE = 60, 500
 
@@ -38,6 +38,11 @@ def test_no_module_is_longer_than_its_concept(everything: tuple[Source, ...]) ->
 
 def test_no_class_name_is_defined_twice() -> None:
     assert {name: where for name, where in class_places().items() if len(where) > 1} == {}
+
+
+def test_no_modules_import_one_another() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+    assert circles(imports()) == []
 
 
 def test_every_folder_says_what_belongs_there() -> None:

@@ -140,7 +140,7 @@ async def over_tls(stage: Stage, folder: Path) -> AsyncIterator[None]:
         operator = stage.scheduler.key.address
         party = stage.world.state.parties[operator]
         moved = replace(party, endpoint=f"https://127.0.0.1:{server.port}", tls_key_hash=Hash32(identity.spki_sha256))
-        stage.world.state = replace(stage.world.state, parties=stage.world.state.parties.with_item(operator, moved))
+        stage.world.state = replace(stage.world.state, parties=stage.world.state.parties.set(operator, moved))
         stage.session.connect = Connector(reach)
         yield
 
@@ -155,7 +155,7 @@ async def test_nothing_is_sent_to_another_tls_key(tmp_path: Path) -> None:
     async with run(tmp_path) as (stage, running), over_tls(stage, tmp_path):
         operator = stage.scheduler.key.address
         party = replace(stage.world.state.parties[operator], tls_key_hash=Hash32(b"\1" * 32))
-        stage.world.state = replace(stage.world.state, parties=stage.world.state.parties.with_item(operator, party))
+        stage.world.state = replace(stage.world.state, parties=stage.world.state.parties.set(operator, party))
         with pytest.raises(WrongSchedulerKey):
             await converse(running, ALWAYS, "", "hello")
         assert stage.scheduler.calls_of == []

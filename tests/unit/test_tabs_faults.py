@@ -294,7 +294,8 @@ async def test_words_that_say_less_are_not_taken_over(tmp_path: Path) -> None:
         await asked(stage)
         stage.scheduler.vouchers[stage.tab] = old
         book = stage.book()
-        assert not await recover(stage.session, stage.session.usable()[0])
+        (tab_context,) = stage.session.usable()
+        assert not await recover(stage.session, tab_context, await stage.session.calls(tab_context))
         assert stage.book() == book
 
 
@@ -313,7 +314,8 @@ async def test_a_forged_word_is_not_taken_over(tmp_path: Path) -> None:
         forged = replace(word.message, spent=9_000, authorised=9_000)
         stage.scheduler.vouchers[stage.tab] = replace(word, message=forged)
         session, store = stage.another()
+        (tab_context,) = session.usable()
         with pytest.raises(Exception, match="was signed by"):
-            await recover(session, session.usable()[0])
+            await recover(session, tab_context, await session.calls(tab_context))
         assert stage.book().spent < 9_000
         store.close()

@@ -378,10 +378,10 @@ async def test_a_rejection_goes_to_the_court_and_is_not_paid(tmp_path: Path) -> 
         opened = CaseState(order=only(stage).identifier, segment=0, node=evidence.file.nodes[0])
         name = messages.case_id(only(stage).identifier, 0)
         state = stage.world.state
-        stage.world.state = replace(state, cases=state.cases.with_item(name, CaseRecord(name, opened, None, ())))
+        stage.world.state = replace(state, cases=state.cases.set(name, CaseRecord(name, opened, None, ())))
         await OrderKeeper(stage.session).once()
         assert (only(stage).paid, len(heard)) == (None, 1)
-        stage.world.state = replace(state, voided=state.voided.with_item((only(stage).identifier, 0), name))
+        stage.world.state = replace(state, voided=state.voided.set((only(stage).identifier, 0), name))
         await OrderKeeper(stage.session).once()
         assert (only(stage).paid, stage.book().spent) == (0, 0)
         assert proof_of(only(stage), stage.world.state, DOMAIN).checks

@@ -66,7 +66,7 @@ async def test_a_leaf_that_fell_in_court_is_paid_nothing(tmp_path: Path) -> None
             continue
         entry = stage.session.journal.all()[0]
         spent, state = stage.book().spent, stage.world.state
-        stage.world.state = replace(state, voided=state.voided.with_item((entry.identifier, 0), entry.identifier))
+        stage.world.state = replace(state, voided=state.voided.set((entry.identifier, 0), entry.identifier))
         stage.world.block += PARAMETERS.lag
         await OrderKeeper(stage.session).once()
         assert stage.session.journal.entry(entry.identifier).paid == 0
@@ -78,7 +78,7 @@ async def test_a_closing_tab_takes_no_order_and_pays_what_runs(tmp_path: Path) -
         while ended(await asked(stage, SELDOM)).outcome is not OrderOutcome.UNDRAWN:
             continue
         record = stage.world.state.tabs[stage.tab]
-        closing = stage.world.state.tabs.with_item(stage.tab, replace(record, closes_at=2_000))
+        closing = stage.world.state.tabs.set(stage.tab, replace(record, closes_at=2_000))
         stage.world.state = replace(stage.world.state, tabs=closing)
         with pytest.raises(Exception, match="No tab of this client"):
             await asked(stage)

@@ -46,7 +46,7 @@ def with_asks(world: World, dear: int, ask: Ask) -> None:
     group = group_id(CLASS_ID, Segment(0, 2))
     asks = world.state.asks
     for entry in world.state.members_at(group, BLOCK)[:dear]:
-        asks = asks.with_item((group, entry.operator), ((1, ask),))
+        asks = asks.set((group, entry.operator), ((1, ask),))
     world.state = replace(world.state, asks=asks)
 
 

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from troth.client.chat_command import chat
+from troth.client.defaults import LEAST_OUTSIDE, LEAST_SEATS
 from troth.client.gateway_command import serve
 from troth.client.options import (
     DEFAULT_HOME,
-    LEAST_OUTSIDE,
-    LEAST_SEATS,
     ClassOption,
     CommitteeOption,
     DirectOption,

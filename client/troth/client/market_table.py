@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
+from troth.client.defaults import LEAST_OUTSIDE, LEAST_SEATS
 from troth.client.errors import ConfigurationError
-from troth.client.options import LEAST_OUTSIDE, LEAST_SEATS
 from troth.protocol.errors import ProtocolError
 from troth.protocol.types import to_address
 from troth.transport.strict_toml import MarketSection

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 DEFAULT_HOME = Path("~/.troth").expanduser()
 Result = TypeVar("Result")
-LEAST_SEATS = 100
-LEAST_OUTSIDE = 8_000
-"""What a client asks of a group unless it is told otherwise; the second in basis points."""
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder for wallet, receipts, configuration.")

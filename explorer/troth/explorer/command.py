@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +11,9 @@ import typer
 
 from troth.audit.options import OrganisationsOption, TicketsOption, audited_services, read_address
 from troth.audit.services import AuditedServices
-from troth.explorer.database import is_url
 from troth.explorer.errors import ExplorerError
 from troth.explorer.exporting import PAGES_LIMIT, export
+from troth.explorer.opening import is_url
 from troth.explorer.pages import application
 from troth.explorer.reading import INDEX_FILE, ReaderProcess, ReaderSettings, read
 from troth.explorer.services import ALL_QUERIES
@@ -22,6 +21,7 @@ from troth.explorer.site import Site
 from troth.protocol.types import Hash32
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 from troth.transport.event_loop import run
+from troth.transport.logs import configure
 from troth.transport.server import TlsServer, run_until_stopped
 
 DEFAULT_HOME = Path("~/.troth/explorer")
@@ -71,7 +71,7 @@ def serve(
     interval: IntervalOption = 15.0,
 ) -> None:
     """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    configure("WARNING")
     beside = audited_services(rpc, tickets, organisations, start_block)
     settings = _settings(
         *(factory, bank, rpc, start_block, home, beside), database=database, created_by=created_by, interval=interval

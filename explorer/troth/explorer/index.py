@@ -19,8 +19,9 @@ from troth.audit.services import ReadServices
 from troth.chain.market import DeploymentPlace
 from troth.chain.store import WINDOW
 from troth.explorer import rows, services
-from troth.explorer.database import Database, Place, open_to_write
+from troth.explorer.database import Database
 from troth.explorer.errors import IndexUnusable
+from troth.explorer.opening import Place, open_to_write
 from troth.explorer.rows import GroupNames, hexadecimal
 from troth.protocol.logs import Log
 from troth.protocol.market.events import parse_log

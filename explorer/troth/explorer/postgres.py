@@ -6,31 +6,32 @@ made anew at the next statement outside a transaction, so a restart of the datab
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from decimal import Decimal
+from functools import cache
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import errors
 
 from troth.explorer.database import (
     PATIENCE,
-    WRITER_LOCK,
     Database,
     DatabaseFailed,
     FoundRows,
     QueryTooSlow,
     Row,
-    as_postgres,
-    as_sqlite_gives,
-    schema_as_postgres,
-    without_password,
 )
 from troth.explorer.errors import IndexUnusable
 
 _FORMAT: Final = "explorer_format"
 _ANOTHER = "Name another database, or drop this one's tables: the index is made again from the chain"
 _REACH = "Check the URL and that the database answers; its password may come from PGPASSWORD or ~/.pgpass."
+WRITER_LOCK = 0x74726F74
+"""The advisory lock that the one reader of a Postgres database holds: two would write into each other's rows."""
 
 
 class PostgresDatabase(Database):
@@ -214,3 +215,37 @@ class PostgresDatabase(Database):
 def _storable(value: Any) -> Any:
     """Postgres keeps no NUL in a text, and a stranger's words may hold one."""
     return value.replace("\0", "") if isinstance(value, str) and "\0" in value else value
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    except ValueError:
+        return "a URL that cannot be read"
+
+
+@cache
+def as_postgres(text: str) -> str:
+    """A statement with Postgres' marks for values."""
+    return text.replace("%", "%%").replace("?", "%s")
+
+
+def schema_as_postgres(schema: str) -> str:
+    """Tables as Postgres declares them: integers of 64 bits, text that sorts by its bytes, rows without a clause."""
+    for pattern, instead in (
+        (r"\bINTEGER\b", "BIGINT"),
+        (r"\bREAL\b", "DOUBLE PRECISION"),
+        (r"\bTEXT\b", 'TEXT COLLATE "C"'),
+        (r"\) WITHOUT ROWID\b", ")"),
+    ):
+        schema = re.sub(pattern, instead, schema)
+    return schema
+
+
+def as_sqlite_gives(value: Any) -> Any:
+    """A value that Postgres gave, in the type in which SQLite gives it: sums of integers are integers."""
+    if not isinstance(value, Decimal):
+        return value
+    return int(value) if value == value.to_integral_value() else float(value)

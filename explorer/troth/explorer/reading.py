@@ -32,12 +32,13 @@ from troth.chain.errors import ChainError
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.rpc import Rpc
-from troth.explorer.database import Place
 from troth.explorer.errors import ExplorerError
 from troth.explorer.index import EntryName, ExplorerIndex
+from troth.explorer.opening import Place
 from troth.protocol.errors import ProtocolError, TrothError
 from troth.protocol.market import log_data
 from troth.protocol.types import Address, Hash32
+from troth.transport.logs import configure
 
 _log = logging.getLogger(__name__)
 
@@ -260,7 +261,7 @@ class ReaderProcess:
 def _main(settings: ReaderSettings) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s reader: %(message)s")
+    configure("WARNING")
     try:
         asyncio.run(read(settings))
     except TrothError as error:

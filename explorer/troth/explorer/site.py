@@ -16,10 +16,11 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from troth.explorer import charts, words
-from troth.explorer.database import Database, Place, QueryTooSlow, open_to_read
+from troth.explorer.database import Database, QueryTooSlow
 from troth.explorer.errors import ExplorerError, NothingHere
 from troth.explorer.figures import FILE_ROWS, PAGE_ROWS, Figure
 from troth.explorer.index import FORMAT
+from troth.explorer.opening import Place, open_to_read
 from troth.explorer.services import reader_of
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import log_data

@@ -60,6 +60,13 @@ ChainNodeOption = Annotated[
     ),
 ]
 
+ParametersOption = Annotated[
+    str, typer.Option("--parameters", help="main, demo, or a TOML file that changes fields of main's.")
+]
+PaceOption = Annotated[
+    float, typer.Option("--block-seconds", min=0.05, max=3_600, help="Stretch windows made for 12 s to this pace.")
+]
+
 
 @option_group
 class ServiceOptions:
@@ -105,13 +112,8 @@ def create(
     rpc: RpcOption = LOCAL_RPC,
     keystore: KeystoreOption = None,
     password_file: PasswordOption = None,
-    parameters: Annotated[
-        str, typer.Option("--parameters", help="main, demo, or a TOML file that changes fields of main's.")
-    ] = "main",
-    block_seconds: Annotated[
-        float,
-        typer.Option("--block-seconds", min=0.05, max=3_600, help="Stretch windows made for 12 s to this pace."),
-    ] = 12.0,
+    parameters: ParametersOption = "main",
+    block_seconds: PaceOption = 12.0,
     asset: Annotated[str, typer.Option("--asset", help="ERC-20 in which all is paid; default: the chain's coin.")] = "",
     factory: Annotated[str, typer.Option("--factory", help="A factory that stands already; default: a new one.")] = "",
     member: Annotated[

@@ -23,5 +23,4 @@ The chain, as data
     contract_errors                                            what a contract refuses, in words
     committee, committee_calls                                 the directory's members
     reputation, reputation_events, reputation_calls            what they say of nodes
-    mapping                                                    persistent maps, for states folded from events
 """

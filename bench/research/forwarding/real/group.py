@@ -60,12 +60,12 @@ def _state(members: Sequence[Ready], model: ModelDescriptor, rules: ExecutionCla
         name = Address(member.address)
         key_hash = Hash32(member.tls_key_hash)
         party = Party(name, name, Role.NODE, name, member.endpoint, key_hash, at, identifier, whole)
-        parties = parties.with_item(name, party)
-        entries = entries.with_item((group, place), (Entry(name, 1, 1, 1),))
+        parties = parties.set(name, party)
+        entries = entries.set((group, place), (Entry(name, 1, 1, 1),))
     return State(
-        models=empty.models.with_item(rules.model, model),
-        classes=empty.classes.with_item(identifier, rules),
+        models=empty.models.set(rules.model, model),
+        classes=empty.classes.set(identifier, rules),
         parties=parties,
         entries=entries,
-        sizes=empty.sizes.with_item(group, ((1, len(members)),)),
+        sizes=empty.sizes.set(group, ((1, len(members)),)),
     )

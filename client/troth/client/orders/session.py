@@ -185,7 +185,7 @@ class PayerSession:
                 async with asyncio.timeout(PRICES_SECONDS if hurry else None):
                     calls = await self._connected(tab_context)
                     if not tab_context.recovered:
-                        await recover(self, tab_context)
+                        await recover(self, tab_context, calls)
                         tab_context.recovered = True
                     tab_context.offer = await self._offer(calls)
             except TimeoutError as error:

@@ -9,24 +9,49 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from troth.client.errors import ProofError, SchedulerRefused, SchedulerUnreachable, StreamError
-from troth.client.orders.journal import OrderRecord, Phase
-from troth.client.tabs.books import behind, is_newer
+from troth.client.orders.calls import MarketCalls
+from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
+from troth.client.tabs.books import TabBooks, behind, is_newer
 from troth.client.tabs.errors import TabBehind
+from troth.client.tabs.keys import Keyring
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import messages, tabs
 from troth.protocol.market.bodies import OpenOrder, Recovered, TabQuery
 from troth.protocol.market.messages import sign
 from troth.protocol.market.signed import Order
+from troth.protocol.market.state import State
+from troth.protocol.typed_data import Domain
+from troth.protocol.types import Address, Hash32
 
-if TYPE_CHECKING:
-    from troth.client.orders.session import PayerSession, TabContext
+
+class RecoveringPayer(Protocol):
+    """What recovering needs of a session with schedulers."""
+
+    domain: Domain
+    books: TabBooks
+    journal: OrderJournal
+    keyring: Keyring
+
+    @property
+    def state(self) -> State:
+        """The chain's state up to the followed block."""
 
 
-async def recover(session: PayerSession, tab_context: TabContext) -> bool:
-    """Whether newer words than this machine's were taken over from a tab's scheduler.
+class RecoveredTab(Protocol):
+    """What it needs of a tab's context."""
+
+    identifier: Hash32
+
+    @property
+    def scheduler(self) -> Address:
+        """The operator's address."""
+
+
+async def recover(session: RecoveringPayer, tab_context: RecoveredTab, calls: MarketCalls) -> bool:
+    """Whether newer words than this machine's were taken over from a tab's scheduler, whose ``calls`` these are.
 
     Raises TabBehind where the chain shows that there are newer words, and the scheduler shows none.
     """
@@ -35,7 +60,7 @@ async def recover(session: PayerSession, tab_context: TabContext) -> bool:
     query = sign(TabQuery(tab_context.identifier, int(time.time())), session.domain, key.secret)
     known_behind = behind(record.book, session.state.tab_state(tab_context.identifier))
     try:
-        shown = await (await session.calls(tab_context)).recover(query)
+        shown = await calls.recover(query)
     except (SchedulerRefused, SchedulerUnreachable, StreamError) as error:
         if known_behind:
             raise _behind(session, tab_context) from error
@@ -49,7 +74,7 @@ async def recover(session: PayerSession, tab_context: TabContext) -> bool:
     return taken
 
 
-def take_over(session: PayerSession, tab_context: TabContext, shown: Recovered) -> bool:
+def take_over(session: RecoveringPayer, tab_context: RecoveredTab, shown: Recovered) -> bool:
     """Take over what a scheduler shows, where it says more than this machine knows; ProofError for forged words."""
     record = session.books.record(tab_context.identifier)
     if shown.voucher is None or not is_newer(shown.voucher.message, record.book):
@@ -76,7 +101,7 @@ def _own_orders(entries: Sequence[OrderRecord]) -> list[Order]:
     return [entry.submission.order.message for entry in entries if entry.submission is not None]
 
 
-def _forget(session: PayerSession, tab_context: TabContext, sequence: int, left: set[int]) -> None:
+def _forget(session: RecoveringPayer, tab_context: RecoveredTab, sequence: int, left: set[int]) -> None:
     """Orders of the backup that newer words paid, or that were never admitted under their number."""
     for entry in session.journal.unpaid(tab_context.identifier):
         if entry.sequence <= sequence and entry.sequence not in left:
@@ -85,7 +110,7 @@ def _forget(session: PayerSession, tab_context: TabContext, sequence: int, left:
             session.journal.paid(entry.identifier, entry.fee or 0)
 
 
-def _note(session: PayerSession, tab_context: TabContext, one: OpenOrder) -> None:
+def _note(session: RecoveringPayer, tab_context: RecoveredTab, one: OpenOrder) -> None:
     order = one.order.message
     identifier = messages.order_id(order, session.domain)
     mine = {entry.identifier for entry in session.journal.unpaid(tab_context.identifier)}
@@ -98,7 +123,7 @@ def _note(session: PayerSession, tab_context: TabContext, one: OpenOrder) -> Non
     session.journal.release(identifier)
 
 
-def _behind(session: PayerSession, tab_context: TabContext) -> TabBehind:
+def _behind(session: RecoveringPayer, tab_context: RecoveredTab) -> TabBehind:
     redeemed = session.state.tab_state(tab_context.identifier).redeemed
     spent = session.books.record(tab_context.identifier).book.spent
     what = f"The chain has paid {redeemed} of this tab, and this machine knows of {spent}"

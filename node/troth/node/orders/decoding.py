@@ -67,9 +67,11 @@ def decoding_of(context: NodeContext, session: SegmentSession, wanted: WantedTex
         if wanted.start != session.positions or session.positions - 1 not in session.emitted:
             raise OutOfOrder("no token was chosen before this position", wanted.start, "Ask to emit first.")
         session.decoding = Decoding(context, session, asked)
-    if session.decoding.asked != asked:
+    loop = session.decoding
+    assert isinstance(loop, Decoding)
+    if loop.asked != asked:
         raise BadInput("other log probabilities were asked for before", seat.index, "Ask for the same.")
-    return session.decoding
+    return loop
 
 
 class Decoding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import UNSET
@@ -20,12 +20,16 @@ from troth.protocol.masks import TextRules
 from troth.protocol.tensors import row_size, rows_to_bytes
 from troth.protocol.tokens import Finish
 
-if TYPE_CHECKING:
-    from troth.node.orders.decoding import Decoding
-
 INFERS, CHECKS, JUDGED, READ = 0, 1, 2, 3
 """The attempt under which an engine keeps the cache of who infers, and of who checks; and under which rows of another
 node are kept that were rejected, and rows that a segment read."""
+
+
+class GoesOn(Protocol):
+    """What computes by itself for a session, as the loop of a node with the whole model does (module ``decoding``)."""
+
+    async def stop(self) -> None:
+        """The session is over."""
 
 
 @dataclass(slots=True)
@@ -58,7 +62,7 @@ class SegmentSession:
     trace: StoredTrace | None = None
     committed: bool = False
     claimed: list[NDArray[Any]] = field(default_factory=list)
-    decoding: Decoding | None = None
+    decoding: GoesOn | None = None
     closed: str = ""
     counted: bool = False
     telling: GrowingAnswer = field(default_factory=GrowingAnswer)

@@ -30,6 +30,7 @@ from troth.protocol.market.state import (
     TabRecord,
     account_id,
     with_pot,
+    without,
 )
 from troth.protocol.market.types import NO_ADDRESS, NO_HASH, PotKind, Role, Tab
 from troth.protocol.types import Address, Hash32, Segment
@@ -49,13 +50,13 @@ def apply(event: Event, state: State) -> State:
         return _summons(event, state)
     match event:
         case on.FaultProven():
-            return replace(state, proven=state.proven.with_item(event.subject, event))
+            return replace(state, proven=state.proven.set(event.subject, event))
         case on.EntryLogged():
             return _logged(event, state)
         case on.ModelRegistered():
-            return replace(state, models=state.models.with_item(event.model, event.descriptor))
+            return replace(state, models=state.models.set(event.model, event.descriptor))
         case on.ClassRegistered():
-            return replace(state, classes=state.classes.with_item(event.execution_class, event.definition))
+            return replace(state, classes=state.classes.set(event.execution_class, event.definition))
         case on.Deployed():
             return replace(state, deployed=event)
         case on.Begun() | on.PartCreated():
@@ -157,7 +158,7 @@ def _tab_opened(event: on.TabOpened, state: State) -> State:
     if record.tab != tab or (known is not None and known.known):
         _refuse("A tab keeps its accounts for ever, and is opened while it is closed", event)
     amount = event.balance - state.pot(PotKind.TAB, event.tab)
-    opened = replace(state, tabs=state.tabs.with_item(event.tab, replace(record, closes_at=0, known=True)))
+    opened = replace(state, tabs=state.tabs.set(event.tab, replace(record, closes_at=0, known=True)))
     return _came(opened, PotKind.TAB, event.tab, amount, event.balance)
 
 
@@ -191,16 +192,16 @@ def _claims(event: ClaimEvent, state: State) -> State:
     match event:
         case on.Objected():
             asked = Objection(event.objector, event.deposit, event.deadline)
-            return _with_objections(state, event.tab, claim, claim.objections.with_item(event.sequence, asked))
+            return _with_objections(state, event.tab, claim, claim.objections.set(event.sequence, asked))
         case on.ObjectionAnswered():
             if event.sequence not in claim.objections:
                 _refuse("Nobody asked for that leaf", event)
             before = claim.answered.get(event.sequence)
             leaf = AnsweredLeaf(event.amount, 1 if before is None else before.times + 1)
-            answered = replace(claim, answered=claim.answered.with_item(event.sequence, leaf))
-            return _with_objections(state, event.tab, answered, claim.objections.without(event.sequence))
+            answered = replace(claim, answered=claim.answered.set(event.sequence, leaf))
+            return _with_objections(state, event.tab, answered, without(claim.objections, event.sequence))
         case on.ClaimStruck():
-            left = replace(claim, objections=claim.objections.without(event.sequence))
+            left = replace(claim, objections=without(claim.objections, event.sequence))
             # Without a deposit nothing is left to bring back.
             struck = tuple(one for one in (*record.struck, left) if state.held_objections(one))
             return _with_tab(state, event.tab, claim=None, struck=struck)
@@ -225,7 +226,7 @@ def _tab(state: State, tab: Hash32) -> TabRecord:
 
 
 def _with_tab(state: State, tab: Hash32, **changes: Any) -> State:
-    return replace(state, tabs=state.tabs.with_item(tab, replace(_tab(state, tab), **changes)))
+    return replace(state, tabs=state.tabs.set(tab, replace(_tab(state, tab), **changes)))
 
 
 # -------------------------------------------------------------------------------------------- parties and groups
@@ -242,7 +243,7 @@ def _registry(event: RegistryEvent, state: State) -> State:
         return _standing(event, state)
     match event:
         case on.NodeRegistered() | on.SchedulerRegistered():
-            return replace(state, parties=state.parties.with_item(event.operator, _party(event)))
+            return replace(state, parties=state.parties.set(event.operator, _party(event)))
         case on.EndpointChanged():
             return _changed(state, event.operator, endpoint=event.endpoint, tls_key_hash=event.tls_key_hash)
         case on.PayoutChanged():
@@ -259,7 +260,7 @@ def _standing(event: StandingEvent, state: State) -> State:
     match event:
         case on.Suspended():
             suspended = Suspension(event.case_id, event.meta.block)
-            return replace(state, suspensions=state.suspensions.with_item(event.operator, suspended))
+            return replace(state, suspensions=state.suspensions.set(event.operator, suspended))
         case on.Restored():
             return _restored(event, state)
         case on.Convicted():
@@ -299,7 +300,7 @@ def _changed(state: State, operator: Address, **changes: Any) -> State:
     party = state.parties.get(operator)
     if party is None:
         _refuse("The operator was never registered", operator)
-    return replace(state, parties=state.parties.with_item(operator, replace(party, **changes)))
+    return replace(state, parties=state.parties.set(operator, replace(party, **changes)))
 
 
 def _asked(event: on.AskChanged, state: State) -> State:
@@ -307,7 +308,7 @@ def _asked(event: on.AskChanged, state: State) -> State:
         _refuse("The operator was never registered", event.operator)
     key = (state.group_of(event.operator, Segment(event.first, event.end)), event.operator)
     history = _from_now(state.asks.get(key, NOTHING), event.meta.block, event.ask)
-    return replace(state, asks=state.asks.with_item(key, history))
+    return replace(state, asks=state.asks.set(key, history))
 
 
 def _entry_changed(event: on.EntryChanged, state: State) -> State:
@@ -318,7 +319,7 @@ def _entry_changed(event: on.EntryChanged, state: State) -> State:
     sizes = state.sizes.get(event.group, NOTHING)
     if not sizes or sizes[-1][1] != event.size:
         sizes = _from_now(sizes, event.meta.block, event.size)
-        state = replace(state, sizes=state.sizes.with_item(event.group, sizes))
+        state = replace(state, sizes=state.sizes.set(event.group, sizes))
     if event.entry.operator == NO_ADDRESS:
         return state
     key = (event.group, event.place)
@@ -326,7 +327,7 @@ def _entry_changed(event: on.EntryChanged, state: State) -> State:
     kept = before[:-1] if before and before[-1].from_block == event.entry.from_block else before
     if event.entry.from_block != event.meta.block or (kept and kept[-1].from_block > event.entry.from_block):
         _refuse("An entry is in force from the block of its own event", event)
-    return replace(state, entries=state.entries.with_item(key, (*kept, event.entry)))
+    return replace(state, entries=state.entries.set(key, (*kept, event.entry)))
 
 
 def _from_now(history: tuple[tuple[int, Any], ...], block: int, value: Any) -> tuple[tuple[int, Any], ...]:
@@ -339,7 +340,7 @@ def _restored(event: on.Restored, state: State) -> State:
     suspension = state.suspensions.get(event.operator)
     if suspension is None:
         _refuse("The node was never suspended", event)
-    return replace(state, suspensions=state.suspensions.with_item(event.operator, replace(suspension, restored=True)))
+    return replace(state, suspensions=state.suspensions.set(event.operator, replace(suspension, restored=True)))
 
 
 def _convicted(event: on.Convicted, state: State) -> State:
@@ -347,7 +348,7 @@ def _convicted(event: on.Convicted, state: State) -> State:
     if event.index != len(before):
         _refuse("Convictions of a party are numbered in order", event)
     conviction = ConvictionRecord(event.fault, event.subject, event.void_from, event.void_until, event.meta)
-    return replace(state, convictions=state.convictions.with_item(event.operator, (*before, conviction)))
+    return replace(state, convictions=state.convictions.set(event.operator, (*before, conviction)))
 
 
 # ---------------------------------------------------------------------------------------------------------- court
@@ -382,15 +383,15 @@ def _court(event: CourtEvent, state: State) -> State:
         case on.ReviewersDrawn() | on.ReviewsCommitted() | on.CaseSeeded() | on.CaseRestarted():
             return _with_case(state, event, state=case_after(event, _case(state, event.case_id).state))
         case on.ReviewPosted():
-            posts = _case(state, event.case_id).posts.with_item((event.round, event.reviewer), event.commitment)
+            posts = _case(state, event.case_id).posts.set((event.round, event.reviewer), event.commitment)
             return _with_case(state, event, posts=posts)
         case on.Revealed():
-            reveals = _case(state, event.case_id).reveals.with_item((event.round, event.party), event.reveal_hash)
+            reveals = _case(state, event.case_id).reveals.set((event.round, event.party), event.reveal_hash)
             return _with_case(state, event, reveals=reveals)
         case on.CaseDecided():
             return _with_case(state, event, outcome=event.outcome)
         case on.LeafVoided():
-            return replace(state, voided=state.voided.with_item((event.order, event.segment), event.case_id))
+            return replace(state, voided=state.voided.set((event.order, event.segment), event.case_id))
         case on.Pooled():
             return _pooled(event, state)
         case _:
@@ -405,7 +406,7 @@ def _opened(event: on.CaseOpened, state: State) -> State:
     if earlier is not None:
         state = replace(state, earlier_cases=(*state.earlier_cases, earlier))
         record = replace(record, posts=earlier.posts, reveals=earlier.reveals)
-    return replace(state, cases=state.cases.with_item(event.case_id, record))
+    return replace(state, cases=state.cases.set(event.case_id, record))
 
 
 def _case(state: State, case_id: Hash32) -> CaseRecord:
@@ -420,14 +421,14 @@ def _with_case(whole: State, event: Any, **changes: Any) -> State:
     if not record.live:
         _refuse("The case has ended", event.case_id)
     changed = replace(record, events=(*record.events, event), **changes)
-    return replace(whole, cases=whole.cases.with_item(event.case_id, changed))
+    return replace(whole, cases=whole.cases.set(event.case_id, changed))
 
 
 def _pooled(event: on.Pooled, state: State) -> State:
     key = (event.owner, event.execution_class)
     pool = state.pools.get(key)
     since = event.meta.block if pool is None or event.count == 1 else pool.since
-    return replace(state, pools=state.pools.with_item(key, OutcomePool(event.count, since)))
+    return replace(state, pools=state.pools.set(key, OutcomePool(event.count, since)))
 
 
 # ------------------------------------------------------------------------------------------------- summons and log
@@ -436,7 +437,7 @@ def _pooled(event: on.Pooled, state: State) -> State:
 def _summons(event: SummonsEvent, state: State) -> State:
     if isinstance(event, on.Summoned):
         record = SummonsRecord(event.state, None, (event,))
-        return replace(state, summons=state.summons.with_item(event.summons_id, record))
+        return replace(state, summons=state.summons.set(event.summons_id, record))
     known = state.summons.get(event.summons_id)
     if known is None or known.answered is not None:
         _refuse("No such summons is open", event.summons_id)
@@ -454,7 +455,7 @@ def _summons(event: SummonsEvent, state: State) -> State:
             changed = replace(changed, answered=False)
         case _:
             assert_never(event)
-    return replace(state, summons=state.summons.with_item(event.summons_id, changed))
+    return replace(state, summons=state.summons.set(event.summons_id, changed))
 
 
 def _logged(event: on.EntryLogged, state: State) -> State:
@@ -462,4 +463,4 @@ def _logged(event: on.EntryLogged, state: State) -> State:
     if event.number != len(before) + 1:
         _refuse("Log entries are numbered in order, from 1", event)
     entry = LoggedEntry(event.number, event.root, event.counts, event.data_hash, event.chain, event.meta)
-    return replace(state, logs=state.logs.with_item(event.scheduler, (*before, entry)))
+    return replace(state, logs=state.logs.set(event.scheduler, (*before, entry)))

@@ -1,16 +1,16 @@
 """What the events of a deployment say, folded: money, tabs, claims, parties, groups at any past block, cases, logs.
 
-An immutable mapping that is cheap to change: a copy shares all but one of 256 buckets with its original.
-
-The folded state keeps a version per recent block; with plain dictionaries each event would copy every entry.
+The folded state keeps a version per recent block. Its mappings are `immutables.Map`, hash tries whose changed copy
+shares nearly everything with its original; with plain dictionaries each event would copy every entry.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
+
+from immutables import Map
 
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
@@ -36,60 +36,6 @@ from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, addr
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Other = TypeVar("Other")
-
-_BUCKETS = 256
-
-
-class PersistentMap(Mapping[Key, Value]):
-    """Read it as any mapping; ``with_item`` and ``without`` return changed copies. Iteration has no set order."""
-
-    __slots__ = ("_buckets", "_size")
-
-    def __init__(self, buckets: tuple[Mapping[Key, Value], ...] = ({},) * _BUCKETS, size: int = 0) -> None:
-        self._buckets = buckets
-        self._size = size
-
-    def with_item(self, key: Key, value: Value) -> PersistentMap[Key, Value]:
-        """A copy in which ``key`` has ``value``."""
-        index = hash(key) % _BUCKETS
-        bucket = self._buckets[index]
-        changed = {**bucket, key: value}
-        return self._replaced(index, changed, self._size + len(changed) - len(bucket))
-
-    def without(self, key: Key) -> PersistentMap[Key, Value]:
-        """A copy that lacks ``key``."""
-        index = hash(key) % _BUCKETS
-        bucket = self._buckets[index]
-        changed = {other: value for other, value in bucket.items() if other != key}
-        return self._replaced(index, changed, self._size + len(changed) - len(bucket))
-
-    def _replaced(self, index: int, bucket: Mapping[Key, Value], size: int) -> PersistentMap[Key, Value]:
-        return PersistentMap((*self._buckets[:index], bucket, *self._buckets[index + 1 :]), size)
-
-    def __getitem__(self, key: Key) -> Value:
-        return self._buckets[hash(key) % _BUCKETS][key]
-
-    @overload
-    def get(self, key: Key, /) -> Value | None: ...
-    @overload
-    def get(self, key: Key, /, default: Value) -> Value: ...
-    @overload
-    def get(self, key: Key, /, default: Other) -> Value | Other: ...
-    def get(self, key: Key, /, default: object = None) -> object:
-        """The value of ``key``; by a Mapping's own way, what is missing would cost an error each time."""
-        return self._buckets[hash(key) % _BUCKETS].get(key, default)
-
-    def __iter__(self) -> Iterator[Key]:
-        for bucket in self._buckets:
-            yield from bucket
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __repr__(self) -> str:
-        return f"PersistentMap({dict(self)!r})"
-
 
 Pot = tuple[PotKind, Hash32]
 """Where money is: kind and id."""
@@ -125,8 +71,8 @@ class ClaimRecord:
 
     claim_id: Hash32
     state: ClaimState
-    objections: PersistentMap[int, Objection] = field(default_factory=PersistentMap)
-    answered: PersistentMap[int, AnsweredLeaf] = field(default_factory=PersistentMap)
+    objections: Map[int, Objection] = field(default_factory=Map)
+    answered: Map[int, AnsweredLeaf] = field(default_factory=Map)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +161,8 @@ class CaseRecord:
     state: CaseState
     outcome: Outcome | None
     events: tuple[Any, ...]
-    posts: PersistentMap[tuple[int, Address], Hash32] = field(default_factory=PersistentMap)
-    reveals: PersistentMap[tuple[int, Address], Hash32] = field(default_factory=PersistentMap)
+    posts: Map[tuple[int, Address], Hash32] = field(default_factory=Map)
+    reveals: Map[tuple[int, Address], Hash32] = field(default_factory=Map)
 
     @property
     def live(self) -> bool:
@@ -252,26 +198,26 @@ class State:
     """Everything; made from events by ``fold.apply`` alone."""
 
     deployed: Deployed | None = None
-    pots: PersistentMap[Pot, int] = field(default_factory=PersistentMap)
+    pots: Map[Pot, int] = field(default_factory=Map)
     came_in: int = 0
     went_out: int = 0
-    tabs: PersistentMap[Hash32, TabRecord] = field(default_factory=PersistentMap)
-    models: PersistentMap[Hash32, ModelDescriptor] = field(default_factory=PersistentMap)
-    classes: PersistentMap[Hash32, ExecutionClass] = field(default_factory=PersistentMap)
-    parties: PersistentMap[Address, Party] = field(default_factory=PersistentMap)
-    entries: PersistentMap[tuple[Hash32, int], tuple[Entry, ...]] = field(default_factory=PersistentMap)
-    sizes: PersistentMap[Hash32, tuple[tuple[int, int], ...]] = field(default_factory=PersistentMap)
+    tabs: Map[Hash32, TabRecord] = field(default_factory=Map)
+    models: Map[Hash32, ModelDescriptor] = field(default_factory=Map)
+    classes: Map[Hash32, ExecutionClass] = field(default_factory=Map)
+    parties: Map[Address, Party] = field(default_factory=Map)
+    entries: Map[tuple[Hash32, int], tuple[Entry, ...]] = field(default_factory=Map)
+    sizes: Map[Hash32, tuple[tuple[int, int], ...]] = field(default_factory=Map)
     """By `identifiers.group_id(class, segment)`, which does not tell the segment: it lies in what its members host."""
-    asks: PersistentMap[tuple[Hash32, Address], tuple[tuple[int, Ask], ...]] = field(default_factory=PersistentMap)
-    suspensions: PersistentMap[Address, Suspension] = field(default_factory=PersistentMap)
-    convictions: PersistentMap[Address, tuple[ConvictionRecord, ...]] = field(default_factory=PersistentMap)
-    cases: PersistentMap[Hash32, CaseRecord] = field(default_factory=PersistentMap)
+    asks: Map[tuple[Hash32, Address], tuple[tuple[int, Ask], ...]] = field(default_factory=Map)
+    suspensions: Map[Address, Suspension] = field(default_factory=Map)
+    convictions: Map[Address, tuple[ConvictionRecord, ...]] = field(default_factory=Map)
+    cases: Map[Hash32, CaseRecord] = field(default_factory=Map)
     earlier_cases: tuple[CaseRecord, ...] = ()
-    voided: PersistentMap[tuple[Hash32, int], Hash32] = field(default_factory=PersistentMap)
-    pools: PersistentMap[tuple[Address, Hash32], OutcomePool] = field(default_factory=PersistentMap)
-    summons: PersistentMap[Hash32, SummonsRecord] = field(default_factory=PersistentMap)
-    proven: PersistentMap[Hash32, FaultProven] = field(default_factory=PersistentMap)
-    logs: PersistentMap[Address, tuple[LoggedEntry, ...]] = field(default_factory=PersistentMap)
+    voided: Map[tuple[Hash32, int], Hash32] = field(default_factory=Map)
+    pools: Map[tuple[Address, Hash32], OutcomePool] = field(default_factory=Map)
+    summons: Map[Hash32, SummonsRecord] = field(default_factory=Map)
+    proven: Map[Hash32, FaultProven] = field(default_factory=Map)
+    logs: Map[Address, tuple[LoggedEntry, ...]] = field(default_factory=Map)
 
     # ---- money
 
@@ -390,8 +336,13 @@ class State:
         return (entries[-1].number, entries[-1].chain) if entries else (0, NO_HASH)
 
 
+def without(mapping: Map[Key, Value], key: Key) -> Map[Key, Value]:
+    """A copy that lacks ``key``."""
+    return mapping.delete(key) if key in mapping else mapping
+
+
 def with_pot(state: State, kind: PotKind, pot_id: Hash32, balance: int) -> State:
     """``state`` with another balance in one pot."""
     key = (kind, pot_id)
-    pots = state.pots.with_item(key, balance) if balance else state.pots.without(key)
+    pots = state.pots.set(key, balance) if balance else without(state.pots, key)
     return replace(state, pots=pots)
