@@ -32,9 +32,10 @@ $(STAMPS)/python: pyproject.toml constraints.txt
 $(STAMPS)/node: package.json package-lock.json circuits/package.json circuits/package-lock.json
 	@mkdir -p $(STAMPS)
 	@command -v npm >/dev/null || { echo "npm was not found: install Node.js 20 or newer (it brings npm), then run this again" >&2; exit 1; }
-	npm install --no-audit --no-fund --loglevel=error
+# Without --no-save npm writes the registry's addresses, and what its own version adds, into the tracked lock file.
+	npm install --no-save --no-audit --no-fund --loglevel=error
 # Again, now with the Node that the first run brought: an older one makes npm skip the native parts of Hardhat.
-	npm install --no-audit --no-fund --loglevel=error
+	npm install --no-save --no-audit --no-fund --loglevel=error
 # Compiler and prover of circuits, which nothing else needs.
 	npm ci --prefix circuits --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -90,7 +90,7 @@ async def test_prices_are_asked_for_again_over_rebuilt_circuits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wallet whose gateway has just begun sees no error because a relay failed: nothing was ordered yet."""
-    monkeypatch.setattr(session, "REBUILT_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(session, "REBUILT_PAUSE", 0.01)
     async with run(tmp_path) as (_, running):
         connect, failing = running.session.connect, [1, 1]
 

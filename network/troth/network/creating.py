@@ -6,7 +6,6 @@ killed is carried on by the same command. What was made is verified on chain bef
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from troth.chain.errors import RpcRefused
 from troth.chain.keystore import Key
 from troth.chain.market import DeploymentPlace, find_deployed
 from troth.chain.records import TransactionReceipt
+from troth.chain.retries import attempts_of
 from troth.chain.rpc import Rpc
 from troth.network.description import (
     CONTRACTS_WITH_CODE,
@@ -289,23 +289,22 @@ async def _verified(network: NetworkDescription, url: str) -> Verification:
 
     Only the node's memory of old transactions (N3, N9 to N12) and other nodes (N8) may leave a check open.
     """
-    verification = await verify(network, url)
-    for _ in range(VERIFY_ATTEMPTS - 1):
-        if _stands(verification):
+    repeated = attempts_of(lambda error: isinstance(error, CreationRefused), most=VERIFY_ATTEMPTS, pause=VERIFY_PAUSE)
+    async for attempt in repeated:
+        with attempt:
+            verification = await verify(network, url)
+            _require_standing(verification)
             return verification
-        await asyncio.sleep(VERIFY_PAUSE)
-        verification = await verify(network, url)
-    if _stands(verification):
-        return verification
+    raise AssertionError("the last failure is raised")
+
+
+def _require_standing(verification: Verification) -> None:
+    may_be_open = {"N3", "N8", *CHECK_NUMBERS.values(), "N12"}
+    if verification.exit_code != 1 and all(one.ok for one in verification.findings if one.number not in may_be_open):
+        return
     wrong = next(one for one in verification.findings if not one.ok)
     what = f"What stands on chain does not verify, so no file was written: {wrong.number}, {wrong.what}"
     raise CreationRefused(what, wrong.found, "Repeat this over another --rpc: this node may not show the chain.")
-
-
-def _stands(verification: Verification) -> bool:
-    return verification.exit_code != 1 and all(
-        one.ok for one in verification.findings if one.number not in {"N3", "N8", *CHECK_NUMBERS.values(), "N12"}
-    )
 
 
 def _called(step: str) -> str:

@@ -18,6 +18,7 @@ from troth.chain.errors import ChainRejected, RpcRefused, TransactionDropped, Wr
 from troth.chain.headers import RawHeader, header_of
 from troth.chain.keystore import Key
 from troth.chain.records import Fees, Simulation, TransactionReceipt
+from troth.chain.retries import attempts_of
 from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
 from troth.protocol.bindings import named
@@ -184,16 +185,13 @@ class Market:
 
         ChainRejected if it fails, unsent if ``gas`` is left to an estimate.
         """
-        attempt = 1
-        while True:
-            transaction = await self.send(call, key, gas=gas)
-            try:
+        async for attempt in attempts_of(lambda error: isinstance(error, TransactionDropped), most=SEND_ATTEMPTS):
+            with attempt:
+                if attempt.num > 1:
+                    log.warning("sending again, since another program with this key has taken the nonce")
+                transaction = await self.send(call, key, gas=gas)
                 return await self.wait_for_receipt(transaction, timeout=timeout)
-            except TransactionDropped as error:
-                if attempt == SEND_ATTEMPTS:
-                    raise
-                log.warning("sending again: %s", error)
-            attempt += 1
+        raise AssertionError("the last failure is raised")
 
     def parse(self, log: Log) -> Event:
         """The event that a log of the deployment is."""

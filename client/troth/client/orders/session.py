@@ -13,6 +13,7 @@ from typing import Protocol
 from troth.chain.errors import ChainError
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
+from troth.chain.retries import attempts_of
 from troth.client.configuration import ClientConfiguration
 from troth.client.direct.confidential import ConfidentialTier
 from troth.client.direct.entrance import Entrance
@@ -53,8 +54,8 @@ AWAY_SECONDS = 30.0
 """How long a scheduler that failed is asked last."""
 SEEN_SECONDS = 10.0
 """How far the client's chain node may lag behind the scheduler's."""
-REBUILT_SECONDS = (0.5, 2.0)
-"""Pauses before prices are asked for again over the overlay."""
+REBUILT_ATTEMPTS, REBUILT_PAUSE = 3, 1.0
+"""How often prices are asked for over the overlay, and seconds between."""
 REBUILT_WITHIN = 5.0
 """Seconds after the first attempt in which another one is begun."""
 FAILURES = (ClientError, ChainError, OverlayError, ProtocolError, TimeoutError)
@@ -258,16 +259,18 @@ class PayerSession:
         Reading prices orders nothing, so that a broken circuit is no reason to give up: the pool builds others. Where
         it takes long to find out that there is no way, it is not tried again.
         """
-        begun = time.monotonic()
-        for pause in REBUILT_SECONDS:
-            try:
+        attempts = attempts_of(
+            lambda error: isinstance(error, OverlayFailed | CircuitFailed),
+            most=REBUILT_ATTEMPTS,
+            seconds=REBUILT_WITHIN,
+            pause=REBUILT_PAUSE,
+        )
+        async for attempt in attempts:
+            with attempt:
+                if attempt.num > 1:
+                    log.info("no way to a scheduler was found; it is tried again")
                 return await self._first_offer()
-            except (OverlayFailed, CircuitFailed) as error:
-                if time.monotonic() - begun > REBUILT_WITHIN:
-                    raise
-                log.info("no way to a scheduler yet, tried again in %.1f s: %s", pause, error)
-            await asyncio.sleep(pause)
-        return await self._first_offer()
+        raise AssertionError("the last failure is raised")
 
     async def _first_offer(self) -> CheckedOffer:
         failure: Exception | None = None
