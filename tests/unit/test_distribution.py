@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from support.distribution import LONGEST, FillingScheduling, is_filler
 
+ROOT = Path(__file__).parents[2]
 NETWORKS = ["tests/contracts/test_a.py", "tests/integration/test_b.py", LONGEST[0]]
 QUICK = ["tests/property/test_c.py", "tests/unit/test_d.py", "tests/unit/test_e.py"]
 
@@ -73,3 +77,43 @@ def test_the_files_of_the_list_are_there() -> None:
     from conftest import ROOT
 
     assert not [file for file in LONGEST if not (ROOT / file).is_file()]
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """scripts/python_tests, whose first run fails; ``runner.runs`` are the runs that it made."""
+    loader = SourceFileLoader("python_tests", str(ROOT / "scripts" / "python_tests"))
+    module = module_from_spec(spec_from_loader("python_tests", loader))  # type: ignore[arg-type]
+    loader.exec_module(module)
+    module.runs = []
+
+    def run(*arguments: str) -> int:
+        module.runs.append(arguments)
+        return int(len(module.runs) == 1)
+
+    monkeypatch.setattr(module, "pytest", run)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("failures", "runs", "code"),
+    [
+        (["tests/integration/test_a.py::test_b"], 2, 0),
+        (["tests/integration/test_a.py::test_b", "tests/unit/test_c.py::test_d"], 1, 1),
+        (["tests/property/test_c.py::test_d"], 1, 1),
+        ([f"tests/integration/test_a.py::test_{number}" for number in range(6)], 1, 1),
+    ],
+)
+def test_networks_alone_have_a_second_run(
+    runner: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    failures: list[str],
+    runs: int,
+    code: int,
+) -> None:
+    monkeypatch.setattr(runner, "failed", lambda: failures)
+    monkeypatch.setattr(runner, "FAILED", ROOT / "no such file")
+    assert runner.main([]) == code
+    assert len(runner.runs) == runs
+    assert (runner.REASON in capsys.readouterr().out) == (runs == 2)
