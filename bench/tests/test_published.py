@@ -12,7 +12,7 @@ from research.chains.published import PublishedRouter
 from research.placement.published import Published, disjoint_pipelines
 from support.machine_pools import A100_80
 
-from troth.routing.pipelines.graph import Host
+from troth.routing.pipelines.graph import PipelineHost
 
 MODEL = """
 class ModelInfo:
@@ -78,7 +78,7 @@ def test_either_constructor_is_given_what_it_asks_for(
 def test_the_router_is_given_slices_times_and_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _stand_in(tmp_path, monkeypatch, GREEDY.format(nodes="nodes", attribute=""))
     router = PublishedRouter(tmp_path)
-    hosts = [Host("a", 0, 2, 0.010, 9), Host("b", 2, 4, 0.020, 9), Host("c", 2, 4, 0.015, 9)]
+    hosts = [PipelineHost("a", 0, 2, 0.010, 9), PipelineHost("b", 2, 4, 0.020, 9), PipelineHost("c", 2, 4, 0.015, 9)]
     links = np.array([[0, 0.001, 0.020], [0.001, 0, 0.5], [0.020, 0.5, 0]])
     nodes = router.nodes(hosts, links, 4)
     assert router.choose(nodes, hosts, links, 4)[1] == pytest.approx(0.061)

@@ -158,12 +158,12 @@ def test_sum_trees_are_equal(market_harness: Any, seed: int) -> None:
 
 
 def test_sums_beyond_96_bits_and_other_depths_are_refused_by_both(market_harness: Any) -> None:
-    path = claims.Path((Hash32(b"\1" * 32),), (2**96 - 1,))
+    path = claims.LeafPath((Hash32(b"\1" * 32),), (2**96 - 1,))
     for number, siblings, sums in ((2, path.siblings, path.sums), (2, (), ()), (2, path.siblings * 2, (1, 1))):
         with pytest.raises(ContractLogicError):
             market_harness.functions.climb(1, 2, number, 1, list(siblings), list(sums)).call()
         with pytest.raises(InvalidClaim):
-            claims.verify_path(Claim(1, 2, 0, 1, Hash32(bytes(32))), number, 1, claims.Path(siblings, sums))
+            claims.verify_path(Claim(1, 2, 0, 1, Hash32(bytes(32))), number, 1, claims.LeafPath(siblings, sums))
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))

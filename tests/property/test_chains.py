@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from troth.routing.pipelines import graph as graphs
 from troth.routing.pipelines.drawn import SegmentDraw
-from troth.routing.pipelines.graph import Graph, Host
+from troth.routing.pipelines.graph import Graph, PipelineHost
 from troth.routing.pipelines.router import Router
 
 seconds = st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 3.0, 5.0, 9.0, math.inf]) | st.floats(0, 10)
@@ -21,7 +21,7 @@ seconds = st.sampled_from([0.0, 0.5, 1.0, 1.0, 2.0, 3.0, 5.0, 9.0, math.inf]) | 
 
 @dataclass(frozen=True)
 class World:
-    hosts: list[Host]
+    hosts: list[PipelineHost]
     links: list[list[float]]
     layers: int
 
@@ -41,7 +41,9 @@ def worlds(draw: st.DrawFn) -> World:
         first = draw(st.integers(0, layers - 1))
         slices.append((first, draw(st.integers(first + 1, layers))))
     hosts = [
-        Host(f"{n:02}", *held, draw(seconds), draw(st.sampled_from([9, 20, 30])), 0, draw(seconds), draw(seconds))
+        PipelineHost(
+            f"{n:02}", *held, draw(seconds), draw(st.sampled_from([9, 20, 30])), 0, draw(seconds), draw(seconds)
+        )
         for n, held in enumerate(slices)
     ]
     return World(hosts, [[draw(seconds) for _ in hosts] for _ in hosts], layers)
@@ -168,7 +170,7 @@ def test_what_is_released_is_all_that_was_taken(world: World, steps: list[tuple[
 def test_laid_out_links_and_gathered_ones_agree(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     draw = np.random.default_rng(5)
     hosts = [
-        Host(f"{n:03}", f := int(draw.integers(0, 20)), int(draw.integers(f + 1, 25)), draw.random(), 9)
+        PipelineHost(f"{n:03}", f := int(draw.integers(0, 20)), int(draw.integers(f + 1, 25)), draw.random(), 9)
         for n in range(80)
     ]
     links = draw.random((80, 80))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.prefixes import IDLE, naming, stored, view_of, words
 
 from troth.routing.prefixes.announcing import Announcer
-from troth.routing.prefixes.claims import Claims
+from troth.routing.prefixes.claims import PrefixClaims
 from troth.routing.prefixes.errors import UpdateMalformed
 from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import AllBlocksCleared, BlocksRemoved, Changes, KvEvent, LocalBlocks
@@ -251,7 +251,7 @@ def test_the_tree_is_the_sum_of_what_its_members_claim(
     actions: list[tuple[int, str, list[int]]],
 ) -> None:
     """No order of stores, snapshots, removals, expectations and evictions leaves an edge unclaimed, or loses one."""
-    tree, tables = HashRadixTree(), [Claims(most=12, most_expected=5) for _ in range(3)]
+    tree, tables = HashRadixTree(), [PrefixClaims(most=12, most_expected=5) for _ in range(3)]
     for slot, claims in enumerate(tables):
         tree.add(slot, claims)
     for now, (slot, action, said) in enumerate(actions):

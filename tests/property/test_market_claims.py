@@ -11,7 +11,7 @@ from support.market_scene import hash_of
 
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import claims
-from troth.protocol.market.claims import Path
+from troth.protocol.market.claims import LeafPath
 from troth.protocol.market.errors import InvalidClaim
 from troth.protocol.market.types import Claim, Voucher
 from troth.protocol.types import Hash32
@@ -38,20 +38,20 @@ def test_a_forged_leaf_path_or_claim_fails(leaves: dict[int, int], data: st.Data
     claim, tree = claims.claim_of(_voucher(), leaves)
     number = data.draw(st.sampled_from(sorted(leaves)))
     path = tree.path(number)
-    forged: list[tuple[Claim, int, int, Path]] = [
+    forged: list[tuple[Claim, int, int, LeafPath]] = [
         (claim, number, leaves[number] + 1, path),
         (claim, number, 0, path),
         (replace(claim, total=claim.total + 1), number, leaves[number], path),
         (replace(claim, first=claim.first + 1, last=claim.last + 1), number, leaves[number], path),
-        (claim, number, leaves[number], Path((*path.siblings, Hash32(bytes(32))), (*path.sums, 0))),
+        (claim, number, leaves[number], LeafPath((*path.siblings, Hash32(bytes(32))), (*path.sums, 0))),
     ]
     if path.siblings:
         step = data.draw(st.integers(0, len(path.siblings) - 1))
         other = tuple(hash_of("x") if at == step else one for at, one in enumerate(path.siblings))
         more = tuple(one + (at == step) for at, one in enumerate(path.sums))
         forged += [
-            (claim, number, leaves[number], Path(other, path.sums)),
-            (claim, number, leaves[number], Path(path.siblings, more)),
+            (claim, number, leaves[number], LeafPath(other, path.sums)),
+            (claim, number, leaves[number], LeafPath(path.siblings, more)),
         ]
         neighbour = claim.first + (number - claim.first ^ 1)
         forged.append((claim, neighbour, leaves[number], path))

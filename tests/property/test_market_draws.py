@@ -15,7 +15,7 @@ from troth.protocol.hashing import abi_keccak
 from troth.protocol.market import draws, prices
 from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.errors import InvalidDrawRequest
-from troth.protocol.market.types import Ask, DrawRequest, Entry
+from troth.protocol.market.types import Ask, DrawRequest, GroupEntry
 from troth.protocol.types import Address, address_from_bytes
 
 CAP, SEASONING = 10, 100
@@ -23,7 +23,7 @@ NAMES = [address_from_bytes(bytes([0xA0, number] * 10)) for number in range(12)]
 REQUEST = DrawRequest(hash_of("class"), 0, 12, 500, hash_of("seed"), 3, False, False, (), Ask())
 
 entries = st.builds(
-    Entry,
+    GroupEntry,
     operator=st.sampled_from(NAMES),
     from_block=st.integers(1, 900),
     since=st.integers(1, 500),
@@ -38,7 +38,7 @@ def groups(draw: st.DrawFn) -> GroupHistory:
     places = draw(st.lists(histories, min_size=1, max_size=8))
     first = {"from_block": 1, "seats": CAP, "settled": CAP}
     ordered = tuple(
-        (Entry(NAMES[index], since=1, **first), *sorted(place, key=lambda one: one.from_block))
+        (GroupEntry(NAMES[index], since=1, **first), *sorted(place, key=lambda one: one.from_block))
         for index, place in enumerate(places)
     )
     blocks = sorted(draw(st.sets(st.integers(1, 900), max_size=9)) | {1})
@@ -120,7 +120,7 @@ def test_what_changes_later_does_not_change_a_draw(group: GroupHistory) -> None:
     later = replace(
         group,
         sizes=(*group.sizes, (901, 1)),
-        places=tuple((*place, Entry(NAMES[-1], 901, 901, CAP, 0)) for place in group.places),
+        places=tuple((*place, GroupEntry(NAMES[-1], 901, 901, CAP, 0)) for place in group.places),
         asks={name: (*asks, (901, Ask())) for name, asks in group.asks.items()},
     )
     try:
@@ -135,7 +135,7 @@ def test_what_changes_later_does_not_change_a_draw(group: GroupHistory) -> None:
 
 def test_draws_are_proportional_to_seats_and_not_to_addresses() -> None:
     seats = (10, 5, 4, 1)
-    places = tuple((Entry(NAMES[index], 1, 1, count, 0),) for index, count in enumerate(seats))
+    places = tuple((GroupEntry(NAMES[index], 1, 1, count, 0),) for index, count in enumerate(seats))
     group = GroupHistory(((1, 4),), places, dict.fromkeys(NAMES, NAMES[0]))
     seen: Counter[Address] = Counter()
     for number in range(400):
@@ -149,7 +149,7 @@ def test_draws_are_proportional_to_seats_and_not_to_addresses() -> None:
 
 def test_sizes_share_words_of_four_so_that_a_hint_names_the_next_word() -> None:
     sizes = tuple((block, 2) for block in range(10, 100, 10))  # words begin at 10, 50 and 90
-    group = GroupHistory(sizes, ((Entry(NAMES[0], 1, 1, CAP, 0),),) * 2, dict.fromkeys(NAMES, NAMES[0]))
+    group = GroupHistory(sizes, ((GroupEntry(NAMES[0], 1, 1, CAP, 0),),) * 2, dict.fromkeys(NAMES, NAMES[0]))
     for block, hint in ((10, 50), (49, 50), (50, 90), (89, 90), (90, None), (500, None)):
         drawn = draws.draw(replace(REQUEST, block_number=block), group, seat_cap=CAP, seasoning=SEASONING)
         assert drawn.hints == (b"" if hint is None else hint.to_bytes(4))
@@ -177,12 +177,12 @@ def test_a_bound_of_nothing_takes_only_who_asks_nothing() -> None:
 
 
 def test_young_seats_do_not_judge_and_suspended_ones_serve_nobody() -> None:
-    young = GroupHistory(((1, 1),), ((Entry(NAMES[0], 1, 450, CAP, 0),),), {NAMES[0]: NAMES[0]})
+    young = GroupHistory(((1, 1),), ((GroupEntry(NAMES[0], 1, 450, CAP, 0),),), {NAMES[0]: NAMES[0]})
     assert draws.draw(REQUEST, young, seat_cap=CAP, seasoning=SEASONING).operators == (NAMES[0],) * 3
     with pytest.raises(InvalidDrawRequest):
         draws.draw(replace(REQUEST, seasoned=True), young, seat_cap=CAP, seasoning=SEASONING)
     assert draws.draw(replace(REQUEST, seasoned=True), young, seat_cap=CAP, seasoning=50).operators
-    suspended = replace(young, places=((Entry(NAMES[0], 1, 1, 0, CAP),),))
+    suspended = replace(young, places=((GroupEntry(NAMES[0], 1, 1, 0, CAP),),))
     for seasoned in (False, True):
         with pytest.raises(InvalidDrawRequest):
             draws.draw(replace(REQUEST, seasoned=seasoned), suspended, seat_cap=CAP, seasoning=SEASONING)

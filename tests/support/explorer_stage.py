@@ -24,7 +24,7 @@ from troth.audit.subject import AuditSubject
 from troth.explorer.index import ExplorerIndex
 from troth.explorer.opening import Place
 from troth.explorer.reading import INDEX_FILE
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data
 from troth.protocol.market.lottery import Secrets
@@ -40,7 +40,7 @@ CASES = CaseScene()
 class Stage:
     """The chain as a list of logs, and what schedulers serve behind their entries."""
 
-    logs: tuple[Log, ...]
+    logs: tuple[EventLog, ...]
     served: dict[tuple[Address, int], bytes]
 
     @property
@@ -48,7 +48,7 @@ class Stage:
         """Blocks in which something happened."""
         return sorted({log.meta.block for log in self.logs})
 
-    def until(self, block: int) -> tuple[Log, ...]:
+    def until(self, block: int) -> tuple[EventLog, ...]:
         """The chain up to a block."""
         return tuple(log for log in self.logs if log.meta.block <= block)
 
@@ -64,7 +64,7 @@ class Stage:
         return AuditSubject(whole.evidence, read_history(self.until(block), PLACE))
 
 
-def mined(events: Sequence[tuple[int, Any]], fork: str = "") -> tuple[Log, ...]:
+def mined(events: Sequence[tuple[int, Any]], fork: str = "") -> tuple[EventLog, ...]:
     """Events as logs of a chain: each with its block's number; ``fork`` names another chain from there on."""
     made = []
     for index, (block, event) in enumerate(sorted(events, key=lambda one: one[0])):

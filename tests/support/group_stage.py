@@ -31,7 +31,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.state import Party, State
-from troth.protocol.market.types import Entry, Role
+from troth.protocol.market.types import GroupEntry, Role
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment
 from troth.protocol.wire_group import Tell
@@ -177,7 +177,7 @@ def with_node(
     return replace(
         state,
         parties=state.parties.set(operator, party),
-        entries=state.entries.set((group, place), (Entry(operator, 1, 1, 2),)),
+        entries=state.entries.set((group, place), (GroupEntry(operator, 1, 1, 2),)),
         sizes=state.sizes.set(group, ((1, max(size, place + 1)),)),
     )
 

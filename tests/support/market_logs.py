@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from troth.protocol.bindings import named
 from troth.protocol.bindings.structs import encode_parameters
 from troth.protocol.hashing import keccak256
-from troth.protocol.logs import Log, LogMeta
+from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.market.events import EVENTS_OF, Event
 from troth.protocol.market.parts import FACTORY as FACTORY_BINDING
 from troth.protocol.market.parts import Part
@@ -62,7 +62,7 @@ def place_of(kind: type[Any]) -> tuple[str, Address]:
     return binding, next(part for part in Part if part.binding == binding).of(CONTRACTS)
 
 
-def log_of(event: Event) -> Log:
+def log_of(event: Event) -> EventLog:
     """The log that a contract would have emitted."""
     binding, emitter = place_of(type(event))
     entry = named("event", binding)[type(event).__name__]
@@ -71,4 +71,4 @@ def log_of(event: Event) -> Log:
     topics = [encode_parameters([parameter], [value]) for parameter, value in pairs if parameter.indexed]
     plain = [(parameter, value) for parameter, value in pairs if not parameter.indexed]
     data = encode_parameters([parameter for parameter, _ in plain], [value for _, value in plain])
-    return Log(emitter, (Hash32(entry.topic), *(Hash32(topic) for topic in topics)), data, event.meta)
+    return EventLog(emitter, (Hash32(entry.topic), *(Hash32(topic) for topic in topics)), data, event.meta)

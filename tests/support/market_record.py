@@ -28,14 +28,14 @@ from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace
 from troth.protocol import typed_data, vrf
 from troth.protocol.identifiers import group_id
-from troth.protocol.logs import Log, LogMeta
+from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.market import events as on
 from troth.protocol.market import log_data, messages
 from troth.protocol.market.log_data import LoggedResult, LoggedVerdict, LogLine, written
 from troth.protocol.market.messages import Signed, sign
 from troth.protocol.market.proceedings import LogCounts
 from troth.protocol.market.signed import Inclusion
-from troth.protocol.market.types import Ask, Entry, ExecutionClass, Parameters, PotKind
+from troth.protocol.market.types import Ask, ExecutionClass, GroupEntry, Parameters, PotKind
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 
 SCHEDULER = TAB.payee
@@ -61,7 +61,7 @@ def record(*later: Any, nodes: int = 24, changes: Mapping[str, Any] | None = Non
     return AuditSubject(evidence, history)
 
 
-def _log(event: Any) -> Log:
+def _log(event: Any) -> EventLog:
     log = log_of(event)
     return replace(log, address=DOMAIN.contract) if log.address == CONTRACTS.bank else log
 
@@ -97,7 +97,7 @@ def joining(
 ) -> list[Any]:
     """A node of the whole model takes the next place, ``number``, of the class's group; its stake exceeds its seats."""
     pot, segment = Hash32(bytes(12) + bytes.fromhex(operator[2:])), Segment(0, 12)
-    entry = Entry(operator, place.block, place.block, seats, 0)
+    entry = GroupEntry(operator, place.block, place.block, seats, 0)
     return [
         on.Collected(ZERO_HASH, owner, PotKind.STAKE, pot, STAKE, STAKE, place),
         on.NodeRegistered(operator, owner, class_id, owner, 0, 12, "https://n.example", ZERO_HASH, place),

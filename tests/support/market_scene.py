@@ -27,7 +27,7 @@ from troth.protocol.market.signed import (
     Verdict,
     Work,
 )
-from troth.protocol.market.types import Ask, Entry, ExecutionClass, Rules, Tab, TabState
+from troth.protocol.market.types import Ask, ExecutionClass, GroupEntry, Rules, Tab, TabState
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, address_from_bytes, pack_ends
@@ -92,7 +92,7 @@ def owner_of(number: int) -> Address:
 def group_of(numbers: range, *, seats: int = 10, asks: Ask | None = None) -> GroupHistory:
     """Nodes that joined long ago, each with its own owner."""
     operators = [typed_data.address_of(node_key(number)) for number in numbers]
-    entries = tuple((Entry(operator, 1, 1, seats, 0),) for operator in operators)
+    entries = tuple((GroupEntry(operator, 1, 1, seats, 0),) for operator in operators)
     owners = {operator: owner_of(number) for number, operator in zip(numbers, operators, strict=True)}
     asked = asks or Ask(300_000_000, 30_000_000, 600_000_000)
     return GroupHistory(((1, len(operators)),), entries, owners, dict.fromkeys(operators, ((1, asked),)))

@@ -19,8 +19,8 @@ from troth.protocol.market.state import Party, State, TabRecord, account_id
 from troth.protocol.market.types import (
     NO_ADDRESS,
     Ask,
-    Entry,
     ExecutionClass,
+    GroupEntry,
     PotKind,
     Role,
     Tab,
@@ -90,7 +90,7 @@ def state_of(
 def with_group(state: State, group: Hash32, nodes: list[Address], ask: Ask) -> State:
     entries, asks = state.entries, state.asks
     for place, node in enumerate(nodes):
-        entries = entries.set((group, place), (Entry(node, 1, 1, 2, 0),))
+        entries = entries.set((group, place), (GroupEntry(node, 1, 1, 2, 0),))
         asks = asks.set((group, node), ((1, ask),))
     return replace(state, entries=entries, asks=asks, sizes=state.sizes.set(group, ((1, len(nodes)),)))
 

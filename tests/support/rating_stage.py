@@ -21,11 +21,11 @@ from troth.chain.deployment import submit
 from troth.chain.reputation import followed_reputation
 from troth.committee import requests
 from troth.committee.answers import ChallengeAnswer
-from troth.committee.challenges import Challenge, Opening
+from troth.committee.challenges import Challenge, PromptOpening
 from troth.committee.epoch_store import EpochStore
 from troth.committee.epochs import EpochJournal
 from troth.committee.errors import CommitteeError
-from troth.committee.examining_nodes import Hosts
+from troth.committee.examining_nodes import ExaminableNodes
 from troth.committee.moments import EpochClock
 from troth.committee.rating import RatingMember, RatingTerms
 from troth.committee.rating_requests import PATHS, rating_router
@@ -63,8 +63,8 @@ class ToyExaminer:
     orders: dict[str, tuple[Challenge, Address]] = field(default_factory=dict)
     lie: int = 0
 
-    def hosts(self, first: int) -> Hosts:
-        return Hosts(frozenset(self.market.nodes), frozenset(self.market.nodes))
+    def hosts(self, first: int) -> ExaminableNodes:
+        return ExaminableNodes(frozenset(self.market.nodes), frozenset(self.market.nodes))
 
     def asked(self, name: str) -> bool:
         return name in self.orders
@@ -91,7 +91,7 @@ class ToyExaminer:
         return frozenset(drawn & self.market.silent)
 
     async def credits(
-        self, answers: Sequence[ChallengeAnswer], openings: Sequence[Opening], first: int
+        self, answers: Sequence[ChallengeAnswer], openings: Sequence[PromptOpening], first: int
     ) -> dict[Address, int]:
         found = {self.market.nodes[answer.tokens[0]]: answer.tokens[1] for answer in answers}
         return {node: credit - self.lie for node, credit in found.items()}

@@ -30,7 +30,7 @@ from troth.protocol.market.messages import market_domain, sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.signed import Order
 from troth.protocol.market.state import State
-from troth.protocol.market.types import Entry, ExecutionClass, PotKind, Tab
+from troth.protocol.market.types import ExecutionClass, GroupEntry, PotKind, Tab
 from troth.protocol.reputation import UNRATED
 from troth.protocol.request import Request, canonical_bytes, request_hash
 from troth.protocol.transforms import NO_TRANSFORMS
@@ -139,7 +139,7 @@ def standing(
             on.NodeRegistered(node, owner, class_id, owner, 0, layers, "https://n.example", META.block_hash, META)
         )
         for segment in segments_from_ends(ends, layers):
-            entry = Entry(node, JOINED, JOINED, 2, 2)
+            entry = GroupEntry(node, JOINED, JOINED, 2, 2)
             made.append(on.EntryChanged(group_id(class_id, segment), number, entry, number + 1, META))
             made.append(on.AskChanged(node, segment.first, segment.end, ASK, META))
     made += [opened(Tab(scheduler, node, scheduler), DEPOSIT) for node in tabs_with]

@@ -23,7 +23,7 @@ from troth.protocol.market.prices import rules_of
 from troth.protocol.market.state import Party, State, TabRecord, account_id
 from troth.protocol.market.types import (
     Ask,
-    Entry,
+    GroupEntry,
     PotKind,
     Role,
     Tab,
@@ -87,7 +87,7 @@ class World:
             group = group_id(CLASS_ID, Segment(first, end))
             entries, asks, parties = state.entries, state.asks, state.parties
             for number, node in enumerate(NODE_KEYS):
-                entries = entries.set((group, number), (Entry(node, 1, 1, 10, 0),))
+                entries = entries.set((group, number), (GroupEntry(node, 1, 1, 10, 0),))
                 asks = asks.set((group, node), ((1, ASK),))
                 parties = parties.set(node, party_of(node, Role.NODE, owner_of(number), execution_class=CLASS_ID))
             sizes = state.sizes.set(group, ((1, len(NODE_KEYS)),))

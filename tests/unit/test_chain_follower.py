@@ -16,7 +16,7 @@ from troth.chain.records import Block
 from troth.chain.store import EventStore
 from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
-from troth.protocol.logs import Log, LogMeta
+from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.types import Address, Hash32
 
 CONTRACT = Address("0x5FbDB2315678afecb367f032d93F642f64180aa3")
@@ -40,16 +40,16 @@ class FakeChain:
         wanted = self.head if number is None else number
         return Block(wanted, block_hash(wanted), block_hash(wanted - 1), wanted)
 
-    async def logs_of_block(self, wanted: Hash32) -> list[Log]:
+    async def logs_of_block(self, wanted: Hash32) -> list[EventLog]:
         number = next(number for number in range(self.head + 1) if block_hash(number) == wanted)
         self.asked.append(number)
         if not self.lying or number != self.head:
             return []
         meta = LogMeta(number, 0, wanted, Hash32(bytes(32)))
-        return [Log(CONTRACT, (Hash32(b"\x01" * 32),), b"", meta)]
+        return [EventLog(CONTRACT, (Hash32(b"\x01" * 32),), b"", meta)]
 
 
-def refused(_log: Log, _state: int) -> int:
+def refused(_log: EventLog, _state: int) -> int:
     raise InvalidField("No event has this topic", None, "Ask another node.")
 
 
@@ -128,7 +128,7 @@ def test_a_file_that_was_full_takes_blocks_again(tmp_path: Path) -> None:
     store.append(1, block_hash(1), [])
     (pages,) = store._database.execute("PRAGMA page_count").fetchone()
     store._database.execute(f"PRAGMA max_page_count={pages}")
-    large = Log(CONTRACT, (), bytes(1 << 16), LogMeta(2, 0, block_hash(2), Hash32(bytes(32))))
+    large = EventLog(CONTRACT, (), bytes(1 << 16), LogMeta(2, 0, block_hash(2), Hash32(bytes(32))))
     for _ in range(2):
         with pytest.raises(sqlite3.OperationalError, match="full"):
             store.append(2, block_hash(2), [large])

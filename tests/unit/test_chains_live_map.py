@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from troth.routing.pipelines.graph import Host
+from troth.routing.pipelines.graph import PipelineHost
 from troth.routing.pipelines.live_map import LiveMap, MachineReport
 
-HOST = Host("a", 0, 2, 0.5, 100)
-OTHER = Host("b", 2, 4, 0.5, 100)
+HOST = PipelineHost("a", 0, 2, 0.5, 100)
+OTHER = PipelineHost("b", 2, 4, 0.5, 100)
 
 
 def two() -> LiveMap:

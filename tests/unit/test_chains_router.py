@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from troth.routing.pipelines.drawn import SegmentDraw
-from troth.routing.pipelines.graph import Graph, Host
+from troth.routing.pipelines.graph import Graph, PipelineHost
 from troth.routing.pipelines.router import MOST_TOKENS, Router
 from troth.routing.placement.plan import Slice
 
 
 def twins(**changes: float) -> Graph:
-    fast = Host("fast", 0, 4, 1.0, 100)
-    slow = Host("slow", 0, 4, 1.05, 100)
+    fast = PipelineHost("fast", 0, 4, 1.0, 100)
+    slow = PipelineHost("slow", 0, 4, 1.05, 100)
     return Graph([fast, slow], np.full((2, 2), 0.01), 4)
 
 
@@ -28,11 +28,11 @@ def test_load_moves_the_next_request_to_the_other_machine() -> None:
 
 
 def test_a_measurement_under_load_is_not_counted_as_load_again() -> None:
-    loaded = Host("fast", 0, 4, 1.1, 100, running=1)
+    loaded = PipelineHost("fast", 0, 4, 1.1, 100, running=1)
     router = Router(twins())
     router.choose("1", 10)
     expected = router.layer_seconds()[0]
-    router.refresh(Graph([loaded, Host("slow", 0, 4, 1.05, 100)], np.full((2, 2), 0.01), 4))
+    router.refresh(Graph([loaded, PipelineHost("slow", 0, 4, 1.05, 100)], np.full((2, 2), 0.01), 4))
     assert math.isclose(router.layer_seconds()[0], expected)
 
 
@@ -67,14 +67,14 @@ def test_running_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_layer_without_host_is_named() -> None:
-    graph = Graph([Host("a", 0, 2, 1.0, 9), Host("b", 3, 4, 1.0, 9)], np.zeros((2, 2)), 4)
+    graph = Graph([PipelineHost("a", 0, 2, 1.0, 9), PipelineHost("b", 3, 4, 1.0, 9)], np.zeros((2, 2)), 4)
     assert "layer 2" in Router(graph).choose("1", 1).reason
 
 
 def test_a_machine_that_left_is_not_chosen_and_its_requests_can_still_end() -> None:
     router = Router(twins())
     router.choose("1", 10)
-    router.refresh(Graph([Host("slow", 0, 4, 1.05, 100)], np.zeros((1, 1)), 4))
+    router.refresh(Graph([PipelineHost("slow", 0, 4, 1.05, 100)], np.zeros((1, 1)), 4))
     assert router.choose("2", 10).names == ("slow",)
     assert router.release("1")
 
@@ -87,33 +87,43 @@ def test_draws_that_do_not_cover_the_model_give_no_chain(draws: list[SegmentDraw
 
 
 def test_of_equal_candidates_the_one_drawn_first_serves() -> None:
-    graph = Graph([Host(name, 0, 4, 1.0, 9) for name in "abc"], np.zeros((3, 3)), 4)
+    graph = Graph([PipelineHost(name, 0, 4, 1.0, 9) for name in "abc"], np.zeros((3, 3)), 4)
     for order in (("c", "a", "b"), ("b", "c", "a")):
         assert Router(graph).choose("1", 1, [SegmentDraw(0, 4, order)]).names == order[:1]
 
 
 def test_times_that_are_none_never_win() -> None:
-    odd = [Host("a", 0, 4, math.nan, 9), Host("b", 0, 4, -1.0, 9), Host("c", 0, 4, 5.0, 9), Host("d", -1, 9, 0.1, 9)]
+    odd = [
+        PipelineHost("a", 0, 4, math.nan, 9),
+        PipelineHost("b", 0, 4, -1.0, 9),
+        PipelineHost("c", 0, 4, 5.0, 9),
+        PipelineHost("d", -1, 9, 0.1, 9),
+    ]
     chain = Router(Graph(odd, np.zeros((4, 4)), 4)).choose("1", 1)
     assert (chain.names, chain.seconds) == (("c",), 20.0)
 
 
 def test_the_infinities_of_a_wide_pool_are_no_path() -> None:
-    hosts = [Host(f"{number}", number % 2 * 2, number % 2 * 2 + 2, 1.0, 9) for number in range(30)]
+    hosts = [PipelineHost(f"{number}", number % 2 * 2, number % 2 * 2 + 2, 1.0, 9) for number in range(30)]
     assert "connects" in Router(Graph(hosts, np.full((30, 30), np.inf), 4)).choose("1", 1).reason
 
 
 def test_a_wide_pool_switches_in_the_middle_of_slices_where_that_pays() -> None:
-    hosts = [Host("near", 0, 4, 2.0, 9), Host("quick", 0, 4, 1.0, 9, entry_seconds=3.0)]
-    hosts += [Host(f"slow {number}", 0, 4, 9.0, 9) for number in range(8)]
+    hosts = [PipelineHost("near", 0, 4, 2.0, 9), PipelineHost("quick", 0, 4, 1.0, 9, entry_seconds=3.0)]
+    hosts += [PipelineHost(f"slow {number}", 0, 4, 9.0, 9) for number in range(8)]
     chain = Router(Graph(hosts, np.full((10, 10), 0.5), 4)).choose("1", 1)
     assert [(part.name, part.first, part.end) for part in chain.segments] == [("near", 0, 1), ("quick", 1, 4)]
     assert chain.seconds == 2.0 + 0.5 + 3.0
 
 
 def crossed() -> Graph:
-    """Two pipelines of two stages; the fastest free chain takes one stage of each."""
-    hosts = [Host("a", 0, 2, 1.0, 100), Host("b", 2, 4, 3.0, 100), Host("c", 0, 2, 2.5, 100), Host("d", 2, 4, 1.0, 100)]
+    """Two pipelines of two stages; the fastest free pipeline takes one stage of each."""
+    hosts = [
+        PipelineHost("a", 0, 2, 1.0, 100),
+        PipelineHost("b", 2, 4, 3.0, 100),
+        PipelineHost("c", 0, 2, 2.5, 100),
+        PipelineHost("d", 2, 4, 1.0, 100),
+    ]
     return Graph(hosts, np.full((4, 4), 0.01), 4)
 
 

@@ -18,7 +18,7 @@ from troth.committee.challenges import (
     MOST_PROMPTS,
     PARTS,
     Challenge,
-    Opening,
+    PromptOpening,
     challenges_of,
     new_openings,
     places_of,
@@ -27,7 +27,7 @@ from troth.committee.challenges import (
 )
 from troth.committee.epoch_store import EpochStore
 from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
-from troth.committee.examining_nodes import ClientExaminer, Hosts
+from troth.committee.examining_nodes import ClientExaminer, ExaminableNodes
 from troth.committee.prompts import LONGEST, prompts_of
 from troth.protocol.credit import Surprises
 from troth.protocol.market.bodies import Admitted, Results
@@ -79,7 +79,7 @@ def test_a_list_commits_to_prompts_and_to_when_and_how_they_are_asked() -> None:
         assert all(0 <= one.moment < 1 and one.choices.temperature_millionths > 0 for one in part)
         assert all(one.choices.top_p_millionths == TOP_P_LIMIT and 16 <= one.choices.max_tokens <= 512 for one in part)
     assert asked == [challenges_of(list(openings), places_of(part, 24), 512) for part in range(PARTS)]
-    other = [Opening("00" * 32, openings[0].prompt), *openings[1:]]
+    other = [PromptOpening("00" * 32, openings[0].prompt), *openings[1:]]
     for wrong in (other, openings[1:], openings[::-1]):
         with pytest.raises(EpochRefused, match="not the prompts"):
             require_openings(wrong, root_of(openings))
@@ -96,7 +96,7 @@ def test_the_parts_of_a_list_share_nothing_and_leave_nothing_out(count: int) -> 
 
 def test_a_next_list_has_every_host_and_nobody_else() -> None:
     nodes = [address_from_bytes((1000 + number).to_bytes(20, "big")) for number in range(300)]
-    few = Hosts(frozenset(nodes[:4]), frozenset(nodes[1:6]))
+    few = ExaminableNodes(frozenset(nodes[:4]), frozenset(nodes[1:6]))
     assert set(few.listed(SEED)) == set(nodes[1:6])
     few.require(few.listed(SEED), SEED)
     # Who came or left in between may be there or not: views of the chain differ by blocks.
@@ -105,7 +105,7 @@ def test_a_next_list_has_every_host_and_nobody_else() -> None:
     for wrong, what in ((nodes[2:6], "leaves nodes out"), (nodes[:7], "cannot be drawn")):
         with pytest.raises(EpochRefused, match=what):
             few.require(wrong, SEED)
-    many = Hosts(frozenset(nodes), frozenset(nodes))
+    many = ExaminableNodes(frozenset(nodes), frozenset(nodes))
     assert len(many.listed(SEED)) == MAXIMUM_NODES
     many.require(many.listed(SEED), SEED)
     assert many.listed(SEED) != many.listed(Hash32(SEED[:31] + b"\0"))
@@ -160,7 +160,7 @@ async def examiner_on(stage: Stage) -> ClientExaminer:
     return ClientExaminer(stage.session, 1)
 
 
-async def asked(examiner: ClientExaminer, openings: list[Opening]) -> list[ChallengeAnswer]:
+async def asked(examiner: ClientExaminer, openings: list[PromptOpening]) -> list[ChallengeAnswer]:
     names = {challenge.place: f"challenge-{challenge.place}" for challenge in challenges_of(openings, range(2), 16)}
     for challenge in challenges_of(openings, range(2), 16):
         await examiner.ask(names[challenge.place], challenge)
@@ -170,7 +170,7 @@ async def asked(examiner: ClientExaminer, openings: list[Opening]) -> list[Chall
 async def test_answers_are_shown_proven_and_scored_by_others(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         examiner = await examiner_on(stage)
-        openings = [Opening(f"{number:064x}", f"question {number}") for number in range(2)]
+        openings = [PromptOpening(f"{number:064x}", f"question {number}") for number in range(2)]
         answers = await asked(examiner, openings)
         assert [decode_answer(encode_answer(answer)) for answer in answers] == answers
         assert Counter(len(answer.admitted.nodes) for answer in answers) == {1: 2}
@@ -188,7 +188,7 @@ async def test_answers_are_shown_proven_and_scored_by_others(tmp_path: Path) -> 
 async def test_no_part_of_an_answer_can_be_changed(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         examiner = await examiner_on(stage)
-        openings = [Opening(f"{number:064x}", f"question {number}") for number in range(2)]
+        openings = [PromptOpening(f"{number:064x}", f"question {number}") for number in range(2)]
         first, second = await asked(examiner, openings)
         stranger = address_from_bytes(b"\x31" * 20)
         wrong = [
@@ -226,7 +226,7 @@ async def test_a_node_that_was_drawn_and_gave_nothing_is_silent(tmp_path: Path) 
             return [*kept, {"type": "failed", "code": "node_silent", "message": "no answer", "retry_free": True}]
 
         stage.scheduler.tamper = broken
-        (challenge,) = challenges_of([Opening("00" * 32, "are you there?")], range(1), 16)
+        (challenge,) = challenges_of([PromptOpening("00" * 32, "are you there?")], range(1), 16)
         await examiner.ask("attempt", challenge)
         (entry,) = stage.session.journal.all()
         admitted = entry.read("admitted", Admitted)

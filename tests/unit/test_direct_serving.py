@@ -16,7 +16,7 @@ from support.toy_market import NODE_KEYS
 from troth.node.direct import serving
 from troth.node.direct.checking import ServingCheck
 from troth.node.direct.counters import Counters
-from troth.node.direct.dealing import Dealing, Ranked
+from troth.node.direct.dealing import EntryDealing, Ranked
 from troth.node.direct.hearing import Piece
 from troth.node.direct.order import EnteredOrder
 from troth.node.direct.serving import ServingContext, ServingOrder
@@ -109,7 +109,7 @@ async def passed(hearing: FakeHearing, lines: list[Any], group: FakeGroup | None
     """What a client hears, in short."""
     counters = Counters(CollectorRegistry())
     group = group or FakeGroup()
-    dealing = Dealing(group, counters)
+    dealing = EntryDealing(group, counters)
     tools = ServingContext(dealing, cast(Any, hearing), counters, 64)
     order = ServingOrder(ORDER, SCHEDULER, Ranked((), ()), tools)
     async with asyncio.timeout(5):
@@ -145,7 +145,7 @@ async def test_the_stream_ends_where_the_node_is_away_or_differs(said: Any, expe
 
 async def test_who_differed_is_not_wanted_for_that_scheduler_any_more() -> None:
     group, counters = FakeGroup(), Counters(CollectorRegistry())
-    dealing = Dealing(group, counters)
+    dealing = EntryDealing(group, counters)
     assert dealing.ranked(ORDER, SCHEDULER).nodes == (OTHER, ENTRY)
     dealing.contradicted(SCHEDULER, OTHER)
     assert dealing.ranked(ORDER, SCHEDULER).nodes == (ENTRY,)

@@ -6,7 +6,7 @@ import pytest
 from support.prefixes import IDLE, naming, stored, view_of, words
 
 from troth.routing.prefixes.announcing import INTERVAL, Announcer
-from troth.routing.prefixes.claims import Claims
+from troth.routing.prefixes.claims import PrefixClaims
 from troth.routing.prefixes.errors import GroupFull, UpdateMalformed
 from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import BlocksRemoved, Changes, LocalBlocks
@@ -300,7 +300,7 @@ def test_a_group_has_a_limit() -> None:
 
 
 def test_a_member_that_claims_without_end_pushes_out_only_its_own() -> None:
-    view = GroupView(NAMING, claims=lambda: Claims(most=100, most_expected=10))
+    view = GroupView(NAMING, claims=lambda: PrefixClaims(most=100, most_expected=10))
     view.list_members({"a": 1.0, "liar": 1.0}, 0.0)
     honest = _Node()
     honest.store(1, 2, 3)
@@ -317,7 +317,7 @@ def test_a_member_that_claims_without_end_pushes_out_only_its_own() -> None:
 
 
 def test_the_least_used_goes_first_and_leaves_before_their_parents() -> None:
-    view = GroupView(NAMING, claims=lambda: Claims(most=4))
+    view = GroupView(NAMING, claims=lambda: PrefixClaims(most=4))
     view.list_members({"a": 1.0}, 0.0)
     node = _Node()
     node.store(1, 2)

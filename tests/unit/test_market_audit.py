@@ -32,7 +32,7 @@ from troth.protocol.market.messages import sign
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import CaseKind, Fault, Outcome
 from troth.protocol.market.signed import Opinion
-from troth.protocol.market.types import ClaimState, Entry, PotKind, Voucher
+from troth.protocol.market.types import ClaimState, GroupEntry, PotKind, Voucher
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment
 
 CASE = CaseScene()
@@ -154,7 +154,7 @@ def test_more_seats_than_stake_are_found_with_the_call_that_ends_them() -> None:
     taken = on.Moved(ZERO_HASH, PotKind.STAKE, pot, PotKind.BURNT, ZERO_HASH, lost, STAKE - lost, lost, META)
     (found,) = findings(record(taken))
     assert (found.check, found.party, found.action) == ("M4", node, f"Registry.evict({node})")
-    stranger = on.EntryChanged(group_id(class_id, Segment(0, 12)), 24, Entry(address(70), 7, 7, 1, 0), 25, META)
+    stranger = on.EntryChanged(group_id(class_id, Segment(0, 12)), 24, GroupEntry(address(70), 7, 7, 1, 0), 25, META)
     assert "M4" in numbers(record(stranger))
 
 

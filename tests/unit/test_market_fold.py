@@ -20,7 +20,7 @@ from troth.protocol.market.events import Event
 from troth.protocol.market.fold import apply, fold
 from troth.protocol.market.proceedings import CasePhase, CaseState, Fault, LogCounts, Outcome
 from troth.protocol.market.state import NOTHING, AnsweredLeaf, State, account_id
-from troth.protocol.market.types import NO_ADDRESS, NO_HASH, Ask, Entry, Movement, PotKind, Role, Tab
+from troth.protocol.market.types import NO_ADDRESS, NO_HASH, Ask, GroupEntry, Movement, PotKind, Role, Tab
 from troth.protocol.types import Hash32, Segment
 
 TAB, CLAIM, CASE, GROUP = (Hash32(bytes([number]) * 32) for number in (1, 2, 3, 4))
@@ -165,11 +165,11 @@ def test_a_claim_lives_with_its_objections_and_leaves_its_shortfall() -> None:
 # ------------------------------------------------------------------------------------------------------ groups and asks
 
 
-def entry(operator: int, block: int, seats: int = 2) -> Entry:
-    return Entry(address(operator), block, block, seats, 0)
+def entry(operator: int, block: int, seats: int = 2) -> GroupEntry:
+    return GroupEntry(address(operator), block, block, seats, 0)
 
 
-def changed(place: int, one: Entry, size: int, block: int) -> on.EntryChanged:
+def changed(place: int, one: GroupEntry, size: int, block: int) -> on.EntryChanged:
     return on.EntryChanged(GROUP, place, one, size, at(block))
 
 
@@ -180,7 +180,7 @@ def test_groups_are_what_they_were_at_any_past_block() -> None:
             changed(1, entry(11, 6), 2, 6),
             changed(0, entry(11, 9), 1, 9),
             changed(0, entry(11, 12, seats=0), 1, 12),
-            changed(0, Entry(), 0, 15),
+            changed(0, GroupEntry(), 0, 15),
             changed(0, entry(12, 20), 1, 20),
         ]
     )

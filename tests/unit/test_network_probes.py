@@ -21,7 +21,7 @@ from troth.network.planning import CreationWish, pace_words, plan_creation
 from troth.network.probing import HEAVIEST_CALL, ProbedChain, probe_chain
 from troth.network.showing import chain_text, plan_text, problems_of
 from troth.protocol.amounts import COIN
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.market.events import Deployed
 from troth.protocol.market.shipped import BLOCK_SECONDS, DEMO, MAIN, broken_windows, stretched
 from troth.protocol.types import address_from_bytes
@@ -129,7 +129,7 @@ async def test_a_deployment_is_found_on_a_node_that_limits_ranges_of_logs() -> N
     assert max(last for first, last in ranges if last - first < 50) < 200
 
 
-def shown(log: Log, block: int) -> dict[str, Any]:
+def shown(log: EventLog, block: int) -> dict[str, Any]:
     """A log as a node shows it."""
     return {
         "address": log.address,

@@ -44,7 +44,7 @@ from troth.protocol.errors import InvalidField
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import events as on
-from troth.protocol.market.types import Entry
+from troth.protocol.market.types import GroupEntry
 from troth.protocol.market.views import rules_in
 from troth.protocol.organisation_events import (
     Contributed,
@@ -96,7 +96,7 @@ def test_who_comes_late_or_leaves_early_served_nothing(block: int) -> None:
     place = replace(META, block=block)
     group = group_id(CLASS, Segment(0, MODEL.layers))
     seen = {node: entry for entry, node in enumerate(list(KEYS)[:3])}
-    gone = on.EntryChanged(group, seen[FIRST], Entry(FIRST, block, block, 0, 0), 3, place)
+    gone = on.EntryChanged(group, seen[FIRST], GroupEntry(FIRST, block, block, 0, 0), 3, place)
     assert served_by(1, served_record(rating(FIRST, 1), state=market(gone)), FIRST) is None
     newcomer = address(90)
     late = joining(newcomer, BOB, 3, class_id=CLASS, place=place)

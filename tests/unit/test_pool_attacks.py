@@ -18,7 +18,7 @@ from troth.protocol.market.state import State, account_id
 from troth.protocol.market.types import PotKind
 from troth.protocol.market.views import parameters_of
 from troth.protocol.types import Address
-from troth.routing.pipelines.graph import Host
+from troth.routing.pipelines.graph import PipelineHost
 from troth.routing.pipelines.live_map import LiveMap, MachineReport
 from troth.scheduler.pool import showing
 from troth.scheduler.pool.chain_side import ChainSide
@@ -87,7 +87,7 @@ def test_links_are_looked_up_one_by_one() -> None:
     table = LiveMap(6.0, link_expiry_seconds=300.0)
     names = [name(number) for number in range(3)]
     for machine in names:
-        table.report(MachineReport(1, Host(machine, 0, LAYERS, 0.01, 1000)), 0.0)
+        table.report(MachineReport(1, PipelineHost(machine, 0, LAYERS, 0.01, 1000)), 0.0)
     table.link(names[0], names[1], 0.25, 0.0)
     table.link(names[2], names[0], 0.5, 200.0)
     found = table.links(300.0)

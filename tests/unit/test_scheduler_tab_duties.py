@@ -218,7 +218,9 @@ async def test_what_is_not_acknowledged_is_claimed_before_the_tab_closes_and_sho
         scene.ledger.react = lambda _call, event=answered: [event]
         await attend_claims(scene.context)
         answer = called(scene, Part.BANK, "answer")
-        path = claims.Path(argument(answer, "siblings", tuple[Hash32, ...]), argument(answer, "sums", tuple[int, ...]))
+        path = claims.LeafPath(
+            argument(answer, "siblings", tuple[Hash32, ...]), argument(answer, "sums", tuple[int, ...])
+        )
         claims.verify_path(claim, number, argument(answer, "amount", int), path)
         assert argument(answer, "amount", int) == amount
     sent = len(scene.ledger.sent)

@@ -42,7 +42,7 @@ from troth.audit.source import parameters_of
 from troth.chain.headers import RawHeader, read_header
 from troth.chain.market import DeploymentPlace
 from troth.protocol.errors import ProtocolError
-from troth.protocol.logs import Log, LogMeta
+from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.market.types import Contracts
 from troth.protocol.types import Address, Hash32, to_address
 
@@ -202,7 +202,7 @@ def _check_headers(headers: list[RawHeader], last: int) -> None:
             refuse("Two consecutive blocks do not link", after.number)
 
 
-def _log(line: Event, place: DeploymentPlace, headers: Mapping[int, RawHeader]) -> Log:
+def _log(line: Event, place: DeploymentPlace, headers: Mapping[int, RawHeader]) -> EventLog:
     header = headers.get(line.block)
     if header is None:
         refuse("A log belongs to a block whose header is missing", line.block)
@@ -210,7 +210,7 @@ def _log(line: Event, place: DeploymentPlace, headers: Mapping[int, RawHeader]) 
         refuse("A log has more than four topics", len(line.topics))
     meta = LogMeta(line.block, natural(line.log_index), header.hash, unhash(line.transaction))
     topics: tuple[Hash32, ...] = tuple(unhash(topic) for topic in line.topics)
-    return Log(to_address(line.address), topics, unhex(line.data), meta)
+    return EventLog(to_address(line.address), topics, unhex(line.data), meta)
 
 
 def _entry(line: BundleEntry) -> tuple[tuple[Address, int], bytes]:

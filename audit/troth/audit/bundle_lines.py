@@ -12,7 +12,7 @@ import msgspec
 
 from troth.audit.errors import BundleRefused
 from troth.audit.transactions import Transaction, read_raw
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.types import Hash32, to_hash32
 
 
@@ -130,7 +130,7 @@ def read_transaction(line: Input) -> Transaction:
     return transaction
 
 
-def check_logs(logs: tuple[Log, ...], transactions: list[Transaction]) -> None:
+def check_logs(logs: tuple[EventLog, ...], transactions: list[Transaction]) -> None:
     """Refuse logs and transactions out of order, and transactions that no log names."""
     for before, after in pairwise(logs):
         if (after.meta.block, after.meta.log_index) <= (before.meta.block, before.meta.log_index):

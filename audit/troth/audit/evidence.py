@@ -9,7 +9,7 @@ from typing import Any
 from troth.audit.transactions import Transaction
 from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.market.messages import market_domain
 from troth.protocol.market.types import Parameters
 from troth.protocol.typed_data import Domain
@@ -40,7 +40,7 @@ class AuditEvidence:
     parameters: Parameters
     first: int
     last: RawHeader
-    logs: tuple[Log, ...]
+    logs: tuple[EventLog, ...]
     headers: Mapping[int, RawHeader]
     transactions: Mapping[Hash32, Transaction]
     answers: tuple[GetterAnswer, ...] = field(default=())

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 from troth.chain.market import DeploymentPlace
 from troth.protocol.errors import ProtocolError
-from troth.protocol.logs import Log, LogMeta
+from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.market.court_money import unpack_movements
 from troth.protocol.market.events import Event, MovedMany, parse_log
 from troth.protocol.market.fold import apply
@@ -69,7 +69,7 @@ class History:
         return tuple(other for other, _ in self.of(kind) if getattr(other, "meta").transaction == same)  # noqa: B009
 
 
-def read_history(logs: Iterable[Log], place: DeploymentPlace) -> History:
+def read_history(logs: Iterable[EventLog], place: DeploymentPlace) -> History:
     """Fold ``logs``; stops at the first that cannot follow, since nothing after it would mean anything.
 
     Those of the deployment's prover are not folded: check M26 plays its disputes.

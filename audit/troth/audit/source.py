@@ -21,7 +21,7 @@ from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace, Market
 from troth.chain.rpc import Rpc
 from troth.chain.tokens import holdings
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.market.events import CaseOpened, CaseRestarted, ReviewsCommitted
 from troth.protocol.market.getters import GetterQuestion, GetterQuestions
 from troth.protocol.market.types import NO_ADDRESS, Parameters
@@ -99,7 +99,7 @@ class Source:
         except ChainError as error:
             raise SourceUnusable(error.what, error.value, "Choose an earlier --to-block, or another node.") from error
 
-    async def logs(self, first: int, last: int) -> tuple[Log, ...]:
+    async def logs(self, first: int, last: int) -> tuple[EventLog, ...]:
         """All logs of the deployment, in the order of the chain."""
         spans = [(start, min(start + SPAN - 1, last)) for start in range(first, last + 1, SPAN)]
         parts = await each(spans, lambda span: self._market.logs(*span))
@@ -109,7 +109,7 @@ class Source:
             raise SourceUnusable("The node answered with logs of another contract", foreign, "Use another node.")
         return tuple(sorted(found, key=lambda log: (log.meta.block, log.meta.log_index)))
 
-    async def with_prover(self, logs: tuple[Log, ...], prover: Address, last: int) -> tuple[Log, ...]:
+    async def with_prover(self, logs: tuple[EventLog, ...], prover: Address, last: int) -> tuple[EventLog, ...]:
         """The deployment's logs with those of its prover since it was made, in the order of the chain."""
         if prover == NO_ADDRESS:
             return logs
@@ -120,7 +120,7 @@ class Source:
         return tuple(sorted((*logs, *found), key=lambda log: (log.meta.block, log.meta.log_index)))
 
     async def evidence(
-        self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History, *, ask: bool = True
+        self, first: int, last: RawHeader, logs: tuple[EventLog, ...], history: History, *, ask: bool = True
     ) -> AuditEvidence:
         """Evidence with the headers and transactions of all logs and of every draw, and the contracts' own words."""
         plain = self._plain(first, last, logs, history)
@@ -142,13 +142,13 @@ class Source:
             holdings=holdings,
         )
 
-    async def record(self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History) -> AuditEvidence:
+    async def record(self, first: int, last: RawHeader, logs: tuple[EventLog, ...], history: History) -> AuditEvidence:
         """Evidence of the events alone: all that a scheduler's log or a receipt is compared with. No log costs a
         question to the node."""
         await self._require_unmoved(last)
         return self._plain(first, last, logs, history)
 
-    def _plain(self, first: int, last: RawHeader, logs: tuple[Log, ...], history: History) -> AuditEvidence:
+    def _plain(self, first: int, last: RawHeader, logs: tuple[EventLog, ...], history: History) -> AuditEvidence:
         return AuditEvidence(
             chain_id=self._market.chain.chain_id,
             place=self.place,

@@ -20,7 +20,7 @@ from support.machine_pools import GPT_OSS, gpus_of, machines_of
 
 from research.chains.published import PublishedRouter
 from troth.routing.pipelines.drawn import SegmentDraw
-from troth.routing.pipelines.graph import Floats, Graph, Host
+from troth.routing.pipelines.graph import Floats, Graph, PipelineHost
 from troth.routing.pipelines.router import Route, Router
 from troth.routing.placement.hardware import Terms
 from troth.routing.placement.placing import place
@@ -43,7 +43,7 @@ class World:
     """One placed pool, its hosts in the order of `links`."""
 
     placement: Placement
-    hosts: list[Host]
+    hosts: list[PipelineHost]
     links: Floats
 
 
@@ -66,7 +66,7 @@ def world_of(size: int, pool: str, seed: int) -> World:
     placement = place(machines, GPT_OSS, Terms(), one_region(seconds, 0.1))
     draw = random.Random(seed)  # noqa: S311 - reproducible places, no secret
     hosts = [
-        Host(held.name, held.first, held.end, seconds[held.name] * draw.uniform(0.8, 1.3), 64 * TOKENS)
+        PipelineHost(held.name, held.first, held.end, seconds[held.name] * draw.uniform(0.8, 1.3), 64 * TOKENS)
         for held in placement.hosted
     ]
     spots = np.array([(draw.random(), draw.random()) for _ in hosts]).reshape(len(hosts), 2)
@@ -87,7 +87,7 @@ def _rows(size: int, pool: str, seeds: int) -> Iterator[Figure]:
         return
     reach = 1.0 if size == 256 else None
     name = f"{size} machines, {pool}"
-    yield Figure(f"{name}: free chain", statistics.median(spent), "ms", PAPER.get(size), reach, _worst(spent))
+    yield Figure(f"{name}: free pipeline", statistics.median(spent), "ms", PAPER.get(size), reach, _worst(spent))
     yield Figure(f"{name}: {CANDIDATES} drawn a segment", statistics.median(drawn), "ms", None, reach, _worst(drawn))
     if ratios:
         yield Figure(

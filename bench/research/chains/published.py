@@ -16,7 +16,7 @@ from typing import Any
 from support.machine_pools import A100_80
 
 from research.placement.published import Published
-from troth.routing.pipelines.graph import Floats, Host
+from troth.routing.pipelines.graph import Floats, PipelineHost
 
 
 class PublishedRouter:
@@ -26,7 +26,7 @@ class PublishedRouter:
         self._published = Published(source)
         self._routing = importlib.import_module("scheduling.request_routing").DynamicProgrammingRouting()
 
-    def nodes(self, hosts: Sequence[Host], links: Floats, layers: int) -> list[Any]:
+    def nodes(self, hosts: Sequence[PipelineHost], links: Floats, layers: int) -> list[Any]:
         """Its nodes with the hosts' slices, milliseconds of each whole slice, and of all links."""
         nodes = self._published.nodes([A100_80] * len(hosts), layers)
         for one, (node, host) in enumerate(zip(nodes, hosts, strict=True)):
@@ -37,7 +37,9 @@ class PublishedRouter:
                     node.update_rtt(target.node_id, 1e3 * float(links[one, other]))
         return nodes
 
-    def choose(self, nodes: list[Any], hosts: Sequence[Host], links: Floats, layers: int) -> tuple[float, float]:
+    def choose(
+        self, nodes: list[Any], hosts: Sequence[PipelineHost], links: Floats, layers: int
+    ) -> tuple[float, float]:
         """Milliseconds of the choice, and the chosen chain's seconds by our times; infinite if it finds none."""
         start = time.perf_counter()
         path, _ = self._routing.find_optimal_path(nodes, layers)

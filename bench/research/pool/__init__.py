@@ -24,7 +24,7 @@ PAPER_THROUGHPUT, PAPER_LATENCY = 1.58, 1.66
 """Parallax over HexGen on average, by the paper's own measurement of both systems."""
 REQUESTS, REQUESTS_IF_QUICK = 500, 60
 STATIC, SERIAL = "static partition", "static partition, one request a batch"
-FREE = "Troth, free chains"
+FREE = "Troth, free pipelines"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from benchmarks.trace import Request
 
 from research.pool.serving import Hop, Measured, Route
 from research.pool.world import CACHED_TOKENS, World
-from troth.routing.pipelines.graph import Graph, Host
+from troth.routing.pipelines.graph import Graph, PipelineHost
 from troth.routing.pipelines.router import Router
 from troth.routing.placement.hardware import Terms
 from troth.routing.placement.placing import place
@@ -45,7 +45,7 @@ class Ours:
         self._router = Router(self._graph(0.0))
 
     def choose(self, request: Request) -> Route | None:
-        """Phase 2: a whole pipeline, or else (or always, if not `whole`) a free chain."""
+        """Phase 2: a whole pipeline, or else (or always, if not `whole`) a free one."""
         if self._whole:
             lines = [line.stages for line in self.placement.pipelines]
             chain = self._router.choose_whole(str(request.number), request.tokens, lines)
@@ -111,11 +111,11 @@ class Ours:
         hosts = [self._host(number) for number in there]
         return Graph(hosts, self._links(there), self._world.model.shape.layers)
 
-    def _host(self, number: int) -> Host:
+    def _host(self, number: int) -> PipelineHost:
         seconds, running = self._measured[number].layer_seconds, self._measured[number].running
         if seconds is None:
             seconds, running = self._world.layer_seconds(number), 0
-        return Host(self._names[number], *self._slices[number], seconds, self.cache_tokens[number], running)
+        return PipelineHost(self._names[number], *self._slices[number], seconds, self.cache_tokens[number], running)
 
     def _links(self, there: Collection[int]) -> np.ndarray:
         links = [[self._world.link(one, other)[0] for other in there] for one in there]

@@ -35,7 +35,7 @@ OUTPUT_MEAN, OUTPUT_SPREAD, FEWEST_TOKENS = 337.99, 1.0, 16
 """Tokens of ShareGPT's answers (Kwon et al., SOSP 2023, figure 11)."""
 
 
-class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PromptOpening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A prompt with its salt, 64 hexadecimal digits."""
 
     salt: Annotated[str, msgspec.Meta(min_length=64, max_length=64, pattern="^[0-9a-f]*$")]
@@ -47,7 +47,7 @@ class Opening(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return prompt_commitment(bytes.fromhex(self.salt), self.prompt)
 
 
-Openings = Annotated[list[Opening], msgspec.Meta(max_length=MOST_PROMPTS)]
+Openings = Annotated[list[PromptOpening], msgspec.Meta(max_length=MOST_PROMPTS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +60,20 @@ class Challenge:
     choices: SamplingChoices
 
 
-def new_openings(count: int, is_new: Callable[[str], bool], longest: int = LONGEST) -> list[Opening]:
+def new_openings(count: int, is_new: Callable[[str], bool], longest: int = LONGEST) -> list[PromptOpening]:
     """``count`` fresh prompts of a fresh secret, ``MOST_PROMPTS`` at most."""
     seed = secrets.token_bytes(32)
     prompts = prompts_of(seed, min(count, MOST_PROMPTS), is_new, longest)
     salts = [keccak256(seed + place.to_bytes(4, "big")) for place in range(len(prompts))]
-    return [Opening(salt.hex(), prompt) for salt, prompt in zip(salts, prompts, strict=True)]
+    return [PromptOpening(salt.hex(), prompt) for salt, prompt in zip(salts, prompts, strict=True)]
 
 
-def root_of(openings: Sequence[Opening]) -> Hash32:
+def root_of(openings: Sequence[PromptOpening]) -> Hash32:
     """The root of a list's prompts; zero for none."""
     return prompt_root([one.commitment for one in openings]) if openings else ZERO_HASH
 
 
-def require_openings(openings: Sequence[Opening], root: Hash32) -> None:
+def require_openings(openings: Sequence[PromptOpening], root: Hash32) -> None:
     """Raise EpochRefused unless these are the prompts of a root, each there once."""
     if root_of(openings) != root:
         raise EpochRefused("These are not the prompts that were fixed", root.hex(), "Open those of this epoch.")
@@ -86,13 +86,13 @@ def places_of(part: int, count: int) -> range:
     return range(count * part // PARTS, count * (part + 1) // PARTS)
 
 
-def challenges_of(openings: Sequence[Opening], places: range, most_tokens: int) -> tuple[Challenge, ...]:
+def challenges_of(openings: Sequence[PromptOpening], places: range, most_tokens: int) -> tuple[Challenge, ...]:
     """What is asked of some places, in the order of the moments."""
     made = (_challenge(place, openings[place], most_tokens) for place in places)
     return tuple(sorted(made, key=lambda one: one.moment))
 
 
-def _challenge(place: int, opening: Opening, most_tokens: int) -> Challenge:
+def _challenge(place: int, opening: PromptOpening, most_tokens: int) -> Challenge:
     # Another use of the salt than its commitment's: from neither follows the other.
     chooser = random.Random(keccak256(b"troth/challenge/1" + bytes.fromhex(opening.salt)))  # noqa: S311 - a secret seed
     # Moments of a Poisson process, given how many there are, are independent and even.

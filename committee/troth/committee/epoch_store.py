@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from troth.chain.formats import SIGNED, OtherFormat, claim_format
-from troth.committee.challenges import Opening, Openings, root_of
+from troth.committee.challenges import Openings, PromptOpening, root_of
 from troth.committee.epochs import EpochFile
 from troth.committee.errors import MemberConfigurationInvalid
 from troth.protocol.hashing import keccak256
@@ -77,31 +77,31 @@ class EpochStore:
         row = self._one("SELECT root FROM prompts WHERE hash = ?", keccak256(prompt.encode()))
         return row is None or bytes(row[0]) == root
 
-    def keep_openings(self, epoch: int, openings: Sequence[Opening]) -> None:
+    def keep_openings(self, epoch: int, openings: Sequence[PromptOpening]) -> None:
         """Keep the prompts that an epoch asks; they are never written again."""
         root, data = root_of(openings), msgspec.json.encode(list(openings))
         with self._writing():
             self._database.execute("INSERT OR IGNORE INTO openings VALUES (?, ?, ?)", (root, epoch, data))
             self._remember(openings, root)
 
-    def openings(self, root: Hash32) -> list[Opening] | None:
+    def openings(self, root: Hash32) -> list[PromptOpening] | None:
         """The prompts of a root, once this member knows them."""
         row = self._one("SELECT data FROM openings WHERE root = ?", root)
         return None if row is None else msgspec.json.decode(row[0], type=Openings)
 
-    def keep_attempts(self, epoch: int, seed: Hash32, openings: Sequence[Opening]) -> None:
+    def keep_attempts(self, epoch: int, seed: Hash32, openings: Sequence[PromptOpening]) -> None:
         """Keep what this member asks by itself in an epoch."""
         data = msgspec.json.encode(list(openings))
         with self._writing():
             self._database.execute("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?)", (epoch, seed, data))
             self._remember(openings, seed)
 
-    def attempts(self, epoch: int, seed: Hash32) -> list[Opening] | None:
+    def attempts(self, epoch: int, seed: Hash32) -> list[PromptOpening] | None:
         """What this member asks by itself in an epoch."""
         row = self._one("SELECT data FROM attempts WHERE epoch = ? AND seed = ?", epoch, seed)
         return None if row is None else msgspec.json.decode(row[0], type=Openings)
 
-    def _remember(self, openings: Sequence[Opening], root: bytes) -> None:
+    def _remember(self, openings: Sequence[PromptOpening], root: bytes) -> None:
         rows = [(keccak256(one.prompt.encode()), root) for one in openings]
         self._database.executemany("INSERT OR IGNORE INTO prompts VALUES (?, ?)", rows)
 

@@ -21,7 +21,7 @@ from troth.client.orders.own_check import no_model
 from troth.client.orders.session import FAILURES, PayerSession
 from troth.client.orders.wishes import Wish
 from troth.committee.answers import ChallengeAnswer, Expected, answer_of, checked_answer
-from troth.committee.challenges import Challenge, Opening
+from troth.committee.challenges import Challenge, PromptOpening
 from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
 from troth.protocol.credit import CreditRule
 from troth.protocol.hashing import keccak256
@@ -40,7 +40,7 @@ TOLERANCE = ONE // 100
 
 
 @dataclass(frozen=True, slots=True)
-class Hosts:
+class ExaminableNodes:
     """Nodes that can be drawn: ``since`` when the epoch began, and any of ``now`` or then."""
 
     since: frozenset[Address]
@@ -67,7 +67,7 @@ def _ranked(nodes: Iterable[Address], seed: Hash32) -> tuple[Address, ...]:
 class Examiner(Protocol):
     """Asks, and judges answers: the part of a member that needs a market and a model."""
 
-    def hosts(self, first: int) -> Hosts:
+    def hosts(self, first: int) -> ExaminableNodes:
         """Who can be drawn now, and could in block ``first``."""
 
     def asked(self, name: str) -> bool:
@@ -86,7 +86,7 @@ class Examiner(Protocol):
         """Nodes that were drawn for some of these and answered none."""
 
     async def credits(
-        self, answers: Sequence[ChallengeAnswer], openings: Sequence[Opening], first: int
+        self, answers: Sequence[ChallengeAnswer], openings: Sequence[PromptOpening], first: int
     ) -> dict[Address, int]:
         """What the answers are worth, by node, each answer proven before; raises EpochRefused."""
 
@@ -107,12 +107,12 @@ class ClientExaminer:
         self._session, self._least = session, least
         self._class_id, self._model = session.class_id, session.own_model
 
-    def hosts(self, first: int) -> Hosts:
+    def hosts(self, first: int) -> ExaminableNodes:
         """Who can be drawn now for the whole model, and could in block ``first``."""
         state = self._session.state
         _, descriptor = class_of(state, self._class_id)
         before = state.members_at(group_id(self._class_id, Segment(0, descriptor.layers)), first)
-        return Hosts(
+        return ExaminableNodes(
             frozenset(entry.operator for entry in before if entry.seats), frozenset(hosts_of(state, self._class_id))
         )
 
@@ -155,7 +155,7 @@ class ClientExaminer:
         return frozenset(silent - spoke)
 
     async def credits(
-        self, answers: Sequence[ChallengeAnswer], openings: Sequence[Opening], first: int
+        self, answers: Sequence[ChallengeAnswer], openings: Sequence[PromptOpening], first: int
     ) -> dict[Address, int]:
         """One prefill for each answer."""
         proven = []

@@ -18,8 +18,8 @@ import msgspec
 from troth.committee.answers import LARGEST_ANSWER, decode_answer, require_distinct
 from troth.committee.challenges import (
     MOST_PROMPTS,
-    Opening,
     Openings,
+    PromptOpening,
     new_openings,
     places_of,
     require_openings,
@@ -102,14 +102,14 @@ class RatingMember:
             raise RequestRefused("Another member led last", moment.now.state.leader, "Ask that one.")
         return moment.now.lead(self.vrf_secret)
 
-    async def hand_over(self, sender: Address, epoch: int) -> list[Opening]:
+    async def hand_over(self, sender: Address, epoch: int) -> list[PromptOpening]:
         """The prompts of this epoch, for the two who may lead it and for nobody else; raises RequestRefused."""
         moment = await self._at(epoch)
         if sender not in {moment.now.leader(await self.prove(epoch)), moment.now.leader(b"")}:
             raise RequestRefused("The prompts are for the epoch's leader", sender, "Wait for your turn.")
         return self.opened(moment) or []
 
-    def opened(self, moment: EpochMoment) -> list[Opening] | None:
+    def opened(self, moment: EpochMoment) -> list[PromptOpening] | None:
         """The prompts of the current epoch as far as this member has them."""
         fixed = self.fixed(moment)
         return None if fixed is None else self.store.openings(fixed.read()[1])
@@ -188,7 +188,7 @@ class RatingMember:
         run = f"{moment.now.domain.contract}-{moment.now.epoch}-{moment.now.seed.hex()[:16]}"
         return {place: f"{kind}-{run}-{place}" for place in places}
 
-    def attempts(self, moment: EpochMoment) -> list[Opening]:
+    def attempts(self, moment: EpochMoment) -> list[PromptOpening]:
         """What this member asks by itself, so that it knows who is silent."""
         now = moment.now
         made = self.store.attempts(now.epoch, now.seed)
@@ -206,7 +206,7 @@ class RatingMember:
         return sorted(found & set(nodes) - {to_address(node) for node in file.credits})
 
     async def credits(
-        self, moment: EpochMoment, openings: Sequence[Opening], answers: Sequence[bytes], part: int
+        self, moment: EpochMoment, openings: Sequence[PromptOpening], answers: Sequence[bytes], part: int
     ) -> dict[Address, int]:
         """What a leader's answers are worth; raises EpochRefused where one of them is not what it must be."""
         shown = [decode_answer(answer) for answer in answers]

@@ -74,7 +74,7 @@ class ContractPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Payer:
+class TransactionPayer:
     """Who sends a transaction, and whether it is sent."""
 
     keystore: Path
@@ -138,7 +138,9 @@ def _part(value: int) -> float:
 # ---- transactions
 
 
-async def deploy(rpc: str, committee: str, market: Bonding, rules: ReputationRules, payer: Payer) -> dict[str, Any]:
+async def deploy(
+    rpc: str, committee: str, market: Bonding, rules: ReputationRules, payer: TransactionPayer
+) -> dict[str, Any]:
     """Deploy a Reputation of the nodes of a market, by the members of a Committee."""
     bank = to_address(market.bank) if market.bank else None
     found = await find_place(rpc, to_address(market.factory), bank, market.start_block)
@@ -152,7 +154,7 @@ def rules_from(epoch_blocks: int, bond: str) -> ReputationRules:
     return paper_rules(epoch_blocks, COIN.parse(bond))
 
 
-async def enroll(folder: Path, place: ContractPlace, payer: Payer) -> dict[str, Any]:
+async def enroll(folder: Path, place: ContractPlace, payer: TransactionPayer) -> dict[str, Any]:
     """Bond this member from its owner's account; makes a VRF key where there is none."""
     key = await _operator(folder, payer.password_file)
     point = vrf.public_key(_vrf_secret(folder, payer.password_file, create=True))
@@ -164,27 +166,29 @@ async def enroll(folder: Path, place: ContractPlace, payer: Payer) -> dict[str, 
     return await send_or_show(place.rpc, call, place.contract, payer, {"operator": key.address, "bond_wei": str(bond)})
 
 
-async def leave(operator: str, place: ContractPlace, payer: Payer) -> dict[str, Any]:
+async def leave(operator: str, place: ContractPlace, payer: TransactionPayer) -> dict[str, Any]:
     """Stop counting after this epoch."""
     return await send_or_show(
         place.rpc, calls.leave(to_address(operator)), place.contract, payer, {"operator": operator}
     )
 
 
-async def withdraw(operator: str, place: ContractPlace, payer: Payer) -> dict[str, Any]:
+async def withdraw(operator: str, place: ContractPlace, payer: TransactionPayer) -> dict[str, Any]:
     """The bond of one that left, to its owner."""
     return await send_or_show(
         place.rpc, calls.withdraw(to_address(operator)), place.contract, payer, {"operator": operator}
     )
 
 
-async def settle(path: Path, place: ContractPlace, payer: Payer) -> dict[str, Any]:
+async def settle(path: Path, place: ContractPlace, payer: TransactionPayer) -> dict[str, Any]:
     """Settle the epoch that a file holds."""
     now, file = await epoch_now(place.rpc, place.contract, place.start_block), read_epoch(path)
     return await send_or_show(place.rpc, now.settlement(file), place.contract, payer, _told(now, file))
 
 
-async def expel(operator: str, first: Path, second: Path, place: ContractPlace, payer: Payer) -> dict[str, Any]:
+async def expel(
+    operator: str, first: Path, second: Path, place: ContractPlace, payer: TransactionPayer
+) -> dict[str, Any]:
     """Bring two files of one epoch that one member signed."""
     files, signer = (read_epoch(first), read_epoch(second)), to_address(operator)
     if any(signer not in file.signatures for file in files):
@@ -199,7 +203,13 @@ async def expel(operator: str, first: Path, second: Path, place: ContractPlace, 
 
 
 async def send_or_show(
-    rpc: str, call: Call, to: Address | None, payer: Payer, told: Mapping[str, Any], *, created: str = "reputation"
+    rpc: str,
+    call: Call,
+    to: Address | None,
+    payer: TransactionPayer,
+    told: Mapping[str, Any],
+    *,
+    created: str = "reputation",
 ) -> dict[str, Any]:
     """Send a call, or say what it would do; ``created`` names the contract that a creation makes."""
     sender = _sender(payer)
@@ -220,7 +230,7 @@ async def send_or_show(
     return {**plan, **made, "transaction": "0x" + receipt.transaction.hex(), "block": receipt.block}
 
 
-def _sender(payer: Payer) -> Address:
+def _sender(payer: TransactionPayer) -> Address:
     sender = address_in(payer.keystore)
     if sender is None:
         raise MemberConfigurationInvalid("The keystore names no address", payer.keystore, "Name another file.")

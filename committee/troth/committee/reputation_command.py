@@ -22,7 +22,7 @@ from troth.transport.command_options import (
 )
 
 if TYPE_CHECKING:
-    from troth.committee.reputation import ContractPlace, Payer
+    from troth.committee.reputation import ContractPlace, TransactionPayer
 
 app = typer.Typer(
     help="Scores of nodes that the committee's members agree on (docs/reference/reputation.md).",
@@ -81,11 +81,11 @@ class PayingOptions:
     password_file: PasswordOption = None
     broadcast: BroadcastOption = False
 
-    def payer(self) -> Payer:
+    def payer(self) -> TransactionPayer:
         """The same, read."""
-        from troth.committee.reputation import Payer
+        from troth.committee.reputation import TransactionPayer
 
-        return Payer(self.keystore.expanduser(), self.password_file, self.broadcast)
+        return TransactionPayer(self.keystore.expanduser(), self.password_file, self.broadcast)
 
 
 @app.command("show")

@@ -32,14 +32,14 @@ def deploy(
 ) -> None:
     """Deploy the Tickets contract. Then every member and scheduler names it in its file."""
     from troth.chain.deployment import tickets_creation
-    from troth.committee.reputation import Payer, send_or_show
+    from troth.committee.reputation import TransactionPayer, send_or_show
     from troth.protocol.tickets.messages import TicketRules
     from troth.protocol.types import to_address
 
     rules = TicketRules(epoch_blocks, _amounts(price))
     creation = tickets_creation(to_address(committee), to_address(bank), rules)
     told = {"committee": committee, "bank": bank, "epoch_blocks": epoch_blocks, "prices_units": price}
-    payer = Payer(keystore.expanduser(), password_file, broadcast)
+    payer = TransactionPayer(keystore.expanduser(), password_file, broadcast)
     show(asyncio.run(send_or_show(rpc, creation, None, payer, told, created="tickets")), as_json)
 
 

@@ -20,7 +20,7 @@ from troth.committee.answers import encode_answer
 from troth.committee.challenges import (
     PARTS,
     Challenge,
-    Opening,
+    PromptOpening,
     challenges_of,
     new_openings,
     places_of,
@@ -139,7 +139,7 @@ class EpochTurns:
     def _ask(
         self,
         moment: EpochMoment,
-        openings: Sequence[Opening],
+        openings: Sequence[PromptOpening],
         places: range,
         kind: str,
         due_of: Callable[[float], float],
@@ -188,7 +188,7 @@ class EpochTurns:
         waiting = any(name in self._asking for name in names.values()) or self.rater.examiner.under_way(names.values())
         return moment.asked or (begun and not waiting)
 
-    async def _openings(self, moment: EpochMoment) -> list[Opening]:
+    async def _openings(self, moment: EpochMoment) -> list[PromptOpening]:
         """The prompts of this epoch; none where nothing was fixed, or where whoever knows them is away."""
         if moment.now.fixed == ZERO_HASH:
             return []
@@ -200,7 +200,7 @@ class EpochTurns:
         if known is not None or root == ZERO_HASH:
             return known or []
         answer = await self.others.ask(moment.now.state.leader, HAND_OVER, b"", moment.now.epoch)
-        found = msgspec.msgpack.decode(answer, type=list[Opening]) if answer else []
+        found = msgspec.msgpack.decode(answer, type=list[PromptOpening]) if answer else []
         if not found:
             return []
         require_openings(found, root)

@@ -20,7 +20,7 @@ LANES_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """A bar or a lane, in the drawing's units; ``label`` says what it is."""
 
     x: float
@@ -38,7 +38,7 @@ class Chart:
     first: int
     last: int
     most: int
-    bars: tuple[Bar, ...] = ()
+    bars: tuple[ChartBar, ...] = ()
     lines: tuple[tuple[str, str], ...] = ()
     since: int = 0
     until: int = 0
@@ -58,8 +58,8 @@ class ModelLanes:
     architecture: str
     layers: int
     nodes: int
-    coverage: tuple[Bar, ...]
-    groups: tuple[Bar, ...]
+    coverage: tuple[ChartBar, ...]
+    groups: tuple[ChartBar, ...]
     height: float
     thinnest: int
 
@@ -71,7 +71,7 @@ def lanes(row: Sequence[Any], groups: Iterable[Sequence[Any]], slices: Sequence[
     held = [sum(count for first, end, count in slices if first <= layer < end) for layer in range(layers)]
     most = max(held, default=0) or 1
     coverage = tuple(
-        Bar(
+        ChartBar(
             layer * unit,
             30 - 30 * count / most,
             max(unit - 1, 0.5),
@@ -84,7 +84,7 @@ def lanes(row: Sequence[Any], groups: Iterable[Sequence[Any]], slices: Sequence[
     own = sorted((one for one in groups if one[0] == execution_class), key=lambda one: (one[1] - one[2], one[1]))
     lanes_of = _packed([(one[1], one[2]) for one in own[:LANES_SHOWN]])
     bars = tuple(
-        Bar(
+        ChartBar(
             *(one[1] * unit, 38 + 24 * lane, max((one[2] - one[1]) * unit - 2, 1), 20),
             f"layers {one[1]}–{one[2] - 1}: {one[3]} nodes of {one[4]} owners, {one[5]} seats",
             one[3],
@@ -124,7 +124,7 @@ def gas(database: Database) -> Chart:
     most = max(used for _, used, _ in found) or 1
     unit = WIDTH / BINS
     bars = tuple(
-        Bar(
+        ChartBar(
             *(place * unit, HEIGHT - HEIGHT * used / most, unit - 2, max(HEIGHT * used / most, 1)),
             f"blocks {first + place * size:,}–{first + (place + 1) * size - 1:,}: {used:,} gas, {count} transactions",
             used,

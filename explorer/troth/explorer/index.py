@@ -23,7 +23,7 @@ from troth.explorer.database import Database
 from troth.explorer.errors import IndexUnusable
 from troth.explorer.opening import Place, open_to_write
 from troth.explorer.rows import GroupNames, hexadecimal
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.market.events import parse_log
 from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.state import State
@@ -163,7 +163,7 @@ class EntryName:
         return f"{self.scheduler}/{self.number}"
 
 
-LogsAfter = Callable[[int], Sequence[Log]]
+LogsAfter = Callable[[int], Sequence[EventLog]]
 """The chain's logs in blocks above a number, in the order of the chain."""
 
 
@@ -260,7 +260,7 @@ class ExplorerIndex:
         self.database.execute("DELETE FROM results WHERE source=?", (source,))
         self.database.execute("DELETE FROM findings WHERE source=?", (source,))
 
-    def _take(self, fresh: Sequence[Log], state: State) -> None:
+    def _take(self, fresh: Sequence[EventLog], state: State) -> None:
         contracts, factory = self.place.contracts, self.place.factory
         events = [parse_log(log, contracts, factory) for log in fresh]
         counted = Counter((log.meta.block, hexadecimal(log.meta.block_hash)) for log in fresh)

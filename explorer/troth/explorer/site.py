@@ -65,7 +65,7 @@ def jinja() -> Environment:
 
 
 @dataclass(slots=True)
-class Links:
+class PageLinks:
     """Relative links from one page; ``written``: to files, those of ``allowed`` pages only. Keeps what was linked."""
 
     page: str
@@ -109,7 +109,7 @@ class Site:
     home: Path
     written: bool = False
     allowed: frozenset[str] | None = None
-    linked: Links = field(default_factory=lambda: Links(""))
+    linked: PageLinks = field(default_factory=lambda: PageLinks(""))
     environment: Environment = field(default_factory=jinja)
 
     @classmethod
@@ -136,7 +136,7 @@ class Site:
 
     def render(self, template: str, path: str, **values: Any) -> str:
         """A template, with what every page has."""
-        self.linked = Links(path, self.written, self.allowed)
+        self.linked = PageLinks(path, self.written, self.allowed)
         progress = self.progress()
         made = self.environment.get_template(template)
         return made.render(

@@ -37,7 +37,7 @@ from troth.protocol.market.calls import view
 from troth.protocol.market.errors import InvalidOrder
 from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State, account_id
-from troth.protocol.market.types import Entry, PotKind, Role, Rules
+from troth.protocol.market.types import GroupEntry, PotKind, Role, Rules
 from troth.protocol.market.views import class_of
 from troth.protocol.organisations import served_in
 from troth.protocol.reputation import ONE, shared_scores
@@ -119,7 +119,7 @@ async def _group(market: Market, configuration: NodeConfiguration, packed: int) 
     words = (configuration.execution_class, layers.first, layers.end)
     group = await _read(market, Part.REGISTRY, "groupId", *words, returns=Hash32)
     block = await market.chain.block_number()
-    entry = await _read(market, Part.REGISTRY, "entryAt", group, place, block, returns=Entry)
+    entry = await _read(market, Part.REGISTRY, "entryAt", group, place, block, returns=GroupEntry)
     members = await _read(market, Part.REGISTRY, "sizeAt", group, block, returns=int)
     return GroupStanding(layers, entry.seats, entry.since, members)
 

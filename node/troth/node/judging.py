@@ -45,7 +45,7 @@ Ruled = Sequence[RowRule] | None
 LogitsOf = Callable[[Engine, NDArray[Any]], Awaitable[NDArray[Any]]]
 
 
-class Cuts(Tolerance, Protocol):
+class OutcomeCuts(Tolerance, Protocol):
     """What of an execution class decides a verdict."""
 
     @property
@@ -56,7 +56,7 @@ class JudgedSegment(Protocol):
     """Which segment of which order is judged. Only who judges the first or the last one is shown the ``request``."""
 
     @property
-    def execution_class(self) -> Cuts: ...
+    def execution_class(self) -> OutcomeCuts: ...
     @property
     def layers(self) -> Segment: ...
     @property
@@ -177,7 +177,7 @@ async def _second_look(
     return replace(found, states=states, tokens=tokens)
 
 
-def looks_twice(rules: Cuts) -> bool:
+def looks_twice(rules: OutcomeCuts) -> bool:
     """Whether a class has a second look: exact ones have no noise, older ones keep their rules."""
     return not rules.exact and rules_version(rules.calibration) >= 2
 

@@ -11,7 +11,7 @@ from troth.chain.records import Block
 from troth.chain.rpc import ATTEMPTS, Rpc
 from troth.chain.transactions import as_rejection, message
 from troth.protocol.calls import Call, View
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32
 
@@ -114,7 +114,7 @@ class Chain:
             raise WrongChain("The node has no such transaction", decoding.hexadecimal(transaction), "Use another node.")
         return decoding.data(found.get("input"))
 
-    async def logs(self, first: int, last: int) -> list[Log]:
+    async def logs(self, first: int, last: int) -> list[EventLog]:
         """The contract's logs of blocks ``first`` to ``last``; long ranges are halved where the node refuses them."""
         if last < first:
             return []
@@ -127,7 +127,7 @@ class Chain:
             middle = (first + last) // 2
             return [*await self.logs(first, middle), *await self.logs(middle + 1, last)]
 
-    async def logs_of_block(self, block_hash: Hash32) -> list[Log]:
+    async def logs_of_block(self, block_hash: Hash32) -> list[EventLog]:
         """The same of exactly this block; RpcRefused if a reorganisation took it away."""
         wanted = {"address": self.contract, "blockHash": decoding.hexadecimal(block_hash)}
         return decoding.logs(await self._rpc.request("eth_getLogs", wanted))

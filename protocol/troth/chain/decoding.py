@@ -6,7 +6,7 @@ from typing import Any
 
 from troth.chain.errors import ChainUnavailable
 from troth.chain.records import Block, TransactionReceipt
-from troth.protocol.logs import Log, LogMeta
+from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.types import Hash32, to_address, to_hash32
 
 
@@ -62,7 +62,7 @@ def block(value: Any) -> Block:
         raise malformed("block", value) from error
 
 
-def log(value: Any) -> Log:
+def log(value: Any) -> EventLog:
     """One entry of ``eth_getLogs`` or of a receipt."""
     try:
         meta = LogMeta(
@@ -72,12 +72,12 @@ def log(value: Any) -> Log:
             log_index=quantity(value["logIndex"]),
         )
         topics = tuple(hash32(topic) for topic in value["topics"])
-        return Log(to_address(value["address"]), topics, data(value["data"]), meta)
+        return EventLog(to_address(value["address"]), topics, data(value["data"]), meta)
     except (KeyError, TypeError) as error:
         raise malformed("log", value) from error
 
 
-def logs(value: Any) -> list[Log]:
+def logs(value: Any) -> list[EventLog]:
     """Result of ``eth_getLogs``."""
     if not isinstance(value, list):
         raise malformed("list of logs", value)

@@ -18,7 +18,7 @@ from troth.chain.errors import ChainError, ChainUnavailable, FollowTimeout, NotF
 from troth.chain.records import Block
 from troth.chain.store import WINDOW, EventStore
 from troth.protocol.errors import ProtocolError
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.types import Address, Hash32
 
 POLL_INTERVAL = 0.5
@@ -64,10 +64,10 @@ class LogSource(Protocol):
     async def block(self, number: int | None = None) -> Block | None:
         """Header of a block, or of the newest; None if the node does not have it."""
 
-    async def logs(self, first: int, last: int) -> list[Log]:
+    async def logs(self, first: int, last: int) -> list[EventLog]:
         """Logs of blocks ``first`` to ``last``."""
 
-    async def logs_of_block(self, block_hash: Hash32) -> list[Log]:
+    async def logs_of_block(self, block_hash: Hash32) -> list[EventLog]:
         """Logs of exactly this block; RpcRefused if a reorganisation took it away."""
 
 
@@ -76,7 +76,7 @@ class Folding(Generic[Folded]):
     """How logs become a state: what nothing folds to, and the state after one log."""
 
     nothing: Folded
-    after: Callable[[Log, Folded], Folded]
+    after: Callable[[EventLog, Folded], Folded]
 
 
 class Follower(Generic[Folded]):
@@ -141,7 +141,7 @@ class Follower(Generic[Folded]):
             return ""
         return f"the chain was last followed {self.age:.0f} s ago: {self.failure or 'its node does not answer'}"
 
-    def logs(self, after: int = -1) -> list[Log]:
+    def logs(self, after: int = -1) -> list[EventLog]:
         """Every log that was folded, or those of blocks above ``after``, in the order of the chain."""
         return list(self._store.logs(after))
 
@@ -286,7 +286,7 @@ class Follower(Generic[Folded]):
         self.block = ancestor
         await self._announce()
 
-    def _advance(self, header: Block, logs: list[Log]) -> None:
+    def _advance(self, header: Block, logs: list[EventLog]) -> None:
         ordered = sorted(logs, key=lambda log: (log.meta.block, log.meta.log_index))
         state = self.state
         for log in ordered:

@@ -23,7 +23,7 @@ from troth.chain.rpc import Rpc
 from troth.chain.transactions import Transactions, as_rejection, message
 from troth.protocol.bindings import named
 from troth.protocol.calls import Call
-from troth.protocol.logs import Log, decoder
+from troth.protocol.logs import EventLog, decoder
 from troth.protocol.market.calls import PartCall, PartView, view
 from troth.protocol.market.events import Deployed, Event, parse_log
 from troth.protocol.market.messages import market_domain
@@ -193,7 +193,7 @@ class Market:
                 return await self.wait_for_receipt(transaction, timeout=timeout)
         raise AssertionError("the last failure is raised")
 
-    def parse(self, log: Log) -> Event:
+    def parse(self, log: EventLog) -> Event:
         """The event that a log of the deployment is."""
         return parse_log(log, self.contracts, self.place.factory)
 
@@ -202,7 +202,7 @@ class Market:
         """Of the factory and of all parts: whose logs are collected."""
         return frozenset((self.place.factory, *(part.of(self.contracts) for part in Part)))
 
-    async def logs(self, first: int, last: int) -> list[Log]:
+    async def logs(self, first: int, last: int) -> list[EventLog]:
         """Logs of all contracts in blocks ``first`` to ``last``, in the order of the chain; long ranges are halved.
 
         The factory's other deployments are left out.
@@ -219,16 +219,16 @@ class Market:
             return [*await self.logs(first, middle), *await self.logs(middle + 1, last)]
         return self._sorted(found)
 
-    async def logs_of_block(self, block_hash: Hash32) -> list[Log]:
+    async def logs_of_block(self, block_hash: Hash32) -> list[EventLog]:
         """Logs of all contracts in exactly this block; RpcRefused if a reorganisation took it away."""
         wanted = {"address": sorted(self.addresses), "blockHash": decoding.hexadecimal(block_hash)}
         return self._sorted(decoding.logs(await self._rpc.request("eth_getLogs", wanted)))
 
-    def _sorted(self, logs: list[Log]) -> list[Log]:
+    def _sorted(self, logs: list[EventLog]) -> list[EventLog]:
         own = [log for log in logs if log.address != self.place.factory or self._own(log)]
         return sorted(own, key=lambda log: (log.meta.block, log.meta.log_index))
 
-    def _own(self, log: Log) -> bool:
+    def _own(self, log: EventLog) -> bool:
         """Whether a log of the factory is of this deployment."""
         return getattr(self.parse(log), "contracts", None) == self.contracts
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from troth.chain.follower import POLL_INTERVAL, Folding, Follower
 from troth.chain.market import Market
 from troth.chain.records import Block
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.market.fold import apply
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32
@@ -35,10 +35,10 @@ class _Deployment:
     async def block(self, number: int | None = None) -> Block | None:
         return await self.market.chain.block(number)
 
-    async def logs(self, first: int, last: int) -> list[Log]:
+    async def logs(self, first: int, last: int) -> list[EventLog]:
         return await self.market.logs(first, last)
 
-    async def logs_of_block(self, block_hash: Hash32) -> list[Log]:
+    async def logs_of_block(self, block_hash: Hash32) -> list[EventLog]:
         return await self.market.logs_of_block(block_hash)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from troth.chain.adapter import Chain
 from troth.chain.errors import WrongChain
 from troth.chain.follower import Folding, Follower
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.market.state import State
 from troth.protocol.organisation_events import OrganisationEvent, OrganisationsState, parse_organisation_log
 from troth.protocol.organisations import OrganisationsPlace, ServedEpoch, ServiceRecord, served_by
@@ -106,7 +106,7 @@ async def _record(rpc: str, contract: Address, market: State, last: int, chain_i
     ratings: dict[Address, list[NodeRated]] = {}
     states = [ReputationState()]
 
-    def take(log: Log) -> None:
+    def take(log: EventLog) -> None:
         event = parse_reputation_log(log)
         if event is None:
             return
@@ -122,7 +122,7 @@ async def _record(rpc: str, contract: Address, market: State, last: int, chain_i
     return ServiceRecord(market, deployed, {node: tuple(said) for node, said in ratings.items()})
 
 
-async def _each(chain: Chain, first: int, last: int, take: Callable[[Log], None]) -> None:
+async def _each(chain: Chain, first: int, last: int, take: Callable[[EventLog], None]) -> None:
     for start in range(first, last + 1, SPAN):
         for log in await chain.logs(start, min(start + SPAN - 1, last)):
             take(log)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from troth.protocol.contract_errors import ContractError
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.types import Address, Hash32
 
 
@@ -29,7 +29,7 @@ class TransactionReceipt:
     gas_used: int
     gas_price: int
     created: Address | None
-    logs: tuple[Log, ...] = ()
+    logs: tuple[EventLog, ...] = ()
 
     @property
     def cost(self) -> int:

@@ -9,13 +9,13 @@ from pathlib import Path
 from troth.chain.adapter import Chain
 from troth.chain.errors import WrongChain
 from troth.chain.follower import Folding, Follower
-from troth.protocol.logs import Log
+from troth.protocol.logs import EventLog
 from troth.protocol.reputation import Reputation, ReputationPlace, everybody_trusted
 from troth.protocol.reputation_events import ReputationState, SharedReputation, parse_reputation_log
 from troth.protocol.types import Address
 
 
-def after_log(log: Log, state: ReputationState) -> ReputationState:
+def after_log(log: EventLog, state: ReputationState) -> ReputationState:
     """The state after one log; raises InvalidField for one that cannot follow."""
     event = parse_reputation_log(log)
     return state if event is None else state.after(event)

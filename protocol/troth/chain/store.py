@@ -13,7 +13,7 @@ from pathlib import Path
 
 from troth.chain.errors import EventFileInUse, EventFileUnusable, WrongChain
 from troth.chain.formats import OtherFormat, claim_format
-from troth.protocol.logs import Log, LogMeta
+from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.types import Address, Hash32
 
 WINDOW = 64
@@ -84,7 +84,7 @@ class EventStore:
         rows = self._database.execute("SELECT number, hash FROM blocks ORDER BY number DESC")
         return [(number, Hash32(block_hash)) for number, block_hash in rows]
 
-    def append(self, number: int, block_hash: Hash32, logs: list[Log]) -> None:
+    def append(self, number: int, block_hash: Hash32, logs: list[EventLog]) -> None:
         """Make ``number`` the tip, with all logs since the tip before it."""
         rows = [
             (
@@ -109,7 +109,7 @@ class EventStore:
             self._database.execute("DELETE FROM logs WHERE block > ?", (number,))
             self._database.execute("DELETE FROM blocks WHERE number > ?", (number,))
 
-    def logs(self, after: int = -1) -> Iterator[Log]:
+    def logs(self, after: int = -1) -> Iterator[EventLog]:
         """The logs of blocks above ``after``, all of them by default, in the order of the chain."""
         rows = self._database.execute(
             "SELECT block, log_index, block_hash, transaction_hash, topics, data, address FROM logs "
@@ -119,7 +119,7 @@ class EventStore:
         for block, log_index, block_hash, transaction, topics, data, address in rows:
             meta = LogMeta(block, log_index, Hash32(block_hash), Hash32(transaction))
             split = tuple(Hash32(topics[start : start + 32]) for start in range(0, len(topics), 32))
-            yield Log(Address(address or self._contract), split, data, meta)
+            yield EventLog(Address(address or self._contract), split, data, meta)
 
     def close(self) -> None:
         """Close the file."""

@@ -26,7 +26,7 @@ class LogMeta:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class EventLog:
     """Topics and data of one log of the contract at ``address``, not decoded."""
 
     address: Address
@@ -46,7 +46,7 @@ class EventDecoder(Generic[Made]):
     order: tuple[int, ...]
     converters: tuple[Converter, ...]
 
-    def event(self, log: Log) -> Made:
+    def event(self, log: EventLog) -> Made:
         """The event; raises InvalidField for a log that the contract cannot have emitted."""
         if len(log.topics) != len(self.topics) + 1:
             raise InvalidField(f"{self.name} has {len(self.topics)} indexed fields", log.topics, "Check the node.")

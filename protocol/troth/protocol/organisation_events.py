@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from troth.protocol.bindings import ORGANISATIONS, named
 from troth.protocol.errors import InvalidField
-from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
+from troth.protocol.logs import EventDecoder, EventLog, LogMeta, decoder
 from troth.protocol.organisations import Hosting
 from troth.protocol.types import Address, Hash32, Segment
 
@@ -134,7 +134,7 @@ def _decoders() -> Mapping[bytes, EventDecoder[Any]]:
     return {events[kind.__name__].topic: decoder(kind, events[kind.__name__]) for kind in get_args(OrganisationEvent)}
 
 
-def parse_organisation_log(log: Log) -> OrganisationEvent:
+def parse_organisation_log(log: EventLog) -> OrganisationEvent:
     """The event that a log of the contract is; raises InvalidField for one that it cannot have emitted."""
     found = _decoders().get(log.topics[0]) if log.topics else None
     if found is None:

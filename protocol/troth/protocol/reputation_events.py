@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from troth.protocol.bindings import REPUTATION, named
 from troth.protocol.errors import InvalidField
-from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
+from troth.protocol.logs import EventDecoder, EventLog, LogMeta, decoder
 from troth.protocol.reputation import (
     FOR_EVER,
     LEAST_REPUTATION,
@@ -120,7 +120,7 @@ def _decoders() -> Mapping[bytes, EventDecoder[Any]]:
     return {events[kind.__name__].topic: decoder(kind, events[kind.__name__]) for kind in get_args(ReputationEvent)}
 
 
-def parse_reputation_log(log: Log) -> ReputationEvent | None:
+def parse_reputation_log(log: EventLog) -> ReputationEvent | None:
     """The event that a log of the contract is; None for one of its base contracts (EIP-5267)."""
     found = _decoders().get(log.topics[0]) if log.topics else None
     event: ReputationEvent | None = None if found is None else found.event(log)

@@ -21,7 +21,7 @@ from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, gener
 from troth.node.calibration.prompts import Bucket, buckets
 from troth.node.calibration.stack import Stack
 from troth.node.calibration.thresholds import margin_cuts, state_cuts
-from troth.node.calibration.verifying import Measured, Verifier
+from troth.node.calibration.verifying import Measured, VerifierRun
 from troth.node.models.report import describe_with_progress
 from troth.node.models.thresholds import Thresholds, shipped_calibration
 from troth.protocol.identifiers import model_id
@@ -94,7 +94,7 @@ def measure() -> list[Figure]:
     plan = plan_for(descriptor.layers, Dtype.BFLOAT16, TOKENS, 2)
     load = partial(_stack, folder)
     low, high = load("sdpa"), Stack(folder, torch.bfloat16, widen=True)
-    verifier, costs = Verifier(low, high, model_id(descriptor), plan), _Costs(model_id(descriptor))
+    verifier, costs = VerifierRun(low, high, model_id(descriptor), plan), _Costs(model_id(descriptor))
     with torch.inference_mode():
         runs = [
             _run(condition, bucket, plan, load, (low, verifier, costs))
@@ -112,7 +112,7 @@ def _stack(folder: Any, attention: str) -> Stack:
 
 
 def _run(
-    condition: Condition, bucket: Bucket, plan: CalibrationPlan, load: Any, tools: tuple[Stack, Verifier, _Costs]
+    condition: Condition, bucket: Bucket, plan: CalibrationPlan, load: Any, tools: tuple[Stack, VerifierRun, _Costs]
 ) -> _Run:
     stack, verifier, costs = tools
     claim: ClaimedRun = generate(load, bucket, condition, plan)

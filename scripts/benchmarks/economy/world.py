@@ -14,7 +14,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.market import economy, prices, shipped
 from troth.protocol.market.draws import GroupHistory
 from troth.protocol.market.signed import Order, Result
-from troth.protocol.market.types import Ask, Entry, Parameters, Rules
+from troth.protocol.market.types import Ask, GroupEntry, Parameters, Rules
 from troth.protocol.types import ZERO_HASH, Address, Hash32, Segment, address_from_bytes
 
 GWEI = 10**9
@@ -234,13 +234,13 @@ def _honesty(owners: tuple[tuple[int, bool], ...]) -> dict[Address, bool]:
 @lru_cache
 def _group(owners: tuple[tuple[int, bool], ...], seat_cap: int) -> GroupHistory:
     """A node for each ``seat_cap`` seats of an owner, at places that do not change."""
-    places: list[tuple[Entry, ...]] = []
+    places: list[tuple[GroupEntry, ...]] = []
     owner_of: dict[Address, Address] = {}
     for number, (seats, _) in enumerate(owners):
         for node, taken in enumerate(range(0, seats, seat_cap)):
             operator = address(f"owner {number} node {node}")
             own = min(seat_cap, seats - taken)
-            places.append((Entry(operator, from_block=1, since=1, seats=own, settled=own),))
+            places.append((GroupEntry(operator, from_block=1, since=1, seats=own, settled=own),))
             owner_of[operator] = address(f"owner {number}")
     asks = {operator: ((1, Ask(1, 1, 1)),) for operator in owner_of}
     return GroupHistory(((1, len(places)),), tuple(places), owner_of, asks)

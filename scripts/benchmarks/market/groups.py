@@ -15,7 +15,7 @@ from troth.chain import decoding
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.parts import Part
-from troth.protocol.market.types import Ask, DrawRequest, Entry, ExecutionClass
+from troth.protocol.market.types import Ask, DrawRequest, ExecutionClass, GroupEntry
 from troth.protocol.types import Address, Hash32
 
 FEW, MANY = 10, 10_000
@@ -76,7 +76,7 @@ def _draw(stage: Stage, rules: ExecutionClass, count: int) -> int:
 def _join(stage: Stage, group: Hash32) -> None:
     """Entries and parties like those of the last who registered, and the size."""
     last = FEW - 1
-    entry: Entry = stage.read(Part.REGISTRY, "entryAt", group, last, stage.block, returns=Entry)
+    entry: GroupEntry = stage.read(Part.REGISTRY, "entryAt", group, last, stage.block, returns=GroupEntry)
     slot = _entry_slot(group, last)
     like, party = _word(stage, slot), _word(stage, _slot(pot(entry.operator), PARTIES))
     bare = like ^ int(entry.operator, 16) << _shift(like, entry.operator)
@@ -87,7 +87,7 @@ def _join(stage: Stage, group: Hash32) -> None:
         words.append((_slot(pot(operator), PARTIES), party))
     words.append((_slot(group, SIZES), MANY << 32 | entry.from_block))
     _write(stage, words)
-    found: Entry = stage.read(Part.REGISTRY, "entryAt", group, MANY - 1, stage.block, returns=Entry)
+    found: GroupEntry = stage.read(Part.REGISTRY, "entryAt", group, MANY - 1, stage.block, returns=GroupEntry)
     assert found.operator == _operator(MANY - 1), "The Registry keeps its words in other slots"
     assert _size(stage, group) == MANY
 

@@ -15,7 +15,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.state import Party, State
-from troth.protocol.market.types import Entry, ExecutionClass, Role
+from troth.protocol.market.types import ExecutionClass, GroupEntry, Role
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import ZERO_HASH, Address, Hash32, ModelDescriptor, Segment
 from troth.transport.identity import Operator
@@ -61,7 +61,7 @@ def _state(members: Sequence[Ready], model: ModelDescriptor, rules: ExecutionCla
         key_hash = Hash32(member.tls_key_hash)
         party = Party(name, name, Role.NODE, name, member.endpoint, key_hash, at, identifier, whole)
         parties = parties.set(name, party)
-        entries = entries.set((group, place), (Entry(name, 1, 1, 1),))
+        entries = entries.set((group, place), (GroupEntry(name, 1, 1, 1),))
     return State(
         models=empty.models.set(rules.model, model),
         classes=empty.classes.set(identifier, rules),

@@ -31,7 +31,7 @@ from troth.client.gateway.message_request import read_counted, read_message
 from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.request import Defaults, GatewayRequest
 from troth.client.gateway.response_request import StoredResponses, read_response
-from troth.client.gateway.shapes import Shapes
+from troth.client.gateway.shapes import ReplyShapes
 from troth.transport.health import health_routes
 
 KEEP_ALIVE_SECONDS = 5.0
@@ -73,9 +73,9 @@ class Front(ABC):
     async def count(self, wanted: GatewayRequest) -> int:
         """Tokens of the prompt of what is wanted, which is not ordered."""
 
-    def shapes(self, completion: Completion) -> Shapes:
+    def shapes(self, completion: Completion) -> ReplyShapes:
         """The JSON objects of a completion."""
-        return Shapes(completion, self.base)
+        return ReplyShapes(completion, self.base)
 
     @abstractmethod
     async def models(self) -> list[dict[str, Any]]:
@@ -224,7 +224,7 @@ async def _delivery(gateway: Front, request: Request, completion: Completion) ->
 class _Events(StreamingResponse):
     """A stream that is noted as over also when its reader left before it began."""
 
-    def __init__(self, gateway: Front, completion: Completion, shapes: Shapes, headers: dict[str, str]) -> None:
+    def __init__(self, gateway: Front, completion: Completion, shapes: ReplyShapes, headers: dict[str, str]) -> None:
         super().__init__(self._pieces(shapes), media_type="text/event-stream", headers=headers)
         self._gateway = gateway
         self._completion = completion
@@ -240,7 +240,7 @@ class _Events(StreamingResponse):
             if not self._finished:
                 _reader_left(self._gateway, self._completion)
 
-    async def _pieces(self, shapes: Shapes) -> AsyncIterator[bytes]:
+    async def _pieces(self, shapes: ReplyShapes) -> AsyncIterator[bytes]:
         async with aclosing(streamed(self._completion, shapes, self._gateway.keep_alive)) as events:
             async for piece in events:
                 yield piece
@@ -248,7 +248,7 @@ class _Events(StreamingResponse):
 
 
 async def _whole(
-    gateway: Front, request: Request, completion: Completion, shapes: Shapes, headers: dict[str, str]
+    gateway: Front, request: Request, completion: Completion, shapes: ReplyShapes, headers: dict[str, str]
 ) -> Response:
     answering = asyncio.ensure_future(whole(completion, shapes))
     try:

@@ -9,14 +9,14 @@ from typing import Any
 from troth.client.gateway.choice import Delta, WholeChoice
 from troth.client.gateway.completion import Completion
 from troth.client.gateway.errors import GatewayRefusal
-from troth.client.gateway.shapes import Shapes
+from troth.client.gateway.shapes import ReplyShapes
 from troth.client.gateway.tool_calls import CallDelta, whole_calls
 from troth.client.orders.chosen import AnswerToken
 
 KEEP_ALIVE = b": keep-alive\n\n"
 
 
-async def whole(completion: Completion, shapes: Shapes) -> dict[str, Any]:
+async def whole(completion: Completion, shapes: ReplyShapes) -> dict[str, Any]:
     """The answer in one object; raises GatewayRefusal."""
     texts: list[list[str]] = [[] for _ in completion.signed]
     chosen: list[list[AnswerToken]] = [[] for _ in completion.signed]
@@ -33,7 +33,7 @@ async def whole(completion: Completion, shapes: Shapes) -> dict[str, Any]:
     )
 
 
-async def streamed(completion: Completion, shapes: Shapes, silence: float) -> AsyncGenerator[bytes, None]:
+async def streamed(completion: Completion, shapes: ReplyShapes, silence: float) -> AsyncGenerator[bytes, None]:
     """The answer as events; an error in the middle is the last event. A comment is sent after `silence` seconds."""
     try:
         for one in shapes.begun():
@@ -59,7 +59,7 @@ async def streamed(completion: Completion, shapes: Shapes, silence: float) -> As
 
 
 def _after(
-    completion: Completion, shapes: Shapes, open_choices: set[int], number: int, delta: Delta | None
+    completion: Completion, shapes: ReplyShapes, open_choices: set[int], number: int, delta: Delta | None
 ) -> Iterator[bytes]:
     if delta is not None:
         yield from shapes.said(number, delta)

@@ -31,7 +31,7 @@ from troth.client.gateway.ledger import CompletionLedger
 from troth.client.gateway.metrics import GatewayMetrics
 from troth.client.gateway.ordered import Told, whole
 from troth.client.gateway.request import MOST_CHOICES
-from troth.client.gateway.shapes import Shapes
+from troth.client.gateway.shapes import ReplyShapes
 from troth.client.orders.asking import ask
 from troth.client.orders.own_check import spoken
 from troth.client.orders.running import Running
@@ -170,7 +170,7 @@ class TabCompletion(Completion):
         )
 
 
-class TabShapes(Shapes):
+class TabShapes(ReplyShapes):
     """The same objects, with costs in the asset and cached tokens as OpenAI shows them."""
 
     def __init__(self, completion: TabCompletion, base: str) -> None:

@@ -28,7 +28,7 @@ from troth.client.gateway.questions import Questions, TabCompletion, TabShapes
 from troth.client.gateway.receipts import receipt_json
 from troth.client.gateway.request import Defaults, GatewayRequest
 from troth.client.gateway.response_shapes import ResponseShapes
-from troth.client.gateway.shapes import Shapes
+from troth.client.gateway.shapes import ReplyShapes
 from troth.client.home import Home
 from troth.client.orders.running import Running
 from troth.client.orders.terminal import price_limit
@@ -169,7 +169,7 @@ class MarketGateway(Front):
     async def count(self, wanted: GatewayRequest) -> int:
         return await self.intake.count(wanted)
 
-    def shapes(self, completion: Completion) -> Shapes:
+    def shapes(self, completion: Completion) -> ReplyShapes:
         assert isinstance(completion, TabCompletion)
         if completion.wanted.kind == "response":
             return ResponseShapes(completion, self.base, self.stored)

@@ -114,7 +114,7 @@ def _call_piece(call: CallDelta) -> dict[str, Any]:
     return {"index": call.index, "function": {"arguments": call.arguments}}
 
 
-class Shapes:
+class ReplyShapes:
     """The objects of one completion; `base` is the gateway's own address, for the receipt's URL."""
 
     def __init__(self, completion: Completion, base: str) -> None:

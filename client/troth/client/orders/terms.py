@@ -56,7 +56,7 @@ class QuotedReputation:
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class PriceQuote:
     """One model of a price list, as its scheduler says it; prices in asset units per 10^9 positions."""
 
     execution_class: Hash32
@@ -78,7 +78,7 @@ class Quote:
 class CheckedOffer:
     """A quote that the chain bears out, with class and model as they are registered."""
 
-    quote: Quote
+    quote: PriceQuote
     execution_class: ExecutionClass
     model: ModelDescriptor
     rules: Rules
@@ -129,15 +129,15 @@ class CheckedOffer:
         )
 
 
-def read_quotes(body: Mapping[str, Any]) -> tuple[Quote, ...]:
+def read_quotes(body: Mapping[str, Any]) -> tuple[PriceQuote, ...]:
     """The models of ``GET /v1/prices``; StreamError where it is malformed. Models of other networks are passed over."""
     entries = read_list(body.get("data"), LISTED_LIMIT)
     return tuple(_quote(one) for one in entries if isinstance(one, dict) and isinstance(one.get("troth"), dict))
 
 
-def _quote(entry: Mapping[str, Any]) -> Quote:
+def _quote(entry: Mapping[str, Any]) -> PriceQuote:
     own = entry["troth"]
-    return Quote(
+    return PriceQuote(
         execution_class=Hash32(read_hex(own.get("class"), 32)),
         ends=tuple(_number(end, 255) for end in read_list(own.get("ends"), SEGMENTS_LIMIT)),
         prompt_price=_number(own.get("prompt_price"), LARGEST_PRICE),
@@ -174,7 +174,7 @@ def _number(value: object, most: int) -> int:
     return read_whole(value, 0, most)
 
 
-def offer_of(state: State, quote: Quote) -> CheckedOffer:
+def offer_of(state: State, quote: PriceQuote) -> CheckedOffer:
     """The offer; ModelUnavailable where the chain knows no such class, or says otherwise."""
     try:
         execution_class, model = class_of(state, quote.execution_class)

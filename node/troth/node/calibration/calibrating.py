@@ -15,7 +15,7 @@ from troth.node.calibration.machines import CalibratedMachine
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.prompts import Bucket, buckets
 from troth.node.calibration.stack import Stack
-from troth.node.calibration.verifying import Verifier
+from troth.node.calibration.verifying import VerifierRun
 from troth.node.engine.torch_engine import TORCH_DTYPES
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
@@ -118,7 +118,7 @@ def _run(
     report: Report,
 ) -> None:
     high = setup.stack(widen=True) if setup.plan.dtype else None
-    verifier = Verifier(setup.stack(), high, model, setup.plan)
+    verifier = VerifierRun(setup.stack(), high, model, setup.plan)
     started = time.monotonic()
     for index, part in enumerate(missing):
         claim = setup.claim(part)

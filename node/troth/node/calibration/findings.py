@@ -99,7 +99,7 @@ class ConditionOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class CalibrationFindings:
     """Everything that a report shows. ``refused`` are honest tasks of all lengths that a verifier refuses, on prompts
     that the thresholds were not made from; ``refused_known`` on those that they were made from."""
 
@@ -130,7 +130,7 @@ class _Counts:
         )
 
 
-def find(kept: MeasurementFiles, conditions: Sequence[Condition], plan: CalibrationPlan) -> Findings:
+def find(kept: MeasurementFiles, conditions: Sequence[Condition], plan: CalibrationPlan) -> CalibrationFindings:
     """Thresholds and outcomes from what was measured."""
     measured = {condition.name: kept.read(condition.name) for condition in conditions}
     honest = [one for one in conditions if one.kind == HONEST]
@@ -142,7 +142,7 @@ def find(kept: MeasurementFiles, conditions: Sequence[Condition], plan: Calibrat
         (thresholds_of(conditions, halves[0], plan), halves[1]),
         (thresholds_of(conditions, halves[1], plan), halves[0]),
     ]
-    return Findings(
+    return CalibrationFindings(
         thresholds,
         refused=_share_of(sum((_refused(honest, parts, cuts) for cuts, parts in folds), _NONE)),
         refused_known=_share_of(_refused(honest, measured, thresholds)),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from troth.node.calibration.findings import ConditionOutcome, Findings
+from troth.node.calibration.findings import CalibrationFindings, ConditionOutcome
 from troth.node.calibration.generating import CalibrationPlan
 from troth.node.calibration.intervals import Share
 from troth.node.calibration.layouts import LayoutOutcome
@@ -81,7 +81,7 @@ class CalibrationSubject:
     plan: CalibrationPlan
 
 
-def as_json(subject: CalibrationSubject, findings: Findings, data: Hash32) -> dict[str, Any]:
+def as_json(subject: CalibrationSubject, findings: CalibrationFindings, data: Hash32) -> dict[str, Any]:
     """Everything, as JSON values; `data` is the hash of the measurements."""
     return {
         "version": VERSION,
@@ -102,7 +102,7 @@ def as_json(subject: CalibrationSubject, findings: Findings, data: Hash32) -> di
     }
 
 
-def write(folder: Path, report: dict[str, Any], findings: Findings) -> tuple[Path, Path]:
+def write(folder: Path, report: dict[str, Any], findings: CalibrationFindings) -> tuple[Path, Path]:
     """Write report.json and report.html; returns their paths."""
     data, page = folder / "report.json", folder / "report.html"
     data.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -156,7 +156,7 @@ def _quantiles(values: Numbers) -> dict[str, float]:
     return {f"{quantile:g}": float(np.quantile(values, quantile)) for quantile in QUANTILES}
 
 
-def _page(report: dict[str, Any], findings: Findings) -> str:
+def _page(report: dict[str, Any], findings: CalibrationFindings) -> str:
     thresholds = findings.thresholds
     states = [_strip(outcome, outcome.states) for outcome in findings.outcomes]
     margins = [_strip(outcome, outcome.margins) for outcome in findings.outcomes]

@@ -31,7 +31,7 @@ LAYOUTS = ("permuted", "contiguous", "scattered")
 Measured = dict[str, NDArray[Any]]
 
 
-class Verifier:
+class VerifierRun:
     """The registered model, run as a verifier runs it: one prefill per segment, from the rows it was given.
 
     Args:

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from troth.chain.reputation import word_of_the_committee
 from troth.node.configuration import NodeConfiguration
 from troth.node.direct.counters import Counters
-from troth.node.direct.dealing import Dealing
+from troth.node.direct.dealing import EntryDealing
 from troth.node.direct.entry_app import EntryContext, entry_app
 from troth.node.direct.group_side import LIMITS, PATH, WHO, GroupAnswer, GroupSide, group_of
 from troth.node.direct.hearing import AnswerReader
@@ -69,7 +69,7 @@ def direct_parts(
         domain=context.operator.domain,
         block=lambda: ground.block,
         schedulers=schedulers,
-        tools=ServingContext(Dealing(group, counters), hearing, counters, context.engine.vocabulary),
+        tools=ServingContext(EntryDealing(group, counters), hearing, counters, context.engine.vocabulary),
         reasons=reasons,
     )
     return DirectParts(GroupSide(group, listening), entry, schedulers, listening)

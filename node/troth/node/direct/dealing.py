@@ -50,7 +50,7 @@ class Ranked:
     nodes: tuple[Address, ...]
 
 
-class Dealing:
+class EntryDealing:
     """Orders that enter here and who serves them; time is that of the group."""
 
     def __init__(self, group: DealingGroup, counters: Counters, clock: Callable[[], float] = time.monotonic) -> None:

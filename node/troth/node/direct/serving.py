@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from troth.node.direct.counters import Counters
-from troth.node.direct.dealing import Dealing, Ranked
+from troth.node.direct.dealing import EntryDealing, Ranked
 from troth.node.direct.hearing import AnswerReader, Piece
 from troth.node.direct.lines import node_of, read_line, results_line, said_line, token_line
 from troth.node.direct.order import EnteredOrder
@@ -42,7 +42,7 @@ RESULT_SECONDS = 1.0
 class ServingContext:
     """What every order that enters works with."""
 
-    dealing: Dealing
+    dealing: EntryDealing
     hearing: AnswerReader
     counters: Counters
     vocabulary: int

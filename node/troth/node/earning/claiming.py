@@ -11,7 +11,7 @@ from troth.node.earning.leaf import Leaf
 from troth.node.earning.policy import EarningPolicy
 from troth.protocol.market import claims, leaves
 from troth.protocol.market.calls import PartCall, build
-from troth.protocol.market.claims import Path, claim_of
+from troth.protocol.market.claims import LeafPath, claim_of
 from troth.protocol.market.leaves import kind_of
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.parts import Part
@@ -108,7 +108,7 @@ class ClaimAnswer:
 
     number: int
     amount: int
-    path: Path
+    path: LeafPath
     kind: LeafKind
     data: bytes
 

@@ -150,7 +150,7 @@ class Returns:
         return any(left > since for left in self._left.values())
 
 
-class Steps:
+class EngineSteps:
     """The queue and its thread.
 
     Args:

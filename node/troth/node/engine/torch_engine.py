@@ -18,7 +18,7 @@ from troth.node.engine.interface import Chosen, Computed, SessionKey, TokenDraw
 from troth.node.engine.layers import LayerSlice, Needs, Parts
 from troth.node.engine.packing import Continuation
 from troth.node.engine.sessions import CacheBudget
-from troth.node.engine.steps import SessionWork, Steps, StepShare, TokenChoice
+from troth.node.engine.steps import EngineSteps, SessionWork, StepShare, TokenChoice
 from troth.node.errors import BadInput, NodeBusy, OutOfOrder
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
@@ -69,7 +69,7 @@ class TorchEngine:
         """Why this process computes nothing any more: its graphics card is gone, and only another process may get it
         back."""
         # The thread holds this engine only while it has something to do, so that an engine nobody needs can go.
-        self._steps = Steps(self._advance, self._choose, self._kind)
+        self._steps = EngineSteps(self._advance, self._choose, self._kind)
 
     @property
     def slice(self) -> Segment:

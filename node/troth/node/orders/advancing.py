@@ -47,14 +47,14 @@ async def advance(context: NodeContext, session: SegmentSession, header: Advance
     await chain_up(session)
     tokens = session.tokens_of(given.inputs)
     ahead = RowsAhead.over(session, session.own, [computed.rows], tokens)
-    chain, last, data = await beside(ahead.size, ahead.extended)
+    own, last, data = await beside(ahead.size, ahead.extended)
     chosen, seconds = None, computed.seconds
     if header.emit:
         chosen, more = await next_token(
             context, session, computed.rows[-1:], position=last.position, asked=header.logprobs
         )
         seconds += more
-    _keep(session, given, computed.rows, chain, upstream)
+    _keep(session, given, computed.rows, own, upstream)
     session.cached += computed.cached
     if chosen is not None:
         session.emit(last.position, chosen.token, chosen.logprobs)
@@ -67,11 +67,11 @@ def _keep(
     session: SegmentSession,
     given: MessageInputs,
     outputs: NDArray[Any],
-    chain: RowHashes,
+    own: RowHashes,
     upstream: RowHashes | None,
 ) -> None:
     session.add(given.inputs, outputs)
-    session.own, session.chained = chain, len(session.outputs)
+    session.own, session.chained = own, len(session.outputs)
     session.bound += given.bound or ()
     if upstream is not None:
         session.upstream = upstream

@@ -33,7 +33,7 @@ FEW = 4
 class RowsAhead:
     """Rows that a chain does not have yet, and all that a thread needs to add them."""
 
-    chain: RowHashes
+    known: RowHashes
     outputs: Sequence[NDArray[Any]]
     tokens: Sequence[int] | None
     dtype: Dtype
@@ -41,19 +41,19 @@ class RowsAhead:
     as_hashes: bool
 
     @classmethod
-    def of(cls, session: SegmentSession, chain: RowHashes, first: int, end: int) -> RowsAhead:
-        """Those in the messages ``first`` to ``end - 1`` of a session, after its ``chain`` up to there."""
+    def of(cls, session: SegmentSession, known: RowHashes, first: int, end: int) -> RowsAhead:
+        """Those in the messages ``first`` to ``end - 1`` of a session, after those ``known`` up to there."""
         tokens = None
         if session.seat.is_first:
             tokens = [token for inputs in session.inputs[first:end] for token in inputs.tolist()]
-        return cls.over(session, chain, session.outputs[first:end], tokens)
+        return cls.over(session, known, session.outputs[first:end], tokens)
 
     @classmethod
     def over(
-        cls, session: SegmentSession, chain: RowHashes, outputs: Sequence[NDArray[Any]], tokens: Sequence[int] | None
+        cls, session: SegmentSession, known: RowHashes, outputs: Sequence[NDArray[Any]], tokens: Sequence[int] | None
     ) -> RowsAhead:
         """Rows of a session that were computed from ``tokens``, whether they are in it yet or not."""
-        return cls(chain, outputs, tokens, session.seat.dtype, session.row_size, session.seat.sends_hashes)
+        return cls(known, outputs, tokens, session.seat.dtype, session.row_size, session.seat.sends_hashes)
 
     @property
     def size(self) -> int:
@@ -64,9 +64,9 @@ class RowsAhead:
         """The chain after them, the last of them, and what travels; raises WireError for rows that are no numbers."""
         rows = self.outputs[0] if len(self.outputs) == 1 else np.concatenate(self.outputs)
         data = rows_as_bytes(rows, self.dtype)
-        hashes = self.chain.hashes(data, self.row_size, self.tokens)
+        hashes = self.known.hashes(data, self.row_size, self.tokens)
         sent = memoryview(b"".join(hashes)) if self.as_hashes else data
-        return *self.chain.extend_hashed(hashes), sent
+        return *self.known.extend_hashed(hashes), sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,9 @@ async def signed_ranges(
             if isinstance(outcome, TrothError):
                 found.append(outcome)
                 continue
-            chain, signed = outcome
+            own, signed = outcome
             if end > session.own.position and isinstance(work, _Range):
-                session.own, session.chained = chain, work.end
+                session.own, session.chained = own, work.end
             found.append(signed)
         return found
 
@@ -158,8 +158,8 @@ def _all_signed(operator: Operator, works: Sequence[_Range | TrothError]) -> lis
 
 def _signed(operator: Operator, work: _Range) -> _Outcome:
     try:
-        chain, last, data = work.ahead.extended()
+        own, last, data = work.ahead.extended()
     except ProtocolError as error:
         return error
     size = len(data) // sum(len(one) for one in work.ahead.outputs)
-    return chain, SignedRows(data[work.skip * size :], signed_row(operator, last))
+    return own, SignedRows(data[work.skip * size :], signed_row(operator, last))

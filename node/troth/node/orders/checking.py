@@ -175,16 +175,16 @@ def _require_signed(context: NodeContext, session: SegmentSession, header: Judge
     seat = session.seat
     if header.row is None:
         raise BadInput("the last rows come with the chain's end", header.start, "Add it.")
-    chain = RowHashes(seat.order_id, seat.index)
+    hashes = RowHashes(seat.order_id, seat.index)
     signer, domain = seat.nodes[seat.index], context.operator.domain
     data = np.ascontiguousarray(claimed).astype(claimed.dtype.newbyteorder("<"), copy=False).tobytes()
     if seat.sends_hashes:
-        chain = verify_hashes(chain, data, header.row, signer=signer, domain=domain)
+        hashes = verify_hashes(hashes, data, header.row, signer=signer, domain=domain)
     else:
         bound = session.tokens_of(session.all_inputs())
         size = session.row_size
-        chain = verify_rows(chain, data, size, header.row, signer=signer, domain=domain, tokens=bound)
-    given = checks.head(seat.order_id, seat.head_salt, chain.link)
+        hashes = verify_rows(hashes, data, size, header.row, signer=signer, domain=domain, tokens=bound)
+    given = checks.head(seat.order_id, seat.head_salt, hashes.link)
     if given != seat.result.output_head:
         raise BadInput("the result names other rows", given, "Send the rows that its node signed.")
 

@@ -11,7 +11,7 @@ from troth.protocol.bindings import DISPUTES, named
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import Call, View, calldata
 from troth.protocol.disputes.game import Dispute, Matter, NamedNode
-from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
+from troth.protocol.logs import EventDecoder, EventLog, LogMeta, decoder
 from troth.protocol.market.signed import Result, SignedOrder
 from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.market.types import Bytes, ExecutionClass
@@ -119,7 +119,7 @@ DisputeEvent = (
 )
 
 
-def decode_event(log: Log) -> DisputeEvent | None:
+def decode_event(log: EventLog) -> DisputeEvent | None:
     """The event of a log of the contract; None for one that it does not have. Raises InvalidField for a broken one."""
     found = _decoders().get(log.topics[0]) if log.topics else None
     return None if found is None else found.event(log)

@@ -88,7 +88,7 @@ class NamedNode:
     siblings: tuple[Hash32, ...]
 
 
-class Trace(Protocol):
+class CanonicalTrace(Protocol):
     """What one side computed: the tree over all tensors' roots, and the tree of each tensor's words."""
 
     @property
@@ -105,7 +105,7 @@ class SeenTrace:
     Numbers before that one are the same in both, so that all that a step opens is known.
     """
 
-    def __init__(self, own: Trace) -> None:
+    def __init__(self, own: CanonicalTrace) -> None:
         self._own, self.top = own, SeenTree(own.top)
         self._tensors: dict[int, SeenTree] = {}
 
@@ -137,13 +137,13 @@ def stride(left: int) -> int:
     return -(-left // turns) if turns else 0
 
 
-def nodes_to_show(state: Dispute, trace: Trace) -> tuple[Hash32, ...]:
+def nodes_to_show(state: Dispute, trace: CanonicalTrace) -> tuple[Hash32, ...]:
     """What the accused shows on its turn."""
     tree, levels = tree_of(state, trace), stride(state.left)
     return tree.nodes(state.left - levels, state.place << levels, 1 << levels)
 
 
-def first_difference(state: Dispute, shown: Sequence[Hash32], trace: Trace) -> int | None:
+def first_difference(state: Dispute, shown: Sequence[Hash32], trace: CanonicalTrace) -> int | None:
     """Which of the shown nodes is the first that the accuser has otherwise; None: they are its own."""
     tree, levels = tree_of(state, trace), state.shown
     own = tree.nodes(state.left - levels, state.place << levels, 1 << levels)
@@ -161,7 +161,7 @@ def place_of(state: Dispute, choice: NamedNode) -> int:
     return state.place << state.shown | choice.index
 
 
-def tree_of(state: Dispute, trace: Trace) -> Tree:
+def tree_of(state: Dispute, trace: CanonicalTrace) -> Tree:
     """The tree that the dispute is in."""
     return trace.tensor(state.tensor) if state.in_tensor else trace.top
 

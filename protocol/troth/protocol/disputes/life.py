@@ -17,7 +17,7 @@ from troth.protocol.disputes.calls import (
     NodesShown,
     RowGiven,
 )
-from troth.protocol.disputes.game import Dispute, DisputeTurn, Matter, NamedNode, SeenTrace, Trace
+from troth.protocol.disputes.game import CanonicalTrace, Dispute, DisputeTurn, Matter, NamedNode, SeenTrace
 from troth.protocol.errors import InvalidField
 from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.types import Hash32
@@ -45,7 +45,7 @@ class Life:
     ending: Ending | None = None
     given: ShownRow | None = None
 
-    def seen(self, own: Trace) -> SeenTrace:
+    def seen(self, own: CanonicalTrace) -> SeenTrace:
         """The accused's trace as far as it was shown, for who has the true one."""
         trace = SeenTrace(own)
         for look in self.looks:
@@ -95,12 +95,12 @@ def _known(life: Life | None, dispute: Hash32) -> Life:
     return life
 
 
-def answer(life: Life, trace: Trace) -> Call:
+def answer(life: Life, trace: CanonicalTrace) -> Call:
     """The accused's turn."""
     return calls.show(life.id, life.state, game.nodes_to_show(life.state, trace))
 
 
-def pointed(life: Life, own: Trace) -> NamedNode | None:
+def pointed(life: Life, own: CanonicalTrace) -> NamedNode | None:
     """What the accuser points at: the first that differs of what was shown last; None where nothing does."""
     look = life.looks[-1]
     index = game.first_difference(life.state, look.nodes, own)

@@ -36,7 +36,7 @@ _Summed = tuple[bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class LeafPath:
     """Siblings of a leaf and their sums, from the bottom."""
 
     siblings: tuple[Hash32, ...]
@@ -89,11 +89,11 @@ class SumTree:
         tree_root, total = self._at(len(self.levels) - 1, 0)
         return root_of(tree_root, total, self.first, self.last)
 
-    def path(self, number: int) -> Path:
+    def path(self, number: int) -> LeafPath:
         """The path of any place of the tree, zero leaves included; raises InvalidClaim outside of it."""
         place = place_of(self.first, self.last, number)
         steps = [self._at(height, place >> height ^ 1) for height in range(len(self.levels) - 1)]
-        return Path(tuple(Hash32(digest) for digest, _ in steps), tuple(total for _, total in steps))
+        return LeafPath(tuple(Hash32(digest) for digest, _ in steps), tuple(total for _, total in steps))
 
     def _at(self, height: int, index: int) -> _Summed:
         return self.levels[height].get(index) or _zero(height)
@@ -122,7 +122,7 @@ def place_of(first: int, last: int, number: int) -> int:
     return place
 
 
-def verify_path(claim: Claim, number: int, amount: int, path: Path) -> None:
+def verify_path(claim: Claim, number: int, amount: int, path: LeafPath) -> None:
     """Check that ``number`` is worth ``amount`` (0: a zero leaf) in the claim; else raise InvalidClaim."""
     place = place_of(claim.first, claim.last, number)
     depth = depth_of(claim.first, claim.last)
@@ -182,7 +182,9 @@ def owed(voucher: Voucher, claim: Claim) -> int:
     return total
 
 
-def wrong_numbers(claim: Claim, shown: Sequence[tuple[int, int, Path]], worth: Mapping[int, int]) -> tuple[int, ...]:
+def wrong_numbers(
+    claim: Claim, shown: Sequence[tuple[int, int, LeafPath]], worth: Mapping[int, int]
+) -> tuple[int, ...]:
     """Numbers to object to, of a tree that the claimant serves: whose leaf is worth more than the payer knows.
 
     ``shown`` is (number, amount, path) per place. Raises InvalidClaim where a path is wrong; a place that is not

@@ -19,7 +19,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.market import prices
 from troth.protocol.market.errors import InvalidDrawRequest
 from troth.protocol.market.signed import Order
-from troth.protocol.market.types import Ask, DrawRequest, Entry, Rules
+from troth.protocol.market.types import Ask, DrawRequest, GroupEntry, Rules
 from troth.protocol.types import Address, Hash32, Segment, to_hash32
 
 FULL_WEIGHT = 10_000
@@ -46,7 +46,7 @@ class GroupHistory:
     """
 
     sizes: tuple[tuple[int, int], ...]
-    places: tuple[tuple[Entry, ...], ...]
+    places: tuple[tuple[GroupEntry, ...], ...]
     owners: Mapping[Address, Address]
     asks: Mapping[Address, tuple[tuple[int, Ask], ...]] = field(default_factory=dict)
     weights: Mapping[Address, int] = field(default_factory=dict)
@@ -55,15 +55,15 @@ class GroupHistory:
         """Members at the end of a past block."""
         return next((size for start, size in reversed(self.sizes) if start <= block), 0)
 
-    def entry_at(self, place: int, block: int) -> Entry:
+    def entry_at(self, place: int, block: int) -> GroupEntry:
         """The entry at a place at the end of a past block."""
-        return next((entry for entry in reversed(self.places[place]) if entry.from_block <= block), Entry())
+        return next((entry for entry in reversed(self.places[place]) if entry.from_block <= block), GroupEntry())
 
     def ask_at(self, operator: Address, block: int) -> Ask:
         """What a member asked at the end of a past block."""
         return next((ask for start, ask in reversed(self.asks.get(operator, ())) if start <= block), Ask())
 
-    def members_at(self, block: int) -> tuple[Entry, ...]:
+    def members_at(self, block: int) -> tuple[GroupEntry, ...]:
         """All entries at the end of a past block, in the order of their places."""
         return tuple(self.entry_at(place, block) for place in range(self.size_at(block)))
 
@@ -85,7 +85,7 @@ class DrawnSeats:
         return dict(Counter(self.operators))
 
 
-def seasoned_seats(entry: Entry, block: int, seasoning: int) -> int:
+def seasoned_seats(entry: GroupEntry, block: int, seasoning: int) -> int:
     """Seats that may check and judge at a block: all once the newest are old enough, before that the settled ones."""
     return entry.seats if block >= entry.since + seasoning else min(entry.settled, entry.seats)
 

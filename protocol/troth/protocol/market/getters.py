@@ -15,7 +15,7 @@ from troth.protocol.market.messages import state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.prices import rules_of
 from troth.protocol.market.state import CaseRecord, State, SummonsRecord, TabRecord
-from troth.protocol.market.types import NO_HASH, Ask, Contracts, Entry, PotKind, Role, Rules, TabState
+from troth.protocol.market.types import NO_HASH, Ask, Contracts, GroupEntry, PotKind, Role, Rules, TabState
 from troth.protocol.types import Address, Hash32
 
 ANSWERED, UNANSWERED = Hash32((1).to_bytes(32)), Hash32((2).to_bytes(32))
@@ -110,7 +110,7 @@ class GetterQuestions:
                 size = state.size_at(group, block)
                 yield self._word(registry, "sizeAt", group, block, returns=int, expected=size)
                 for place, entry in enumerate(state.members_at(group, block)):
-                    yield self._word(registry, "entryAt", group, place, block, returns=Entry, expected=entry)
+                    yield self._word(registry, "entryAt", group, place, block, returns=GroupEntry, expected=entry)
         for group, operator in state.asks:
             for block in self.blocks:
                 ask = state.ask_at(group, operator, block)

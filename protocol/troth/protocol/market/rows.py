@@ -106,7 +106,7 @@ class RowHashes:
 
 
 def verify_rows(
-    chain: RowHashes,
+    hashes: RowHashes,
     data: bytes | memoryview,
     row_size: int,
     signature: RowSignature,
@@ -120,14 +120,14 @@ def verify_rows(
     ``tokens`` as in ``RowHashes.extend``. Raises InvalidRows naming the first thing that differs (count, bytes or
     token, history), InvalidSignature for the signer.
     """
-    extended, last = chain.extend(data, row_size, tokens)
-    _require_same(chain, last, signature)
+    extended, last = hashes.extend(data, row_size, tokens)
+    _require_same(hashes, last, signature)
     typed_data.require_signer(last, domain, signature.signature, signer)
     return extended
 
 
 def verify_veiled(
-    chain: RowHashes,
+    hashes: RowHashes,
     data: bytes | memoryview,
     row_size: int,
     veiled: VeiledRow,
@@ -141,8 +141,8 @@ def verify_veiled(
     Raises InvalidRows as ``verify_rows``; InvalidField for what is no ring, InvalidProof for a proof that does not hold
     or a ring with another account's key.
     """
-    extended, last = chain.extend(data, row_size, tokens)
-    _require_same(chain, last, veiled)
+    extended, last = hashes.extend(data, row_size, tokens)
+    _require_same(hashes, last, veiled)
     ring = ring_in(veiled.ring)
     for key in ring:
         account = secp256k1.account_of(key)
@@ -153,12 +153,12 @@ def verify_veiled(
 
 
 def verify_hashes(
-    chain: RowHashes, data: bytes | memoryview, signature: RowSignature, *, signer: Address, domain: typed_data.Domain
+    hashes: RowHashes, data: bytes | memoryview, signature: RowSignature, *, signer: Address, domain: typed_data.Domain
 ) -> RowHashes:
     """The same where only the hashes of rows travelled, ``HASH_BYTES`` each: who has no rows cannot see whether the
     hashes are theirs, only that they are what was signed."""
-    extended, last = chain.extend_hashed(hashes_in(data))
-    _require_same(chain, last, signature)
+    extended, last = hashes.extend_hashed(hashes_in(data))
+    _require_same(hashes, last, signature)
     typed_data.require_signer(last, domain, signature.signature, signer)
     return extended
 
@@ -171,10 +171,10 @@ def hashes_in(data: bytes | memoryview) -> list[bytes]:
     return [whole[at : at + HASH_BYTES] for at in range(0, len(whole), HASH_BYTES)]
 
 
-def _require_same(chain: RowHashes, last: Row, signature: RowSignature | VeiledRow) -> None:
+def _require_same(hashes: RowHashes, last: Row, signature: RowSignature | VeiledRow) -> None:
     """Raise InvalidRows unless ``last`` is the row that was signed."""
     if signature.position != last.position:
-        what = f"Rows from position {chain.position} end at {last.position}, not where the signature says"
+        what = f"Rows from position {hashes.position} end at {last.position}, not where the signature says"
         raise InvalidRows(what, signature.position, "Ask for the missing rows.")
     if signature.row_hash != last.row_hash:
         what = f"Bytes or token of the row at position {last.position} are not those that were signed"

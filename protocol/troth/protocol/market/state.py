@@ -25,8 +25,8 @@ from troth.protocol.market.types import (
     NO_HASH,
     Ask,
     ClaimState,
-    Entry,
     ExecutionClass,
+    GroupEntry,
     PotKind,
     Role,
     Tab,
@@ -205,7 +205,7 @@ class State:
     models: Map[Hash32, ModelDescriptor] = field(default_factory=Map)
     classes: Map[Hash32, ExecutionClass] = field(default_factory=Map)
     parties: Map[Address, Party] = field(default_factory=Map)
-    entries: Map[tuple[Hash32, int], tuple[Entry, ...]] = field(default_factory=Map)
+    entries: Map[tuple[Hash32, int], tuple[GroupEntry, ...]] = field(default_factory=Map)
     sizes: Map[Hash32, tuple[tuple[int, int], ...]] = field(default_factory=Map)
     """By `identifiers.group_id(class, segment)`, which does not tell the segment: it lies in what its members host."""
     asks: Map[tuple[Hash32, Address], tuple[tuple[int, Ask], ...]] = field(default_factory=Map)
@@ -274,11 +274,11 @@ class State:
         latest = bisect_right(history, block, key=lambda one: one[0]) - 1
         return 0 if latest < 0 else int(history[latest][1])
 
-    def entry_at(self, group: Hash32, place: int, block: int) -> Entry:
+    def entry_at(self, group: Hash32, place: int, block: int) -> GroupEntry:
         """What stands at a place at a block; an empty entry where nothing does."""
         history = self.entries.get((group, place), NOTHING)
         latest = bisect_right(history, block, key=lambda one: one.from_block) - 1
-        found: Entry = history[latest] if latest >= 0 else Entry()
+        found: GroupEntry = history[latest] if latest >= 0 else GroupEntry()
         return found
 
     def ask_at(self, group: Hash32, operator: Address, block: int) -> Ask:
@@ -288,7 +288,7 @@ class State:
         found: Ask = history[latest][1] if latest >= 0 else Ask()
         return found
 
-    def members_at(self, group: Hash32, block: int) -> tuple[Entry, ...]:
+    def members_at(self, group: Hash32, block: int) -> tuple[GroupEntry, ...]:
         """All entries of a group at a block, in the order of their places."""
         return tuple(self.entry_at(group, place, block) for place in range(self.size_at(group, block)))
 

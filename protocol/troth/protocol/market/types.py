@@ -289,7 +289,7 @@ class Consent:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GroupEntry:
     """A member of a group at one place of its compact array, from a block on; 0 seats while suspended."""
 
     operator: Address = NO_ADDRESS

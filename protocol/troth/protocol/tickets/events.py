@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from troth.protocol.bindings import TICKETS, named
 from troth.protocol.errors import InvalidField
-from troth.protocol.logs import EventDecoder, Log, LogMeta, decoder
+from troth.protocol.logs import EventDecoder, EventLog, LogMeta, decoder
 from troth.protocol.tickets.messages import TicketRules
 from troth.protocol.tickets.purchases import Purchase
 from troth.protocol.types import ZERO_HASH, Address, Hash32
@@ -108,7 +108,7 @@ def _decoders() -> Mapping[bytes, EventDecoder[Any]]:
     return {events[kind.__name__].topic: decoder(kind, events[kind.__name__]) for kind in get_args(TicketEvent)}
 
 
-def parse_ticket_log(log: Log) -> TicketEvent | None:
+def parse_ticket_log(log: EventLog) -> TicketEvent | None:
     """The event that a log of the contract is; None for one of its base contracts (EIP-5267)."""
     found = _decoders().get(log.topics[0]) if log.topics else None
     event: TicketEvent | None = None if found is None else found.event(log)

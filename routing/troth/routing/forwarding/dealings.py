@@ -55,7 +55,7 @@ class _Dealing:
     distance: LatencyAverage = field(default_factory=LatencyAverage)
 
 
-class Dealings:
+class CandidateDealings:
     """One row per candidate that was dealt with. `now` in seconds, never falling."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 from troth.protocol.reputation import LEAST_REPUTATION
-from troth.routing.forwarding.dealings import Dealings
+from troth.routing.forwarding.dealings import CandidateDealings
 from troth.routing.forwarding.decision import Candidate, Policy, ServingChoice
 from troth.routing.prefixes.update import NodeLoad
 from troth.routing.prefixes.view import GroupView
@@ -27,7 +27,7 @@ class Forwarder:
 
     def __init__(self, view: GroupView, policy: Policy, chance: random.Random, own: str = "") -> None:
         self._view, self._policy, self._chance, self._own = view, policy, chance, own
-        self.dealings = Dealings()
+        self.dealings = CandidateDealings()
 
     def choose(
         self, path: Iterable[tuple[int, int]], tokens: int, candidates: Iterable[str], now: float

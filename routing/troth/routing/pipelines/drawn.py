@@ -1,4 +1,4 @@
-"""The fastest chain among the candidates that the VRF drew for each segment (design, section 4.2)."""
+"""The fastest pipeline among the candidates that the VRF drew for each segment (design, section 4.2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SegmentDraw:
 def fastest_drawn(graph: Graph, seconds: Floats, draws: Sequence[SegmentDraw]) -> tuple[float, list[str]] | None:
     """Seconds and a name for each segment; None where some segment has no candidate that can serve and be reached.
 
-    The segments must follow each other from layer 0 to the last. Of equally fast chains the one drawn first wins.
+    The segments must follow each other from layer 0 to the last. Of equally fast pipelines the one drawn first wins.
     """
     if (
         not draws
@@ -38,7 +38,7 @@ def fastest_drawn(graph: Graph, seconds: Floats, draws: Sequence[SegmentDraw]) -
             following.append((arrived + computing, place, (*path, place)))
         reached = following
     done = [(so_far + float(graph.exit[place]), path) for so_far, place, path in reached]
-    total, path = min(done, key=lambda chain: chain[0], default=(math.inf, ()))
+    total, path = min(done, key=lambda pipeline: pipeline[0], default=(math.inf, ()))
     return None if math.isinf(total) else (total, [graph.hosts[place].name for place in path])
 
 

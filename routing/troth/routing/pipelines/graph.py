@@ -1,4 +1,4 @@
-"""What a chain is chosen over: machines with their slices, and the time from each to each."""
+"""What a pipeline is chosen over: machines with their slices, and the time from each to each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEW = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class PipelineHost:
     """A machine that hosts `[first, end)`: seconds per layer when it was measured, tokens of cache in each layer.
 
     `running` is how many requests it served when it was measured. `entry_seconds` and `exit_seconds` are the link from
@@ -43,7 +43,7 @@ class Graph:
     A host whose slice lies outside the model is left out, and a time that is none is infinite.
     """
 
-    def __init__(self, hosts: Sequence[Host], links: Floats, layers: int) -> None:
+    def __init__(self, hosts: Sequence[PipelineHost], links: Floats, layers: int) -> None:
         order = sorted(
             (place for place, host in enumerate(hosts) if 0 <= host.first < host.end <= layers),
             key=lambda place: hosts[place].name,
@@ -103,14 +103,14 @@ def times(seconds: Floats) -> Floats:
     return np.where(seconds >= 0, seconds, np.inf)
 
 
-def relayed(hosts: Sequence[Host]) -> Floats:
+def relayed(hosts: Sequence[PipelineHost]) -> Floats:
     """Links where the scheduler carries states from segment to segment, as it does: out of one, into the next."""
     out = np.array([host.exit_seconds for host in hosts], dtype=np.float64)
     into = np.array([host.entry_seconds for host in hosts], dtype=np.float64)
     return out[:, None] + into[None, :]
 
 
-def _members(hosts: Sequence[Host], layers: int) -> list[Places]:
+def _members(hosts: Sequence[PipelineHost], layers: int) -> list[Places]:
     held: list[list[int]] = [[] for _ in range(layers)]
     for place, host in enumerate(hosts):
         for layer in range(host.first, host.end):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.routing.pipelines.graph import Floats, Graph, Host, relayed, times
+from troth.routing.pipelines.graph import Floats, Graph, PipelineHost, relayed, times
 
 EXPIRY_SECONDS = 6.0
 """Reports come every 1 to 2 s: three may be lost before a machine is out."""
@@ -28,7 +28,7 @@ class MachineReport:
     """One machine's word about itself. `sequence` rises with each, so that an old one cannot be played again."""
 
     sequence: int
-    host: Host
+    host: PipelineHost
 
 
 class LiveMap:
@@ -100,7 +100,7 @@ class LiveMap:
         fresh = now - self._stamps[np.ix_(rows, rows)] <= self._link_expiry
         return Graph(hosts, _slower(np.where(fresh, self._seconds[np.ix_(rows, rows)], math.nan)), layers)
 
-    def hosts(self, now: float) -> dict[str, Host]:
+    def hosts(self, now: float) -> dict[str, PipelineHost]:
         """The machines whose reports have not expired, by name."""
         return {name: report.host for name, (at, report) in self._reports.items() if now - at <= self._expiry}
 

@@ -87,10 +87,10 @@ class Router:
             self._take(held.names, held.tokens, 1)
 
     def choose(self, request: str, tokens: int, draws: Sequence[SegmentDraw] | None = None) -> Route:
-        """The fastest chain with room for `tokens` at each machine, reserved for `request` until `release`.
+        """The fastest pipeline with room for `tokens` at each machine, reserved for `request` until `release`.
 
         Among the candidates of `draws` if given, else free over all slices. A request that already runs keeps what it
-        has and gets no second chain.
+        has and gets no second pipeline.
         """
         refusal = self._refusal(request, tokens)
         if refusal:
@@ -98,10 +98,10 @@ class Router:
         return self._reserved(request, tokens, self._fastest(self._able_seconds(tokens), draws))
 
     def choose_whole(self, request: str, tokens: int, pipelines: Iterable[Sequence[Slice]]) -> Route:
-        """The fastest of phase 1's pipelines as it is, with room and reserved as by `choose`; a free chain if none has.
+        """The fastest of phase 1's pipelines as it is, with room and reserved as by `choose`; a free one if none has.
 
-        Requests that share their whole chain share batches from the first stage to the last. Free chains that differ in
-        a stage arrive there at different times, and each batch reads the weights again.
+        Requests that share their whole pipeline share batches from the first stage to the last. Free pipelines that
+        differ in a stage arrive there at different times, and each batch reads the weights again.
         """
         refusal = self._refusal(request, tokens)
         if refusal:
@@ -113,11 +113,11 @@ class Router:
     def _able_seconds(self, tokens: int) -> Floats:
         return np.where(self._free >= tokens, self.layer_seconds(), np.inf)
 
-    def _reserved(self, request: str, tokens: int, chain: Route) -> Route:
-        if chain.segments:
-            self._running[request] = Reservation(chain.names, tokens)
-            self._take(chain.names, tokens, 1)
-        return chain
+    def _reserved(self, request: str, tokens: int, pipeline: Route) -> Route:
+        if pipeline.segments:
+            self._running[request] = Reservation(pipeline.names, tokens)
+            self._take(pipeline.names, tokens, 1)
+        return pipeline
 
     def release(self, request: str) -> bool:
         """Give back what the request holds, once; False if it holds nothing."""
@@ -144,7 +144,7 @@ class Router:
 
     def _refusal(self, request: str, tokens: int) -> str:
         if request in self._running:
-            return "This request already runs on a chain: release that one first."
+            return "This request already runs on a pipeline: release that one first."
         if not 0 <= tokens <= MOST_TOKENS:
             return f"A request cannot hold {tokens} tokens."
         if len(self._running) >= MOST_REQUESTS:
@@ -163,6 +163,6 @@ class Router:
         path = fastest(self._graph, seconds)
         if path is None:
             return Route(
-                (), 0.0, "No chain of machines with room for the request connects the first layer to the last."
+                (), 0.0, "No pipeline of machines with room for the request connects the first layer to the last."
             )
         return Route(merged([self._graph.hosts[place].name for place in path[1]]), path[0])

@@ -18,7 +18,7 @@ from troth.routing.placement.staging import Placed, stages_of
 class PlacementPart:
     """The pipelines of one search, the machines it left, and what it was to maximise."""
 
-    chains: tuple[tuple[Slice, ...], ...]
+    pipelines: tuple[tuple[Slice, ...], ...]
     left: tuple[Placed, ...]
     found: Found
     aim: Objective
@@ -44,7 +44,7 @@ def rescored(parts: Sequence[PlacementPart], asked: Sequence[PlacementPart]) -> 
     """The parts with scores by the objectives that were asked for; a part that those lack keeps its own."""
     scored = []
     for number, part in enumerate(parts):
-        lengths = [len(chain) for chain in part.chains]
+        lengths = [len(pipeline) for pipeline in part.pipelines]
         twin = asked[number] if number < len(asked) else part
         score = twin.aim.score(len(lengths), sum(lengths))
         found = replace(part.found, score=score, score_bound=max(twin.found.score_bound, score))

@@ -60,7 +60,7 @@ def _placed(machines: Iterable[Machine], shape: ModelShape, terms: Terms, atlas:
 
 
 def _hosted(known: Sequence[Placed], parts: Sequence[PlacementPart], layers: int, terms: Terms) -> list[Slice]:
-    stages = [stage for part in parts for chain in part.chains for stage in chain]
+    stages = [stage for part in parts for pipeline in part.pipelines for stage in pipeline]
     used = {stage.name for stage in stages}
     capacities = {placed.name: placed.capacity for placed in known}
     spare = {name: capacity for name, capacity in capacities.items() if name not in used}
@@ -89,9 +89,9 @@ def _answer(
     table = coverage(hosted, layers) if verifiers.asked else []
     required = min(verifiers.given, verifiers.asked)
     pipelines = tuple(
-        Pipeline(chain, crossings_of(chain, region), cut(chain, table, required) if table else chain)
+        Pipeline(pipeline, crossings_of(pipeline, region), cut(pipeline, table, required) if table else pipeline)
         for part in parts
-        for chain in part.chains
+        for pipeline in part.pipelines
     )
     busy = {held.name for held in hosted}
     return Placement(

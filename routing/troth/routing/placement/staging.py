@@ -98,7 +98,7 @@ def in_order(group: Sequence[Placed], layers: int) -> list[Placed]:
 
 
 def _extra_hops(start: int, end: int, regions: set[int]) -> int:
-    """Hops between regions beyond one per region: one if a chain ends where it began though it went elsewhere."""
+    """Hops between regions beyond one per region: one if a pipeline ends where it began though it went elsewhere."""
     return int(start == end and len(regions) > 1)
 
 

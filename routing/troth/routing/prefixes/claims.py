@@ -19,7 +19,7 @@ def edge_of(parent: int, name: int) -> int:
     return parent << 32 | name
 
 
-class Claims:
+class PrefixClaims:
     """One member's chunks. Methods that change what is held return the edges that were gained or lost.
 
     Args:

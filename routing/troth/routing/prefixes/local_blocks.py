@@ -180,21 +180,21 @@ class LocalBlocks:
             above.children.add(key)
         start, end = self._naming.chunking.span(block.start)
         if block.start + self._size == end:
-            chain = self._chunk_blocks(block, start)
-            before = None if chain[0].parent is None else self._blocks[chain[0].parent]
+            run = self._chunk_blocks(block, start)
+            before = None if run[0].parent is None else self._blocks[run[0].parent]
             root = self._naming.root if before is None else before.digest
-            block.digest = self._naming.link(root, b"".join([part.tokens for part in chain]))
+            block.digest = self._naming.link(root, b"".join([part.tokens for part in run]))
             block.name = self._naming.name_of(block.digest)
         return block
 
     def _chunk_blocks(self, last: _Block, start: int) -> list[_Block]:
         """The blocks of the chunk that `last` ends, in order."""
-        chain = [last]
-        while chain[-1].start > start:
-            parent = chain[-1].parent
+        run = [last]
+        while run[-1].start > start:
+            parent = run[-1].parent
             assert parent is not None, "a block behind a prompt's start has a parent"
-            chain.append(self._blocks[parent])
-        return chain[::-1]
+            run.append(self._blocks[parent])
+        return run[::-1]
 
     def _whole(self, end: EngineHash) -> bool:
         block = self._blocks[end]

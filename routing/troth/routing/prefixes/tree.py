@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from troth.routing.prefixes.claims import Claims, edge_of
+from troth.routing.prefixes.claims import PrefixClaims, edge_of
 from troth.routing.prefixes.naming import ROOT
 from troth.routing.prefixes.update import ChunkRun
 
@@ -40,13 +40,13 @@ class HashRadixTree:
 
     def __init__(self) -> None:
         self._edges: dict[int, int] = {}
-        self._claims: dict[int, Claims] = {}
+        self._claims: dict[int, PrefixClaims] = {}
 
     def __len__(self) -> int:
         """Edges: distinct chunks that anybody holds."""
         return len(self._edges)
 
-    def add(self, slot: int, claims: Claims) -> None:
+    def add(self, slot: int, claims: PrefixClaims) -> None:
         """A member comes, with what it claims already."""
         self.drop(slot)
         self._claims[slot] = claims

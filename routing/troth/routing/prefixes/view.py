@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from troth.routing.prefixes.announcing import INTERVAL
-from troth.routing.prefixes.claims import Claims
+from troth.routing.prefixes.claims import PrefixClaims
 from troth.routing.prefixes.following import UpdateFate
 from troth.routing.prefixes.local_blocks import Changes
 from troth.routing.prefixes.members import LARGEST_GROUP, GroupMember, GroupMembers
@@ -26,7 +26,9 @@ class GroupView:
         claims: makes the bounded table of a new member.
     """
 
-    def __init__(self, naming: Naming, most: int = LARGEST_GROUP, claims: Callable[[], Claims] = Claims) -> None:
+    def __init__(
+        self, naming: Naming, most: int = LARGEST_GROUP, claims: Callable[[], PrefixClaims] = PrefixClaims
+    ) -> None:
         self.naming = naming
         self.members = GroupMembers(most)
         self.tree = HashRadixTree()

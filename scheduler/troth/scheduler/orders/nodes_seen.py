@@ -13,7 +13,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.market import messages
 from troth.protocol.market.prices import most_asked, within
 from troth.protocol.market.state import Party
-from troth.protocol.market.types import Entry, Role
+from troth.protocol.market.types import GroupEntry, Role
 from troth.protocol.types import Address, Segment
 from troth.scheduler.errors import UnknownClass
 from troth.scheduler.orders.context import SchedulerContext
@@ -65,7 +65,7 @@ def _of_groups(context: SchedulerContext, party: Party, offer: ClassOffer) -> It
     state, block, found = context.ledger.state, context.ledger.block, False
     for span in offer.spans:
         group = group_id(offer.served.class_id, span)
-        entry = next((one for one in state.members_at(group, block) if one.operator == party.operator), Entry())
+        entry = next((one for one in state.members_at(group, block) if one.operator == party.operator), GroupEntry())
         if entry.operator != party.operator:
             continue
         found = True

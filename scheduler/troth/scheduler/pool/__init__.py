@@ -1,4 +1,4 @@
-"""Placement and chains in the running scheduler: what nodes report, who hosts what.
+"""Placement and pipelines in the running scheduler: what nodes report, who hosts what.
 
 docs/explanation/placement.md explains it.
 """

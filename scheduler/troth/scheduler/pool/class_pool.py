@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from troth.protocol.types import Address, Segment
 from troth.protocol.wire_reports import LINKS_LIMIT, Report
 from troth.routing.pipelines.drawn import SegmentDraw
-from troth.routing.pipelines.graph import Host
+from troth.routing.pipelines.graph import PipelineHost
 from troth.routing.pipelines.live_map import EXPIRY_SECONDS, LiveMap, MachineReport
 from troth.routing.pipelines.router import Route, Router
 from troth.routing.placement.hardware import ModelShape, Terms, capacity_of
@@ -76,7 +76,7 @@ class ClassPool:
         pace: PlacementPace | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`placing`: whether nodes are told what to host; else only chains are chosen here."""
+        """`placing`: whether nodes are told what to host; else only pipelines are chosen here."""
         self._shape = shape
         self._cached_tokens = cached_tokens
         self._placing = placing
@@ -84,7 +84,7 @@ class ClassPool:
         self.live = LiveMap(EXPIRY_SECONDS, link_expiry_seconds=LINK_EXPIRY_SECONDS)
         self.measurements = NodeMeasurements()
         self.router = Router(self.live.graph(shape.layers, 0.0, through_scheduler=True))
-        self._routed: dict[str, Host] = {}
+        self._routed: dict[str, PipelineHost] = {}
         self.decision = PlacementDecision((), "")
         self.offered: Ends = ()
         self.target: Ends = ()
@@ -105,7 +105,7 @@ class ClassPool:
         if before is not None and not report.leaving and now - before[0] < CLOSEST_REPORTS:
             raise ReportRefused("Reports come too fast", sender, f"Send one in {CLOSEST_REPORTS:g} s at most.")
         way = self.measurements.round_trip(sender, now) / 2
-        host = Host(
+        host = PipelineHost(
             name=sender,
             first=report.first,
             end=report.end,
@@ -235,7 +235,7 @@ class ClassPool:
         return tuple((missing[turn:] + missing[:turn])[: min(PROBES, LINKS_LIMIT)])
 
     def choose(self, request: str, tokens: int, draws: Sequence[SegmentDraw]) -> Route:
-        """The fastest chain with room among the candidates drawn; it holds its room until `router.release`."""
+        """The fastest pipeline with room among the candidates drawn; it holds its room until `router.release`."""
         now = self._clock()
         hosts = self.live.hosts(now)
         if hosts != self._routed:

@@ -182,7 +182,7 @@ class Coordinator:
         return pool.window_for(memory_bytes, side)
 
     def choose_for(self, wanted: RouteRequest, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
-        """The fastest chain among `allowed` candidates of each segment, with room for what is wanted; see `Chains`."""
+        """The fastest pipeline among `allowed` candidates of each segment, with room for what is wanted."""
         pool = self.pool(wanted.execution_class)
         if pool is None:
             return None
@@ -191,11 +191,11 @@ class Coordinator:
             SegmentDraw(segment.first, segment.end, tuple(nodes))
             for segment, nodes in zip(wanted.spans, allowed, strict=True)
         ]
-        chain = pool.choose(wanted.name.hex(), wanted.positions, draws)
-        if not chain.segments:
-            log.debug("no chain is chosen by measured times: %s", chain.reason)
+        pipeline = pool.choose(wanted.name.hex(), wanted.positions, draws)
+        if not pipeline.segments:
+            log.debug("no pipeline is chosen by measured times: %s", pipeline.reason)
             return None
-        return tuple(Address(part.name) for part in chain.segments)
+        return tuple(Address(part.name) for part in pipeline.segments)
 
     def note_answer_for(self, class_id: Hash32, node: Address, layers: int, seconds: float) -> None:
         """One position through `layers` layers took `seconds` at a node, the way included."""

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from troth.protocol.bindings import named
 from troth.protocol.errors import InvalidField
-from troth.protocol.logs import EventDecoder, Log, decoder
+from troth.protocol.logs import EventDecoder, EventLog, decoder
 from troth.protocol.market.events.court import (
     CaseDecided,
     CaseOpened,
@@ -162,7 +162,7 @@ EVENTS_OF: dict[str, tuple[type[Any], ...]] = {
 """The dataclasses of each contract's events, by its binding."""
 
 
-def parse_log(log: Log, contracts: Contracts, factory: Address | None = None) -> Event:
+def parse_log(log: EventLog, contracts: Contracts, factory: Address | None = None) -> Event:
     """The event that a log of a deployment is; raises InvalidField for one that none of its contracts can emit."""
     part = parts_by_address(contracts).get(log.address)
     if part is None and log.address != factory:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.proceedings import Fault
-from troth.protocol.market.types import Ask, Entry, ExecutionClass
+from troth.protocol.market.types import Ask, ExecutionClass, GroupEntry
 from troth.protocol.types import Address, Hash32, ModelDescriptor
 
 
@@ -105,7 +105,7 @@ class EntryChanged:
 
     group: Hash32
     place: int
-    entry: Entry
+    entry: GroupEntry
     size: int
     meta: LogMeta
 
