@@ -7,12 +7,15 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from troth.chain.formats import OtherFormat, claim_format
 from troth.explorer.database import PATIENCE, Database, DatabaseFailed, FoundRows, QueryTooSlow, Row
 from troth.explorer.errors import IndexUnusable
+
+if TYPE_CHECKING:
+    from troth.explorer.postgres import PostgresDatabase
 
 Place = Path | str
 """An SQLite file's path, or a Postgres database's URL."""
@@ -41,7 +44,7 @@ def is_url(place: Place) -> bool:
     return isinstance(place, str) and place.startswith(SCHEMES)
 
 
-def _postgres() -> type[Database]:
+def _postgres() -> type[PostgresDatabase]:
     try:
         from troth.explorer.postgres import PostgresDatabase
     except ImportError as error:
