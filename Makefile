@@ -74,6 +74,7 @@ test: python-tests lint types layers contracts contracts-analysis bindings wheel
 lint: setup
 	$(AFTER_NETWORKS) $(BIN)/ruff check .
 	$(AFTER_NETWORKS) $(BIN)/ruff format --check .
+	$(AFTER_NETWORKS) $(BIN)/vulture
 	$(AFTER_NETWORKS) solhint --max-warnings 0 'contracts/**/*.sol'
 
 types: setup

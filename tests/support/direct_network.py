@@ -45,7 +45,6 @@ class DirectNetwork:
     network: CourtNetwork
     session: PayerSession
     entry: Address
-    entry_server: TlsServer
     asked: list[str]
 
     @property
@@ -102,7 +101,7 @@ async def direct_network(
         stack.push_async_callback(ways.close)
         session.entrance = Entrance(NodeChoice(lambda _class: [entry]), ways)
         session.mode = "direct"
-        yield DirectNetwork(network, session, entry, server, asked)
+        yield DirectNetwork(network, session, entry, asked)
 
 
 async def _session(network: CourtNetwork, folder: Path, asked: list[str]) -> tuple[PayerSession, TabStore]:

@@ -14,7 +14,6 @@ from troth.chain.deployment import disputes_creation, submit
 from troth.chain.keystore import Key
 from troth.chain.market_follower import MarketFollower
 from troth.chain.records import TransactionReceipt
-from troth.protocol import typed_data
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls
 from troth.protocol.disputes.calls import Accusation, DisputeMoved, DisputeOpened, NodesShown
@@ -181,8 +180,3 @@ async def _created(anvil: Any, call: Call, key: Key) -> Address:
     created = (await submit(anvil.url, call, key)).created
     assert created is not None
     return created
-
-
-def result_hash(result: Result) -> Hash32:
-    """What a conviction is for."""
-    return typed_data.struct_hash(result)

@@ -158,7 +158,7 @@ class World:
         self.followed = head
         return self.state
 
-    async def compare(self, *, all_blocks: bool = False) -> int:
+    async def compare(self) -> int:
         """Every getter against the fold, at the followed block and at past ones; how many were asked."""
         await self.follow()
         past = {self.followed, max(0, self.followed - self.random.randint(1, 40))}

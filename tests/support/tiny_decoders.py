@@ -22,7 +22,7 @@ from troth.node.models.importing import write_config
 from troth.protocol.types import Segment
 
 LAYERS, VOCABULARY, WINDOW = 4, 96, 6
-SLIDING, FULL, CHUNKED = "sliding_attention", "full_attention", "chunked_attention"
+SLIDING, FULL = "sliding_attention", "full_attention"
 MIXED = [SLIDING, FULL, SLIDING, FULL]
 SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": LAYERS,

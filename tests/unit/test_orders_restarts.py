@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -180,9 +179,6 @@ async def test_a_pipeline_that_broke_off_pays_the_segment_that_computed(tmp_path
     assert leaf is not None
     assert (leaf.prompt, leaf.written, leaf.stage) == (12, 2, Stage.DONE)
     assert 0 < leaf.worth < leaf.price
-
-
-Break = Callable[[Network, Ordered], Awaitable[None]]
 
 
 async def test_a_full_disk_lets_nothing_leave(tmp_path: Path) -> None:

@@ -34,8 +34,6 @@ from troth.protocol.types import ZERO_ADDRESS, Address, Hash32
 SERVICES = {"tickets": TICKETS, "reputation": REPUTATION, "organisations": ORGANISATIONS}
 """The contracts that may stand beside a market, in the order in which they are deployed, and their bindings."""
 CHECK_NUMBERS = {"tickets": "N9", "reputation": "N10", "organisations": "N11"}
-MADE_INSIDE = {"tickets": runtime_of(TICKET_PAYER).length}
-"""Bytes of code that a constructor deploys beside its own."""
 GAS_A_BYTE, CONSTRUCTOR_GAS, PRICE_GAS = (
     200,
     {"tickets": 170_000, "reputation": 260_000, "organisations": 60_000},

@@ -35,8 +35,6 @@ from troth.protocol.types import Hash32, to_hash32
 
 FEWEST, MOST = 2, 64
 """Keys of a ring: one alone hides nobody, and a verifier's work grows with each."""
-HINTS = 5
-"""Words that the contract needs beside a signature for each key."""
 SCOPE_TAG = keccak256(b"troth/ring/scope/1")
 TRANSCRIPT_TAG = keccak256(b"troth/ring/transcript/1")
 REMEDY = "Ask the signer for a signature over exactly this ring, scope and message."

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from troth.cases.errors import NothingToDo
 from troth.node.court.opened_weights import OpenedWeights
 from troth.protocol.disputes.layout import Layout
-from troth.protocol.disputes.segment_trace import SegmentTrace, furthest, segment_rows
+from troth.protocol.disputes.segment_trace import furthest, segment_rows
 from troth.protocol.market import checks
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.token_proofs import ShownRow
@@ -104,12 +104,6 @@ def first_far(weights: OpenedWeights, layout: Layout, text: SegmentText) -> int 
         if furthest(signed[position], canonical[position]) is not None:
             return position
     return None
-
-
-def first_far_in(trace: SegmentTrace, signed: Numbers) -> int | None:
-    """The same with a trace that is computed already."""
-    rows = trace.rows
-    return next((at for at in range(len(rows)) if furthest(signed[at], rows[at]) is not None), None)
 
 
 def _known(data: bytes | None) -> bytes:

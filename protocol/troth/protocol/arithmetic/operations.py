@@ -106,8 +106,6 @@ class Activation(IntEnum):
 
 NOT_A_NUMBER = 0x7FC00000
 """The one result that is no number, as float32 bits; its upper half is the one of bfloat16."""
-STEP_TERMS = 1_536
-"""The most terms of a sum, or numbers of a maximum, that one transaction takes. A longer one is checked in parts."""
 SUM_UNIT_BITS, SUM_BYTES = 298, 96
 """Between the parts of a FACTOR, PRODUCT, SCORE or SUM stands the exact sum so far, before bias, scale, mean or root:
 an integer in units of 2**-298 (each product of two float32 numbers is one), two's complement, big-endian. Between those

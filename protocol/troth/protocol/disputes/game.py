@@ -16,7 +16,7 @@ from troth.protocol.disputes.tree import Range, SeenTree, Tree, WordTree
 from troth.protocol.hashing import abi_keccak
 from troth.protocol.market.messages import state_hash
 from troth.protocol.market.types import Uint40
-from troth.protocol.types import ZERO_HASH, Address, Hash32, Uint8, Uint16, Uint32, Uint64, Uint96
+from troth.protocol.types import Address, Hash32, Uint8, Uint16, Uint32, Uint64, Uint96
 
 MOST_STRIDE = 5
 MOST_TURNS = 24
@@ -164,8 +164,3 @@ def place_of(state: Dispute, choice: NamedNode) -> int:
 def tree_of(state: Dispute, trace: CanonicalTrace) -> Tree:
     """The tree that the dispute is in."""
     return trace.tensor(state.tensor) if state.in_tensor else trace.top
-
-
-def is_open(kept: Hash32) -> bool:
-    """Whether what the contract keeps is the hash of a dispute under way."""
-    return kept not in {ZERO_HASH, ENDED}

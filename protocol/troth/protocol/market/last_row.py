@@ -21,11 +21,8 @@ from troth.protocol.market import checks, prices
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.signed import Result
 from troth.protocol.market.types import Rules
-from troth.protocol.tensors import COLUMNS_LIMIT, Dtype, row_size, rows_from_bytes, widen
+from troth.protocol.tensors import Dtype, row_size, rows_from_bytes, widen
 from troth.protocol.types import Hash32
-
-LAST_ROW_LIMIT = 2 * 4 * COLUMNS_LIMIT + 1024
-"""Bytes of the widest one in canonical JSON."""
 
 
 @dataclass(frozen=True, slots=True)
