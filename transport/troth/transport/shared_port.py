@@ -46,7 +46,7 @@ class SharedPort:
         """A factory for all connections of the port; ``http`` makes the protocol of those that ask for no other."""
 
         def arriving(**arguments: Any) -> asyncio.Protocol:
-            return _Arriving(self, lambda: http(**arguments))
+            return _ArrivingConnection(self, lambda: http(**arguments))
 
         return arriving
 
@@ -58,7 +58,7 @@ class SharedPort:
         return None if made is None else made()
 
 
-class _Arriving(asyncio.Protocol):
+class _ArrivingConnection(asyncio.Protocol):
     """A connection until its handshake is over."""
 
     def __init__(self, port: SharedPort, http: MadeProtocol) -> None:
