@@ -131,7 +131,7 @@ def test_an_entry_names_its_machine_and_whom_it_speaks_to() -> None:
 
     def entry(**changes: Any) -> Any:
         table = msgspec.convert({"machine": "tdx", "trusted": [TRUSTED]} | changes, ConfidentialSection)
-        return entry_of(OverlaySection("127.0.0.1:1", COMMITTEE, confidential=table), refuse)
+        return entry_of(OverlaySection(COMMITTEE, "127.0.0.1:1", confidential=table), "https://127.0.0.1:1", refuse)
 
     made = entry().confidential
     assert [str(one) for one in made.trusted] == [TRUSTED]
