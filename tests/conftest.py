@@ -6,6 +6,7 @@ Tests that use them carry the marker `chain`.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -167,6 +168,16 @@ async def deployed(anvil: Anvil, parameters: Parameters) -> AsyncIterator[Deploy
     market, _ = await deploy_market(anvil.url, parameters, deployer)
     async with market:
         yield Deployed(anvil, market, deployer, parameters)
+
+
+gc.disable()
+"""Until the tests are collected: nearly half of that time was spent looking for garbage among modules that stay."""
+
+
+def pytest_collection_finish() -> None:
+    """What was imported is looked at no more."""
+    gc.enable()
+    gc.freeze()
 
 
 SLOW = {"slow", "model", "chain", "browser", "gpu", "vllm", "namespaces", "network"}
