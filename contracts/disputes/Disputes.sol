@@ -17,7 +17,7 @@ import {Messages} from "../market/libraries/Messages.sol";
 import {Orders} from "../market/libraries/Orders.sol";
 import {Windows} from "../market/libraries/Windows.sol";
 import {Accusation, Choice, Dispute, IDisputes, Turn} from "./IDisputes.sol";
-import {ISteps, Matter, Word} from "./ISteps.sol";
+import {Claim, ISteps, Matter, Word} from "./ISteps.sol";
 import {TraceTree} from "./TraceTree.sol";
 
 /// @title The game by which arithmetic convicts
@@ -32,7 +32,9 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     bytes32 private constant ENDED = bytes32(uint256(1));
     /// @dev Levels that are shown at once: 2^5 words are 1 KiB.
     uint256 private constant MOST_STRIDE = 5;
-    /// @dev Turns of the longest dispute: 14 levels over all tensors and 33 in one, shown by five, the signed row asked for
+    /// @dev Nudges of which the accused may choose one.
+    uint8 private constant NUDGES = 8;
+    /// @dev Turns of the longest dispute: 15 levels over all tensors and 33 in one, shown by five, the signed row asked for
     ///      and given, and the end.
     uint256 private constant MOST_TURNS = 24;
     /// @dev What the accused pays in the longest usual dispute, for which the bond stands.
@@ -174,7 +176,21 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
 
     /// @inheritdoc IDisputes
     function show(bytes32 dispute, Dispute calldata given, bytes32[] calldata nodes) external {
+        _show(dispute, _load(dispute, given, Turn.Accused), nodes);
+    }
+
+    /// @inheritdoc IDisputes
+    function defend(bytes32 dispute, Dispute calldata given, uint8 nudge, uint32 moved, bytes32[] calldata nodes)
+        external
+    {
         Dispute memory state = _load(dispute, given, Turn.Accused);
+        if (nudge == 0 || nudge > NUDGES || state.root != 0) revert NoSuchNudge(nudge, NUDGES, state.root);
+        // Twice as many tensors.
+        (state.nudge, state.moved, state.left) = (nudge, moved, state.left + 1);
+        _show(dispute, state, nodes);
+    }
+
+    function _show(bytes32 dispute, Dispute memory state, bytes32[] calldata nodes) private {
         _requirePlayer(state.accused);
         _requireInTime(state.deadline);
         state.shown = strideOf(state.left);
@@ -211,9 +227,9 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
             revert WrongLevel(state.inTensor, state.left, state.shown);
         }
         _descend(state, choice);
-        // Numbers of tensors have 14 bits.
+        // Numbers of tensors have 15 bits.
         (state.inTensor, state.tensor, state.place) = (true, uint32(state.place), 0);
-        state.left = STEPS.depthOf(matter, shape, state.tensor);
+        state.left = STEPS.depthOf(matter, shape, state.nudge != 0, state.tensor);
         _enter(dispute, state, Turn.Accused);
     }
 
@@ -271,7 +287,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         }
         _descend(state, choice);
         Word memory word = Word({tensor: state.tensor, place: state.place, value: state.node});
-        if (!STEPS.isWrong(matter, shape, state.root, word, step)) revert NothingWrong(dispute);
+        if (!STEPS.isWrong(matter, shape, _claimOf(state), word, step)) revert NothingWrong(dispute);
         _convict(dispute, state);
     }
 
@@ -285,8 +301,12 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     ) external nonReentrant {
         Dispute memory state = _load(dispute, given, Turn.Accuser);
         _requireMatter(state, matter, shape);
-        if (!STEPS.isFar(matter, shape, state.root, opening)) revert NothingWrong(dispute);
+        if (!STEPS.isFar(matter, shape, _claimOf(state), opening)) revert NothingWrong(dispute);
         _convict(dispute, state);
+    }
+
+    function _claimOf(Dispute memory state) private pure returns (Claim memory) {
+        return Claim({root: state.root, seed: state.result, nudge: state.nudge, moved: state.moved});
     }
 
     /// @inheritdoc IDisputes

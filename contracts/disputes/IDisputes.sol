@@ -27,6 +27,8 @@ enum Turn {
 /// @param left levels below the node
 /// @param shown how many of them the accused has shown
 /// @param asked 1 + the position of the signed row that the accuser asked for; 0: it asked for none
+/// @param nudge which one the accused defends itself with; 0: none
+/// @param moved the number of the last row by which is measured how far the nudge moves it
 struct Dispute {
     bytes32 matter;
     bytes32 result;
@@ -44,6 +46,8 @@ struct Dispute {
     uint8 left;
     uint8 shown;
     uint32 asked;
+    uint8 nudge;
+    uint32 moved;
 }
 
 /// @notice What a dispute is opened with.
@@ -110,6 +114,8 @@ interface IDisputes {
     /// @notice What is shown are not the nodes below the one that was named.
     error WrongNodes(bytes32 root, bytes32 expected);
     error NoSuchChoice(uint256 index, uint256 count);
+    /// @notice A nudge is from 1 to the last, and is named with the first levels that are shown.
+    error NoSuchNudge(uint8 nudge, uint8 last, bytes32 root);
     /// @notice The accuser points at a tensor with `chooseTensor`, at a word with `wrongStep`, at all else with `choose`.
     error WrongLevel(bool inTensor, uint256 left, uint256 shown);
     /// @notice A signed row is asked for once.
@@ -127,6 +133,12 @@ interface IDisputes {
 
     /// @notice Accused: shows the nodes `strideOf(left)` levels below the node that was named; at first, below the root.
     function show(bytes32 dispute, Dispute calldata state, bytes32[] calldata nodes) external;
+
+    /// @notice Accused, first: its row is further from the canonical one than usual, and so is what a nudge makes of it. It
+    ///         commits to both traces, and shows the first levels of the tree over both.
+    /// @param moved the number of the last row that the nudge moves the furthest
+    function defend(bytes32 dispute, Dispute calldata state, uint8 nudge, uint32 moved, bytes32[] calldata nodes)
+        external;
 
     /// @notice Accuser: names the first node that differs, where levels are left below it.
     function choose(bytes32 dispute, Dispute calldata state, Choice calldata choice) external;

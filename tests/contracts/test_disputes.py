@@ -123,6 +123,73 @@ async def test_a_row_within_the_tolerance_stands_and_the_accuser_loses_its_bond(
     assert await stage.chain.balance(stage.chain.contract) == 0
 
 
+async def defended(stage: DisputeStage, off: int, **changes: Any) -> tuple[Played, ToyTrace, bytes]:
+    """A dispute over an honest trace whose signed row is off by so much, which the accused defends by a nudge."""
+    doubled = trace(**changes)
+    row, head = trace(wrong={(39, 10, 0): int(trace().numbers[39][10, 0]) + off}).signed()
+    played = await stage.open(stage.accusation(head, ROWS - 1, ROWS))
+    nodes = game.nodes_to_show(replace(played.state, left=played.state.left + 1), doubled)
+    await stage.move(played, calls.defend(played.id, played.state, doubled.nudge, 0, nodes), stage.node)
+    assert (played.state.nudge, played.state.left) == (doubled.nudge, 7)
+    return played, doubled, row
+
+
+async def test_a_row_within_what_a_nudge_moves_stands_and_one_beyond_convicts(stage: DisputeStage) -> None:
+    """Ten are allowed, and eight for each that the nudge moves the row: 74 by nudge 8, 18 by nudge 1."""
+    for off, nudge, stands in ((50, 8, True), (50, 1, False)):
+        played, doubled, row = await defended(stage, off, nudge=nudge)
+        assert game.first_difference(played.state, played.shown, doubled) is None
+        proof = opening_of(SeenTrace(doubled), doubled, row)
+        call = calls.wrong_row(played.id, played.state, played.matter, played.shape, proof)
+        if stands:
+            await refused(stage, call, stage.accuser, "NothingWrong")
+            stage.stage.anvil.mine(stage.turn + 1)
+            await stage.move(played, calls.close(played.id, played.state), stage.node)
+        else:
+            await stage.move(played, call, stage.accuser)
+    assert await stage.chain.read(calls.dispute_of(played.id)) == game.ENDED
+
+
+@pytest.mark.parametrize("wrong", [(79, 10, 0), (41, 3, 7), (40, 0, 0), (17, 4, 13)])
+async def test_a_forged_nudged_trace_convicts_by_one_number(stage: DisputeStage, wrong: tuple[int, int, int]) -> None:
+    """Who makes the nudge move more than it does, or nudges another trace, commits to a number that does not follow."""
+    played, forged, _ = await defended(stage, 500, nudge=3, wrong={wrong: 77})
+    own = trace(nudge=3)
+    seen, shown = SeenTrace(own), False
+    while True:
+        if shown:
+            await stage.show(played, game.nodes_to_show(played.state, forged))
+        shown = True
+        seen.note(played.state, played.shown)
+        index = game.first_difference(played.state, played.shown, own)
+        assert index is not None
+        choice = game.choice_of(played.shown, index)
+        if played.state.in_tensor and played.state.shown == played.state.left:
+            break
+        await stage.choose(played, choice)
+    assert played.state.tensor == wrong[0]
+    step = step_of(seen, played.state.tensor, game.place_of(played.state, choice), wrong[2] % 8, TENSORS)
+    call = calls.wrong_step(played.id, played.state, played.matter, played.shape, choice, step)
+    await stage.move(played, call, stage.accuser)
+    assert await stage.chain.read(calls.dispute_of(played.id)) == game.ENDED
+
+
+async def test_a_nudge_is_named_first_and_is_one_of_eight(stage: DisputeStage) -> None:
+    own = trace(nudge=1)
+    _, head = own.signed()
+    played = await stage.open(stage.accusation(head, ROWS - 1, ROWS))
+    nodes = game.nodes_to_show(replace(played.state, left=played.state.left + 1), own)
+    for nudge in (0, 9, 255):
+        await refused(stage, calls.defend(played.id, played.state, nudge, 0, nodes), stage.node, "NoSuchNudge")
+    first = calls.defend(played.id, played.state, 1, 0, nodes)
+    await refused(stage, first, stage.accuser, "WrongPlayer")
+    await stage.show(played, game.nodes_to_show(played.state, trace()))
+    await stage.choose(played, game.choice_of(played.shown, 0))
+    # What was committed to without a nudge is not doubled later.
+    again = calls.defend(played.id, played.state, 1, 0, nodes)
+    await refused(stage, again, stage.node, "NoSuchNudge")
+
+
 async def test_a_false_accuser_convicts_nobody_whatever_it_names(stage: DisputeStage) -> None:
     own, lies = trace(), trace(wrong={(5, 2, 3): 1})
     played, seen = await accused_of(stage, own), SeenTrace(lies)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from troth.protocol.bindings import STEPS
 from troth.protocol.calls import View, calldata
-from troth.protocol.disputes.game import Matter
+from troth.protocol.disputes.game import Matter, TraceClaim
 from troth.protocol.types import Hash32, Uint32, Uint64
 
 
@@ -24,16 +24,16 @@ def depth(matter: Matter, shape: bytes) -> View[int]:
     return View("depth", calldata(STEPS, "depth", matter, shape), int, STEPS)
 
 
-def depth_of(matter: Matter, shape: bytes, tensor: int) -> View[int]:
+def depth_of(matter: Matter, shape: bytes, tensor: int, *, nudged: bool = False) -> View[int]:
     """Levels of one tensor's tree."""
-    return View("depthOf", calldata(STEPS, "depthOf", matter, shape, tensor), int, STEPS)
+    return View("depthOf", calldata(STEPS, "depthOf", matter, shape, nudged, tensor), int, STEPS)
 
 
-def is_wrong(matter: Matter, shape: bytes, root: Hash32, word: TraceWord, step: bytes) -> View[bool]:
+def is_wrong(matter: Matter, shape: bytes, claim: TraceClaim, word: TraceWord, step: bytes) -> View[bool]:
     """Whether a number of the word does not follow from those before it."""
-    return View("isWrong", calldata(STEPS, "isWrong", matter, shape, root, word, step), bool, STEPS)
+    return View("isWrong", calldata(STEPS, "isWrong", matter, shape, claim, word, step), bool, STEPS)
 
 
-def is_far(matter: Matter, shape: bytes, root: Hash32, opening: bytes) -> View[bool]:
+def is_far(matter: Matter, shape: bytes, claim: TraceClaim, opening: bytes) -> View[bool]:
     """Whether the signed row is too far from the trace's."""
-    return View("isFar", calldata(STEPS, "isFar", matter, shape, root, opening), bool, STEPS)
+    return View("isFar", calldata(STEPS, "isFar", matter, shape, claim, opening), bool, STEPS)

@@ -26,6 +26,7 @@ from troth.protocol.disputes.calls import (
 )
 from troth.protocol.disputes.game import Dispute, DisputeTurn, NamedNode
 from troth.protocol.disputes.judging import DisputeJudge, read
+from troth.protocol.disputes.layout import NUDGES
 from troth.protocol.disputes.proofs import RowProof, StepProof
 from troth.protocol.disputes.tree import path_root, root_over
 from troth.protocol.errors import ProtocolError
@@ -39,6 +40,7 @@ from troth.protocol.types import ZERO_HASH, Hash32
 
 TURNS = {
     "show": (DisputeTurn.ACCUSED, DisputeTurn.ACCUSER),
+    "defend": (DisputeTurn.ACCUSED, DisputeTurn.ACCUSER),
     "choose": (DisputeTurn.ACCUSER, DisputeTurn.ACCUSED),
     "chooseTensor": (DisputeTurn.ACCUSER, DisputeTurn.ACCUSED),
     "askRow": (DisputeTurn.ACCUSER, DisputeTurn.ROW),
@@ -157,7 +159,9 @@ def _require_move(
 def _after(call: DecodedCall, before: Dispute, after: Dispute, shown: tuple[Hash32, ...] | None) -> Dispute:
     """What a call makes of a state; of the levels of a tensor, which hang on the shape, the contract is believed."""
     match call.entry.name:
-        case "show":
+        case "show" | "defend":
+            if call.entry.name == "defend":
+                before = _defended(before, call)
             root = root_over(shown or ())
             if before.root != ZERO_HASH and root != before.node:
                 raise _Broken("The accused showed other nodes than those it committed to")
@@ -173,6 +177,13 @@ def _after(call: DecodedCall, before: Dispute, after: Dispute, shown: tuple[Hash
             return replace(before, asked=int(call.value("position")) + 1)
         case _:
             return before
+
+
+def _defended(before: Dispute, call: DecodedCall) -> Dispute:
+    nudge, moved = int(call.value("nudge")), int(call.value("moved"))
+    if not 1 <= nudge <= NUDGES or before.root != ZERO_HASH:
+        raise _Broken("The accused named a nudge that there is not, or after its first turn")
+    return replace(before, nudge=nudge, moved=moved, left=before.left + 1)
 
 
 def _descended(before: Dispute, choice: NamedNode) -> Dispute:
@@ -202,12 +213,12 @@ def _require_won(subject: AuditSubject, opened: DisputeOpened, state: Dispute | 
                 raise _Broken("The accused was convicted for silence within its turn")
         case "wrongStep":
             chosen = _descended(state, converter(NamedNode)(call.value("choice")))
-            judge = DisputeJudge(opened.matter, opened.shape, state.root)
+            judge = DisputeJudge(opened.matter, opened.shape, state.claim)
             proof = read(StepProof, call.value("step"))
             if not judge.is_wrong(chosen.tensor, chosen.place, chosen.node, proof):
                 raise _Broken("The number by which it was won is the one that follows")
         case "wrongRow":
-            if not DisputeJudge(opened.matter, opened.shape, state.root).is_far(read(RowProof, call.value("opening"))):
+            if not DisputeJudge(opened.matter, opened.shape, state.claim).is_far(read(RowProof, call.value("opening"))):
                 raise _Broken("The row by which it was won is as near as honest rows are")
         case other:
             raise _Broken(f"{other} wins no dispute")

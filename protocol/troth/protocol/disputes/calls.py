@@ -135,6 +135,11 @@ def show(dispute: Hash32, state: Dispute, nodes: tuple[Hash32, ...]) -> Call:
     return Call("show", _data("show", dispute, state, nodes))
 
 
+def defend(dispute: Hash32, state: Dispute, nudge: int, moved: int, nodes: tuple[Hash32, ...]) -> Call:
+    """The accused's first turn where a nudge moves its row: ``nodes`` are of the tree over both traces."""
+    return Call("defend", _data("defend", dispute, state, nudge, moved, nodes))
+
+
 def choose(dispute: Hash32, state: Dispute, choice: NamedNode) -> Call:
     """The accuser's turn, where levels are left below the choice."""
     return Call("choose", _data("choose", dispute, state, choice))

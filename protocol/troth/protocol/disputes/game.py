@@ -53,6 +53,16 @@ class Matter:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceClaim:
+    """What the accused says that its signed row follows from (``ISteps.Claim``)."""
+
+    root: Hash32
+    seed: Hash32
+    nudge: Uint8
+    moved: Uint32
+
+
+@dataclass(frozen=True, slots=True)
 class Dispute:
     """The state of a dispute (``IDisputes.Dispute``), of which the contract keeps the hash."""
 
@@ -72,11 +82,18 @@ class Dispute:
     left: Uint8
     shown: Uint8
     asked: Uint32
+    nudge: Uint8
+    moved: Uint32
 
     @property
     def hash(self) -> Hash32:
         """What the contract keeps."""
         return state_hash(self)
+
+    @property
+    def claim(self) -> TraceClaim:
+        """What the accused committed to."""
+        return TraceClaim(self.root, self.result, self.nudge, self.moved)
 
 
 @dataclass(frozen=True, slots=True)

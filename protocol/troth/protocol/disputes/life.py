@@ -18,6 +18,7 @@ from troth.protocol.disputes.calls import (
     RowGiven,
 )
 from troth.protocol.disputes.game import CanonicalTrace, Dispute, DisputeTurn, Matter, NamedNode, SeenTrace
+from troth.protocol.disputes.segment_trace import DoubledTrace
 from troth.protocol.errors import InvalidField
 from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.types import Hash32
@@ -98,6 +99,12 @@ def _known(life: Life | None, dispute: Hash32) -> Life:
 def answer(life: Life, trace: CanonicalTrace) -> Call:
     """The accused's turn."""
     return calls.show(life.id, life.state, game.nodes_to_show(life.state, trace))
+
+
+def defending(life: Life, trace: DoubledTrace, nudge: int) -> Call:
+    """The accused's first turn, where a nudge moves its row as rounding did."""
+    state = replace(life.state, left=life.state.left + 1)
+    return calls.defend(life.id, life.state, nudge, trace.most_moved, game.nodes_to_show(state, trace))
 
 
 def pointed(life: Life, own: CanonicalTrace) -> NamedNode | None:
