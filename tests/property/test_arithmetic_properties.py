@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import cos, sin
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ def test_bfloat16_is_the_nearest_with_half_the_bits(bits: int) -> None:
     assert found == (rounded if usable and rounded != 0x80000000 else 0 if usable else NOT_A_NUMBER)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12), st.randoms(), st.integers(0, 12))
 def test_a_sum_has_no_order_and_any_parts(pairs: list[tuple[int, int]], source: object, cut: int) -> None:
     turned = list(pairs)

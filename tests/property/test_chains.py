@@ -71,6 +71,7 @@ def fastest(world: World, tokens: int) -> float:
     return min((best[x, h] + world.hosts[h].exit_seconds for x, h in states if x == world.layers - 1), default=math.inf)
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(worlds(), st.integers(0, 24), st.booleans())
 def test_the_free_chain_is_the_fastest(world: World, tokens: int, narrow: bool) -> None:
@@ -142,6 +143,7 @@ def test_the_chain_of_drawn_candidates_is_the_fastest(case: tuple[World, list[Se
     assert all(part.name in draw.candidates for part, draw in zip(chain.segments, draws, strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(worlds(), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 30), st.booleans()), max_size=25))
 def test_what_is_released_is_all_that_was_taken(world: World, steps: list[tuple[int, int, bool]]) -> None:

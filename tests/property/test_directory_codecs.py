@@ -81,6 +81,7 @@ def test_a_signed_list_comes_back(made: Listing, found: list[bytes]) -> None:
     assert decode_signed(encode_signed(signed)) == signed
 
 
+@pytest.mark.slow
 @given(st.builds(SignedRelay, **entries, **keys, handshake_key=hashes, region=regions, bandwidth=st.integers(0, 9)))
 def test_a_relays_descriptor_comes_back_and_random_keys_are_refused(made: SignedRelay) -> None:
     assert decode_descriptor(encode_descriptor(made), SignedRelay) == made

@@ -60,6 +60,7 @@ def test_strides_are_few_and_even(left: int) -> None:
     assert turns == -(-left // game.MOST_STRIDE)
 
 
+@pytest.mark.slow
 @given(st.lists(words, min_size=2, max_size=9), st.data())
 def test_the_first_difference_is_found_and_all_before_it_can_be_opened(
     tensors: list[list[bytes]], data: st.DataObject

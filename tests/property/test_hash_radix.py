@@ -184,6 +184,7 @@ ACTIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(ACTIONS, st.lists(PROMPTS, min_size=1, max_size=8))
 def test_views_converge_to_what_the_caches_hold(
     actions: list[tuple[int, str, list[int]]], questions: list[list[int]]

@@ -23,6 +23,7 @@ def _voucher(**changes: int) -> Voucher:
     return replace(Voucher(hash_of("tab"), 0, 1 << 40, 400, 0, 0), **changes)
 
 
+@pytest.mark.slow
 @given(amounts)
 def test_every_place_round_trips(leaves: dict[int, int]) -> None:
     claim, tree = claims.claim_of(_voucher(), leaves)

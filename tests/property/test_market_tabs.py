@@ -68,6 +68,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(steps)
 def test_no_number_is_paid_twice_and_nothing_honest_is_lost(plan: list[tuple[str, int]]) -> None:

@@ -82,6 +82,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(STEPS)
 def test_payer_and_payee_agree_after_any_course(steps: list[tuple[str, int]]) -> None:
@@ -147,6 +148,7 @@ def test_what_is_claimed_together_can_always_be_filed(amounts: dict[int, int], s
     assert bool(chosen) == (first <= sequence and amounts[first] <= room)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(1, 5), st.integers(0, PRICE - 1))
 def test_a_word_that_pays_less_or_is_forged_changes_nothing(count: int, paid: int) -> None:
@@ -165,6 +167,7 @@ def test_a_word_that_pays_less_or_is_forged_changes_nothing(count: int, paid: in
         assert (kept.voucher(TAB_ID), kept.book(TAB_ID, ledger())) == before
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.integers(1, 8), st.integers(1, 8))
 def test_unpaid_work_never_exceeds_the_limit(orders: int, allowed: int) -> None:

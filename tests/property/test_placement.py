@@ -155,6 +155,7 @@ def test_a_machine_more_costs_a_large_region_at_most_a_pipeline(pool: list[int],
     assert after >= before - 1
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(sizes, min_size=1, max_size=60))
 def test_never_fewer_than_the_proven_fallback(pool: list[int]) -> None:

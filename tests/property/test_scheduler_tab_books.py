@@ -158,6 +158,7 @@ def test_a_node_can_always_accept_the_newest_word_and_no_promise_is_lost(steps: 
 # ----------------------------------------------------------------------------------------------------------- the file
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=4), min_size=1, max_size=12))
 def test_commits_that_wait_together_stand_or_fall_alone(groups: list[list[int]]) -> None:

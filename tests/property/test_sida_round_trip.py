@@ -33,6 +33,7 @@ def test_what_is_prepared_is_recovered_from_any_k_in_any_order(message, threshol
     assert [parse(wire).to_bytes() for wire in wires] == wires
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data(), thresholds(2, 12))
 def test_damage_that_spares_k_stops_nothing_and_is_named(data: st.DataObject, threshold: Threshold) -> None:

@@ -81,6 +81,7 @@ def test_a_payee_accepts_every_word_in_the_order_in_which_it_was_signed(steps: l
             store.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(STEPS, some.integers(0, 30))
 def test_a_backup_resumes_from_the_newest_word_and_from_no_older_one(steps: list[Any], when: int) -> None:
@@ -102,6 +103,7 @@ def test_a_backup_resumes_from_the_newest_word_and_from_no_older_one(steps: list
         store.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(some.lists(some.integers(1, 100), min_size=1, max_size=20))
 def test_two_connections_never_give_a_number_out_twice(amounts: list[int]) -> None:

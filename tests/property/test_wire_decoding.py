@@ -106,6 +106,7 @@ def test_what_is_cut_off_or_longer_is_refused(answer: list[DecodedPart], data: s
         decode_parts(whole, len(answer) + 1)
 
 
+@pytest.mark.slow
 @given(written())
 def test_parts_that_do_not_fit_are_never_sent(part: WrittenPart) -> None:
     wrong = [

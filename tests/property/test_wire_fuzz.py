@@ -128,6 +128,7 @@ def test_any_value_in_any_field(message: Message, data: some.DataObject) -> None
     survives(struct.pack(">I", len(encoded)) + encoded)
 
 
+@pytest.mark.slow
 @given(messages, some.integers(0, 1 << 32))
 def test_truncated_frame(message: Message, size: int) -> None:
     frame = encode_frame(message)

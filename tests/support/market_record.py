@@ -27,6 +27,7 @@ from troth.audit.subject import AuditSubject
 from troth.chain.headers import RawHeader
 from troth.chain.market import DeploymentPlace
 from troth.protocol import typed_data, vrf
+from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.market import events as on
@@ -100,7 +101,7 @@ def joining(
     entry = GroupEntry(operator, place.block, place.block, seats, 0)
     return [
         on.Collected(ZERO_HASH, owner, PotKind.STAKE, pot, STAKE, STAKE, place),
-        on.NodeRegistered(operator, owner, class_id, owner, 0, 12, "https://n.example", ZERO_HASH, place),
+        on.NodeRegistered(operator, owner, class_id, owner, 0, 12, "https://n.example", Hash32(keccak256(pot)), place),
         on.EntryChanged(group_id(class_id, segment), number, entry, number + 1, place),
         on.AskChanged(operator, segment.first, segment.end, ASK, place),
     ]

@@ -50,27 +50,40 @@ class Source:
 @cache
 def sources(*folders: str) -> tuple[Source, ...]:
     """All Python files below these folders, those without an ending too, if Python runs them."""
-    found = []
-    for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.is_file() and not OPAQUE.intersection(path.parts) and _is_python(path):
-                text = path.read_text(encoding="utf-8")
-                found.append(Source(str(path.relative_to(ROOT)), text, ast.parse(text)))
-    return tuple(found)
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*"))]
+    return tuple(_read(path) for path in paths if not OPAQUE.intersection(path.parts) and _is_python(path))
+
+
+@cache
+def _read(path: Path) -> Source:
+    text = path.read_text(encoding="utf-8")
+    return Source(str(path.relative_to(ROOT)), text, ast.parse(text))
 
 
 def _is_python(path: Path) -> bool:
-    if path.suffix:
+    if path.suffix or not path.is_file():
         return path.suffix == ".py"
     with path.open("rb") as file:
         return file.readline().startswith(b"#!") and b"python" in path.read_bytes()[:40]
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements below a node, those of functions inside functions too; expressions are not looked into."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inside = getattr(node, part, None)
+            if isinstance(inside, list):
+                left += inside
+                yield from inside
 
 
 def class_places() -> dict[str, list[str]]:
     """Where classes of the packages are defined, nested and private ones too, by their names."""
     found = defaultdict(list)
     for source in sources(*PACKAGES):
-        for node in ast.walk(source.tree):
+        for node in statements(source.tree):
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(f"{source.name}:{node.lineno}")
     return found
@@ -82,7 +95,7 @@ def imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, source in modules.items():
         wanted = set()
-        for node in ast.walk(source.tree):
+        for node in statements(source.tree):
             if isinstance(node, ast.Import):
                 wanted |= {one.name for one in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -101,7 +114,7 @@ def circles(imported: Mapping[str, set[str]]) -> list[list[str]]:
 
 def functions(source: Source) -> Iterator[tuple[str, int, int]]:
     """Name, first line and number of lines of each function, decorators and docstring included."""
-    for node in ast.walk(source.tree):
+    for node in statements(source.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min((one.lineno for one in node.decorator_list), default=node.lineno)
             yield node.name, first, (node.end_lineno or first) - first + 1

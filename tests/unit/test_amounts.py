@@ -61,6 +61,7 @@ def test_everything_else_is_refused(text: str) -> None:
         parse_amount(text)
 
 
+@pytest.mark.slow
 @given(st.integers(1, LARGEST))
 def test_what_is_shown_reads_back_as_the_same_amount(wei: int) -> None:
     assert parse_amount(COIN.show(wei)) == wei

@@ -242,6 +242,7 @@ def test_a_ring_of_the_scheduler_s_own_keys_is_found() -> None:
     assert any("not drawn" in finding.message for finding in findings)
 
 
+@pytest.mark.slow
 def test_a_veiled_class_is_never_logged_by_name_nor_another_without() -> None:
     named = examined(line_of(SCENE))
     assert any("are named" in finding.message for finding in named)
@@ -251,6 +252,7 @@ def test_a_veiled_class_is_never_logged_by_name_nor_another_without() -> None:
     assert any("is hidden" in finding.message for finding in plain)
 
 
+@pytest.mark.slow
 def test_a_rejection_by_ballots_that_nobody_brings_is_named() -> None:
     said = line_of(SCENE).verdicts
     line = veiled(line_of(SCENE), opinions=(Opinion.REJECT,) * len(said))

@@ -146,6 +146,7 @@ def test_a_stopped_calibration_goes_on_where_it_was(
     assert left == [condition.name for condition in few[2:]]
 
 
+@pytest.mark.slow
 def test_honest_runs_of_machines_come_together_in_one_folder(
     folder: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

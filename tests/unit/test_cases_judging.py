@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from support.cases_scene import of_journey
 from support.market_case import CaseScene
 from support.market_scene import COLUMNS, PROMPT, WRITTEN, Scene, execution_class
@@ -37,6 +38,7 @@ def tolerant(noise: float, **own: Any) -> ReviewFinding:
     return judge(context, recomputed, given, (root, NODE_SALT))
 
 
+@pytest.mark.slow
 def test_score_and_spread_are_in_millionths_of_the_cut() -> None:
     honest, cheat = tolerant(1e-7), tolerant(0.5)
     assert (honest.opinion, cheat.opinion) == (Opinion.ACCEPT, Opinion.REJECT)
@@ -46,6 +48,7 @@ def test_score_and_spread_are_in_millionths_of_the_cut() -> None:
     assert tolerant(0.5, again=again).spread > 1_000_000
 
 
+@pytest.mark.slow
 def test_a_second_look_excuses_what_the_reviewers_own_noise_explains() -> None:
     again = (true_states() * np.float32(1.01)).astype(np.float32)
     calibration = under_rules(ZERO_HASH)
@@ -56,6 +59,7 @@ def test_a_second_look_excuses_what_the_reviewers_own_noise_explains() -> None:
     assert tolerant(0.02, calibration=calibration).opinion is Opinion.REJECT
 
 
+@pytest.mark.slow
 def test_a_text_that_cannot_be_judged_costs_nobody_anything() -> None:
     noisy = TokenReport(0.5, 0.02, 0.5, 0, True, False, 2.0, told=False)
     assert tolerant(1e-7, report=noisy) == ReviewFinding(Opinion.CANNOT_TELL)
@@ -70,6 +74,7 @@ def test_a_forbidden_token_convicts_however_small_its_share_of_a_window_is() -> 
     assert (found.opinion, found.score) == (Opinion.REJECT, MOST)
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_the_traces_and_false_counts_are_rejected_beyond_every_cut() -> None:
     other = true_states().tobytes()
     assert tolerant(0.5, rows=other).score == MOST

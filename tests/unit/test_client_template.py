@@ -29,6 +29,7 @@ def test_the_names_that_templates_use_are_there() -> None:
     assert render(source, MESSAGES, {"bos_token": "<s>"}) == '<s>{"a": "<é>"}2said4'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [

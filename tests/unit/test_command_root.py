@@ -106,6 +106,7 @@ def test_help_and_version_are_quick(arguments: list[str]) -> None:
     assert ours < 2 * bare
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["client", "--help"], ["client", "serve", "--help"]])
 def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
     probe = (
@@ -117,6 +118,7 @@ def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
     assert set(HEAVY).isdisjoint(loaded)
 
 
+@pytest.mark.slow
 def test_help_imports_no_sub_command_and_no_torch() -> None:
     code = (
         "import sys\nfrom troth.command.main import main\n"
@@ -130,6 +132,7 @@ def test_help_imports_no_sub_command_and_no_torch() -> None:
         assert name in done.stdout
 
 
+@pytest.mark.slow
 def test_an_unknown_sub_command_is_a_usage_error() -> None:
     assert run("nodde").returncode == 2
 
@@ -148,6 +151,7 @@ def test_only_the_root_offers_completion(name: str) -> None:
     assert "completion" in run("--help").stdout
 
 
+@pytest.mark.slow
 def test_brackets_in_a_help_text_are_shown() -> None:
     assert "node.toml's [auto]" in " ".join(run("node", "start", "--help").stdout.split())
 

@@ -57,6 +57,7 @@ def test_prompts_are_many_different_and_follow_from_the_seed_alone() -> None:
     assert sum(any(letter in text for letter in "äöüßéèàçñ¿ãõąęłż") for text in written) > 60
 
 
+@pytest.mark.slow
 def test_a_class_with_a_short_context_gets_short_prompts() -> None:
     assert max(map(len, prompts_of(SEED, 40, anything, 100))) < 400
 
@@ -217,6 +218,7 @@ async def test_no_part_of_an_answer_can_be_changed(tmp_path: Path) -> None:
             decode_answer(b"{}")
 
 
+@pytest.mark.slow
 async def test_a_node_that_was_drawn_and_gave_nothing_is_silent(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         examiner = await examiner_on(stage)

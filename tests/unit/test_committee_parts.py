@@ -74,6 +74,7 @@ def test_too_few_opinions_are_no_agreement() -> None:
     assert common_entries(NAMES, {}, 1) == NAMES
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.frozensets(st.sampled_from(sorted(NAMES))), min_size=6, max_size=6),
     st.frozensets(st.sampled_from(sorted(NAMES))),

@@ -120,6 +120,7 @@ def test_what_cannot_be_served_is_refused_by_its_configuration(
         open_folder(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

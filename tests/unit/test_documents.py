@@ -88,6 +88,7 @@ def test_every_page_has_its_folder_and_is_in_the_index() -> None:
     assert [name_of(one) for one in pages if one not in listed and one.parent not in listed] == []
 
 
+@pytest.mark.slow
 def test_documents_that_are_named_exist() -> None:
     known = {name_of(one) for one in DOCUMENTS} | {one.name for one in DOCUMENTS}
     files = [one for folder in SOURCES for kind in ("py", "sol", "mjs") for one in (ROOT / folder).rglob(f"*.{kind}")]

@@ -161,6 +161,7 @@ def _none(_order: Any, _shown: LastRow) -> JSONResponse:
     return JSONResponse({"error": {"code": "too_late", "message": "gone"}}, 409)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tamper", "word"), [(_other, "not the last row"), (_none, "gone")])
 async def test_a_state_that_is_bent_on_its_way_or_kept_back_is_no_embedding(
     tamper: Any, word: str, tmp_path: Path

@@ -179,6 +179,7 @@ async def test_texts_that_are_written_at_the_same_time_share_steps(engine: Torch
     assert len(steps.taken) < 0.9 * alone_steps, "most steps should have had several texts"
 
 
+@pytest.mark.slow
 async def test_a_long_prompt_goes_in_chunks_and_others_write_meanwhile(engine: TorchEngine, steps: NotedSteps) -> None:
     long, rows = text(3, 1_000), (await alone(engine, text(1)))
     whole = await alone(engine, long)
@@ -198,6 +199,7 @@ async def test_a_long_prompt_goes_in_chunks_and_others_write_meanwhile(engine: T
     assert max(chunks) <= CHUNK
 
 
+@pytest.mark.slow
 async def test_long_prompts_take_turns(engine: TorchEngine, steps: NotedSteps) -> None:
     first = asyncio.create_task(engine.forward(key(1), WHOLE, 0, text(1, 1_500)))
     await asyncio.sleep(0)
@@ -287,6 +289,7 @@ async def test_rows_that_were_taken_back_leave_nothing_behind(folder: ModelFolde
     await engine.close()
 
 
+@pytest.mark.slow
 async def test_references_go_in_chunks_beside_texts(folder: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = TorchEngine(folder, WHOLE, 1, threads=1)
     whole = await engine.reference(WHOLE, text(1, 600))

@@ -125,6 +125,7 @@ async def test_only_what_is_missing_is_read(folder: ModelFolder, reads: Reads, d
     await engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16])
 async def test_a_changed_slice_computes_what_a_fresh_one_does(folder: ModelFolder, dtype: int) -> None:
     fresh, moved = TorchEngine(folder, WHOLE, dtype), TorchEngine(folder, MIDDLE, dtype)
@@ -194,6 +195,7 @@ async def test_what_is_kept_stays_until_it_is_kept_no_more(folder: ModelFolder, 
     await engine.close()
 
 
+@pytest.mark.slow
 async def test_the_float32_layers_come_and_go_too(folder: ModelFolder, reads: Reads, watched: type[Watched]) -> None:
     fresh = TorchEngine(folder, WHOLE, BFLOAT16)
     rows = await states(fresh, 1, Segment(0, 2), TOKENS)

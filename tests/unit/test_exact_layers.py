@@ -64,6 +64,7 @@ async def run(engine: TorchEngine, text: NDArray[np.int64], pieces: list[int], n
     return np.concatenate(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pieces", [[1] * 50, [16, 16, 18], [15, 2, 33], [49, 1], [3, 40, 1, 1, 1, 1, 1, 1, 1]], ids=str
 )
@@ -88,6 +89,7 @@ async def test_fixed_shapes_compute_the_same_model(llama: ModelFolder) -> None:
     await exact.close()
 
 
+@pytest.mark.slow
 async def test_windows_hold_in_fixed_shapes(tmp_path: Path) -> None:
     folder = write_tiny_gemma3(tmp_path / "gemma")
     segment, text = Segment(0, 5), probe_text(200)[:40]
@@ -147,6 +149,7 @@ class Unsteady(TorchEngine):
         return computed
 
 
+@pytest.mark.slow
 async def test_a_machine_whose_decode_differs_does_not_serve(llama: ModelFolder) -> None:
     unsteady = Unsteady(llama, WHOLE, 1, layers=ExactSlice)
     with pytest.raises(ModelError, match="decode and prefill differ"):
@@ -156,6 +159,7 @@ async def test_a_machine_whose_decode_differs_does_not_serve(llama: ModelFolder)
     await unsteady.close()
 
 
+@pytest.mark.slow
 async def test_layers_that_come_later_have_fixed_shapes_too(llama: ModelFolder) -> None:
     engine = TorchEngine(llama, Segment(0, 1), 1, threads=1, layers=ExactSlice)
     await engine.rehost(WHOLE)

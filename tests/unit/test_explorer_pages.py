@@ -76,6 +76,7 @@ def web(home: Path) -> Iterator[TestClient]:
 # -------------------------------------------------------------------------------------------------------- what is shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_is_small_and_says_how_fresh_it_is(web: TestClient, page: str) -> None:
     answer = web.get(f"/{page}")
@@ -120,6 +121,7 @@ def test_what_was_taken_is_what_left_the_stake(site: Site) -> None:
     assert (slash["reason"], slash["evidence"], slash["subject"]) == ("false_result", "case", CASE)
 
 
+@pytest.mark.slow
 def test_no_page_or_file_puts_who_pays_beside_who_serves(web: TestClient, home: Path, tmp_path: Path) -> None:
     """Payer and tab key, in any form, are nowhere: not in pages, figures, or an export."""
     payers = [TAB.payer[2:].lower(), TAB.key[2:].lower()]
@@ -403,6 +405,7 @@ def fields_of(line: LogLine) -> dict[str, Any]:
     return {name: getattr(line, name) for name in line.__struct_fields__}
 
 
+@pytest.mark.slow
 def test_no_name_in_an_index_leads_out_of_an_export(tmp_path: Path) -> None:
     home_of(tmp_path / "home")
     index = ExplorerIndex.open(tmp_path / "home" / INDEX_FILE, DOMAIN.chain_id, PLACE)

@@ -116,6 +116,7 @@ def test_a_follow_up_goes_to_the_node_that_was_just_sent_its_prefix() -> None:
     assert (again.name, again.tokens, again.reason) == (first.name, 640, ChoiceReason.MATCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", ["nothing to do", "fast as light"])
 def test_a_node_that_claims_every_prefix_and_no_load_gets_no_more_than_its_share(lie: str) -> None:
     """It copies every name that others say and reports itself idle. The published policy gives it everything."""

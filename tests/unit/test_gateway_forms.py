@@ -62,6 +62,7 @@ def test_a_response_goes_on_from_a_stored_one() -> None:
         response(stored, previous_response_id="resp_2")
 
 
+@pytest.mark.slow
 def test_the_oldest_responses_are_forgotten() -> None:
     stored = StoredResponses()
     for number in range(MOST_KEPT + 1):

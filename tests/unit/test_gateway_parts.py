@@ -76,6 +76,7 @@ def test_the_ledger_survives_and_counts_what_was_paid(tmp_path: Path) -> None:
         CompletionLedger(path)
 
 
+@pytest.mark.slow
 def test_bodies_are_json_and_not_deep() -> None:
     assert parse(b'{"a": ["[[[", "\\"[", {"b": 1.5}]}') == {"a": ["[[[", '"[', {"b": 1.5}]}
     assert parse(b"[" * DEEPEST + b"]" * DEEPEST) != 1

@@ -116,6 +116,7 @@ async def test_windows_and_kinds_of_layers_come_from_the_configuration(
     assert (np.abs(first[same:] - second[same:]).max(axis=1) > 1e-3).all()
 
 
+@pytest.mark.slow
 async def test_the_reference_has_the_weights_of_the_class_in_float32(folder: ModelFolder) -> None:
     reference = await TorchEngine(folder, WHOLE, 1, threads=1).reference(WHOLE, TOKENS)
     model = transformers_model(folder, torch.bfloat16)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support.sources import PACKAGES, Source, class_places, sources
 
+pytestmark = pytest.mark.slow  # it parses all packages
+
 ROOT = Path(__file__).parents[2]
 ROWS = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)
 WORDS = [word.strip().removeprefix("to ") for words, _ in ROWS for word in words.split(",")]

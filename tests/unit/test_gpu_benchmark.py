@@ -26,6 +26,7 @@ def test_a_part_begins_nothing_after_its_time() -> None:
     assert (figure.value, figure.reach, figure.note) == (2, 0, "two, three")
 
 
+@pytest.mark.slow
 def test_a_part_that_cannot_run_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "PARTS", ("kernels", "choice"))
     monkeypatch.setitem(sys.modules, "vllm", None)

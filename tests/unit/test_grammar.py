@@ -165,6 +165,7 @@ HEAVY: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEAVY)
 def test_what_is_within_the_bounds_takes_no_time(name: str) -> None:
     """Compiled or refused, and 40 masks: each bounded in steps."""

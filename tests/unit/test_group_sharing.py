@@ -89,6 +89,7 @@ async def test_a_dead_member_is_emptied_and_the_key_moves_on_once(stage: Stage) 
     assert [len(member.group._sharing._agreement._changes) for member in others] == [one + 1 for one in changes]
 
 
+@pytest.mark.slow
 async def test_a_restarted_member_is_followed_again(stage: Stage) -> None:
     members = await stage.started(3)
     for restarted in (members[2], members[0]):

@@ -98,6 +98,7 @@ def test_the_sentry_finds_common_prompts_and_holds_no_text() -> None:
     assert sentry.common() == ()
 
 
+@pytest.mark.slow
 def test_the_sentry_is_bounded_and_sees_no_pattern_in_different_prompts() -> None:
     sentry = Sentry(random.Random(1), sample=16)
     for number in range(400):

@@ -57,6 +57,7 @@ def refused(report: TokenReport) -> bool:
     return not report.accepted and report.told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("noise", "lie", "least"),
     [(1e-5, Sampling(0.35, 0.9), 8), (1e-5, Sampling(0.7, 1.0), 8), (0.06, Sampling(0.35, 0.9), 7),
@@ -84,6 +85,7 @@ def test_float32_grants_ties_at_the_nucleus_end_what_its_noise_is_and_not_half_a
     assert lost["whole"] > 1.5 * lost["before"]
 
 
+@pytest.mark.slow
 def test_at_the_first_look_the_other_run_says_how_far_noise_reaches() -> None:
     """Levelled rows and a small nucleus: in bfloat16 rounding alone puts an honest token outside of it."""
     lost = dict.fromkeys(("alone", "beside", "other rows"), 0.0)

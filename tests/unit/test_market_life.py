@@ -359,6 +359,7 @@ def test_a_case_is_of_its_kind_by_the_committee_that_was_drawn() -> None:
             live(replace(journey, case=wrong), SCENE.view)
 
 
+@pytest.mark.slow
 def test_where_no_majority_rejects_the_client_alone_calls_a_drawn_leaf_into_question() -> None:
     for opinion in (Opinion.ACCEPT, Opinion.CANNOT_TELL):
         journey = SCENE.checked(opinion=opinion)

@@ -119,6 +119,7 @@ def test_records_of_all_verifiers_find_the_node_out_and_no_other(
     assert suspect.strength >= 1 / ERROR
 
 
+@pytest.mark.slow
 def test_a_file_of_notes_shows_no_salt(noted: dict[Address, list[NotedTask]]) -> None:
     for tasks in noted.values():
         for one in tasks:

@@ -138,6 +138,7 @@ def _changed(text: Any) -> Any:
     return text + "1" if text.isdigit() else text + "x"
 
 
+@pytest.mark.slow
 def test_no_field_can_be_changed_unseen() -> None:
     data = receipt.encode(_receipt())
     leaves = _leaves(json.loads(data))

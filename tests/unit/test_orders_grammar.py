@@ -44,6 +44,7 @@ async def opinions(network: Network, ordered: Ordered) -> set[Opinion]:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"ends": (2,)}, {"ends": (1, 2)}, {"exact": True, "tiles": 0}], ids=str)
 @pytest.mark.parametrize("temperature", [0, 800_000])
 async def test_an_answer_by_a_grammar_is_accepted_in_every_class(
@@ -66,6 +67,7 @@ LIES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"ends": (2,)}, {"ends": (1, 2)}, {"exact": True, "tiles": 0}], ids=str)
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_node_that_leaves_the_rules_out_is_rejected_in_every_class(

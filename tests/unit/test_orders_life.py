@@ -26,6 +26,7 @@ from troth.protocol.market.types import Tab
 from troth.protocol.types import Hash32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
 async def test_an_honest_order_is_acknowledged_at_once_by_the_protocol(tmp_path: Path, ends: tuple[int, ...]) -> None:
     network = build(tmp_path, ends=ends)
@@ -69,6 +70,7 @@ async def test_positions_from_a_nodes_cache_cost_their_own_price_and_change_noth
     assert ending.checked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
 async def test_a_cheaper_model_is_rejected_by_every_verifier_and_by_the_protocol(
     tmp_path: Path, ends: tuple[int, ...]
@@ -186,6 +188,7 @@ async def test_rows_whose_node_committed_to_another_trace_cannot_be_told(tmp_pat
     assert leaf.value(network.ground.state, verifier) == 0
 
 
+@pytest.mark.slow
 async def test_verifiers_sign_what_they_found_beside_the_verdict(tmp_path: Path) -> None:
     """Once for each task, with what shows that they were drawn; a class of older rules finds nothing."""
     network = build(tmp_path, calibration=under_rules(Hash32(bytes(32))))

@@ -62,6 +62,7 @@ async def test_a_result_is_given_again_with_the_same_bytes(tmp_path: Path) -> No
     assert leaf.stage is Stage.DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", range(5))
 async def test_a_check_goes_on_after_a_kill_at_any_step(tmp_path: Path, step: int) -> None:
     """The scheduler repeats all messages, as after a lost connection; the protocol accepts what comes of it."""

@@ -136,6 +136,7 @@ def test_an_empty_list_is_an_error() -> None:
         choose(Crowd((), NOW), [], 1)
 
 
+@pytest.mark.slow
 def test_ten_thousand_relays_are_quick() -> None:
     relays = listing([listed(number) for number in range(10_000)]).relays
     crowd, guards = Crowd(relays, NOW), [one.relay for one in relays[:8]]
@@ -145,6 +146,7 @@ def test_ten_thousand_relays_are_quick() -> None:
     assert (time.perf_counter() - began) / 20 < 0.05
 
 
+@pytest.mark.slow
 def test_an_impossible_list_of_ten_thousand_does_not_stop_the_client() -> None:
     relays = [listed(number, operator=f"0x{number % 11}") for number in range(10_000)]
     began = time.perf_counter()

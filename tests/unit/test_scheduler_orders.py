@@ -187,6 +187,7 @@ async def test_log_probabilities_come_where_they_are_asked_for(scene: TabScene) 
     assert all(one["logprob"] <= 0 and len(one["top"]) == 2 for one in told)
 
 
+@pytest.mark.slow
 async def test_an_order_that_is_not_drawn_is_told_so(tmp_path: Path) -> None:
     scene = TabScene(tmp_path)
     scene.start()
@@ -202,6 +203,7 @@ async def test_an_order_that_is_not_drawn_is_told_so(tmp_path: Path) -> None:
     await scene.stop()
 
 
+@pytest.mark.slow
 async def test_one_tab_serves_many_requests_at_once_in_any_order(scene: TabScene) -> None:
     asked = [scene.asked() for _ in range(24)]
     sent = await asyncio.gather(*[scene.send(one) for one in reversed(asked)])

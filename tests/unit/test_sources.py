@@ -8,6 +8,8 @@ import ast
 import pytest
 from support.sources import BESIDE, PACKAGES, Source, circles, class_places, functions, imports, sources
 
+pytestmark = pytest.mark.slow  # it reads and parses a quarter of a million lines
+
 LONGEST_FUNCTION, LONGEST_MODULE = 60, 500
 
 

@@ -24,6 +24,7 @@ from troth.protocol.types import Segment  # noqa: E402
 MEGABYTE = 1 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["llama", "gemma3_text", "qwen3_moe"])
 async def test_it_is_the_reference_of_a_whole_model(
     tmp_path: Path, family: str, monkeypatch: pytest.MonkeyPatch
@@ -74,6 +75,7 @@ async def test_what_fails_is_told_to_all_and_the_next_is_computed(
     assert (await reference.rows([1, 2])).shape[0] == 2
 
 
+@pytest.mark.slow
 async def test_it_never_holds_more_than_a_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen layers of 15 MB in float32, with a bound of three of them."""
     layers = 16

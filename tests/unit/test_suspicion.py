@@ -80,6 +80,7 @@ def test_no_single_verifier_makes_a_suspect() -> None:
     assert suspected(NODE, CLASS_ID, 0, [found]) is None
 
 
+@pytest.mark.slow
 def test_honest_groups_pay_for_few_checks_more_on_average() -> None:
     """At the very bound of what honest nodes are granted, looked at after each of a thousand tasks."""
     draw, nodes = np.random.default_rng(20261124), 2_000

@@ -131,6 +131,7 @@ def test_the_command_says_what_can_be_done_and_sends_nothing(shell: Shell) -> No
     assert path.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_the_command_opens_within_the_bond_that_it_is_given(shell: Shell) -> None:
     short = shell(shell.name, "--open", "--most-bond", "7units", password=True)
     assert (short.exit_code, shell.room.sent) == (4, [])

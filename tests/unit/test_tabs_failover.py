@@ -30,6 +30,7 @@ from troth.client.tabs.errors import TabShort
 from troth.protocol.market import tabs
 
 
+@pytest.mark.slow
 async def test_one_tab_serves_many_requests_of_two_processes_at_once(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         other, store = stage.another()
@@ -127,6 +128,7 @@ async def test_a_scheduler_that_stalls_before_the_first_word_is_left_within_five
         assert len(second.served) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 6])
 async def test_a_machine_that_stands_still_is_left_within_five_seconds(
     at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -261,6 +261,7 @@ async def restored(stage: Stage, backup: Path) -> PayerSession:
     return stage.session
 
 
+@pytest.mark.slow
 async def test_a_wallet_from_an_old_backup_goes_on_and_never_pays_twice(tmp_path: Path) -> None:
     async with toy_stage(tmp_path / "home") as stage:
         await asked(stage)

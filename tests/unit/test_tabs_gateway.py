@@ -21,6 +21,7 @@ def openai(stage: TabGateway) -> AsyncOpenAI:
     return AsyncOpenAI(base_url=stage.gateway.base_url, api_key=stage.gateway.access.key, max_retries=0)
 
 
+@pytest.mark.slow
 async def test_the_openai_package_asks_streams_and_reads_the_cost(tmp_path: Path) -> None:
     async with tab_gateway(tmp_path) as stage:
         client = openai(stage)
@@ -122,6 +123,7 @@ async def test_no_tab_says_how_to_open_one(tmp_path: Path) -> None:
         assert "troth client open" in refused.json()["error"]["message"]
 
 
+@pytest.mark.slow
 async def test_limits_of_cost_price_and_day_are_kept(tmp_path: Path) -> None:
     async with tab_gateway(tmp_path / "a", limits=SpendingLimits(request=10)) as stage:
         assert (await stage.post()).json()["error"]["code"] == "cost_limit_exceeded"
@@ -133,6 +135,7 @@ async def test_limits_of_cost_price_and_day_are_kept(tmp_path: Path) -> None:
         assert 402 in codes
 
 
+@pytest.mark.slow
 async def test_one_tab_serves_many_requests_at_once(tmp_path: Path) -> None:
     async with tab_gateway(tmp_path) as stage:
         answers = await asyncio.gather(*(stage.post(n=2) for _ in range(8)))
@@ -163,6 +166,7 @@ async def test_a_scheduler_that_lies_is_a_502_and_costs_nothing(tmp_path: Path) 
         assert (error["code"], error["troth"]["charged"]) == ("scheduler_contradicted", False)
 
 
+@pytest.mark.slow
 async def test_undrawn_answers_are_paid_after_the_lag_by_the_gateway_itself(tmp_path: Path) -> None:
     async with tab_gateway(tmp_path) as stage:
         for _ in range(3):

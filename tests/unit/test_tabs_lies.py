@@ -171,6 +171,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(STREAMS))
 async def test_a_stream_that_fails_is_told_with_what_can_be_summoned(name: str, tmp_path: Path) -> None:
     change, says = STREAMS[name]

@@ -88,6 +88,7 @@ async def test_a_closing_tab_takes_no_order_and_pays_what_runs(tmp_path: Path) -
         assert stage.scheduler.books[stage.tab].payable == stage.book().spent
 
 
+@pytest.mark.slow
 async def test_older_numbers_hold_the_window_open_and_are_paid_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,6 +282,7 @@ def test_payments_that_come_together_share_a_call() -> None:
     assert [[ticket.key for ticket in one.tickets] for one in spendings] == [[1, 0], [1, 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [1, 3, 4, 7, 32])
 def test_every_committee_that_there_may_be_signs(members: int) -> None:
     """The last of its members, whose numbers are the largest: Lagrange's weights are beyond a machine word then."""

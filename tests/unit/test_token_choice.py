@@ -37,6 +37,7 @@ samplings = some.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(
     arrays.arrays(np.float32, arrays.array_shapes(min_dims=2, max_dims=2, max_side=60),
                   elements=some.one_of(close, some.floats(-60, 60, width=32))),
@@ -51,6 +52,7 @@ def test_tokens_are_those_of_the_rule_whatever_the_logits(
     assert compared(rows, draws) == 0
 
 
+@pytest.mark.slow
 def test_tokens_of_a_large_vocabulary_are_those_of_the_rule() -> None:
     generator = np.random.default_rng(5)
     assert compared(rows_of("text", 24, 152_064, generator), draws_for(24, generator)) == 0

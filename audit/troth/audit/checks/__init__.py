@@ -5,18 +5,20 @@ Numbers and titles are the same here, in docs/how-to/auditors.md and in every ou
 
 from __future__ import annotations
 
+from itertools import chain
+
 from troth.audit.checks import court, disputes, faults, logs, owners, stream, tabs
 
 CHAIN = tuple(
     sorted(
-        (*stream.CHECKS, *tabs.CHECKS, *court.CHECKS, *faults.CHECKS, *owners.CHECKS, *disputes.CHECKS),
+        chain.from_iterable(one.CHECKS for one in (stream, tabs, court, faults, owners, disputes)),
         key=lambda check: int(check.number.removeprefix("M")),
     )
 )
-"""Checks of a deployment's events: M1 to M12, M18, M21 and M26."""
+"""Checks of a deployment's events."""
 
 LOG = tuple(logs.TITLES)
-"""Checks of a scheduler's log: M13 to M17."""
+"""Numbers of the checks of a scheduler's log."""
 
 RECEIPT = ("M19", "What a receipt proves")
 HANDED = ("M20", "What evidence that was handed in allows")
