@@ -24,7 +24,7 @@ from adversaries.on_chain import (
 )
 from adversaries.plan import key_of
 from adversaries.registry import CLAIMED
-from adversaries.steps import placed, secrets_kept, send, stop_programs, undrawn
+from adversaries.steps import placed, secrets_kept, send, stop_programs, undrawn, without_summons
 from adversaries.trial import Trial
 from troth.client.orders.journal import Phase
 from troth.client.orders.paying import give_up
@@ -130,7 +130,8 @@ async def beyond_the_last_number(trial: Trial) -> None:
 
 async def what_failed(trial: Trial) -> None:
     """The order failed, and its client owes nothing: the claim by the word that still authorised it is struck."""
-    await trial.ask()
+    with without_summons(trial):
+        await trial.ask()
     await trial.until(lambda: trial.entry.phase is Phase.FAILED, "a failed order")
     await claim(trial, {trial.entry.sequence: trial.entry.most}, word_of_order(trial), defended=False)
     await until_struck(trial)

@@ -317,7 +317,7 @@ CLAIMS = (
     _claimed("strikes early", "before the answer's time is over", "strikes_early", "AnswerStillPossible",
              client=NEW_CLIENT, losers=(NEW_CLIENT,)),
     _claims("a node claims what it did not do", "signs no result, claims the promise", OBJECTION,
-            "node_claims_unserved", STRUCK, cheats=((INFERENCER, "withheld result"),), losers=(SCHEDULER,)),
+            "node_claims_unserved", STRUCK, cheats=((INFERENCER, "withheld result"),)),
 )  # fmt: skip
 
 PARTIES = (
