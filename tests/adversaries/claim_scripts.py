@@ -267,7 +267,8 @@ async def payee_objects(trial: Trial) -> None:
 async def strikes_early(trial: Trial) -> None:
     """What may still be shown is not struck: the scheduler's program takes its time, and shows it."""
     await go_away(trial)
-    stage, amounts, word = trial.network.stage, {trial.entry.sequence: trial.entry.most}, word_of_order(trial)
+    # A unit less than it is worth: other rows claim as much of the same number, and their trees are known.
+    stage, amounts, word = trial.network.stage, {trial.entry.sequence: trial.entry.most - 1}, word_of_order(trial)
     made, tree = claims.claim_of(word.message, amounts)
     await file_claim(trial, made, tree, amounts, word, defended=False)
     arguments = (tab_of(trial), claim_of(trial).state, trial.entry.sequence)
