@@ -73,9 +73,9 @@ async def expired(trial: Trial) -> None:
 
 async def long_ago(trial: Trial) -> None:
     """An order over members of long ago, among whom friends may have been."""
-    await _ordered(
-        trial, reference_block=trial.network.follower.block - trial.client.session.parameters.reference_age - 5
-    )
+    age, follower = trial.client.session.parameters.reference_age, trial.network.follower
+    await trial.network.wind(max(age + 10 - follower.block, 0))
+    await _ordered(trial, reference_block=follower.block - age - 5)
 
 
 async def to_come(trial: Trial) -> None:
