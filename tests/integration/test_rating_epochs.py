@@ -19,7 +19,7 @@ from troth.committee.errors import CommitteeError, EpochRefused, RequestRefused,
 from troth.committee.evidence import MOST_NODES, NOTHING_YET, SURE, UNKNOWN
 from troth.committee.rating import EpochProposal, encode_message
 from troth.committee.rating_requests import REVIEW, SIGNED
-from troth.protocol.credit import Credit, Evidence
+from troth.protocol.credit import Credit, CreditEvidence
 from troth.protocol.reputation import ONE, paper_rules
 from troth.protocol.types import Address, address_from_bytes
 
@@ -401,7 +401,7 @@ def test_who_is_not_sure_believes_the_half_and_nothing_else() -> None:
 
 
 def credit_with(above: float) -> Credit:
-    return Credit(ONE, 1.0, 0.0, 4, 400, Evidence(above))
+    return Credit(ONE, 1.0, 0.0, 4, 400, CreditEvidence(above))
 
 
 async def proposed_by(stage: RatingStage, leader: Address) -> EpochProposal:

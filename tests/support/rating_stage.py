@@ -33,7 +33,7 @@ from troth.committee.turns import EpochTurns
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
-from troth.protocol.credit import NO_EVIDENCE, Credit, Evidence
+from troth.protocol.credit import NO_EVIDENCE, Credit, CreditEvidence
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.bodies import Admitted, Results
 from troth.protocol.market.messages import Signed
@@ -99,12 +99,12 @@ class ToyExaminer:
         answers: Sequence[ChallengeAnswer],
         openings: Sequence[PromptOpening],
         first: int,
-        before: Mapping[Address, Evidence],
+        before: Mapping[Address, CreditEvidence],
     ) -> dict[Address, Credit]:
         worth = {self.market.nodes[answer.tokens[0]]: answer.tokens[1] - self.lie for answer in answers}
         return {node: self._credit(node, value, before.get(node, NO_EVIDENCE)) for node, value in worth.items()}
 
-    def _credit(self, node: Address, worth: int, before: Evidence) -> Credit:
+    def _credit(self, node: Address, worth: int, before: CreditEvidence) -> Credit:
         """As texts would have it that are this far from what they should be."""
         z = self.market.off.get(node, 0.0)
         evidence = before.after(z)

@@ -27,8 +27,8 @@ from troth.protocol.credit import (
     MOST,
     NO_EVIDENCE,
     Z_LIMIT,
+    CreditEvidence,
     CreditRule,
-    Evidence,
     Surprises,
     credit_of,
     exact_credit,
@@ -119,18 +119,18 @@ def test_an_honest_node_comes_to_the_alarm_once_in_a_hundred_thousand_epochs() -
 
 def test_evidence_is_forgotten_whatever_it_was() -> None:
     source = np.random.default_rng(4)
-    most, none = Evidence(MOST, MOST), NO_EVIDENCE
+    most, none = CreditEvidence(MOST, MOST), NO_EVIDENCE
     for z in source.normal(size=40):
         most, none = most.after(float(z)), none.after(float(z))
     assert most == none
-    liar = Evidence()
+    liar = CreditEvidence()
     for _ in range(40):
         liar = liar.after(3.0)
     assert (liar.above, liar.below, liar.doubt) == (MOST, 0.0, 1.0)
-    assert [Evidence(ALARM + extra).doubt for extra in (0.0, 0.25, 2.0)] == [0.0, 0.25, 1.0]
-    assert Evidence(0.0, ALARM + 1).doubt == 1.0
+    assert [CreditEvidence(ALARM + extra).doubt for extra in (0.0, 0.25, 2.0)] == [0.0, 0.25, 1.0]
+    assert CreditEvidence(0.0, ALARM + 1).doubt == 1.0
     # Half of a doubt is a quarter off.
-    found = credit_of(texts(), before=Evidence(ALARM + 0.5 + ALLOWED - pooled_z(texts())))
+    found = credit_of(texts(), before=CreditEvidence(ALARM + 0.5 + ALLOWED - pooled_z(texts())))
     assert found.value == pytest.approx(0.75 * found.mean * ONE, rel=1e-6)
 
 

@@ -17,7 +17,7 @@ from troth.chain.keystore import load_account, read_password
 from troth.committee.configuration import load
 from troth.committee.epochs import write_json
 from troth.committee.errors import ChangeRefused
-from troth.committee.reputation import Payer, send_or_show
+from troth.committee.reputation import TransactionPayer, send_or_show
 from troth.overlay.directory.listing import CommitteeMembership, membership_on
 from troth.protocol import committee_calls, typed_data
 from troth.protocol.calls import Call
@@ -98,7 +98,7 @@ async def sign(path: Path, folder: Path, password_file: Path | None) -> dict[str
     return {"file": str(path), "signed_by": key.address, **_told(signed, membership)}
 
 
-async def send(path: Path, folder: Path, payer: Payer) -> dict[str, Any]:
+async def send(path: Path, folder: Path, payer: TransactionPayer) -> dict[str, Any]:
     """Bring a change to the contract once enough members signed; anybody may."""
     change = _read(path)
     configuration = load(folder)

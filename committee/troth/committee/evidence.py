@@ -1,4 +1,4 @@
-"""What a member knows of what nodes' epochs have added up to (`troth.protocol.credit.Evidence`).
+"""What a member knows of what nodes' epochs have added up to (`troth.protocol.credit.CreditEvidence`).
 
 Each member adds up what it computed itself, of the updates that were settled. A member that missed an epoch does not
 know all of it. It forgets, as evidence does: after ``SURE`` epochs in a row it knows as much as the others. Until then
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from troth.protocol.credit import ALLOWED, MOST, Credit, Evidence
+from troth.protocol.credit import ALLOWED, MOST, Credit, CreditEvidence
 from troth.protocol.reputation import ONE
 from troth.protocol.types import Address
 
@@ -23,15 +23,15 @@ TOLERANCE = ONE // 100
 
 
 class KnownEvidence(msgspec.Struct, frozen=True):
-    """Evidence by node, and how many epochs in a row it is of, ``SURE`` at most."""
+    """CreditEvidence by node, and how many epochs in a row it is of, ``SURE`` at most."""
 
     judged: int = SURE
     sums: dict[str, tuple[float, float]] = {}
 
     @property
-    def nodes(self) -> dict[Address, Evidence]:
+    def nodes(self) -> dict[Address, CreditEvidence]:
         """By node; who is missing has none."""
-        return {Address(node): Evidence(*sums) for node, sums in self.sums.items()}
+        return {Address(node): CreditEvidence(*sums) for node, sums in self.sums.items()}
 
     def after(self, credits: Mapping[Address, Credit]) -> KnownEvidence:
         """With one more epoch; whoever was not scored in it keeps what there was."""

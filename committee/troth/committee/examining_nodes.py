@@ -23,7 +23,7 @@ from troth.client.orders.wishes import Wish
 from troth.committee.answers import ChallengeAnswer, Expected, answer_of, checked_answer
 from troth.committee.challenges import Challenge, PromptOpening
 from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
-from troth.protocol.credit import Credit, CreditRule, Evidence
+from troth.protocol.credit import Credit, CreditEvidence, CreditRule
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.bodies import Admitted, Results
@@ -88,7 +88,7 @@ class Examiner(Protocol):
         answers: Sequence[ChallengeAnswer],
         openings: Sequence[PromptOpening],
         first: int,
-        before: Mapping[Address, Evidence],
+        before: Mapping[Address, CreditEvidence],
     ) -> dict[Address, Credit]:
         """What the answers are worth, by node, with the evidence before them; raises EpochRefused for a wrong one."""
 
@@ -161,7 +161,7 @@ class ClientExaminer:
         answers: Sequence[ChallengeAnswer],
         openings: Sequence[PromptOpening],
         first: int,
-        before: Mapping[Address, Evidence],
+        before: Mapping[Address, CreditEvidence],
     ) -> dict[Address, Credit]:
         """One prefill for each answer."""
         proven = []

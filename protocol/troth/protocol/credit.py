@@ -35,7 +35,7 @@ how much of it is remembered at most. An honest node comes to the alarm once in 
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CreditEvidence:
     """What a node's epochs have added up to, in standard deviations: ``above`` what it should be surprised, ``below``.
 
     It forgets by itself: an honest node's is near 0 after a few epochs, whatever it was, and a cheat's at the limit. So
@@ -45,9 +45,9 @@ class Evidence:
     above: float = 0.0
     below: float = 0.0
 
-    def after(self, z: float) -> Evidence:
+    def after(self, z: float) -> CreditEvidence:
         """With one more epoch, whose sum was ``z`` standard deviations from what it should be."""
-        return Evidence(_added(self.above, z), _added(self.below, -z))
+        return CreditEvidence(_added(self.above, z), _added(self.below, -z))
 
     @property
     def doubt(self) -> float:
@@ -59,7 +59,7 @@ def _added(sum_: float, z: float) -> float:
     return min(MOST, max(0.0, sum_ + z - ALLOWED))
 
 
-NO_EVIDENCE = Evidence()
+NO_EVIDENCE = CreditEvidence()
 
 
 class CreditRule(StrEnum):
@@ -102,7 +102,7 @@ class Credit:
     z: float
     texts: int
     tokens: int
-    evidence: Evidence = NO_EVIDENCE
+    evidence: CreditEvidence = NO_EVIDENCE
 
     @property
     def doubted(self) -> bool:
@@ -146,7 +146,7 @@ def pooled_z(texts: Sequence[Surprises]) -> float:
 
 
 def credit_of(
-    texts: Sequence[Surprises], rule: CreditRule = CreditRule.NORMALISED, before: Evidence = NO_EVIDENCE
+    texts: Sequence[Surprises], rule: CreditRule = CreditRule.NORMALISED, before: CreditEvidence = NO_EVIDENCE
 ) -> Credit:
     """The credit of a node that wrote these texts, with the evidence ``before`` them; raises InvalidTokens for none."""
     if not texts:

@@ -24,7 +24,7 @@ from troth.client.orders.seams import OwnModel
 from troth.client.orders.session import following
 from troth.client.tabs.store import opened
 from troth.protocol import vrf
-from troth.protocol.credit import NO_EVIDENCE, Credit, CreditRule, Evidence, Surprises, credit_of, exact_credit
+from troth.protocol.credit import NO_EVIDENCE, Credit, CreditEvidence, CreditRule, Surprises, credit_of, exact_credit
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
 from troth.protocol.reputation import ONE
@@ -61,7 +61,7 @@ async def credits_of(
     *,
     least: int,
     rule: CreditRule,
-    before: Mapping[Address, Evidence] | None = None,
+    before: Mapping[Address, CreditEvidence] | None = None,
 ) -> dict[Address, Credit]:
     """Credits of the nodes with ``least`` answers, with the evidence ``before`` these; raises OwnModelUnusable.
 
