@@ -1,6 +1,6 @@
 """Texts that people typed, of which challenges are made: read, and written again with other names and numbers.
 
-A corpus is a file with one prompt a line, in which `\\n` is a line break. One ships (`texts/NOTICE.md` says whose it
+A corpus is a file with one prompt a line, in which `\\n` is a line break. One ships (NOTICE.md beside it says whose it
 is); a member may have one of its own, which nobody else can look up.
 """
 
