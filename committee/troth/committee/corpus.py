@@ -1,7 +1,7 @@
 """Texts that people typed, of which challenges are made: read, and written again with other names and numbers.
 
-A corpus is a file with one prompt a line, in which `\\n` is a line break. One ships (NOTICE.md beside it says whose it
-is); a member may have one of its own, which nobody else can look up.
+A corpus is a file with one prompt a line, in which `\\n` is a line break. One ships, with a notice
+that says whose it is; a member may have one of its own, which nobody else can look up.
 """
 
 from __future__ import annotations
