@@ -81,10 +81,10 @@ class EveryId:
         self.path = scratch / f"ids-{dtype}.jsonl"
         self.decoded = scratch / f"ids-decoded-{dtype}.jsonl"
 
-    def run(self, report: Callable[[str], None]) -> tuple[list[Find], list[Find]]:
-        """Everything that was not tried yet: prefilled, then decoded."""
+    def run(self, report: Callable[[str], None], most: int) -> tuple[list[Find], list[Find]]:
+        """Everything that was not tried yet of so many ids: prefilled, then decoded."""
         known = read_finds(self.path)
-        for start in range(len(known), len(self._ids), BLOCK):
+        for start in range(len(known), min(len(self._ids), most), BLOCK):
             found = list(self._prefilled(start))
             write_finds(self.path, found)
             known += found
@@ -139,8 +139,8 @@ class EveryId:
     def _states(self, runs: _Runs, again: _Run | None = None) -> float:
         rules, worst = Rules(self._dtype, self._cuts.state_cut), 0.0
         for place in (0, 1):
-            high, second = (None if one is None else one.rows[place] for one in (runs.exact, again))
-            worst = max(worst, judge_states(rules, runs.node.rows[place], runs.own.rows[place], high, second).cuts)
+            high, others = runs.exact and runs.exact.rows[place], [] if again is None else [again.rows[place]]
+            worst = max(worst, judge_states(rules, runs.node.rows[place], runs.own.rows[place], high, *others).cuts)
         return worst
 
     def _doubted(self, group: Group, index: int, token: int, runs: _Runs, again: _Run) -> TokenReport:
