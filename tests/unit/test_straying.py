@@ -51,6 +51,9 @@ def test_no_rounding_of_a_head_makes_an_honest_token_stray(seed: int, sampling: 
     precise = choices((exact + jitter).astype(np.float32), sampling, seed=SEED, first_position=PLACES[0])
     assert not seen([rounded(exact), exact], precise, sampling).beyond, "a node whose head rounds nothing"
     assert not seen([exact], precise, sampling, Dtype.FLOAT32).beyond
+    cut = ((exact + jitter).astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
+    otherwise = choices(cut, sampling, seed=SEED, first_position=PLACES[0])
+    assert not seen([rounded(exact), exact], otherwise, sampling).beyond, "one that rounds towards zero"
 
 
 @pytest.mark.parametrize("sampling", [Sampling(0.0, 1.0), Sampling(0.7, 1.0)], ids=str)

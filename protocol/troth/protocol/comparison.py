@@ -2,7 +2,7 @@
 
 exact      every element equal, bit for bit
 float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size;
-           by the fourth a single row may be no more than ten cuts away, by the fifth also where noise is large
+           by the fourth a single row may be no more than ten cuts away, by the fifth three
 bfloat16   rho, against the verifier's prefills at bfloat16 and at float32
 """
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from troth.protocol.doubts import rules_version
 from troth.protocol.errors import InvalidStates
 from troth.protocol.scores import (
+    NARROW_ROW_FACTOR,
     PRECISE_ROW_FACTOR,
     ROW_FACTOR,
     dimension_spread,
@@ -122,8 +123,10 @@ def judge_hashes(claimed: Sequence[bytes], own: Sequence[bytes]) -> StateReport:
 
 def single_row_factor(rules: Tolerance) -> float:
     """How many cuts away a single row may be."""
-    precise = Dtype(rules.dtype) is Dtype.FLOAT32 and rules_version(rules.calibration) >= 4
-    return PRECISE_ROW_FACTOR if precise else ROW_FACTOR
+    version = rules_version(rules.calibration)
+    if Dtype(rules.dtype) is not Dtype.FLOAT32 or version < 4:
+        return ROW_FACTOR
+    return PRECISE_ROW_FACTOR if version < 5 else NARROW_ROW_FACTOR
 
 
 def _cut(rules: Tolerance) -> float:

@@ -32,6 +32,8 @@ ROW_FACTOR = 20.0
 PRECISE_ROW_FACTOR = 10.0
 """The same in float32 by the fourth rules. Honest rows reach 0.3 cuts on ordinary prompts, 3.4 on those of a hunt; what
 one row may be bent decides which near ties of later segments it turns."""
+NARROW_ROW_FACTOR = 3.0
+"""By the fifth rules, under which a verifier knows better what rounding does to a row."""
 SIGMA_FLOOR = 1e-3
 """Least sigma of a dimension, relative to the RMS of all elements; a constant dimension must not divide by zero."""
 LEAST_RATIO = 0.7
@@ -149,8 +151,8 @@ def relative_distances(claimed: Numbers, own: Sequence[Numbers], cut: float) -> 
 
 def precise_single_rows(claimed: Numbers, own: Sequence[Numbers], cut: float) -> NDArray[np.float64]:
     """What single float32 rows count by under the fifth rules, shape (rows,): one that is SINGLE_NOISE times as far
-    away as another own run counts as one at PRECISE_ROW_FACTOR cuts, unless that is nearer."""
-    least = SINGLE_NOISE * largest_noise(own) / (PRECISE_ROW_FACTOR * cut)
+    away as another own run counts as one at NARROW_ROW_FACTOR cuts, unless that is nearer."""
+    least = SINGLE_NOISE * largest_noise(own) / (NARROW_ROW_FACTOR * cut)
     return relative_rms(claimed, own[0]) / np.maximum(1.0, least)
 
 
