@@ -105,8 +105,8 @@ fuzz: setup ## property tests with random examples, and Solidity's fuzz tests un
 network-tests: setup ## whole networks of real processes: kills at every step and at random, a soak, pools, pipelines
 	$(BIN)/pytest tests/integration -m network -s
 
-adversaries: setup ## every adversary as a real process, and the table of docs/reference/adversaries.md (OUTPUT=file writes it there)
-	PYTHONPATH=tests $(BIN)/python -m adversaries $(if $(OUTPUT),--output $(OUTPUT))
+adversaries: setup ## every adversary as a real process, and the table of docs/reference/adversaries.md (OUTPUT=file writes it there, ROWS="name,name" plays these)
+	PYTHONPATH=tests $(BIN)/python -m adversaries $(if $(ROWS),--rows "$(ROWS)") $(if $(OUTPUT),--output $(OUTPUT))
 
 wheel: setup
 	$(AFTER_NETWORKS) $(BIN)/python scripts/check_wheel

@@ -13,14 +13,14 @@ import {ShownRow} from "../market/interfaces/IProofs.sol";
 import {Messages} from "../market/libraries/Messages.sol";
 import {Orders} from "../market/libraries/Orders.sol";
 import {INumbers} from "./INumbers.sol";
-import {ISteps, Matter, Word} from "./ISteps.sol";
+import {Claim, ISteps, Matter, Part, Word} from "./ISteps.sol";
 import {TraceTree} from "./TraceTree.sol";
 
 /// @title The arithmetic of decoder layers, number by number
 /// @notice The trace of a segment has for each layer the tensors of its operations, in their order, and behind the model's last
 ///         layer three more: its state again, the factor of the last norm, and the norm. A row of a tensor is that of a
 ///         position; the values alone stand with a row for each number, and a column for each position, since they are
-///         read so.
+///         read so. A nudged trace has the same tensors again; what its first layer reads is the plain trace's input, nudged.
 contract Steps is ISteps {
     using ArithmeticOperations for ArithmeticOperations.Shape;
 
@@ -76,10 +76,12 @@ contract Steps is ISteps {
 
     /// @notice A signed row beside the trace's last.
     /// @param element where they differ by too much
+    /// @param nudged the word of the nudged trace's last row that the accused named; empty where it named no nudge
     struct RowProof {
         uint32 element;
         Opening last;
         ShownRow signed;
+        Opening nudged;
     }
 
     /// @dev Where a tensor is.
@@ -87,12 +89,15 @@ contract Steps is ISteps {
         ArithmeticOperations.Shape shape;
         uint256 layer;
         ArithmeticOperations.Operation operation;
+        bool nudged;
     }
 
     /// @notice A model that one transaction could not check: a sum too long, or a shape that does not hold together.
     error NotCheckable(uint256 kind, uint256 number);
     error WrongElement(uint256 element);
     error WrongOpenings(uint256 rows, uint256 weights);
+    /// @notice A sum of so many terms is computed in parts, or is not.
+    error WrongLength(uint256 terms, uint256 most);
     /// @notice The opening does not lead to the trace that the accused committed to.
     error AnotherTrace(bytes32 root, bytes32 expected);
     /// @notice Weights in other numbers than float32 and bfloat16 are not read.
@@ -107,9 +112,18 @@ contract Steps is ISteps {
     /// @dev The longest sum, and the most positions: what one transaction may take.
     uint256 private constant MOST_TERMS = 8192;
     uint256 private constant MOST_WIDTH = 1 << 16;
+    /// @dev Terms of the longest sum that is computed at once, of a part of a longer one, and bytes of a part.
+    uint256 private constant AT_ONCE = 1024;
+    uint256 private constant PART_TERMS = 128;
+    uint256 private constant PART_BYTES = 96;
     uint256 private constant ONE = 0x3f800000;
     /// @dev 10^-4: by so much of a row's root mean square each of its numbers may differ from the trace's.
     uint256 private constant TOLERANCE = 0x38d1b717;
+    /// @dev 8: by so many times what a nudge moves it a row may differ.
+    uint256 private constant ROOM = 0x41000000;
+    /// @dev 1 + 2^-20 and 1 - 2^-20.
+    uint256 private constant MORE = 0x3f800008;
+    uint256 private constant LESS = 0x3f7ffff0;
 
     INumbers private immutable NUMBERS;
 
@@ -144,8 +158,12 @@ contract Steps is ISteps {
     }
 
     /// @inheritdoc ISteps
-    function depthOf(Matter calldata matter, bytes calldata shape, uint32 tensor) external pure returns (uint8) {
-        Where memory place = _where(_modelOf(matter, shape), matter, tensor);
+    function depthOf(Matter calldata matter, bytes calldata shape, bool nudged, uint32 tensor)
+        external
+        pure
+        returns (uint8)
+    {
+        Where memory place = _where(_modelOf(matter, shape), matter, nudged, tensor);
         return uint8(_depthOf(place, matter));
     }
 
@@ -160,12 +178,20 @@ contract Steps is ISteps {
         return matter.end == matter.layers ? count + LAST : count;
     }
 
-    function _where(ModelShape memory model, Matter calldata matter, uint256 tensor)
+    /// @dev Of one trace, or of two.
+    function _whole(Matter calldata matter, bool nudged) private pure returns (uint256) {
+        return nudged ? 2 * _count(matter) : _count(matter);
+    }
+
+    function _where(ModelShape memory model, Matter calldata matter, bool nudged, uint256 tensor)
         private
         pure
         returns (Where memory place)
     {
-        if (tensor >= _count(matter)) revert NoSuchTensor(tensor, _count(matter));
+        uint256 count = _count(matter);
+        if (tensor >= _whole(matter, nudged)) revert NoSuchTensor(tensor, _whole(matter, nudged));
+        place.nudged = tensor >= count;
+        if (place.nudged) tensor -= count;
         place.layer = matter.first + tensor / OPERATIONS;
         place.operation = ArithmeticOperations.Operation(tensor % OPERATIONS);
         // The last norm is one of the last layer's kind.
@@ -200,25 +226,132 @@ contract Steps is ISteps {
     // ---------------------------------------------------------------------------------------------------- one number
 
     /// @inheritdoc ISteps
-    function isWrong(Matter calldata matter, bytes calldata shape, bytes32 root, Word calldata word, bytes calldata step)
-        external
-        view
-        returns (bool)
-    {
+    function isWrong(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata claim,
+        Word calldata word,
+        bytes calldata step
+    ) external view returns (bool) {
         StepProof calldata proof;
         assembly ("memory-safe") {
             proof := add(step.offset, calldataload(step.offset))
         }
         ModelShape memory model = _modelOf(matter, shape);
-        Where memory place = _where(model, matter, word.tensor);
+        Where memory place = _where(model, matter, claim.nudge != 0, word.tensor);
         (bool exists, uint256 position, uint256 element) = _placeOf(place, matter, word, proof.element);
         uint256 claimed = _numberAt(word.value, proof.element);
         // What pads is zero: else the first difference could be one by which nobody is convicted.
         if (!exists) return claimed != 0;
         if (place.operation != ArithmeticOperations.Operation.Input) {
-            return claimed != _computed(model, place, matter, root, position, element, proof);
+            return claimed != _computed(model, place, matter, claim, position, element, proof);
         }
-        return claimed != _entered(model, place, matter, root, position, element, proof);
+        return claimed != _entered(model, place, matter, claim, position, element, proof);
+    }
+
+    /// @inheritdoc ISteps
+    function partsOf(Matter calldata matter, bytes calldata shape, Claim calldata claim, Word calldata word, uint8 number)
+        external
+        view
+        returns (uint256)
+    {
+        (, ArithmeticOperations.Step memory step,) = _stepOf(_modelOf(matter, shape), matter, claim, word, number);
+        return _parts(step);
+    }
+
+    /// @inheritdoc ISteps
+    function concludes(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata claim,
+        Word calldata word,
+        uint8 number,
+        bytes calldata parts
+    ) external view returns (bool) {
+        (, ArithmeticOperations.Step memory step,) = _stepOf(_modelOf(matter, shape), matter, claim, word, number);
+        if (parts.length == 0 || parts.length != PART_BYTES * _parts(step)) return false;
+        return NUMBERS.conclude(step.kind, parts, _terms(step), step.constants) == _numberAt(word.value, number);
+    }
+
+    /// @inheritdoc ISteps
+    function isWrongPart(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata claim,
+        Word calldata word,
+        Part calldata part,
+        bytes calldata step
+    ) external view returns (bool) {
+        StepProof calldata proof;
+        assembly ("memory-safe") {
+            proof := add(step.offset, calldataload(step.offset))
+        }
+        ModelShape memory model = _modelOf(matter, shape);
+        (Where memory place, ArithmeticOperations.Step memory made,) = _stepOf(model, matter, claim, word, part.number);
+        if (part.index >= _parts(made)) revert WrongElement(part.index);
+        Arithmetic.Kind kind = _narrow(made, part.index);
+        bytes memory found = NUMBERS.partOf(kind, _operands(model, place, matter, claim, made, proof));
+        return keccak256(found) != keccak256(part.value);
+    }
+
+    /// @dev How a number of a word is computed; nothing where there is no such number, or it is an input.
+    function _stepOf(
+        ModelShape memory model,
+        Matter calldata matter,
+        Claim calldata claim,
+        Word calldata word,
+        uint256 number
+    ) private view returns (Where memory place, ArithmeticOperations.Step memory step, uint256 element) {
+        place = _where(model, matter, claim.nudge != 0, word.tensor);
+        bool exists;
+        uint256 position;
+        (exists, position, element) = _placeOf(place, matter, word, number);
+        if (exists && place.operation != ArithmeticOperations.Operation.Input) {
+            step = NUMBERS.stepOf(place.shape, place.operation, position, element);
+        }
+    }
+
+    /// @dev 0 where the number is no sum, or a short one.
+    function _parts(ArithmeticOperations.Step memory step) private pure returns (uint256) {
+        uint256 terms = step.rows.length == 0 || !Arithmetic.isSum(step.kind) ? 0 : _terms(step);
+        if (terms <= AT_ONCE) return 0;
+        bool biased = step.kind == Arithmetic.Kind.Product && step.weights.length == 2;
+        return (terms + PART_TERMS - 1) / PART_TERMS + (biased ? 1 : 0);
+    }
+
+    function _terms(ArithmeticOperations.Step memory step) private pure returns (uint256) {
+        return step.rows[0].stop - step.rows[0].start;
+    }
+
+    /// @dev Leaves of a step what one part reads.
+    function _narrow(ArithmeticOperations.Step memory step, uint256 index)
+        private
+        pure
+        returns (Arithmetic.Kind)
+    {
+        uint256 terms = _terms(step);
+        uint256 from = index * PART_TERMS;
+        if (from >= terms) {
+            // The bias alone.
+            step.rows = new ArithmeticOperations.RowSlice[](0);
+            ArithmeticOperations.WeightSlice memory bias = step.weights[1];
+            step.weights = new ArithmeticOperations.WeightSlice[](1);
+            step.weights[0] = bias;
+            return Arithmetic.Kind.Sum;
+        }
+        uint256 to = from + PART_TERMS < terms ? from + PART_TERMS : terms;
+        for (uint256 i = 0; i < step.rows.length; ++i) {
+            ArithmeticOperations.RowSlice memory slice = step.rows[i];
+            if (_isTurned(slice.operation)) (slice.first, slice.last) = (slice.first + from, slice.first + to);
+            else (slice.start, slice.stop) = (slice.start + from, slice.start + to);
+        }
+        if (step.weights.length != 0) {
+            ArithmeticOperations.WeightSlice memory weights = step.weights[0];
+            (weights.start, weights.stop) = (weights.start + from, weights.start + to);
+            step.weights = new ArithmeticOperations.WeightSlice[](1);
+            step.weights[0] = weights;
+        }
+        return step.kind;
     }
 
     /// @dev Whether there is such a number, its position and its place in the row.
@@ -245,25 +378,37 @@ contract Steps is ISteps {
         ModelShape memory model,
         Where memory place,
         Matter calldata matter,
-        bytes32 root,
+        Claim calldata claim,
         uint256 position,
         uint256 element,
         StepProof calldata proof
     ) private view returns (uint256) {
         ArithmeticOperations.Step memory step = NUMBERS.stepOf(place.shape, place.operation, position, element);
+        if (_parts(step) != 0) revert WrongLength(_terms(step), AT_ONCE);
+        return NUMBERS.evaluate(step.kind, _operands(model, place, matter, claim, step, proof), step.constants);
+    }
+
+    /// @dev What a step reads, opened.
+    function _operands(
+        ModelShape memory model,
+        Where memory place,
+        Matter calldata matter,
+        Claim calldata claim,
+        ArithmeticOperations.Step memory step,
+        StepProof calldata proof
+    ) private pure returns (ArithmeticSums.Operand[] memory operands) {
         (uint256 rows, uint256 weights) = (step.rows.length, step.weights.length);
         if (proof.rows.length != rows || proof.weights.length != weights) {
             revert WrongOpenings(proof.rows.length, proof.weights.length);
         }
-        ArithmeticSums.Operand[] memory operands = new ArithmeticSums.Operand[](rows + weights);
+        operands = new ArithmeticSums.Operand[](rows + weights);
         for (uint256 i = 0; i < rows; ++i) {
-            operands[i] = _float32(_opened(place, matter, root, step.rows[i], proof.rows[i]));
+            operands[i] = _float32(_opened(place, matter, claim, step.rows[i], proof.rows[i]));
         }
         for (uint256 i = 0; i < weights; ++i) {
             string memory name = _nameOf(model, place, matter, step.weights[i].suffix);
             operands[rows + i] = _weights(matter, name, step.weights[i], proof.weights[i]);
         }
-        return NUMBERS.evaluate(step.kind, operands, step.constants);
     }
 
     function _nameOf(ModelShape memory model, Where memory place, Matter calldata matter, string memory suffix)
@@ -275,24 +420,29 @@ contract Steps is ISteps {
         return string.concat(model.layers, Strings.toString(place.layer), ".", suffix);
     }
 
-    /// @dev A layer's input is what the layer before gave; the segment's own is what it read.
+    /// @dev A layer's input is what the layer before gave; the segment's own is what it read. A nudged trace begins with the
+    ///      input of the plain one.
     function _entered(
         ModelShape memory model,
         Where memory place,
         Matter calldata matter,
-        bytes32 root,
+        Claim calldata claim,
         uint256 position,
         uint256 element,
         StepProof calldata proof
     ) private view returns (uint256) {
         ArithmeticSums.Operand[] memory factors = new ArithmeticSums.Operand[](2);
-        factors[1] = _constant(ONE);
-        if (place.layer != matter.first) {
-            place.layer -= 1;
-            place.operation = ArithmeticOperations.Operation.Output;
+        factors[1] = _constant(place.nudged ? _nudge(claim, place.layer, position, element) : ONE);
+        if (place.nudged || place.layer != matter.first) {
+            if (place.layer == matter.first) {
+                place.nudged = false;
+            } else {
+                place.layer -= 1;
+                place.operation = ArithmeticOperations.Operation.Output;
+            }
             ArithmeticOperations.RowSlice memory slice =
                 ArithmeticOperations.RowSlice(place.operation, position, position + 1, element, element + 1);
-            factors[0] = _float32(_opened(place, matter, root, slice, proof.rows[0]));
+            factors[0] = _float32(_opened(place, matter, claim, slice, proof.rows[0]));
         } else if (matter.segment != 0) {
             ShownRow calldata given = proof.entered[0];
             _requireRow(matter, given, matter.segment - 1, position, matter.inputHead, _rowHash(matter.segment - 1, given));
@@ -306,6 +456,16 @@ contract Steps is ISteps {
             factors[1] = _constant(model.embeddingScale);
         }
         return NUMBERS.evaluate(Arithmetic.Kind.Product, factors, new uint256[](0));
+    }
+
+    /// @dev By what a number of a nudged trace's state is multiplied: nobody chooses it, since the result was signed before.
+    function _nudge(Claim calldata claim, uint256 layer, uint256 position, uint256 element)
+        private
+        pure
+        returns (uint256)
+    {
+        bytes32 signs = keccak256(abi.encode(claim.seed, claim.nudge, layer, position, element >> 8));
+        return uint256(signs) >> (element & 0xff) & 1 == 1 ? MORE : LESS;
     }
 
     function _float32(bytes memory numbers) private pure returns (ArithmeticSums.Operand memory) {
@@ -324,21 +484,22 @@ contract Steps is ISteps {
     function _opened(
         Where memory place,
         Matter calldata matter,
-        bytes32 root,
+        Claim calldata claim,
         ArithmeticOperations.RowSlice memory slice,
         Opening calldata opening
     ) private pure returns (bytes calldata) {
-        Where memory read = Where(place.shape, place.layer, slice.operation);
+        Where memory read = Where(place.shape, place.layer, slice.operation, place.nudged);
         (uint256 row, uint256 start, uint256 stop) = _isTurned(slice.operation)
             ? (slice.start, slice.first, slice.last)
             : (slice.first, slice.start, slice.stop);
         uint256 levels = _depthOf(read, matter);
         uint256 tensor = OPERATIONS * (place.layer - matter.first) + uint8(slice.operation);
+        if (place.nudged) tensor += _count(matter);
         uint256 begin = start / WORD_NUMBERS;
         uint256 first = tensor << levels | row << _across(read, matter) | begin;
-        bytes32 found =
-            TraceTree.rangeRoot(opening.words, first, levels + _levels(_count(matter)), opening.siblings);
-        if (found != root) revert AnotherTrace(found, root);
+        levels += _levels(_whole(matter, claim.nudge != 0));
+        bytes32 found = TraceTree.rangeRoot(opening.words, first, levels, opening.siblings);
+        if (found != claim.root) revert AnotherTrace(found, claim.root);
         if (opening.words.length != 32 * ((stop + WORD_NUMBERS - 1) / WORD_NUMBERS - begin)) {
             revert AnotherTrace(found, bytes32(opening.words.length));
         }
@@ -393,7 +554,7 @@ contract Steps is ISteps {
     // ----------------------------------------------------------------------------------------------------- signed rows
 
     /// @inheritdoc ISteps
-    function isFar(Matter calldata matter, bytes calldata shape, bytes32 root, bytes calldata opening)
+    function isFar(Matter calldata matter, bytes calldata shape, Claim calldata claim, bytes calldata opening)
         external
         view
         returns (bool)
@@ -405,11 +566,37 @@ contract Steps is ISteps {
         bytes calldata row = proof.signed.row;
         requireSigned(matter, matter.position, proof.signed);
         uint256 tensor = _count(matter) - 1;
-        Where memory place = _where(_modelOf(matter, shape), matter, tensor);
+        Where memory place = _where(_modelOf(matter, shape), matter, false, tensor);
         ArithmeticOperations.RowSlice memory slice = ArithmeticOperations.RowSlice(
             place.operation, matter.position, uint256(matter.position) + 1, 0, matter.hidden
         );
-        return _differs(row, _opened(place, matter, root, slice, proof.last), proof.element);
+        bytes calldata last = _opened(place, matter, claim, slice, proof.last);
+        if (!_differs(row, last, proof.element)) return false;
+        if (claim.nudge == 0 || claim.moved >= matter.hidden) return true;
+        (slice.start, slice.stop, place.nudged) = (claim.moved, uint256(claim.moved) + 1, true);
+        uint256 moved = _distance(_opened(place, matter, claim, slice, proof.nudged), 0, last, claim.moved);
+        return _isBeyond(_distance(row, proof.element, last, proof.element), moved);
+    }
+
+    /// @dev Whether a distance is above so many times what the nudge moves. Where that is no number, nothing can be said.
+    function _isBeyond(uint256 distance, uint256 moved) private view returns (bool) {
+        ArithmeticSums.Operand[] memory pair = new ArithmeticSums.Operand[](2);
+        (pair[0], pair[1]) = (_constant(moved), _constant(ROOM));
+        uint256 allowed = NUMBERS.evaluate(Arithmetic.Kind.Product, pair, new uint256[](0));
+        return ArithmeticRounding.isFinite(allowed) && distance > allowed;
+    }
+
+    /// @dev |a - b| for one number of each.
+    function _distance(bytes calldata one, uint256 element, bytes calldata other, uint256 place)
+        private
+        view
+        returns (uint256)
+    {
+        ArithmeticSums.Operand[] memory pair = new ArithmeticSums.Operand[](2);
+        pair[0] = _float32(one[4 * element:4 * element + 4]);
+        uint256 number = uint32(bytes4(other[4 * place:4 * place + 4]));
+        pair[1] = _float32(abi.encodePacked(uint32(number ^ 0x80)));
+        return NUMBERS.evaluate(Arithmetic.Kind.Addition, pair, new uint256[](0)) & 0x7fffffff;
     }
 
     /// @inheritdoc ISteps
@@ -425,13 +612,9 @@ contract Steps is ISteps {
         ArithmeticSums.Operand[] memory whole = new ArithmeticSums.Operand[](1);
         whole[0] = _float32(last);
         uint256 factor = NUMBERS.evaluate(Arithmetic.Kind.Factor, whole, new uint256[](1));
-        ArithmeticSums.Operand[] memory pair = new ArithmeticSums.Operand[](2);
-        pair[0] = _float32(signed[4 * element:4 * element + 4]);
-        uint256 number = uint32(bytes4(last[4 * element:4 * element + 4]));
-        pair[1] = _float32(abi.encodePacked(uint32(number ^ 0x80)));
-        uint256 difference = NUMBERS.evaluate(Arithmetic.Kind.Addition, pair, new uint256[](0));
         if (!ArithmeticRounding.isFinite(factor)) return false;
-        (pair[0], pair[1]) = (_constant(difference), _constant(factor));
+        ArithmeticSums.Operand[] memory pair = new ArithmeticSums.Operand[](2);
+        (pair[0], pair[1]) = (_constant(_distance(signed, element, last, element)), _constant(factor));
         return NUMBERS.evaluate(Arithmetic.Kind.Product, pair, new uint256[](0)) & 0x7fffffff > TOLERANCE;
     }
 

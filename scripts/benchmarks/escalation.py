@@ -26,6 +26,7 @@ from support.tabs_stage import execution_class_of, following, tabs_stage
 from support.wrong_token_scene import HEAD, Wording, WrongTokenScene, describe, named, write_model
 
 from benchmarks.figures import Figure
+from benchmarks.honest_disputes import measure_disputes
 from benchmarks.imprints import hidden_figures
 from benchmarks.weights import weights
 from troth.cases.courtroom import LiveCourtroom
@@ -48,12 +49,15 @@ DTYPES = (Dtype.FLOAT32, Dtype.BFLOAT16)
 
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
-    """``--no-gas``, ``--no-hidden``, ``--no-honest``: leave a part out; ``--prompts``: of 128 tokens each."""
+    """``--no-gas``, ``--no-hidden``, ``--no-honest``: leave a part out; ``--prompts``: of 128 tokens each;
+    ``--disputes N``: weigh the rows of N honest texts of ``--positions`` tokens, going on where it was stopped."""
     parser = argparse.ArgumentParser(prog="scripts/bench escalation", description=__doc__)
     parser.add_argument("--no-gas", action="store_true")
     parser.add_argument("--no-hidden", action="store_true")
     parser.add_argument("--no-honest", action="store_true")
     parser.add_argument("--prompts", type=int, default=PROMPTS)
+    parser.add_argument("--disputes", type=int, default=0)
+    parser.add_argument("--positions", type=int, default=32)
     chosen = parser.parse_args(list(options))
     figures: list[Figure] = []
     if not chosen.no_gas:
@@ -62,6 +66,8 @@ def measure(options: Sequence[str] = ()) -> list[Figure]:
         figures += asyncio.run(hidden_figures())
     if not chosen.no_honest:
         figures += asyncio.run(_honest(chosen.prompts))
+    if chosen.disputes:
+        figures += measure_disputes(chosen.disputes, chosen.positions)
     return figures
 
 

@@ -5,21 +5,18 @@ Members are the real thing: lists of an epoch for fifty nodes, asked when and ho
 over the features, their squares and products learns from half of the orders; of pairs of one challenge and one user's
 order in the other half it says which is which. 50 % is chance.
 
-Structure of texts has no published distribution. One stand-in is the 64 prompts that Troth calibrates classes with,
-written by hand before there were challenges, one a line, each beside a challenge of its length. The other are prompts
-that real users typed: those of the Berkeley Function Calling Leaderboard's live parts, which its package ships
-(`pip install --no-deps bfcl-eval`, Apache-2.0). There the classifier learns from one source of users and from some
-challenges, and is asked about another source and other challenges: no user's text and no challenge is in both. How
-well the two groups of real users are told from each other says how much is the source's and not the writer's.
+For texts, users are prompts that people typed and that are in no corpus that ships (`scripts/make_prompt_corpus`), each
+beside a challenge of its length. They are of the same source as the corpus: what is measured is what writing them
+again changes, and not how the users of some network differ from those of that source. Three ways of looking are tried:
+structure, groups of characters, and looking the text up in the corpus, which everybody has.
 """
 
 from __future__ import annotations
 
 import bisect
-import importlib.util
-import json
 import math
 import random
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,18 +27,22 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import Figure
 from benchmarks.trace import sharegpt
-from troth.committee.challenges import PARTS, Challenge, challenges_of, new_openings
+from troth.committee.challenges import MOST_PROMPTS, PARTS, Challenge, challenges_of, new_openings
+from troth.committee.corpus import Corpus, shipped
 from troth.committee.moments import due_of_attempt
 from troth.committee.prompts import TOKEN_CHARACTERS, prompts_of
-from troth.node.calibration.prompts import texts
 
 NODES, MEMBERS, PROMPTS, ATTEMPTS, TOKENS, EPOCHS = 50, 7, 4, 4, 2048, 6
 """What troth committee start takes without being told otherwise; epochs that are measured."""
 ASKING = 1 - 120 / 1800
 PROMPT_PRICE, WRITTEN_PRICE = 0.8, 1.6
 """Of a token; only their ratio matters."""
-NEWTON_STEPS, RIDGE, DRAWS = 12, 1e-3, 8
+NEWTON_STEPS, RIDGE, WIDE_RIDGE, DRAWS = 12, 1e-3, 0.3, 8
+ALIKE, HASHED, WIDE = 0.05, 512, 64
+"""By which part two lengths may differ; places of hashed groups; features from which on there are no products of
+them."""
 REACH = 52.0
+KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"
 
 Features = NDArray[np.float64]
 
@@ -63,16 +64,11 @@ class SeenOrder:
 
 
 def measure() -> list[Figure]:
-    """Per cent of pairs by length, timing and pay, and by structure."""
+    """Per cent of pairs by length, timing and pay, and by texts."""
     challenges, users = _orders()
     plain = _accuracy(_rows(challenges), _rows(users))
-    structure = float(np.mean([_accuracy(*_texts(number)) for number in range(DRAWS)]))
     note = f"{len(challenges):,} challenges, {len(users):,} orders of users"
-    return [
-        Figure("pairs told apart by length, timing and pay", plain, "%", reach=REACH, note=note),
-        Figure("pairs told apart by structure", structure, "%", reach=REACH, note="against 64 prompts by hand"),
-        *_real(),
-    ]
+    return [Figure("pairs told apart by length, timing and pay", plain, "%", reach=REACH, note=note), *_texts()]
 
 
 def _rows(orders: Sequence[SeenOrder]) -> Features:
@@ -116,16 +112,48 @@ def _seen(challenge: Challenge, phase: float) -> tuple[float, float, float]:
 # ---- texts
 
 
-def _texts(number: int) -> tuple[Features, Features]:
-    """Structure of the prompts that were written by hand, and of the challenges nearest to them in length."""
-    by_hand = texts()
-    written = list(prompts_of(bytes([number]) * 32, 600, lambda text: True))
-    chosen = []
-    for text in by_hand:
-        nearest = min(written, key=lambda one: abs(len(one) - len(text)))
-        written.remove(nearest)
-        chosen.append(nearest)
-    return np.array([_structure(text) for text in chosen]), np.array([_structure(text) for text in by_hand])
+def _read() -> list[str]:
+    """The kept-out prompts, in an order that says nothing."""
+    found = [line.replace("\\n", "\n") for line in KEPT_OUT.read_text("utf-8").splitlines()]
+    random.Random("kept out").shuffle(found)  # noqa: S311 - a reproducible measurement
+    return found
+
+
+def _texts() -> list[Figure]:
+    """Per cent of pairs that each way of looking tells apart, with the shipped corpus and with a secret one."""
+    users, known = _read(), _Known(shipped().texts)
+    half = len(users) // 2
+    ways: dict[str, Callable[[Sequence[str]], Features]] = {
+        "structure": lambda texts: np.array([_structure(text) for text in texts]),
+        "characters": _trigrams,
+        "looking it up in the shipped corpus": known.rows,
+    }
+    secret = Corpus.of(users[:half])
+    found = []
+    for name, rows in ways.items():
+        reach = REACH if name == "structure" else None
+        told = [_told(rows, users, shipped(), number) for number in range(DRAWS)]
+        note = f"against {len(users):,} of users; seeds 0 to {DRAWS - 1}: {min(told):.1f} to {max(told):.1f}"
+        found.append(Figure(f"pairs told apart by {name}", float(np.mean(told)), "%", reach=reach, note=note))
+        told = [_told(rows, users[half:], secret, number) for number in range(DRAWS)]
+        note = f"against {len(users) - half}; {min(told):.1f} to {max(told):.1f}"
+        what = f"pairs told apart by {name}, a corpus of the member's own"
+        found.append(Figure(what, float(np.mean(told)), "%", reach=reach, note=note))
+        both = _accuracy(rows(users[:half]), rows(users[half:]))
+        found.append(Figure(f"two halves of the users told apart by {name}", both, "%"))
+    return found
+
+
+def _told(rows: Callable[[Sequence[str]], Features], users: Sequence[str], corpus: Corpus, number: int) -> float:
+    """Per cent of pairs of a challenge of one list and a user's prompt of its length."""
+    written = prompts_of(bytes([number]) * 32, MOST_PROMPTS, lambda text: True, corpus=corpus)
+    left, ours, theirs = sorted(users, key=len), list[str](), list[str]()
+    for text in written:
+        place = min(bisect.bisect_left(left, len(text), key=len), len(left) - 1)
+        if left and abs(len(left[place]) - len(text)) <= ALIKE * len(text):
+            ours.append(text)
+            theirs.append(left.pop(place))
+    return _accuracy(rows(ours), rows(theirs))
 
 
 def _structure(text: str) -> tuple[float, ...]:
@@ -135,63 +163,34 @@ def _structure(text: str) -> tuple[float, ...]:
     return (*counted, len(text) / len(words), float(text.rstrip().endswith("?")))
 
 
-SOURCES = (("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple"), ("live_irrelevance",))
-"""Parts of the leaderboard whose prompts users typed, in two groups that share no prompt."""
-MOST_USERS = 500
+def _trigrams(texts: Sequence[str]) -> Features:
+    """How often groups of three characters are in each text, by a hash of them, as logarithms."""
+    rows = np.zeros((len(texts), HASHED))
+    for row, text in zip(rows, texts, strict=True):
+        padded = f"^{text.lower()}$"
+        for start in range(len(padded) - 2):
+            row[zlib.crc32(padded[start : start + 3].encode()) % HASHED] += 1
+    return np.log1p(rows)
 
 
-def _real() -> list[Figure]:
-    """The same against real users, held out by source; nothing where their package is not installed."""
-    groups = _real_users()
-    if groups is None:
-        return []
-    sides = [(_beside(texts_, number), _structures(texts_)) for number, texts_ in enumerate(groups)]
-    found = [_held_out(sides[one], sides[1 - one]) for one in (0, 1)]
-    note = " and ".join(f"{len(one)} prompts" for one in groups) + " that users typed, one group learned from"
-    return [
-        Figure("pairs told apart by structure, real users", float(np.mean(found)), "%", reach=REACH, note=note),
-        Figure("two groups of real users told from each other", _accuracy(sides[0][1], sides[1][1]), "%"),
-    ]
+class _Known:
+    """What somebody has who has the corpus: every group of words in it."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._groups = {size: {group for text in texts for group in _groups(text, size)} for size in (2, 3, 5)}
+
+    def rows(self, texts: Sequence[str]) -> Features:
+        """For each text, which share of its groups of words is known, and its length."""
+        return np.array([(*map(partial(self._share, text), self._groups), math.log(len(text))) for text in texts])
+
+    def _share(self, text: str, size: int) -> float:
+        found = _groups(text, size)
+        return sum(group in self._groups[size] for group in found) / max(1, len(found))
 
 
-def _real_users() -> tuple[list[str], ...] | None:
-    found = importlib.util.find_spec("bfcl_eval")
-    if found is None or not found.submodule_search_locations:
-        return None
-    folder, groups, known = Path(found.submodule_search_locations[0]) / "data", list[list[str]](), set[str]()
-    for parts in SOURCES:
-        told = [_typed(line) for part in parts for line in (folder / f"BFCL_v4_{part}.json").read_text().splitlines()]
-        fresh = [text for text in dict.fromkeys(told) if len(text) > 3 and text not in known]
-        known.update(fresh)
-        random.Random(len(groups)).shuffle(fresh)  # noqa: S311 - a reproducible measurement
-        groups.append(fresh[:MOST_USERS])
-    return tuple(groups)
-
-
-def _typed(line: str) -> str:
-    turns = json.loads(line)["question"]
-    return str(turns[0][-1]["content"]) if turns and turns[0] else ""
-
-
-def _beside(users: Sequence[str], number: int) -> Features:
-    """Challenges of a list of its own, each the nearest in length to one user's prompt."""
-    written = sorted(prompts_of(bytes([100 + number]) * 32, 1_024, lambda text: True), key=len)
-    chosen = []
-    for text in users:
-        place = min(bisect.bisect_left(written, len(text), key=len), len(written) - 1)
-        chosen.append(written.pop(place))
-    return _structures(chosen)
-
-
-def _structures(texts_: Sequence[str]) -> Features:
-    return np.array([_structure(text) for text in texts_])
-
-
-def _held_out(learned: tuple[Features, Features], asked: tuple[Features, Features]) -> float:
-    """Per cent of pairs of one source that a classifier of the other tells apart."""
-    score = _fitted(*learned)
-    a, b = score(asked[0]), score(asked[1])
-    return 100 * float((a[:, None] > b[None, :]).mean() + (a[:, None] == b[None, :]).mean() / 2)
+def _groups(text: str, size: int) -> list[tuple[str, ...]]:
+    words = text.lower().split()
+    return [tuple(words[start : start + size]) for start in range(len(words) - size + 1)]
 
 
 # ---- telling them apart
@@ -218,7 +217,7 @@ def _fitted(ours: Features, theirs: Features) -> Callable[[Features], Features]:
     expanded = _expanded((rows - mean) / spread)
     labels = np.concatenate([np.ones(len(ours)), np.zeros(len(theirs))])
     weights = np.zeros(expanded.shape[1])
-    ridge = RIDGE * len(rows) * np.eye(expanded.shape[1])
+    ridge = (WIDE_RIDGE if rows.shape[1] > WIDE else RIDGE) * len(rows) * np.eye(expanded.shape[1])
     for _ in range(NEWTON_STEPS):
         chances = 1 / (1 + np.exp(-np.clip(expanded @ weights, -50, 50)))
         slope = expanded.T @ (labels - chances) - ridge @ weights
@@ -232,5 +231,7 @@ def _scores(mean: Features, spread: Features, weights: Features, rows: Features)
 
 
 def _expanded(rows: Features) -> Features:
+    if rows.shape[1] > WIDE:
+        return np.concatenate([np.ones((len(rows), 1)), rows], axis=1)
     first, second = np.triu_indices(rows.shape[1])
     return np.concatenate([np.ones((len(rows), 1)), rows, rows[:, first] * rows[:, second]], axis=1)

@@ -1,4 +1,4 @@
-"""Play every adversary and print the table: `python -m adversaries [--reduced] [--output FILE] [NAME …]`."""
+"""Play every adversary and print the table: `python -m adversaries [--rows NAME,NAME] [--kind KIND] …`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from adversaries.money import Accountant
-from adversaries.network import network
+from adversaries.network import KINDS, network
+from adversaries.playbook import SCRIPTS
 from adversaries.registry import PLAYED, Row
-from adversaries.scripts import SCRIPTS
 from adversaries.table import HEADER, markdown, row
 from adversaries.trial import Finding, play
 
@@ -22,13 +22,14 @@ Report = Callable[[Finding], None]
 
 def report(found: Finding) -> None:
     """Print a row as soon as it is known, and what contradicts the registry."""
-    print(row(found), f"[{found.wall:.1f} s]", file=sys.stderr, flush=True)
+    said = f" {found.said[:200]!r}" if found.said else ""
+    print(row(found), f"[{found.wall:.1f} s]{said}", file=sys.stderr, flush=True)
     for what in found.broken:
         print(f"  NOT AS STATED: {what}", file=sys.stderr, flush=True)
 
 
 async def play_all(folder: Path, rows: Sequence[Row], say: Report = report) -> list[Finding]:
-    """Both networks at once, on each of them one row after the other; findings in the rows' order."""
+    """All networks at once, on each of them one row after the other; findings in the rows' order."""
     kinds = sorted({one.kind for one in rows})
     shares = [[one for one in rows if one.kind == kind] for kind in kinds]
     played = await asyncio.gather(*(play_kind(folder, *one, say) for one in zip(kinds, shares, strict=True)))
@@ -47,17 +48,34 @@ async def play_kind(folder: Path, kind: str, rows: Sequence[Row], say: Report = 
     return findings
 
 
+def chosen_rows(names: str) -> list[Row]:
+    """Rows by their names with commas between them; ValueError for what is none. A name may hold a comma itself."""
+    known, found, left = {one.name: one for one in PLAYED}, list[Row](), names.split(",")
+    while left:
+        for count in range(len(left), 0, -1):
+            name = ",".join(left[:count]).strip()
+            if name in known:
+                found.append(known[name])
+                left = left[count:]
+                break
+        else:
+            raise ValueError(f"no row is called {left[0].strip()!r}: see tests/adversaries/registry.py")
+    return found
+
+
 def main() -> int:
     """0 if every adversary ended as the registry says, and nobody honest lost a wei."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="only these adversaries")
+    parser.add_argument("--rows", help="only these adversaries, with commas between them")
     parser.add_argument("--reduced", action="store_true", help="only those that `make test` plays")
-    parser.add_argument("--kind", choices=("weights", "toy"), help="only those of one network")
+    parser.add_argument("--kind", choices=tuple(KINDS), help="only those of one network")
     parser.add_argument("--keep", type=Path, help="leave the networks' files there")
     parser.add_argument("--output", type=Path, help="write the table there; default: standard output")
     chosen = parser.parse_args()
     wanted = [one for one in PLAYED if one.reduced or not chosen.reduced]
-    wanted = [one for one in wanted if not chosen.names or one.name in chosen.names]
+    if chosen.rows:
+        named = chosen_rows(chosen.rows)
+        wanted = [one for one in wanted if one in named]
     wanted = [one for one in wanted if chosen.kind in {None, one.kind}]
     begun = time.monotonic()
     print(HEADER, file=sys.stderr)

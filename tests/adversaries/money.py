@@ -10,6 +10,7 @@ import asyncio
 import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from troth.protocol.types import Address, Hash32, to_address
 from troth.scheduler.tabs.client_tabs import Kept
 
 LIMIT = 1 << 14
+READ_TOGETHER = 100
+"""Blocks whose receipts are asked for in one request."""
 OWN = (PotKind.STAKE, PotKind.LOCKED, PotKind.CREDIT)
 
 
@@ -53,6 +56,10 @@ class Accountant:
     def names(self) -> dict[Address, str]:
         """Account to party: an owner's money is its operator's."""
         return self._names
+
+    def meet(self, account: Address, name: str) -> None:
+        """From the next count on, this account's money is this party's."""
+        self._names[account] = name
 
     async def count(self) -> Count:
         """What everybody has now."""
@@ -89,12 +96,14 @@ class Accountant:
         return found
 
     def _read_gas(self, newest: int) -> None:
-        for number in range(self._read + 1, newest + 1):
-            for receipt in self._network.chain.rpc("eth_getBlockReceipts", hex(number)) or ():
+        while self._read < newest:
+            blocks = range(self._read + 1, min(self._read + READ_TOGETHER, newest) + 1)
+            found = self._network.chain.rpc_many("eth_getBlockReceipts", [[hex(number)] for number in blocks])
+            for receipt in chain.from_iterable(one or () for one in found):
                 name = self._names.get(to_address(receipt["from"]))
                 if name is not None:
                     self._gas[name] += int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
-        self._read = newest
+            self._read = blocks[-1]
 
 
 def spent_with_scheduler(network: Network) -> dict[Hash32, int]:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,8 +34,10 @@ from troth.client.wallet import create_wallet
 from troth.protocol.market import shipped
 from troth.protocol.market.messages import tab_id
 from troth.protocol.market.parts import Part
+from troth.protocol.market.prices import PER
 from troth.protocol.market.types import Ask, ExecutionClass
 from troth.protocol.types import Address, Hash32, ModelDescriptor, Segment, segments_from_ends
+from troth.scheduler.log.entries import ENTRY_SECONDS
 from troth.testnet.anvil import start_anvil
 from troth.testnet.ports import free_port
 from troth.testnet.processes import Child, ProcessGroup
@@ -59,13 +61,31 @@ PARAMETERS = replace(
     close_delay=6_000,
     unbonding=12_000,
 )
+# Claims that settle, stake that leaves and tabs that close within a row; gas so cheap that the fee of a toy's answer is
+# worth claiming. No court has to hear anything here.
+COLLECTING = replace(
+    PARAMETERS,
+    lag=100,
+    summons_window=30,
+    commit_window=20,
+    reveal_window=20,
+    claim_delay=900,
+    close_delay=970,
+    unbonding=1_900,
+    gas_price=1_000 * PER,
+)
+KINDS = {"weights": PARAMETERS, "toy": PARAMETERS, "claims": COLLECTING}
+"""Kinds of networks: real weights, a toy in two segments, and the same toy where everybody collects what is due."""
 ASK = Ask(prompt=3 * 10**17, cached=3 * 10**16, written=6 * 10**17)
 """Wei for 10^9 positions of one segment: within the eight tenths of the scheduler's prices that orders give to nodes,
 which two segments share."""
+LOG_SECONDS = 2.0
+"""For which an entry of the log takes orders, where everybody collects what is due."""
 ALWAYS = 1_000_000
 """q: every answer is drawn, so that a row needs no luck. What a conviction takes is that of a demo's q, a quarter."""
 PASSWORD = "password"
 START_SECONDS = 400.0
+RPC_SECONDS, MINED_TOGETHER = 60.0, 100
 # The conversion takes 15 s, so it is kept between runs, for other tests, too.
 MODELS = Path(tempfile.gettempdir()) / "troth-test-models"
 
@@ -81,17 +101,29 @@ class LocalChain:
 
     def rpc(self, method: str, *parameters: object) -> Any:
         """One JSON-RPC call."""
-        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": list(parameters)}).encode()
-        request = urllib.request.Request(self.url, body, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=20) as response:
-            answer = json.load(response)
-        if "error" in answer:
-            raise RuntimeError(f"{method}: {answer['error']}")
-        return answer["result"]
+        return self.rpc_many(method, [parameters])[0]
+
+    def rpc_many(self, method: str, calls: Sequence[Sequence[object]]) -> list[Any]:
+        """One method with several lists of parameters, in one request; the results in their order."""
+        named = [
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": list(one)} for number, one in enumerate(calls)
+        ]
+        request = urllib.request.Request(self.url, json.dumps(named).encode(), {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=RPC_SECONDS) as response:
+            answers = sorted(json.load(response), key=lambda one: int(one["id"]))
+        wrong = next((one["error"] for one in answers if "error" in one), None)
+        if wrong is not None:
+            raise RuntimeError(f"{method}: {wrong}")
+        return [one["result"] for one in answers]
 
     def mine(self, blocks: int = 1) -> None:
         """Blocks at once."""
         self.rpc("anvil_mine", hex(blocks))
+
+    def mine_until(self, block: int) -> None:
+        """Blocks until there is this one: others come by themselves meanwhile, on a busy machine many."""
+        while (left := block - int(self.rpc("eth_blockNumber"), 16)) > 0:
+            self.mine(min(left, MINED_TOGETHER))
 
     def fund(self, key: Key) -> None:
         """At setup alone: it would spoil every count of money."""
@@ -152,9 +184,10 @@ class Network:
         return self.stage.scheduler.address
 
     async def wind(self, blocks: int) -> None:
-        """Let blocks pass; only where nobody's window runs."""
-        await asyncio.to_thread(self.chain.mine, blocks)
-        await self.follower.catch_up()
+        """Let blocks pass, those that come by themselves among them; only where nobody's window runs."""
+        await asyncio.to_thread(self.chain.mine_until, self.follower.block + blocks)
+        for follower in (self.follower, *(one.running.follower for one in self.clients.values())):
+            await follower.catch_up()
 
     def require_alive(self) -> None:
         """Raise ProcessDied where a process has ended."""
@@ -163,8 +196,8 @@ class Network:
 
 
 def model_of(kind: str) -> tuple[str, ModelDescriptor, tuple[int, ...]]:
-    """Folder, descriptor and split of a kind of network: "weights" or "toy"."""
-    if kind == "toy":
+    """Folder, descriptor and split of a kind of network."""
+    if kind != "weights":
         from support.tab_scene import descriptor
 
         return "", descriptor(), (1, 2)
@@ -178,7 +211,7 @@ def model_of(kind: str) -> tuple[str, ModelDescriptor, tuple[int, ...]]:
 
 def class_of(kind: str, model: ModelDescriptor) -> ExecutionClass:
     """The class of a kind of network: a demo's money, the calibrated cuts for real weights."""
-    if kind == "toy":
+    if kind != "weights":
         return execution_class_of(model, least_check_rate=ALWAYS)
     from troth.node.models.thresholds import shipped_calibration
     from troth.protocol.market.messages import state_hash
@@ -216,7 +249,7 @@ async def network(folder: Path, kind: str, clients: tuple[str, ...] = ("client",
         await _until_tabs(stage, follower, children)
         made = Network(plan, chain, stage, follower, Notes(plan.notes), processes, children)
         for name in clients:
-            made.clients[name] = await stack.enter_async_context(_client(made, folder, name))
+            made.clients[name] = await stack.enter_async_context(joined(made, name))
         chain.begin()
         yield made
 
@@ -227,15 +260,26 @@ async def _deploy(stack: AsyncExitStack, chain: LocalChain, folder: Path, kind: 
     for key in chain.keys:
         chain.fund(key)
     chain.mine(3)
-    market, _ = await deploy_market(chain.url, PARAMETERS, chain.keys[0])
+    market, _ = await deploy_market(chain.url, KINDS[kind], chain.keys[0])
     await stack.enter_async_context(market)
     keys = tuple(key_of(f"node {number}") for number in range(NODES))
     scheduler = key_of("scheduler")
     stage = TabsStage(chain, market, model, definition, keys, scheduler, VRF_SECRET, chain.keys[1], key_of("tab key"))
     ports = tuple(free_port() for _ in range(NODES + 1))
     contracts, place = market.contracts, market.place
-    plan = Plan(str(folder), chain.url, place.factory, contracts.bank, stage.class_id.hex(), model_folder, ends, ports)
-    if kind == "toy":
+    plan = Plan(
+        str(folder),
+        chain.url,
+        place.factory,
+        contracts.bank,
+        stage.class_id.hex(),
+        model_folder,
+        ends,
+        ports,
+        collects=kind == "claims",
+        log_seconds=LOG_SECONDS if kind == "claims" else ENTRY_SECONDS,
+    )
+    if kind != "weights":
         from support.tab_scene import texts
 
         texts(plan.home("toy"))
@@ -259,7 +303,7 @@ def _endpoint(plan: Plan, name: str, port: int) -> tuple[str, Hash32]:
 
 def _start(processes: ProcessGroup, plan: Plan, path: Path, kind: str) -> list[Child]:
     """Two processes of nodes where there are weights, so that both cores compute; one where there is a toy."""
-    shares = [range(NODES)] if kind == "toy" else [range(NODES // 2), range(NODES // 2, NODES)]
+    shares = [range(NODES)] if kind != "weights" else [range(NODES // 2), range(NODES // 2, NODES)]
     program = [sys.executable, "-m"]
     environment = {"PYTHONPATH": _python_path(), "OMP_NUM_THREADS": "1"}
     made = [
@@ -279,7 +323,7 @@ def _python_path() -> str:
 
 
 async def _until_ready(plan: Plan, children: list[Child], kind: str) -> None:
-    names = ["scheduler", "nodes-0"] + ([] if kind == "toy" else ["nodes-1"])
+    names = ["scheduler", "nodes-0"] + (["nodes-1"] if kind == "weights" else [])
     async with asyncio.timeout(START_SECONDS):
         while not all(plan.ready(name).exists() for name in names):
             for child in children:
@@ -298,9 +342,9 @@ async def _until_tabs(stage: TabsStage, follower: MarketFollower, children: list
 
 
 @asynccontextmanager
-async def _client(network: Network, folder: Path, name: str) -> AsyncIterator[Client]:
-    """A home with a wallet and a tab, opened by what a user's commands do."""
-    key, home = key_of(f"client {name}"), Home(folder / name)
+async def joined(network: Network, name: str) -> AsyncIterator[Client]:
+    """A client with a wallet and a tab, opened by what a user's commands do."""
+    key, home = key_of(f"client {name}"), Home(network.plan.home(name))
     network.chain.fund(key)
     home.root.mkdir(parents=True, exist_ok=True)
     password = home.root / "password"
@@ -309,18 +353,31 @@ async def _client(network: Network, folder: Path, name: str) -> AsyncIterator[Cl
     imported = home.root / "imported.json"
     create_account(imported, PASSWORD, scrypt_n=DEMO_SCRYPT_N, key=key)
     create_wallet(home, password, imported, DEMO_SCRYPT_N)
+    configuration = _configuration(network, name)
+    opened = await open_tab(Purse(home, password, DEMO_SCRYPT_N), configuration, "0.01ether", broadcast=True)
+    tab = Hash32(bytes.fromhex(opened["tab"][2:]))
+    async with going_on(network, name, home, tab) as client:
+        yield client
+
+
+@asynccontextmanager
+async def going_on(network: Network, name: str, home: Home, tab: Hash32) -> AsyncIterator[Client]:
+    """The programs of a client over a home that has a wallet and a tab."""
+    async with running(home, _configuration(network, name), home.root / "password") as run:
+        if not network.plan.model:
+            from support.byte_language import LANGUAGE
+
+            run.session.language = replace(LANGUAGE, end_tokens=(), context=CONTEXT)
+        await run.session.ready()
+        yield Client(name, key_of(f"client {name}"), run, home, tab)
+
+
+def _configuration(network: Network, name: str) -> ClientConfiguration:
+    """Every client summons by itself, "suer" goes to court by itself."""
     place = network.stage.market.place
     case = "5ether" if name == "suer" else ""
     table = MarketTable(
         place.factory, place.contracts.bank, place.block, "5ether", case, stall=30, reviewers=5, seats=1, outside=0
     )
     class_id = "0x" + network.plan.class_id
-    configuration = ClientConfiguration(table, network.plan.rpc, execution_class=class_id)
-    opened = await open_tab(Purse(home, password, DEMO_SCRYPT_N), configuration, "0.01ether", broadcast=True)
-    async with running(home, configuration, password) as run:
-        if not network.plan.model:
-            from support.byte_language import LANGUAGE
-
-            run.session.language = replace(LANGUAGE, end_tokens=(), context=CONTEXT)
-        await run.session.ready()
-        yield Client(name, key, run, home, Hash32(bytes.fromhex(opened["tab"][2:])))
+    return ClientConfiguration(table, network.plan.rpc, execution_class=class_id)

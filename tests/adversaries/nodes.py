@@ -19,12 +19,17 @@ from adversaries.sessions import Session
 from adversaries.workshop import Workshop
 from troth.chain.keystore import Key
 from troth.node.configuration import NodeConfiguration
+from troth.node.earning.policy import EarningPolicy
 from troth.node.engine.interface import SessionKey
 from troth.node.orders.running import MarketParts, RunningNode
 from troth.node.orders.session import INFERS
 from troth.protocol.market.parts import MarketPlace
 from troth.protocol.types import Segment
 from troth.transport.logs import configure
+
+DEAR = 100.0
+"""Times what it brings that a node pays for the gas of a redemption or a claim, where it is to collect all it is owed:
+a tip costs more than a toy's answer."""
 
 
 def configuration_of(plan: Plan, number: int) -> NodeConfiguration:
@@ -51,6 +56,7 @@ def configuration_of(plan: Plan, number: int) -> NodeConfiguration:
         positions=CONTEXT,
         trace_bytes=1 << 30,
         market=MarketPlace(*plan.addresses),
+        earning=EarningPolicy(gas_share=DEAR) if plan.collects else EarningPolicy(),
     )
 
 

@@ -30,6 +30,8 @@ class Plan:
         model: folder of converted weights, "" for the toy engine.
         ends: where segments end.
         ports: of the nodes, by number, and of the scheduler at last.
+        collects: scheduler and nodes redeem and claim whatever they are owed, however small it is.
+        log_seconds: after which an entry of the scheduler's log is posted.
     """
 
     folder: str
@@ -40,6 +42,8 @@ class Plan:
     model: str
     ends: tuple[int, ...]
     ports: tuple[int, ...]
+    collects: bool
+    log_seconds: float
 
     @property
     def root(self) -> Path:

@@ -28,6 +28,7 @@ from troth.scheduler.checks.summons import SummonsDuty
 from troth.scheduler.configuration import SchedulerConfiguration
 from troth.scheduler.duties import DutyPace
 from troth.scheduler.errors import Busy, TaskFailed
+from troth.scheduler.log.entries import LogBook
 from troth.scheduler.orders import admission, concluding
 from troth.scheduler.orders.context import Waits
 from troth.scheduler.orders.offers import PriceList
@@ -97,6 +98,7 @@ def break_rules(cheat_of: CheatOf) -> None:
     _tamper(cheat_of)
     _withhold(cheat_of)
     _pay_less(cheat_of)
+    _log_otherwise(cheat_of)
 
 
 def _name_others(cheat_of: CheatOf) -> None:
@@ -204,10 +206,32 @@ def _pay_less(cheat_of: CheatOf) -> None:
 
     def set_fee(self: Any, node: Address, number: int, fee: int, due: int) -> Any:
         owed = self.held(node).owed.get(number)
+        if owed is not None and cheat_of(owed.order) == "pays no node":
+            return []
         short = owed is not None and cheat_of(owed.order) == "pays a node less"
         return honest(self, node, number, fee // 2 if short else fee, due)
 
     set_rule(NodeTabs, "set_fee", set_fee)
+
+
+def _log_otherwise(cheat_of: CheatOf) -> None:
+    honest_assign, honest_data = LogBook.assign, LogBook.data
+
+    def assign(self: Any, history: Any) -> Any:
+        number, statements = honest_assign(self, history)
+        left_out = cheat_of(history.order_id) == "leaves it out of its log"
+        return number, [one for one in statements if not (left_out and "INTO log_line" in one[0])]
+
+    def data(self: Any, number: int) -> bytes | None:
+        served = honest_data(self, number)
+        query = "SELECT order_id FROM log_line WHERE entry = ?"
+        cheats = {cheat_of(order) for (order,) in self._database.read(query, number)}
+        if served is None or "serves another log" not in cheats:
+            return served
+        return served.replace(b'"node_share":8000', b'"node_share":8001')
+
+    set_rule(LogBook, "assign", assign)
+    set_rule(LogBook, "data", data)
 
 
 def configuration_of(plan: Plan) -> SchedulerConfiguration:
@@ -228,8 +252,9 @@ def configuration_of(plan: Plan) -> SchedulerConfiguration:
         served=(ServedClass(plan.execution_class, plan.ends, ModelTexts.load(model), CONTEXT),),
         prices={plan.execution_class: LISTED},
         deposits=Deposits(10**16, 10**13),
-        redeem_times=10**9,
+        redeem_times=0 if plan.collects else 10**9,
         concurrent=16,
+        log_seconds=plan.log_seconds,
         waits=Waits(GenerationPatience(token=30.0, prefill=60.0), check=30.0),
     )
 

@@ -28,7 +28,7 @@ def row(found: Finding) -> str:
 def score(found: Finding) -> str:
     """By how much the weakest honest verifier found the cheat to exceed its cut."""
     judged = [one for one in found.judged if "tokens" in one or one["segment"] == 0]
-    if not judged or found.row.kind == "toy":
+    if not judged or found.row.kind != "weights":
         return "–"
     if not all(one.get("end", True) for one in judged):
         return "end not valid"

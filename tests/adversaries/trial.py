@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 from adversaries.money import Accountant, Count, open_work, paid_work, spent_with_scheduler
-from adversaries.network import Client, Network
+from adversaries.network import Client, Network, joined
 from adversaries.notes import INFERENCER, SCHEDULER, verifier
-from adversaries.registry import CHECKED, CONVICTED, FAILED, SCHEDULER_CONVICTED, UNPAID, Row
+from adversaries.registry import CHECKED, CONVICTED, FAILED, NEW_CLIENT, SCHEDULER_CONVICTED, STRUCK, UNPAID, Row
 from troth.client.choices import SamplingChoices
 from troth.client.errors import ClientError
 from troth.client.orders.asking import ask
@@ -43,7 +43,7 @@ class Finding:
     """What a trial showed. ``seconds`` and ``blocks`` count from the answer's last token to what ended it.
 
     ``paid`` is what the client acknowledged, ``advanced`` what its scheduler paid for an answer that fell,
-    ``deposits`` what the client's summons may cost: they pay an answer's gas.
+    ``deposits`` what the client's summons and objections may cost: they pay an answer's gas.
     """
 
     row: Row
@@ -67,7 +67,12 @@ class Finding:
 
 @dataclass
 class Trial:
-    """A row on its network, with what scripts need."""
+    """A row on its network, with what scripts need.
+
+    ``is_payer_gone``: nobody pays for its orders any more, so that nobody waits for it. ``asked``: deposits of a
+    party's objections that were answered, by number. ``paid_before``: what the client paid for
+    orders that are not among these any more. ``stack`` ends with the row.
+    """
 
     network: Network
     accountant: Accountant
@@ -80,6 +85,10 @@ class Trial:
     answered_block: int = 0
     proven_before: frozenset[Hash32] = frozenset()
     first: int = 0
+    is_payer_gone: bool = False
+    paid_before: int = 0
+    asked: dict[str, dict[int, int]] = field(default_factory=dict)
+    stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
     def client(self) -> Client:
@@ -179,7 +188,7 @@ class Trial:
             if time.monotonic() > until:
                 raise TimeoutError(f"{what} did not come within {seconds:g} s; {self._shown()}")
             self.network.require_alive()
-            if self.entry.phase is Phase.FAILED and self.row.outcome != FAILED:
+            if self.entry.phase is Phase.FAILED and self.row.outcome not in {FAILED, STRUCK}:
                 raise RuntimeError(f"{what} cannot come: {self._shown()}")
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -246,7 +255,9 @@ class Trial:
         wound = False
         while time.monotonic() < until:
             entries = [self.client.session.journal.entry(one) for one in self.orders]
-            left = [one for one in entries if one.paid is None and one.phase not in NEVER_PAID]
+            left = [
+                one for one in entries if one.paid is None and one.phase not in NEVER_PAID and not self.is_payer_gone
+            ]
             if not left and self.word_arrived() and not open_work(self.network, ours):
                 return
             if not wound and all(one.due is not None for one in left) and not self._live():
@@ -257,7 +268,11 @@ class Trial:
     def word_arrived(self) -> bool:
         """Whether the scheduler holds the newest word of the client's tab: it is told some time after it was signed."""
         word = self.client.session.books.record(self.client.tab).voucher
-        return word is None or spent_with_scheduler(self.network).get(self.client.tab, 0) >= word.message.spent
+        return (
+            self.is_payer_gone
+            or word is None
+            or spent_with_scheduler(self.network).get(self.client.tab, 0) >= word.message.spent
+        )
 
     def _live(self) -> bool:
         state = self.network.follower.state
@@ -286,7 +301,9 @@ async def play(network: Network, accountant: Accountant, row: Row, script: Scrip
     found, begun = Finding(row), time.monotonic()
     trial = Trial(network, accountant, row, found)
     try:
-        async with asyncio.timeout(TRIAL_SECONDS * 1.5):
+        async with asyncio.timeout(TRIAL_SECONDS * 1.5), trial.stack:
+            if row.client == NEW_CLIENT:
+                await _meet_somebody(trial)
             before = await accountant.count()
             trial.proven_before = frozenset(network.follower.state.proven)
             if script is None:
@@ -305,6 +322,15 @@ async def play(network: Network, accountant: Accountant, row: Row, script: Scrip
     return found
 
 
+async def _meet_somebody(trial: Trial) -> None:
+    """A client of this row alone."""
+    name = f"client of {trial.row.name}"
+    client = await trial.stack.enter_async_context(joined(trial.network, name))
+    trial.network.clients[NEW_CLIENT] = client
+    trial.accountant.meet(client.key.address, NEW_CLIENT)
+    trial.stack.callback(trial.network.clients.pop, NEW_CLIENT)
+
+
 def _examine(trial: Trial) -> None:
     """Everything that contradicts the registry."""
     found, row, network = trial.found, trial.row, trial.network
@@ -314,16 +340,16 @@ def _examine(trial: Trial) -> None:
         # Of every order, as what was paid: one that was not what the row is about may have been summoned, too.
         asked = [one.state for one in network.follower.state.summons.values()]
         found.deposits = sum(one.deposit for one in asked if one.order in trial.orders)
-        found.paid = sum(journal.entry(one).paid or 0 for one in trial.orders)
+        found.paid = trial.paid_before + sum(journal.entry(one).paid or 0 for one in trial.orders)
     if found.outcome != row.outcome:
         told = f"; the client was told {found.said!r}"
         found.broken.append(f"the outcome is {found.outcome!r}, not {row.outcome!r}{told}")
     if row.says not in found.said:
         found.broken.append(f"the client was told {found.said!r}, not of {row.says!r}")
     found.broken += _wrong_verdicts(found, row)
-    if row.outcome in FALLEN:
+    if row.outcome in FALLEN or (trial.orders and trial.entry.phase is Phase.FAILED):
         found.advanced = paid_work(network, {bytes(one) for one in trial.orders})
-    found.broken += _losses(found, row)
+    found.broken += _losses(trial)
 
 
 def _wrong_verdicts(found: Finding, row: Row) -> list[str]:
@@ -340,12 +366,14 @@ def _caught_by(one: dict[str, Any]) -> str:
     return "verdict: tokens" if wrong else "nothing"
 
 
-def _losses(found: Finding, row: Row) -> list[str]:
+def _losses(trial: Trial) -> list[str]:
     """Who lost money though nobody said so, and whether money went or came."""
+    found, row = trial.found, trial.row
     broken, change = [], found.change.wealth
+    costs = {row.client: found.paid + found.deposits, SCHEDULER: found.advanced}
     for party, amount in change.items():
         parts = found.parts.get(party, [party])
-        allowed = {row.client: -found.paid - found.deposits, "scheduler": -found.advanced}.get(party, 0)
+        allowed = -costs.get(party, 0) - sum(trial.asked.get(party, {}).values())
         if amount < allowed and not set(parts) & set(row.losers):
             broken.append(f"{party} ({', '.join(parts)}) is honest and lost {-amount} wei, {allowed - amount} too many")
     for part in row.losers:

@@ -12,16 +12,20 @@ import numpy as np
 import pytest
 from support import step_calls
 from support.layer_disputes import LayerScene, SignedRows
-from support.step_calls import TraceWord
+from support.step_calls import SumPart, TraceWord
 
 from troth.chain.adapter import Chain
 from troth.chain.deployment import numbers_creation, steps_creation, submit
 from troth.chain.errors import ChainRejected
-from troth.protocol.arithmetic.operations import Operation
-from troth.protocol.disputes.game import Matter, SeenTrace
+from troth.protocol.arithmetic import steps
+from troth.protocol.arithmetic.operations import NO_SUM, Operation
+from troth.protocol.disputes.game import Matter, SeenTrace, TraceClaim
 from troth.protocol.disputes.layout import Layout
-from troth.protocol.disputes.proofs import row_proof, step_proof
-from troth.protocol.disputes.segment_trace import SegmentTrace, is_far, segment_trace
+from troth.protocol.disputes.nudges import Nudge
+from troth.protocol.disputes.proofs import part_proof, row_proof, step_proof
+from troth.protocol.disputes.segment_trace import DoubledTrace, SegmentTrace, segment_trace
+from troth.protocol.disputes.sums import packed
+from troth.protocol.disputes.tolerance import is_far, movement
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 
@@ -38,9 +42,11 @@ class Checked:
     chain: Chain
     scene: LayerScene
     layout: Layout
-    trace: SegmentTrace
+    trace: SegmentTrace | DoubledTrace
     signed: SignedRows
     read: SignedRows | None = None
+    nudge: int = 0
+    moved: int = 0
 
     @property
     def matter(self) -> Matter:
@@ -53,6 +59,10 @@ class Checked:
             first=layout.first, end=layout.end, rows=layout.position + 1, position=layout.position,
         )  # fmt: skip
 
+    @property
+    def claim(self) -> TraceClaim:
+        return TraceClaim(self.trace.top.root, ORDER, self.nudge, self.moved)
+
     def entered(self, position: int) -> Any:
         if self.read is not None:
             return self.read.shown(ORDER, position, 0)
@@ -63,7 +73,7 @@ class Checked:
         seen = SeenTrace(self.trace)
         step = step_proof(self.layout, seen, place, number, self.scene.weights.open, self.entered)
         shown = TraceWord(tensor, word, Hash32(value))
-        view = step_calls.is_wrong(self.matter, self.layout.model.encoded, self.trace.top.root, shown, step)
+        view = step_calls.is_wrong(self.matter, self.layout.model.encoded, self.claim, shown, step)
         return await self.chain.read(view)
 
 
@@ -134,6 +144,134 @@ async def test_a_middle_segment_starts_from_the_rows_that_it_read(anvil: Any, co
             assert await checked.is_wrong(0, word, 3, changed(value, 3, source))
 
 
+@pytest.fixture
+async def doubled(anvil: Any, contract: Any, tmp_path: Path) -> AsyncIterator[Checked]:
+    """A trace and a nudged one behind it."""
+    scene = LayerScene.make(tmp_path / "model")
+    layout = scene.layout()
+    plain, states = scene.trace(layout), scene.weights.embedded(scene.tokens)
+    nudged = segment_trace(layout, scene.weights.layer, states, scene.weights.norm, nudge=Nudge(ORDER, 5))
+    trace = DoubledTrace(plain, nudged)
+    async with await Chain.connect(anvil.url, contract) as chain:
+        signed = SignedRows(plain.rows, scene.tokens)
+        yield Checked(chain, scene, trace.layout, trace, signed, nudge=5, moved=trace.most_moved)
+
+
+async def test_each_number_of_a_nudged_trace_follows_and_no_other(doubled: Checked) -> None:
+    source, layout = Random(8), doubled.layout
+    matter, shape = doubled.matter, layout.model.encoded
+    inputs = [layout.tensor(layer, Operation.INPUT, nudged=True) for layer in (0, 1, 2)]
+    for tensor in (*inputs, *source.sample(range(layout.single, layout.count), 8), 0, layout.tensor(1, Operation.DOWN)):
+        if not layout.exists(tensor):
+            continue
+        levels = sum(layout.levels(tensor))
+        assert await doubled.chain.read(step_calls.depth_of(matter, shape, tensor, nudged=True)) == levels
+        words = [
+            (word, number) for word in range(1 << levels) for number in range(8) if layout.place(tensor, word, number)
+        ]
+        for word, number in source.sample(words, 2):
+            value = doubled.trace.tensor(tensor).node(0, word)
+            assert not await doubled.is_wrong(tensor, word, number, value), layout.where(tensor)
+            assert await doubled.is_wrong(tensor, word, number, changed(value, number, source))
+    # Another nudge, or another result, has other signs.
+    word, number, value = 2, 3, doubled.trace.tensor(inputs[1]).node(0, 2)
+    for other in (replace(doubled.claim, nudge=4), replace(doubled.claim, seed=Hash32(bytes(32)))):
+        found = []
+        for number in range(8):
+            step = step_proof(
+                layout, SeenTrace(doubled.trace), layout.place(inputs[1], word, number), number,
+                doubled.scene.weights.open, doubled.entered,
+            )  # fmt: skip
+            view = step_calls.is_wrong(matter, shape, other, TraceWord(inputs[1], word, value), step)
+            found.append(await doubled.chain.read(view))
+        assert any(found)
+    with pytest.raises(ChainRejected):
+        await doubled.chain.read(step_calls.depth_of(matter, shape, layout.count, nudged=True))
+    with pytest.raises(ChainRejected):
+        await doubled.chain.read(step_calls.depth_of(matter, shape, layout.single))
+
+
+LONG = {"hidden_size": 1_040, "intermediate_size": 1_100, "num_hidden_layers": 1, "attention_bias": True}
+NARROW = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("shape", "tokens", "sums"),
+    [
+        (LONG, 2, ((0, Operation.QUERY, 10), (0, Operation.DOWN, 9), (0, Operation.FEED_FACTOR, 9))),
+        (LONG, 2, ((1, Operation.INPUT_FACTOR, 9),)),
+        (NARROW, 1_100, ((0, Operation.ATTENDED, 9), (0, Operation.SUMS, 9))),
+    ],
+)
+async def test_a_long_sum_is_checked_part_by_part(
+    anvil: Any, contract: Any, tmp_path: Path, shape: Any, tokens: int, sums: tuple[tuple[int, Operation, int], ...]
+) -> None:
+    scene, source = LayerScene.make(tmp_path / "model", tokens, **shape), Random(12)
+    layout, trace = scene.layout(), scene.trace()
+    async with await Chain.connect(anvil.url, contract) as chain:
+        checked = Checked(chain, scene, layout, trace, SignedRows(trace.rows, scene.tokens))
+        matter, encoded, claim = checked.matter, layout.model.encoded, checked.claim
+        for layer, operation, count in sums:
+            tensor = layout.tensor(layer, operation)
+            across = layout.levels(tensor)[1]
+            place = layout.place(tensor, layout.position << across, 0)
+            assert place is not None
+            word = TraceWord(tensor, layout.position << across, trace.tensor(tensor).node(0, layout.position << across))
+            parts = trace.parts(place)
+            assert len(parts) == count == await chain.read(step_calls.parts_of(matter, encoded, claim, word, 0))
+            assert await chain.read(step_calls.concludes(matter, encoded, claim, word, 0, packed(parts)))
+            for other in (parts[:-1], (*parts, 0), (parts[0] + (1 << 320), *parts[1:]), (NO_SUM, *parts[1:])):
+                assert not await chain.read(step_calls.concludes(matter, encoded, claim, word, 0, packed(other)))
+            seen = SeenTrace(trace)
+            for index in {0, count - 1, source.randrange(count)}:
+                step = part_proof(layout, seen, place, 0, index, scene.weights.open)
+                for change in (0, 1, -1):
+                    value = steps.sum_bytes(parts[index] + change)
+                    view = step_calls.is_wrong_part(matter, encoded, claim, word, SumPart(0, index, value), step)
+                    assert await chain.read(view) == (change != 0), (operation, index, change)
+            beyond = SumPart(0, count, steps.sum_bytes(0))
+            refused = step_calls.is_wrong_part(matter, encoded, claim, word, beyond, step)
+            at_once = step_calls.is_wrong(matter, encoded, claim, word, whole_step(checked, place))
+            for view in (refused, at_once):
+                with pytest.raises(ChainRejected):
+                    await chain.read(view)
+
+
+def whole_step(checked: Checked, place: Any) -> bytes:
+    return step_proof(checked.layout, SeenTrace(checked.trace), place, 0, checked.scene.weights.open, checked.entered)
+
+
+async def test_short_sums_and_other_numbers_have_no_parts(checked: Checked) -> None:
+    matter, shape, claim = checked.matter, checked.layout.model.encoded, checked.claim
+    for operation in (Operation.INPUT, Operation.QUERY, Operation.GATED, Operation.MAXIMA):
+        tensor = checked.layout.tensor(1, operation)
+        word = TraceWord(tensor, 0, checked.trace.tensor(tensor).node(0, 0))
+        for number in (0, 7):
+            assert await checked.chain.read(step_calls.parts_of(matter, shape, claim, word, number)) == 0
+            assert not await checked.chain.read(step_calls.concludes(matter, shape, claim, word, number, bytes(96)))
+
+
+async def test_a_row_that_a_nudge_defends_convicts_beyond_eight_times_its_movement(doubled: Checked) -> None:
+    trace, layout = doubled.trace, doubled.layout
+    assert isinstance(trace, DoubledTrace)
+    last, nudged = trace.plain.last_row, trace.nudged.last_row
+    scale = float(np.sqrt(np.mean(last.astype(np.float64) ** 2)))
+    moved = float(np.abs(nudged[trace.most_moved] - last[trace.most_moved]))
+    for off in (0.5e-4 * scale, 1.5e-4 * scale, 4 * moved, 20 * moved, 200 * moved):
+        row = last.copy()
+        row[7] += np.float32(off)
+        rows = trace.plain.rows.copy()
+        rows[layout.position] = row
+        doubled.signed = SignedRows(rows, doubled.scene.tokens)
+        for element in (trace.most_moved, 5, len(last), (1 << 32) - 1):
+            doubled.moved = element
+            shown = doubled.signed.shown(ORDER, layout.position)
+            proof = row_proof(layout, SeenTrace(trace), 7, shown, element)
+            expected = is_far(row, last, 7, movement(nudged, last, element))
+            view = step_calls.is_far(doubled.matter, layout.model.encoded, doubled.claim, proof)
+            assert await doubled.chain.read(view) == expected, (off, element)
+
+
 async def test_a_row_convicts_beyond_the_tolerance_alone(checked: Checked) -> None:
     trace, layout = checked.trace, checked.layout
     last = trace.last_row
@@ -146,7 +284,7 @@ async def test_a_row_convicts_beyond_the_tolerance_alone(checked: Checked) -> No
         rows[layout.position] = row
         checked.signed = SignedRows(rows, checked.scene.tokens)
         proof = row_proof(layout, SeenTrace(trace), 7, checked.signed.shown(ORDER, layout.position))
-        view = step_calls.is_far(checked.matter, layout.model.encoded, trace.top.root, proof)
+        view = step_calls.is_far(checked.matter, layout.model.encoded, checked.claim, proof)
         expected = is_far(row, last, 7)
         assert await checked.chain.read(view) == expected == (not factor <= 1)
         assert (trace.furthest(row) is not None) == expected
@@ -160,15 +298,16 @@ async def test_what_is_not_of_this_trace_model_or_order_is_refused(checked: Chec
     word, matter, shape = TraceWord(tensor, 4, value), checked.matter, layout.model.encoded
     step = step_proof(layout, SeenTrace(trace), place, 1, scene.weights.open, checked.entered)
     other = step_proof(layout, SeenTrace(trace), place._replace(position=0), 1, scene.weights.open, checked.entered)
-    root = trace.top.root
+    root, claim = trace.top.root, checked.claim
     bad: tuple[tuple[Any, ...], ...] = (
-        (matter, shape, Hash32(bytes(31) + b"\x01"), word, step),
-        (replace(matter, weights_root=root), shape, root, word, step),
-        (replace(matter, shape=root), shape, root, word, step),
-        (matter, shape, root, word, other),
-        (matter, shape, root, replace(word, tensor=layout.count), step),
-        (matter, shape, root, word, b""),
-        (matter, shape, root, word, step[: len(step) // 2]),
+        (matter, shape, replace(claim, root=Hash32(bytes(31) + b"\x01")), word, step),
+        (matter, shape, replace(claim, nudge=1), word, step),
+        (replace(matter, weights_root=root), shape, claim, word, step),
+        (replace(matter, shape=root), shape, claim, word, step),
+        (matter, shape, claim, word, other),
+        (matter, shape, claim, replace(word, tensor=layout.count), step),
+        (matter, shape, claim, word, b""),
+        (matter, shape, claim, word, step[: len(step) // 2]),
     )
     for number, arguments in enumerate(bad):
         try:
@@ -184,4 +323,4 @@ async def test_what_is_not_of_this_trace_model_or_order_is_refused(checked: Chec
 
     forged = step_proof(layout, SeenTrace(trace), place, 1, shifted, checked.entered)
     with pytest.raises(ChainRejected):
-        await checked.chain.read(step_calls.is_wrong(matter, shape, root, word, forged))
+        await checked.chain.read(step_calls.is_wrong(matter, shape, claim, word, forged))

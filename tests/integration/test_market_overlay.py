@@ -245,6 +245,6 @@ async def test_an_entry_of_a_part_of_the_model_is_refused() -> None:
     nothing: Any = None
     part: Any = SimpleNamespace(engine=SimpleNamespace(slice=Segment(0, 1), layers=2))
     entry: Any = SimpleNamespace(overlay=OverlayEntry("127.0.0.1", 0, ("127.0.0.1", 0), nothing, 2.0), tunnel=None)
-    direct = Direct(entry, Operator(b"\x01" * 32, Domain(31337, NO_ADDRESS)), CollectorRegistry(), list)
+    direct = Direct(entry, Operator(b"\x01" * 32, Domain(31337, NO_ADDRESS)), CollectorRegistry(), list, nothing)
     with pytest.raises(ConfigError, match="whole model"):
-        await direct.run(part, nothing, nothing)
+        await direct.run(part, nothing)

@@ -138,7 +138,9 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[Fo
         assert router.ports == {}
         left = operated.signed("leave", "--broadcast")
         assert left["exit_block"] > left["block"]
-        assert operated.signed("withdraw", "--broadcast")["calls"][0]["call"] == "withdraw"
+        withdrawn = operated.signed("withdraw", "--broadcast")
+        assert withdrawn["calls"][0]["call"] == "withdraw"
+        assert withdrawn["amount_units"] == withdrawn["credit_units"] == told["unpaid_units"]
 
 
 def moves(operated: Operated) -> None:

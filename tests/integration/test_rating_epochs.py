@@ -13,13 +13,15 @@ from support.rating_stage import RatingStage, StagedMember, rating_stage
 from support.reputation_stage import reputation_stage
 
 from troth.committee import rating
-from troth.committee.challenges import new_openings, root_of
+from troth.committee.challenges import PromptOpening, new_openings, root_of
 from troth.committee.epochs import EpochFile, ExaminedList, with_signature
 from troth.committee.errors import CommitteeError, EpochRefused, RequestRefused, SignedOther
+from troth.committee.evidence import MOST_NODES, NOTHING_YET, SURE, UNKNOWN
 from troth.committee.rating import EpochProposal, encode_message
 from troth.committee.rating_requests import REVIEW, SIGNED
+from troth.protocol.credit import Credit, CreditEvidence
 from troth.protocol.reputation import ONE, paper_rules
-from troth.protocol.types import Address
+from troth.protocol.types import Address, address_from_bytes
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
@@ -61,6 +63,10 @@ async def test_an_honest_epoch_is_asked_scored_signed_and_settled(stage: RatingS
     assert stage.clock.follower.state.settled is not None
     assert stage.clock.follower.state.settled.drawn
     assert stage.clock.follower.state.settled.signers == MEMBERS
+    opened = await opened_by_the_leader(stage)
+    for member in stage.members.values():
+        assert member.rater is not None
+        assert not any(member.rater.store.is_new(opening.prompt) for opening in opened)
     asked = [prompt for prompt, _ in stage.market.prompts]
     # One or two parts of the list, and attempts of four members: no node got a prompt twice, no two the same.
     assert len(set(asked)) == len(asked)
@@ -70,6 +76,15 @@ async def test_an_honest_epoch_is_asked_scored_signed_and_settled(stage: RatingS
     assert stage.through() == 4
     asked = [prompt for prompt, _ in stage.market.prompts]
     assert len(set(asked)) == len(asked)
+
+
+async def opened_by_the_leader(stage: RatingStage) -> list[PromptOpening]:
+    """The prompts of the epoch that was settled last."""
+    settled = stage.clock.follower.state.settled
+    assert settled is not None
+    rater = stage.members[settled.leader].rater
+    assert rater is not None
+    return rater.opened(await stage.clock.moment()) or []
 
 
 async def test_a_silent_leader_is_followed_by_the_one_that_the_seed_draws(stage: RatingStage) -> None:
@@ -303,7 +318,7 @@ async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
     for what, in_file, in_proposal in changes:
         with pytest.raises(EpochRefused, match=what):
             await judge.review(leader, signed(stage, leader, proposal, in_file, in_proposal))
-    judge.store.keep_attempts(1, (await stage.clock.moment()).now.seed, openings[:1])
+    judge.store.keep_attempts(1, (await stage.clock.moment()).now.seed, openings[:2])
     with pytest.raises(EpochRefused, match="asked before"):
         await judge.review(leader, proposal)
     with pytest.raises(EpochRefused, match="Let it propose"):
@@ -319,6 +334,74 @@ async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
     late = msgspec.structs.replace(file, epoch=1)
     with pytest.raises(RequestRefused, match="it is epoch 2"):
         await judge.review(leader, msgspec.structs.replace(proposal, file=late))
+
+
+async def test_what_is_off_a_little_in_each_epoch_adds_up_until_it_halves_the_credit(stage: RatingStage) -> None:
+    node, seen = stage.market.nodes[0], []
+    stage.market.off[node] = 2.5
+    for number in range(2, 7):
+        await stage.to(number, 0.01 if number > 2 else 0.02)
+        await epoch(stage, number)
+        assert stage.through() == number + 1, stage.refusals
+        seen.append(stage.credits()[node])
+    assert seen == [WORTH[0]] * 3 + [WORTH[0] // 2] * 2
+    assert [stage.credits()[one] for one in stage.market.nodes[1:]] == list(WORTH[1:])
+    # It repents, and is forgiven after as many epochs as evidence is remembered.
+    stage.market.off[node] = -1.5
+    for number in range(7, 11):
+        await stage.to(number, 0.0)
+        await epoch(stage, number)
+    assert stage.credits()[node] == WORTH[0]
+
+
+async def test_a_member_that_missed_an_epoch_signs_what_the_others_know(stage: RatingStage) -> None:
+    node = stage.market.nodes[0]
+    stage.market.off[node] = 8.0
+    first, last = await stage.leader(), stage.clock.follower.state.leader
+    missing = next(one for one in stage.members if one not in {first, last})
+    stage.kill(missing)
+    await epoch(stage, 2)
+    assert stage.credits()[node] == WORTH[0] // 2
+    stage.start(missing)
+    rater = stage.members[missing].rater
+    assert rater is not None
+    number = 3
+    await stage.to(number, 0.0)
+    while missing in {await stage.leader(), await stage.leader(by_seed=True)}:
+        # It does not know enough to lead: whatever it proposes is refused.
+        await epoch(stage, number)
+        number += 1
+        await stage.to(number, 0.0)
+    stage.market.off[node] = 1.0
+    assert rater.known(await stage.clock.moment()).judged < SURE
+    await epoch(stage, number)
+    settled = stage.clock.follower.state.settled
+    assert settled is not None
+    assert (settled.epoch, settled.signers, stage.credits()[node]) == (number, MEMBERS, WORTH[0] // 2)
+
+
+def test_who_is_not_sure_believes_the_half_and_nothing_else() -> None:
+    own = Credit(900_000_000, 0.9, 0.0, 4, 400)
+    for value, sure, unsure in (
+        (905_000_000, True, True), (700_000_000, False, True), (450_000_000, False, True), (430_000_000, False, False),
+        (920_000_000, False, False),
+    ):  # fmt: skip
+        assert NOTHING_YET.allows(own, value) is sure
+        assert UNKNOWN.allows(own, value) is unsure
+    known = UNKNOWN
+    for number in range(SURE):
+        assert known.judged == number
+        known = known.after({})
+    assert known == NOTHING_YET
+    many = {address_from_bytes(n.to_bytes(20, "big")): credit_with(1 + n % 7) for n in range(1, MOST_NODES + 100)}
+    kept = known.after(many)
+    assert len(kept.sums) == MOST_NODES
+    assert {many[node].evidence.above for node in set(many) - set(kept.nodes)} == {1}
+    assert kept.after({node: credit_with(0) for node in many}).sums == {}
+
+
+def credit_with(above: float) -> Credit:
+    return Credit(ONE, 1.0, 0.0, 4, 400, CreditEvidence(above))
 
 
 async def proposed_by(stage: RatingStage, leader: Address) -> EpochProposal:

@@ -1,32 +1,42 @@
-"""`troth committee start` with a [reputation] table on a whole network: real orders, a real model."""
+"""`troth committee start` with a [reputation] table on a whole network: real orders, a real model, and kill -9.
+
+Members die by SIGKILL between two given steps of an epoch, scheduler and a node in the middle of it. They are started
+again, the epoch is settled all the same, nobody asks a prompt twice or signs two updates.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import dying, two_faced
 
 from troth.chain import keystore
 from troth.client.home import Home
+from troth.client.orders.updates import OrderOutcome
 from troth.testnet import cli
 from troth.testnet.anvil import fund, rpc
-from troth.testnet.asking import POLICY
+from troth.testnet.asking import POLICY, Asker
 from troth.testnet.display import Display
 from troth.testnet.network import LAYERS, LocalNetwork
 from troth.testnet.overlay import LocalOverlay
 from troth.testnet.parties import ETHER, PASSWORD, NetworkPlan, PartyProcess
-from troth.testnet.weights import prepare_models
+from troth.testnet.weights import int8_name, prepare_models
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(3600)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
-MEMBERS, NODES, EPOCH, BOND = 4, 9, 500, "0.1ether"
+MEMBERS, NODES, EPOCH, BOND, KILLED = 4, 9, 500, "0.1ether", -9
+QUESTIONS = "SELECT question FROM orders"
+MOST_QUESTIONS = 26
 RATING = "client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\nagreeing = 260\ncharacters = 100\n"
 SECONDS, MINED_AT_ONCE = 1500.0, 20
 
@@ -39,6 +49,7 @@ class RatingNetwork:
     overlay: LocalOverlay
     contract: str = ""
     start: int = 0
+    tabs: list[str] = field(default_factory=list)
 
     @property
     def members(self) -> list[PartyProcess]:
@@ -83,12 +94,42 @@ class RatingNetwork:
             text = text if count else f"{text}{name} = {value}\n"
         path.write_text(text)
         whom = ("--scheduler", network.scheduler.operator, "--home", home)
-        cli.run(network.password_file, "client", "open", "0.05ether", *whom, "--broadcast")
+        opened = cli.run(network.password_file, "client", "open", "0.05ether", *whom, "--broadcast")
+        self.tabs.append(opened["tab"])
 
-    def start_member(self, member: PartyProcess) -> None:
-        command = cli.command("committee", "start", "--home", member.home)
+    def start_member(self, member: PartyProcess, command: list[str] | None = None) -> None:
+        own = cli.command("committee", "start", "--home", member.home)
         environment = cli.environment(self.network.password_file)
-        member.child = self.network.processes.start(member.name, command, environment)
+        member.child = self.network.processes.start(member.name, command or own, environment)
+
+    # ---- dying
+
+    def doom(self, where: str, *, after: bool) -> None:
+        """Start every member again so that it dies where it first comes to a place."""
+        for member in self.members:
+            assert member.child is not None
+            member.child.stop()
+            self.start_member(member, dying.command(where, "committee", "start", "--home", member.home, after=after))
+
+    def tend(self) -> list[str]:
+        """Start again whoever was killed, this time to live; their names."""
+        dead = [member for member in self.members if member.child is not None and not member.child.alive]
+        for member in dead:
+            assert member.child is not None
+            assert member.child.process.returncode == KILLED, member.child.tail()
+            self.start_member(member)
+        return [member.name for member in dead]
+
+    def questions(self) -> Counter[str]:
+        """How many orders there are for each question that members asked, by their clients' journals."""
+        found: Counter[str] = Counter()
+        for member in self.members:
+            database = sqlite3.connect(f"file:{Home(member.home / 'asking').tabs}?mode=ro", uri=True)
+            try:
+                found.update(name for (name,) in database.execute(QUESTIONS))
+            finally:
+                database.close()
+        return found
 
     # ---- looking
 
@@ -105,12 +146,27 @@ class RatingNetwork:
         while (left := self.start + epoch * EPOCH - self.block()) > 0:
             rpc(self.network.rpc, "anvil_mine", hex(min(left, MINED_AT_ONCE)))
 
-    def until(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    def until(
+        self, condition: Callable[[dict[str, Any]], bool], each: Callable[[], object] = lambda: None
+    ) -> dict[str, Any]:
+        """What is shown once it fulfils a condition; ``each`` is called at every look."""
         give_up = time.monotonic() + SECONDS
         while not condition(shown := self.shown()):
             assert time.monotonic() < give_up, f"{shown}\n{self.logs()}"
-            time.sleep(3)
+            each()
+            time.sleep(1)
         return shown
+
+    def epoch(self, each: Callable[[], object] = lambda: None) -> dict[str, Any]:
+        """Another whole epoch, the next one, until it is settled."""
+        number = max(self.shown()["settled_through"] + 1, (self.block() - self.start) // EPOCH + 1)
+        self.skip_to(number)
+
+        def settled(shown: dict[str, Any]) -> bool:
+            assert shown["epoch"] <= number, f"epoch {number} passed without an update\n{self.logs()}"
+            return bool(shown["settled_through"] is not None and shown["settled_through"] >= number)
+
+        return self.until(settled, each)
 
     def logs(self) -> str:
         folder = self.network.home / "logs"
@@ -139,13 +195,108 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RatingNetwork]:
 def test_members_ask_score_sign_and_settle_by_themselves(stage: RatingNetwork) -> None:
     # The first epoch in which they count fixes a list.
     stage.skip_to(1)
-    first = stage.until(lambda shown: shown["settled_through"] is not None)["settled_through"]
+    stage.until(lambda shown: shown["settled_through"] is not None)
     # The next one asks, scores and settles.
-    stage.skip_to(first + 1)
-    shown = stage.until(lambda shown: bool(shown["nodes"]))
+    shown = stage.epoch()
     rated = [node for node in shown["nodes"] if node["credit"] != "silent"]
     assert rated, stage.logs()
     operators = {node.operator for node in stage.network.nodes.values()}
     assert {node["node"] for node in rated} <= operators
     # Honest nodes that sample as they were asked to; a text of sixteen tokens says little.
     assert sum(node["credit"] for node in rated) > 0.6 * len(rated), rated
+
+
+STEPS = {
+    "before it asks": ("troth.committee.examining_nodes:ClientExaminer.ask", False),
+    "after it asked": ("troth.committee.examining_nodes:ClientExaminer.ask", True),
+    "before the last proof is shown": ("troth.committee.rating:RatingMember.prove", False),
+    "after it kept a proposal": ("troth.committee.rating:RatingMember.keep", True),
+    "before it signs": ("troth.committee.epochs:EpochJournal.claim", False),
+    "after its journal knows what it signs": ("troth.committee.epochs:EpochJournal.claim", True),
+    "before it reviews": ("troth.committee.rating:RatingMember.review", False),
+    "before it settles": ("troth.committee.turns:EpochTurns._settle", False),
+    "after it settled": ("troth.committee.turns:EpochTurns._settle", True),
+}
+"""Places of an epoch at which every member that comes to them dies once. A proof is shown where somebody else leads."""
+BY_DRAW = {"before the last proof is shown"}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_member_that_is_killed_at_a_step_goes_on_and_the_epoch_is_settled(stage: RatingNetwork, step: str) -> None:
+    listed(stage)
+    where, after = STEPS[step]
+    stage.doom(where, after=after)
+    dead: list[str] = []
+    shown = stage.epoch(lambda: dead.extend(stage.tend()))
+    stage.tend()
+    assert dead or step in BY_DRAW
+    sound(stage, shown)
+
+
+def test_scheduler_and_node_that_are_killed_while_members_ask_cost_nobody_a_score(stage: RatingNetwork) -> None:
+    listed(stage)
+    network, before = stage.network, set(stage.questions())
+    scores = {node["node"]: node["score"] for node in stage.shown()["nodes"]}
+    node, killed = network.nodes["a2"], list[str]()
+
+    def kill() -> None:
+        # Each dies while the epoch's first questions are with it.
+        if not killed and set(stage.questions()) - before:
+            for name, child in (("scheduler", network.scheduler.child), ("a2", node.child)):
+                assert child is not None
+                child.stop(kill=True)
+                killed.append(name)
+            network.start_node("a2", wait=False)
+            network.start_scheduler()
+
+    shown = stage.epoch(kill)
+    assert killed
+    sound(stage, shown)
+    # Nobody is called silent for a scheduler's death: a score falls for what a node wrote alone.
+    assert not [one for one in shown["nodes"] if one["credit"] == "silent" and one["node"] in scores]
+
+
+def test_a_node_that_answers_members_well_and_users_badly_is_found_by_checks(stage: RatingNetwork) -> None:
+    """Members' tabs are told to it. They rate it as what it pretends to be, and the first user's check rejects it."""
+    listed(stage)
+    network, liar = stage.network, stage.network.nodes[stage.network.favoured]
+    assert liar.child is not None
+    liar.child.stop()
+    weights = MODELS / "models" / int8_name(network.plan)
+    command = two_faced.command(weights, stage.tabs, "node", "start", "--home", liar.home)
+    liar.child = network.processes.start(liar.name, command, cli.environment(network.password_file))
+    network.wait_ready(liar.name)
+    shown = stage.epoch()
+    (rating,) = [node for node in shown["nodes"] if node["node"] == liar.operator]
+    assert rating["credit"] > 0.6
+    assert "below_the_bar" not in rating
+    asker = Asker(network)
+    asker.open_tab()
+    seen: Counter[tuple[bool, str]] = Counter()
+    for number in range(MOST_QUESTIONS):
+        messages = [{"role": "user", "content": f"Name a city that begins with the letter {chr(65 + number)}."}]
+        answered = asker.ask(messages, 12, lambda *_: None)
+        cheated = liar.operator in answered.nodes[-1]
+        seen[cheated, str(answered.outcome)] += 1
+        if cheated:
+            assert answered.outcome is OrderOutcome.REJECTED, seen
+            break
+        assert answered.outcome is OrderOutcome.CHECKED, seen
+    else:
+        pytest.fail(f"it was never drawn: {seen}")
+
+
+def listed(stage: RatingNetwork) -> None:
+    """See that the last epoch was settled, so that the next one has a list."""
+    if stage.shown()["settled_through"] is None:
+        stage.skip_to(1)
+        stage.until(lambda shown: shown["settled_through"] is not None)
+
+
+def sound(stage: RatingNetwork, shown: dict[str, Any]) -> None:
+    """Nobody lost its bond, nodes have scores, and no question was ordered twice."""
+    assert shown["expelled"] == []
+    assert len(shown["members"]) == MEMBERS
+    assert shown["nodes"], stage.logs()
+    twice = [name for name, count in stage.questions().items() if count > 1]
+    assert not twice

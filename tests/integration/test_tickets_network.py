@@ -7,6 +7,7 @@ for: by the client's file, by the contract, and by `troth audit tickets`.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,5 +214,11 @@ def test_the_play_ends_and_says_what_it_promises(tmp_path: Path) -> None:
     tickets_play.play(tmp_path, MODELS, Display(Console(file=said, width=200)))
     text = said.getvalue()
     assert "the only thing that the wallet ever signs" in text
+    assert "the members' neither tab nor ticket" in text
+    copied = re.search(r"all ([\d,]+) copied rows are on the chain", text)
+    assert copied is not None
+    assert int(copied[1].replace(",", "")) > 0
     assert "the wallet sent one transaction in all" in text
     assert "M25" in text
+    assert re.search(r"^[1-9]\d* transactions?$", text, re.MULTILINE)
+    assert "done in" in text

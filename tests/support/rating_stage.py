@@ -33,11 +33,13 @@ from troth.committee.turns import EpochTurns
 from troth.overlay.directory.listing import CommitteeMembership
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
+from troth.protocol.credit import NO_EVIDENCE, Credit, CreditEvidence
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.bodies import Admitted, Results
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Admission, Order
 from troth.protocol.market.types import Tab
+from troth.protocol.reputation import ONE
 from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Address, Hash32
 from troth.transport.errors import encode_failure, failure_of
 
@@ -47,11 +49,13 @@ TERMS = RatingTerms(prompts=2, tokens=64, attempts=2)
 
 @dataclass
 class ToyMarket:
-    """Nodes, what their answers are worth, who is silent, and every prompt with the node that it reached."""
+    """Nodes, what their answers are worth, who is silent, how many standard deviations a node's texts are ``off`` in
+    each epoch, and every prompt with the node that it reached."""
 
     nodes: tuple[Address, ...]
     worth: dict[Address, int]
     silent: set[Address] = field(default_factory=set)
+    off: dict[Address, float] = field(default_factory=dict)
     prompts: list[tuple[str, Address]] = field(default_factory=list)
 
 
@@ -91,10 +95,20 @@ class ToyExaminer:
         return frozenset(drawn & self.market.silent)
 
     async def credits(
-        self, answers: Sequence[ChallengeAnswer], openings: Sequence[PromptOpening], first: int
-    ) -> dict[Address, int]:
-        found = {self.market.nodes[answer.tokens[0]]: answer.tokens[1] for answer in answers}
-        return {node: credit - self.lie for node, credit in found.items()}
+        self,
+        answers: Sequence[ChallengeAnswer],
+        openings: Sequence[PromptOpening],
+        first: int,
+        before: Mapping[Address, CreditEvidence],
+    ) -> dict[Address, Credit]:
+        worth = {self.market.nodes[answer.tokens[0]]: answer.tokens[1] - self.lie for answer in answers}
+        return {node: self._credit(node, value, before.get(node, NO_EVIDENCE)) for node, value in worth.items()}
+
+    def _credit(self, node: Address, worth: int, before: CreditEvidence) -> Credit:
+        """As texts would have it that are this far from what they should be."""
+        z = self.market.off.get(node, 0.0)
+        evidence = before.after(z)
+        return Credit(round(worth * (1 - evidence.doubt / 2)), worth / ONE, z, 1, 1, evidence)
 
 
 def _answer(place: int, name: str, node: Address, market: ToyMarket) -> ChallengeAnswer:

@@ -38,19 +38,24 @@ def shape_of(tensors: int, columns: int = COLUMNS) -> bytes:
 
 @dataclass
 class ToyTrace:
-    """Tensors of ``rows`` rows; ``wrong`` replaces single numbers, from which all that follow go on."""
+    """Tensors of ``rows`` rows; ``wrong`` replaces single numbers, from which all that follow go on.
+
+    With a ``nudge`` there are as many again behind them.
+    """
 
     tensors: int
     rows: int
     columns: int = COLUMNS
     wrong: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    nudge: int = 0
 
     @cached_property
     def numbers(self) -> list[NDArray[np.uint32]]:
         made: list[NDArray[np.uint32]] = []
-        for tensor in range(self.tensors):
-            if tensor:
-                table = made[-1] * np.uint32(3) + np.uint32(tensor)
+        for tensor in range(self.count):
+            if number := tensor % self.tensors:
+                more = self.nudge if tensor == 2 * self.tensors - 1 else 0
+                table = made[-1] * np.uint32(3) + np.uint32(number + more)
             else:
                 table = np.add.outer(1000 * np.arange(self.rows), np.arange(self.columns)).astype(np.uint32)
             for (where, row, column), value in self.wrong.items():
@@ -59,10 +64,14 @@ class ToyTrace:
             made.append(table)
         return made
 
+    @property
+    def count(self) -> int:
+        return 2 * self.tensors if self.nudge else self.tensors
+
     @cached_property
     def top(self) -> WordTree:
-        roots = [self.tensor(number).root for number in range(self.tensors)]
-        return WordTree(b"".join(roots), depth_over(self.tensors))
+        roots = [self.tensor(number).root for number in range(self.count)]
+        return WordTree(b"".join(roots), depth_over(self.count))
 
     def tensor(self, number: int) -> WordTree:
         across = 1 << depth_over(-(-self.columns // 8))
@@ -86,16 +95,18 @@ class ToyTrace:
         return depth_over(-(-self.columns // 8))
 
 
-def step_of(seen: SeenTrace, tensor: int, place: int, element: int) -> bytes:
-    """The opening by which a number of a word is computed."""
-    words, siblings = (b"", ()) if tensor == 0 else _open(seen, tensor - 1, place)
+def step_of(seen: SeenTrace, tensor: int, place: int, element: int, tensors: int = 1 << 32) -> bytes:
+    """The opening by which a number of a word is computed; ``tensors`` of the plain trace."""
+    words, siblings = _open(seen, tensor - 1, place) if tensor % tensors else (b"", ())
     return encode(["(uint8,bytes,bytes32[])"], [(element, words, siblings)])
 
 
 def opening_of(seen: SeenTrace, trace: ToyTrace, row: bytes) -> bytes:
-    """A signed row beside the trace's last."""
-    words, siblings = _open(seen, *trace.last)
-    return encode(["bytes", "bytes", "bytes32[]"], [row, words, siblings])
+    """A signed row beside the trace's last, and the nudged one's where there is one."""
+    tensor, place = trace.last
+    nudged = _open(seen, tensor + trace.tensors, place) if trace.nudge else (b"", ())
+    opening = "(bytes,bytes32[])"
+    return encode(["bytes", opening, opening], [row, _open(seen, tensor, place), nudged])
 
 
 def _open(seen: SeenTrace, tensor: int, place: int) -> tuple[bytes, tuple[Hash32, ...]]:

@@ -24,9 +24,23 @@ def test_every_name_is_given_once() -> None:
 @pytest.mark.parametrize("adversary", REFERENCED, ids=lambda adversary: adversary.name)
 def test_the_tests_that_are_named_exist(adversary: Referenced) -> None:
     assert adversary.tests
-    for path, name in (test.split("::") for test in adversary.tests):
-        kind = "function" if path.endswith(".sol") else "def"
-        assert re.search(rf"\b{kind} {name}\(", (ROOT / path).read_text()), f"{path} has no {name}"
+    for test in adversary.tests:
+        require_test(test)
+
+
+def require_test(test: str) -> None:
+    """There is a test of this name, "path::name"."""
+    path, name = test.split("::")
+    kind = "function" if path.endswith(".sol") else "def"
+    assert re.search(rf"\b{kind} {name}\(", (ROOT / path).read_text()), f"{path} has no {name}"
+
+
+def test_rows_are_found_by_names_with_commas() -> None:
+    named = ["lazy, copied root", "3 of 3 collude", "3 of 3 collude, nobody doubts"]
+    chosen_rows = pytest.importorskip("adversaries.__main__").chosen_rows
+    assert [one.name for one in chosen_rows(",".join(named))] == named
+    with pytest.raises(ValueError, match="no row is called 'nothing'"):
+        chosen_rows("int8 weights, nothing")
 
 
 @pytest.mark.slow
@@ -35,7 +49,7 @@ def test_every_cheat_that_is_played_is_known_to_its_process() -> None:
     played = {cheat for one in PLAYED for part, cheat in one.cheats if part != SCHEDULER}
     assert played - deceits.keys() == set()
     assert deceits.keys() - played == set()
-    scripts = pytest.importorskip("adversaries.scripts").SCRIPTS
+    scripts = pytest.importorskip("adversaries.playbook").SCRIPTS
     assert {one.script for one in PLAYED if one.script} == scripts.keys()
     text = (ROOT / "tests" / "adversaries" / "scheduler.py").read_text()
     for one in PLAYED:

@@ -29,7 +29,7 @@ from troth.node.calibration.thresholds import (
 from troth.node.calibration.verifying import RULES
 from troth.node.errors import ModelError, NodeStorageError
 from troth.protocol.doubts import NEWEST_RULES
-from troth.protocol.scores import PRECISE_ROW_FACTOR, trace_score
+from troth.protocol.scores import NARROW_ROW_FACTOR, trace_score
 from troth.protocol.tensors import Dtype
 
 
@@ -160,7 +160,7 @@ def test_a_class_whose_honest_runs_are_noisier_keeps_the_first_rules() -> None:
 
 def test_a_class_whose_honest_rows_need_more_room_keeps_the_third_rules() -> None:
     cut = 2.5e-5
-    row = {"margins": np.zeros((1, 4)), "distances-0": np.array([[1e-6, 0.9 * PRECISE_ROW_FACTOR / 4 * cut]])}
+    row = {"margins": np.zeros((1, 4)), "distances-0": np.array([[1e-6, 0.9 * NARROW_ROW_FACTOR / 4 * cut]])}
     assert rules_for(Dtype.FLOAT32, [row], cut) == NEWEST_RULES
-    row["distances-0"][0, 1] = 1.1 * PRECISE_ROW_FACTOR / 4 * cut
+    row["distances-0"][0, 1] = 1.1 * NARROW_ROW_FACTOR / 4 * cut
     assert rules_for(Dtype.FLOAT32, [row], cut) == 3

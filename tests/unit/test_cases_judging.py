@@ -18,6 +18,7 @@ from troth.cases.materials import Papers
 from troth.protocol.doubts import under_rules
 from troth.protocol.market import messages
 from troth.protocol.market.signed import Opinion
+from troth.protocol.straying import Straying
 from troth.protocol.tokens import TokenReport
 from troth.protocol.types import ZERO_HASH, Hash32
 
@@ -65,6 +66,15 @@ def test_a_text_that_cannot_be_judged_costs_nobody_anything() -> None:
     assert tolerant(1e-7, report=noisy) == ReviewFinding(Opinion.CANNOT_TELL)
     assert tolerant(1e-7, report=replace(noisy, told=True)).opinion is Opinion.REJECT
     assert tolerant(0.5, report=noisy).opinion is Opinion.REJECT
+
+
+def test_a_text_that_the_nodes_own_rows_do_not_choose_convicts_whatever_noise_there_is() -> None:
+    noisy = TokenReport(0.5, 0.02, 0.5, 0, True, False, 2.0, told=False)
+    again = (true_states() * np.float32(1.01)).astype(np.float32)
+    found = tolerant(1e-7, report=noisy, again=again, straying=Straying(0.4, beyond=True))
+    assert (found.opinion, found.score) == (Opinion.REJECT, MOST)
+    assert tolerant(1e-7, report=noisy, straying=Straying(0.04)) == ReviewFinding(Opinion.CANNOT_TELL)
+    assert tolerant(0.5, rows=true_states().tobytes(), straying=Straying(0.4, beyond=True)).score == MOST
 
 
 def test_a_forbidden_token_convicts_however_small_its_share_of_a_window_is() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from troth.committee.challenges import (
     require_openings,
     root_of,
 )
+from troth.committee.corpus import FEWEST, Corpus, read_corpus, shipped
 from troth.committee.epoch_store import EpochStore
 from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
 from troth.committee.examining_nodes import ClientExaminer, ExaminableNodes
@@ -37,6 +40,7 @@ from troth.protocol.request import TOP_P_LIMIT
 from troth.protocol.types import Hash32, ModelDescriptor, address_from_bytes
 
 SEED = Hash32(b"\7" * 32)
+CITIES = ((5, "Bonn"), (9, "Rome"), (14, "New York"), (23, "Lima"))
 
 
 def anything(_prompt: str) -> bool:
@@ -48,18 +52,64 @@ def test_prompts_are_many_different_and_follow_from_the_seed_alone() -> None:
     written = prompts_of(SEED, 300, anything)
     assert len(set(written)) == 300
     assert written == prompts_of(SEED, 300, anything)
-    # Two members that know nothing of each other write the same one once in thousands of times.
-    assert len(set(written) & set(prompts_of(b"\x08" * 32, 300, anything))) <= 1
+    # Two members that know nothing of each other write the same where a text has neither name nor number: of what was
+    # asked they do know, and none of it comes again.
+    assert len(set(written) & set(prompts_of(b"\x08" * 32, 300, anything))) <= 20
     lengths = sorted(map(len, written))
-    assert lengths[0] < 120 < 300 < lengths[150] < 1_500 < lengths[-1] < 2 * LONGEST
-    assert not [text for text in written if "{" in text or "None" in text]
-    # Questions in other languages than English, too.
-    assert sum(any(letter in text for letter in "äöüßéèàçñ¿ãõąęłż") for text in written) > 60
+    assert lengths[0] < 120 < 300 < lengths[150] < 1_500 < lengths[-1] <= LONGEST
+    # Not only English, as users write.
+    assert sum(not text.isascii() for text in written) > 10
 
 
 @pytest.mark.slow
 def test_a_class_with_a_short_context_gets_short_prompts() -> None:
-    assert max(map(len, prompts_of(SEED, 40, anything, 100))) < 400
+    written = prompts_of(SEED, 40, anything, 100)
+    assert max(map(len, written)) <= 100
+    with pytest.raises(MemberConfigurationInvalid, match="no prompt of 2 characters"):
+        prompts_of(SEED, 1, anything, 2)
+
+
+def test_a_text_is_written_again_with_names_and_numbers_of_the_same_kind() -> None:
+    texts = [f"Is the {number}:30 train in {city} late? Ask Emma in 2023" for number, city in CITIES]
+    corpus, chooser = Corpus.of([*texts, texts[0]]), random.Random(1)
+    assert corpus.texts == tuple(texts)
+    written = {corpus.rewritten(place, chooser) for place in range(4) for _ in range(40)}
+    assert len(written) > 100
+    form = re.compile(r"Is the (\d+):(\d+) train in (.*) late\? Ask Emma in (\d{4})")
+    found = [form.fullmatch(text) for text in written]
+    assert all(found)
+    assert {match[3] for match in found if match} == {city for _, city in CITIES}
+    assert all(1 <= int(match[1]) <= 28 and 2015 <= int(match[4]) <= 2025 for match in found if match)
+
+
+def test_a_long_prompt_is_of_texts_that_have_to_do_with_each_other() -> None:
+    texts = ["which trains go to Bonn", "recipes for bread", "night trains, please", "bread again", "a hat"]
+    # A word counts that few texts have.
+    corpus = Corpus.of([*texts, *(f"thing{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(60))])
+    assert corpus.akin(0, [1, 2, 3, 4]) == 2
+    assert corpus.akin(1, [0, 3, 4]) == 3
+
+
+def test_a_corpus_of_a_members_own_is_read_or_refused(tmp_path: Path) -> None:
+    own = tmp_path / "own.txt"
+    own.write_text("".join(f"what about {number}\\nand then?\n" for number in range(FEWEST)), "utf-8")
+    corpus = read_corpus(own)
+    assert len(corpus.texts) == FEWEST
+    assert corpus.texts[3] == "what about 3\nand then?"
+    assert all("about" in text and "{" not in text for text in prompts_of(SEED, 8, anything, corpus=corpus))
+    own.write_text("what about it\n" * FEWEST)
+    with pytest.raises(MemberConfigurationInvalid, match="at least 200 different"):
+        read_corpus(own)
+    own.write_bytes(b"\xff\n" * FEWEST)
+    with pytest.raises(MemberConfigurationInvalid, match="cannot be read"):
+        read_corpus(own)
+    with pytest.raises(MemberConfigurationInvalid, match="cannot be read"):
+        read_corpus(tmp_path / "missing.txt")
+
+
+def test_the_shipped_corpus_names_nobodys_address() -> None:
+    assert len(shipped().texts) > 900
+    assert not [text for text in shipped().texts if re.search(r"@|https?:|\d{7}", text)]
 
 
 @pytest.mark.slow
@@ -175,9 +225,9 @@ async def test_answers_are_shown_proven_and_scored_by_others(tmp_path: Path) -> 
         answers = await asked(examiner, openings)
         assert [decode_answer(encode_answer(answer)) for answer in answers] == answers
         assert Counter(len(answer.admitted.nodes) for answer in answers) == {1: 2}
-        credits = await examiner.credits(answers, openings, 0)
+        credits = await examiner.credits(answers, openings, 0, {})
         assert set(credits) == {answer.admitted.nodes[0] for answer in answers}
-        assert set(credits.values()) == {ONE}
+        assert {credit.value for credit in credits.values()} == {ONE}
         # Asked once: what is in the journal is not asked again.
         orders = len(stage.session.journal.all())
         await asked(examiner, openings)
@@ -208,9 +258,9 @@ async def test_no_part_of_an_answer_can_be_changed(tmp_path: Path) -> None:
         ]
         for answer, what in wrong:
             with pytest.raises(EpochRefused, match=what):
-                await examiner.credits([answer], openings, 0)
+                await examiner.credits([answer], openings, 0, {})
         with pytest.raises(EpochRefused, match="earlier epoch"):
-            await examiner.credits([first], openings, stage.session.block + 1)
+            await examiner.credits([first], openings, stage.session.block + 1, {})
         for answers in ([first, first], [first, replace(second, place=7)], [first, replace(second, order=first.order)]):
             with pytest.raises(EpochRefused):
                 require_distinct(answers, range(2))

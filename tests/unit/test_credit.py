@@ -22,11 +22,17 @@ from troth.client.orders.wishes import CheckWish, Wish
 from troth.node.models.descriptor import describe
 from troth.node.own_model import FolderModel
 from troth.protocol.credit import (
+    ALARM,
+    ALLOWED,
+    MOST,
+    NO_EVIDENCE,
     Z_LIMIT,
+    CreditEvidence,
     CreditRule,
     Surprises,
     credit_of,
     exact_credit,
+    pooled_z,
     surprises_of,
     worth,
 )
@@ -87,6 +93,45 @@ def test_no_honest_node_is_banned_in_2000_epochs() -> None:
         doubted, least = doubted + found.doubted, min(least, standing.score)
     assert doubted <= 10
     assert least >= rules.bar
+
+
+def test_what_is_little_in_each_epoch_adds_up() -> None:
+    """A model that is off by too little for any epoch's limit, and an honest one, over 35 epochs of eight texts."""
+    off = [written(seed, blur=0.5) for seed in range(280)]
+    pool = [written(seed) for seed in range(280)]
+    assert sum(credit_of(off[start : start + 8]).doubted for start in range(0, 280, 8)) < 10
+    for texts_, doubted in ((off, True), (pool, False)):
+        evidence, credits = NO_EVIDENCE, []
+        for start in range(0, 280, 8):
+            credits.append(credit_of(texts_[start : start + 8], before=evidence))
+            evidence = credits[-1].evidence
+        assert all(credit.doubted is doubted for credit in credits[-5:])
+        assert (credits[-1].value < 0.5 * ONE) is doubted
+
+
+def test_an_honest_node_comes_to_the_alarm_once_in_a_hundred_thousand_epochs() -> None:
+    source, evidence, alarms = np.random.default_rng(3), NO_EVIDENCE, 0
+    for z in source.normal(size=200_000):
+        before, evidence = evidence, evidence.after(float(z))
+        alarms += evidence.doubt == 1 and before.doubt < 1
+    assert alarms <= 4
+
+
+def test_evidence_is_forgotten_whatever_it_was() -> None:
+    source = np.random.default_rng(4)
+    most, none = CreditEvidence(MOST, MOST), NO_EVIDENCE
+    for z in source.normal(size=40):
+        most, none = most.after(float(z)), none.after(float(z))
+    assert most == none
+    liar = CreditEvidence()
+    for _ in range(40):
+        liar = liar.after(3.0)
+    assert (liar.above, liar.below, liar.doubt) == (MOST, 0.0, 1.0)
+    assert [CreditEvidence(ALARM + extra).doubt for extra in (0.0, 0.25, 2.0)] == [0.0, 0.25, 1.0]
+    assert CreditEvidence(0.0, ALARM + 1).doubt == 1.0
+    # Half of a doubt is a quarter off.
+    found = credit_of(texts(), before=CreditEvidence(ALARM + 0.5 + ALLOWED - pooled_z(texts())))
+    assert found.value == pytest.approx(0.75 * found.mean * ONE, rel=1e-6)
 
 
 def test_surprise_and_entropy_are_those_of_the_softmax() -> None:

@@ -219,6 +219,12 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def entry_point() -> list[str]:
+    """What a container of our image starts."""
+    (line,) = re.findall("^ENTRYPOINT (.*)$", (ROOT / "Containerfile").read_text(), re.MULTILINE)
+    return list(json.loads(line))
+
+
 def test_compose_names_files_that_exist_and_commands_that_there_are() -> None:
     from troth.command.plugins import load, plugins
 
@@ -231,9 +237,10 @@ def test_compose_names_files_that_exist_and_commands_that_there_are() -> None:
                 assert (DEPLOY / "compose" / source).resolve().exists(), (name, source)
         words = service.get("command", [])
         if words:
-            assert words[0] == "troth"
-            group: Any = load(plugins()[words[1]])
-            assert words[2] in group.commands, words
+            # A command comes after the image's entry point and does not replace it.
+            assert entry_point() == ["troth"]
+            group: Any = load(plugins()[words[0]])
+            assert words[1] in group.commands, words
     for name in ("node", "scheduler", "relay", "committee", "prometheus", "grafana"):
         assert "healthcheck" in services[name], name
 

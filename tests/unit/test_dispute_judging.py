@@ -10,16 +10,23 @@ import numpy as np
 import pytest
 from support.layer_disputes import LayerScene, SignedRows
 
-from troth.protocol.disputes.game import Matter, SeenTrace
+from troth.protocol.arithmetic.operations import Operation
+from troth.protocol.disputes.game import Matter, SeenTrace, TraceClaim
 from troth.protocol.disputes.judging import DisputeJudge, read
 from troth.protocol.disputes.layout import DisputedShape, Layout
+from troth.protocol.disputes.nudges import Nudge
 from troth.protocol.disputes.proofs import RowProof, StepProof, row_proof, step_proof
-from troth.protocol.disputes.segment_trace import SegmentTrace
+from troth.protocol.disputes.segment_trace import DoubledTrace, SegmentTrace, segment_trace
 from troth.protocol.errors import InvalidOpening, InvalidStep
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 
 ORDER = Hash32(keccak256(b"an order"))
+
+
+def claim_of(trace: SegmentTrace, nudge: int = 0, moved: int = 0) -> TraceClaim:
+    """What the accused commits to."""
+    return TraceClaim(trace.top.root, ORDER, nudge, moved)
 
 
 class Judged:
@@ -36,7 +43,7 @@ class Judged:
             shape=layout.model.hash, layers=model.layers, hidden=model.hidden_size, segment=0, first=0,
             end=model.layers, rows=len(self.scene.tokens), position=layout.position,
         )  # fmt: skip
-        self.judge = DisputeJudge(self.matter, layout.model.encoded, self.trace.top.root)
+        self.judge = DisputeJudge(self.matter, layout.model.encoded, claim_of(self.trace))
 
     def proof(self, tensor: int, word: int, number: int) -> StepProof:
         place = self.layout.place(tensor, word, number)
@@ -76,7 +83,7 @@ def test_a_row_is_far_beyond_the_tolerance_alone(judged: Judged) -> None:
         rows[-1, 7] += np.float32(1e-4 * scale * factor)
         signed = SignedRows(rows, judged.scene.tokens)
         matter = replace(judged.matter, output_head=signed.head(ORDER))
-        judge = DisputeJudge(matter, judged.layout.model.encoded, judged.trace.top.root)
+        judge = DisputeJudge(matter, judged.layout.model.encoded, claim_of(judged.trace))
         shown = signed.shown(ORDER, judged.layout.position)
         proof = read(RowProof, row_proof(judged.layout, SeenTrace(judged.trace), 7, shown))
         assert judge.is_far(proof) == expected, factor
@@ -84,17 +91,52 @@ def test_a_row_is_far_beyond_the_tolerance_alone(judged: Judged) -> None:
             judge.require_signed(0, shown)
 
 
+def test_a_nudged_trace_is_judged_by_the_same_rules(judged: Judged) -> None:
+    scene, source = judged.scene, Random(6)
+    states = scene.weights.embedded(scene.tokens)
+    nudged = segment_trace(judged.layout, scene.weights.layer, states, scene.weights.norm, nudge=Nudge(ORDER, 2))
+    trace = DoubledTrace(judged.trace, nudged)
+    layout, seen = trace.layout, SeenTrace(trace)
+    claim = TraceClaim(trace.top.root, ORDER, 2, trace.most_moved)
+    judge = DisputeJudge(judged.matter, layout.model.encoded, claim)
+    other = DisputeJudge(judged.matter, layout.model.encoded, replace(claim, nudge=3))
+    differ = 0
+    for layer, operation in ((0, Operation.INPUT), (1, Operation.INPUT), (2, Operation.INPUT), (1, Operation.SCORES)):
+        tensor = layout.tensor(layer, operation, nudged=True)
+        word, number = source.randrange(4), source.randrange(8)
+        place = layout.place(tensor, word, number)
+        entered = lambda position: judged.signed.shown(ORDER, position)  # noqa: E731
+        proof = read(StepProof, step_proof(layout, seen, place, number, scene.weights.open, entered))
+        value = trace.tensor(tensor).node(0, word)
+        assert not judge.is_wrong(tensor, word, value, proof)
+        wrong = bytearray(value)
+        wrong[4 * number] ^= 1
+        assert judge.is_wrong(tensor, word, bytes(wrong), proof)
+        differ += other.is_wrong(tensor, word, value, proof)
+    assert differ >= 1
+    row = judged.trace.last_row.copy()
+    moved = float(np.abs(nudged.last_row - row).max())
+    for off, far in ((4 * moved, False), (max(20 * moved, 2e-4 * float(np.abs(row).max())), True)):
+        rows = judged.trace.rows.copy()
+        rows[-1, 7] += np.float32(off)
+        signed = SignedRows(rows, scene.tokens)
+        judge = DisputeJudge(replace(judged.matter, output_head=signed.head(ORDER)), layout.model.encoded, claim)
+        shown = signed.shown(ORDER, layout.position)
+        assert judge.is_far(read(RowProof, row_proof(layout, seen, 7, shown, claim.moved))) == far
+
+
 def test_what_is_not_of_this_dispute_is_refused(judged: Judged) -> None:
     tensor = judged.layout.tensor(1, 5) if judged.layout.exists(judged.layout.tensor(1, 5)) else 3
     value, proof = judged.trace.tensor(tensor).node(0, 0), judged.proof(tensor, 0, 1)
-    encoded, root = judged.layout.model.encoded, judged.trace.top.root
-    other_root = DisputeJudge(judged.matter, encoded, Hash32(bytes(31) + b"\x01"))
-    other_model = DisputeJudge(replace(judged.matter, weights_root=root), encoded, root)
+    encoded, claim = judged.layout.model.encoded, claim_of(judged.trace)
+    elsewhere = replace(claim, root=Hash32(bytes(31) + b"\x01"))
+    other_root = DisputeJudge(judged.matter, encoded, elsewhere)
+    other_model = DisputeJudge(replace(judged.matter, weights_root=claim.root), encoded, claim)
     for judge in (other_root, other_model):
         with pytest.raises(InvalidOpening):
             judge.is_wrong(tensor, 0, value, proof)
     with pytest.raises(InvalidStep):
-        DisputeJudge(replace(judged.matter, shape=root), encoded, root)
+        DisputeJudge(replace(judged.matter, shape=claim.root), encoded, claim)
     with pytest.raises(InvalidStep):
         read(StepProof, b"\x01")
     assert read(DisputedShape, encoded) == judged.layout.model

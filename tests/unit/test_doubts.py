@@ -14,7 +14,14 @@ from troth.protocol.doubts import apart, judge_doubted_tokens, rules_version, un
 from troth.protocol.errors import InvalidStates, InvalidTokens
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.request import Request
-from troth.protocol.scores import NOISE_FACTOR, PRECISE_ROW_FACTOR, ROW_FACTOR, independent_rows, trace_score
+from troth.protocol.scores import (
+    NARROW_ROW_FACTOR,
+    NOISE_FACTOR,
+    PRECISE_ROW_FACTOR,
+    ROW_FACTOR,
+    independent_rows,
+    trace_score,
+)
 from troth.protocol.types import Hash32
 
 ZERO = Hash32(bytes(32))
@@ -43,7 +50,7 @@ def words(rows: np.ndarray) -> np.ndarray:
 def test_a_class_says_by_which_rules_it_judges() -> None:
     data = Hash32(bytes(range(32)))
     assert rules_version(data) == rules_version(ZERO) == 1
-    assert [rules_version(under_rules(data, version)) for version in (2, 3, 4)] == [2, 3, 4]
+    assert [rules_version(under_rules(data, version)) for version in (2, 3, 4, 5)] == [2, 3, 4, 5]
     assert under_rules(data)[4:] == data[:28]
 
 
@@ -80,15 +87,17 @@ def test_noise_of_one_row_excuses_that_row_alone() -> None:
     assert not judge_states(FLOAT32, claimed, REFERENCE, None, again).accepted
 
 
-def test_one_float32_row_has_little_room_by_the_fourth_rules_and_keeps_it_by_older_ones() -> None:
+def test_one_float32_row_has_little_room_by_the_fourth_rules_and_less_by_the_fifth() -> None:
     """What a node of a middle segment may bend one row by decides which near ties it turns for the last one."""
     bent, size = noisy(1e-7), np.maximum(abs(REFERENCE), np.median(abs(REFERENCE), axis=1, keepdims=True))
     third = replace(FLOAT32, calibration=under_rules(ZERO, 3))
-    for cuts, passes in ((0.9 * PRECISE_ROW_FACTOR, True), (1.1 * PRECISE_ROW_FACTOR, False)):
-        bent[31] = REFERENCE[31] + cuts * 4e-5 * size[31]
-        found = judge_states(FLOAT32, bent, REFERENCE)
-        assert (found.accepted, found.cuts < 1) == (passes, passes)
-        assert judge_states(third, bent, REFERENCE).accepted
+    for version, factor in ((4, PRECISE_ROW_FACTOR), (5, NARROW_ROW_FACTOR)):
+        rules = replace(FLOAT32, calibration=under_rules(ZERO, version))
+        for cuts, passes in ((0.9 * factor, True), (1.1 * factor, False)):
+            bent[31] = REFERENCE[31] + cuts * 4e-5 * size[31]
+            found = judge_states(rules, bent, REFERENCE)
+            assert (found.accepted, found.cuts < 1) == (passes, passes)
+            assert judge_states(third, bent, REFERENCE).accepted
     assert judge_states(FLOAT32, bent, REFERENCE, None, bent).accepted, "noise that the verifier sees as well"
     bent[31] = REFERENCE[31] + 1.1 * ROW_FACTOR * 4e-5 * size[31]
     assert not judge_states(third, bent, REFERENCE).accepted

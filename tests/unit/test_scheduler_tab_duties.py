@@ -350,6 +350,13 @@ async def test_an_answer_that_the_chain_refuses_keeps_no_other_answer_waiting(sc
     scene.ledger.parameters = replace(PARAMETERS, gas_price=0)
     tab = messages.tab_id(CLIENT_TAB)
     scene.ledger.fold(on.TabClosing(tab, scene.ledger.block + 500, META))
+
+    def under_way(_call: Any) -> list[Any]:
+        raise ChainRejected("claim", ContractError("ClaimUnderWay", {}, ""))
+
+    scene.ledger.react = under_way
+    await claim_due(scene.context, 1)
+    scene.ledger.react = lambda _call: []
     await claim_due(scene.context, 1)
     claim = argument(called(scene, Part.BANK, "claim"), "claim_", Claim)
     voucher = scene.context.client_tabs.get(tab).best.message  # type: ignore[union-attr]

@@ -308,6 +308,14 @@ async def test_what_the_chain_paid_and_nobody_shows_forbids_to_order(tmp_path: P
         assert stage.book().sequence == 0
 
 
+async def test_what_a_struck_claim_cost_is_no_payment_that_this_machine_forgot(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        world, record = stage.world, stage.world.state.tabs[stage.tab]
+        struck = replace(record, redeemed=record.redeemed + 5_000, forgiven=5_000)
+        world.state = replace(world.state, tabs=world.state.tabs.with_item(stage.tab, struck))
+        assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
+
+
 async def test_a_forged_word_is_not_taken_over(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         await asked(stage)

@@ -60,10 +60,10 @@ async def audit_tickets(rpc: str, place: TicketsContract, subject: AuditSubject)
         first_block=place.start_block,
         last_block=evidence.last.number,
         last_block_hash=evidence.last.hash,
-        tasks=(),
+        tasks=transactions_of(reading),
         checks=await asyncio.to_thread(reports, reading, calls),
         not_checked=NOT_CHECKED,
-        subject="ticket",
+        subject="transaction",
     )
 
 
@@ -228,13 +228,17 @@ def _mismatch(place: LogMeta, what: str, **shown: str) -> Finding:
     return Finding(TICKETS_SIGNED[0], FindingKind.MISMATCH, what, place=place, evidence=tuple(shown.items()))
 
 
+def transactions_of(reading: TicketsReading) -> tuple[Hash32, ...]:
+    """Those that spent or refunded."""
+    used = (TicketSpent, TicketPassedOver, TicketRefunded)
+    return tuple(sorted({one.meta.transaction for one in reading.events if isinstance(one, used)}))
+
+
 async def calls_of(url: str, reading: TicketsReading) -> dict[Hash32, Transaction]:
     """The transactions that spent or refunded, as far as the node has them."""
-    used = (TicketSpent, TicketPassedOver, TicketRefunded)
-    hashes = sorted({one.meta.transaction for one in reading.events if isinstance(one, used)})
     rpc = Rpc(url, timeout=REQUEST_TIMEOUT)
     try:
-        found = await each(hashes, lambda wanted: fetched(rpc, wanted))
+        found = await each(transactions_of(reading), lambda wanted: fetched(rpc, wanted))
     finally:
         await rpc.close()
     return {one.hash: one for one in found if one is not None}

@@ -20,6 +20,7 @@ from troth.protocol.errors import ProtocolError
 from troth.protocol.market.proceedings import CaseState
 from troth.protocol.market.signed import Opinion
 from troth.protocol.market.types import ExecutionClass, Rules
+from troth.protocol.straying import FAITHFUL, Straying
 from troth.protocol.tensors import Dtype, RowArray, rows_from_bytes
 from troth.protocol.tokens import TokenReport
 from troth.protocol.trace import CommittedTrace, TileLayout
@@ -34,7 +35,7 @@ MOST = (1 << 32) - 1
 class Inputs:
     """What one prefill is made of. ``before``: rows of the segment before, None at the first.
 
-    ``last``: whether the text is checked here, by ``text.seed``.
+    ``last``: whether the text is checked here, by ``text.seed``; ``claimed``: the rows that the node shows, if it does.
     """
 
     order: Hash32
@@ -43,6 +44,7 @@ class Inputs:
     text: OrderText
     before: bytes | None
     last: bool
+    claimed: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,16 @@ class Recomputed:
     """The engine's own run: rows x columns in the class's format.
 
     ``high``: the float32 prefill of a tolerant bfloat16 class; ``again``: a second run, computed another way (None: the
-    class has no noise); ``text``: at the last segment.
+    class has no noise); ``shaken``: runs with changed last bits, where the engine has them; ``text``: at the last
+    segment, with how far it strays from the node's own rows.
     """
 
     states: RowArray
     high: NDArray[np.float32] | None = None
     again: RowArray | None = None
     text: TokenReport | None = None
+    straying: Straying = FAITHFUL
+    shaken: tuple[RowArray, ...] = ()
 
 
 class Recompute(Protocol):
@@ -98,10 +103,12 @@ def judge(
         own.text is None or own.text.accepted or not own.text.told
     )
     if context.rules.exact:
-        same = truthful and root == opening[0]
+        same = truthful and root == opening[0] and not own.straying.beyond
         return ReviewFinding(Opinion.ACCEPT if same else Opinion.REJECT, root, states=states)
     score, within = _score(context, own, node_rows, opening[0])
     spread = 0 if own.again is None else _scaled(_first_look(context, own.again, own))
+    if within and own.straying.beyond:
+        return ReviewFinding(Opinion.REJECT, root, MOST, spread, states)  # its own rows say so: no noise excuses it
     if within and truthful and own.text is not None and not own.text.told:
         return ReviewFinding(Opinion.CANNOT_TELL)
     opinion = Opinion.ACCEPT if within and truthful else Opinion.REJECT
@@ -146,7 +153,7 @@ def _report(context: JudgingContext, claimed: RowArray, own: Recomputed) -> Stat
     found = _first_look(context, claimed, own)
     if found.accepted or own.again is None or rules_version(context.definition.calibration) < 2:
         return found
-    return judge_states(cast(Any, context.definition), claimed, own.states, own.high, own.again)
+    return judge_states(cast(Any, context.definition), claimed, own.states, own.high, own.again, *own.shaken)
 
 
 def _first_look(context: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:

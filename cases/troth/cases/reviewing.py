@@ -195,7 +195,7 @@ class Reviewer:
         state, segment = seat.state, seat.state.segment
         span = messages.layers_of(state.ends, segment)
         last = segment == len(gathered.papers.results) - 1
-        inputs = Inputs(state.order, state.execution_class, span, gathered.text, gathered.before, last)
+        inputs = Inputs(state.order, state.execution_class, span, gathered.text, gathered.before, last, gathered.rows)
         context = JudgingContext(state, seat.definition, seat.rules, gathered.papers, gathered.text)
         try:
             async with self._engine:  # one prefill of this length at a time

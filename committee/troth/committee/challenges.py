@@ -19,6 +19,7 @@ from typing import Annotated
 import msgspec
 
 from troth.client.choices import SamplingChoices
+from troth.committee.corpus import Corpus
 from troth.committee.errors import EpochRefused
 from troth.committee.prompts import LONGEST, prompts_of
 from troth.protocol.hashing import keccak256
@@ -60,10 +61,13 @@ class Challenge:
     choices: SamplingChoices
 
 
-def new_openings(count: int, is_new: Callable[[str], bool], longest: int = LONGEST) -> list[PromptOpening]:
-    """``count`` fresh prompts of a fresh secret, ``MOST_PROMPTS`` at most."""
+def new_openings(
+    count: int, is_new: Callable[[str], bool], longest: int = LONGEST, corpus: Corpus | None = None
+) -> list[PromptOpening]:
+    """``count`` fresh prompts of a fresh secret, ``MOST_PROMPTS`` at most; from the shipped corpus unless another is
+    given."""
     seed = secrets.token_bytes(32)
-    prompts = prompts_of(seed, min(count, MOST_PROMPTS), is_new, longest)
+    prompts = prompts_of(seed, min(count, MOST_PROMPTS), is_new, longest, corpus)
     salts = [keccak256(seed + place.to_bytes(4, "big")) for place in range(len(prompts))]
     return [PromptOpening(salt.hex(), prompt) for salt, prompt in zip(salts, prompts, strict=True)]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from troth.committee import reputation_command, tickets_command
+from troth.committee import changes_command, reputation_command, tickets_command
 from troth.transport.command_options import (
     BankOption,
     BroadcastOption,
@@ -29,6 +29,7 @@ app = typer.Typer(
 )
 app.add_typer(reputation_command.app, name="reputation")
 app.add_typer(tickets_command.app, name="tickets")
+app.add_typer(changes_command.app, name="members")
 
 HomeOption = Annotated[
     Path, typer.Option("--home", envvar="TROTH_HOME", help="Folder of this member's configuration, keys and state.")

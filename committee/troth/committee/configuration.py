@@ -14,7 +14,8 @@ version = 1
 [reputation]  contract = "0x…"; optional start_block; client (home folder of the client that asks, default asking);
           prompts (for each node and leader), least (answers of a node that is scored), tokens (of an answer at most),
           agreeing (blocks at an epoch's end in which leaders do not ask): the same at every member;
-          attempts (prompts of its own in an epoch), characters (of a prompt that it writes, at most);
+          attempts (prompts of its own in an epoch), characters (of a prompt that it writes, at most), corpus (file
+          with prompts as people type them, one a line, that nobody else has; without it the one that ships);
           without the table the member rates nobody
 [tickets] contract = "0x…"; optional confirmations (blocks after which a purchase counts), poll, patience (seconds:
           between looks at the chain, and of each member before the next one proposes an epoch's keys);
@@ -31,6 +32,7 @@ import msgspec
 
 from troth.chain.keystore import keystore_path
 from troth.committee.admission import Bounds
+from troth.committee.corpus import read_corpus
 from troth.committee.errors import MemberConfigurationInvalid
 from troth.committee.prompts import LONGEST
 from troth.committee.rating import RatingTerms
@@ -99,6 +101,7 @@ class _RatingTable(ReputationSection, frozen=True, forbid_unknown_fields=True):
     attempts: Annotated[int, msgspec.Meta(ge=0, le=64)] = 4
     agreeing: Annotated[int, msgspec.Meta(ge=4, le=4000)] = 120
     characters: Annotated[int, msgspec.Meta(ge=100, le=LONGEST)] = LONGEST
+    corpus: str = ""
 
 
 class _TicketsTable(Section, frozen=True, forbid_unknown_fields=True):
@@ -242,7 +245,8 @@ def _tickets(table: _TicketsTable) -> TicketsPlace:
 
 def _rating(folder: Path, table: _RatingTable) -> RatingPlace:
     place, client = table.place(MemberConfigurationInvalid), folder / Path(table.client).expanduser()
-    terms = RatingTerms(table.prompts, table.tokens, table.attempts, table.characters)
+    corpus = read_corpus(folder / Path(table.corpus).expanduser()) if table.corpus else None
+    terms = RatingTerms(table.prompts, table.tokens, table.attempts, table.characters, corpus)
     return RatingPlace(place, client, table.least, table.agreeing, terms)
 
 

@@ -13,6 +13,7 @@ from troth.chain.formats import SIGNED, OtherFormat, claim_format
 from troth.committee.challenges import Openings, PromptOpening, root_of
 from troth.committee.epochs import EpochFile
 from troth.committee.errors import MemberConfigurationInvalid
+from troth.committee.evidence import KnownEvidence
 from troth.protocol.hashing import keccak256
 from troth.protocol.reputation import UpdateEvidence
 from troth.protocol.types import Address, Hash32
@@ -31,6 +32,7 @@ CREATE TABLE IF NOT EXISTS signed (
     epoch INTEGER, seed BLOB, signer TEXT, digest BLOB, evidence BLOB NOT NULL,
     PRIMARY KEY (epoch, seed, signer, digest)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS evidence (digest BLOB PRIMARY KEY, epoch INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS attempts (epoch INTEGER, seed BLOB, data BLOB NOT NULL, PRIMARY KEY (epoch, seed));
 """
 
@@ -101,6 +103,11 @@ class EpochStore:
         row = self._one("SELECT data FROM attempts WHERE epoch = ? AND seed = ?", epoch, seed)
         return None if row is None else msgspec.json.decode(row[0], type=Openings)
 
+    def remember(self, openings: Sequence[PromptOpening], root: Hash32) -> None:
+        """Note that a list of another member had these prompts: none of them is written again."""
+        with self._writing():
+            self._remember(openings, root)
+
     def _remember(self, openings: Sequence[PromptOpening], root: bytes) -> None:
         rows = [(keccak256(one.prompt.encode()), root) for one in openings]
         self._database.executemany("INSERT OR IGNORE INTO prompts VALUES (?, ?)", rows)
@@ -128,6 +135,18 @@ class EpochStore:
             return None
         return msgspec.json.decode(row[0], type=EpochFile), msgspec.msgpack.decode(row[1], type=list[bytes])
 
+    # ---- what nodes' epochs add up to
+
+    def keep_evidence(self, epoch: int, digest: Hash32, known: KnownEvidence) -> None:
+        """Keep the evidence against nodes as it is if an update of this digest settles an epoch."""
+        data = msgspec.msgpack.encode(known)
+        self._database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?)", (digest, epoch, data))
+
+    def evidence(self, digest: Hash32) -> KnownEvidence | None:
+        """The same; None where this member did not judge that update."""
+        row = self._one("SELECT data FROM evidence WHERE digest = ?", digest)
+        return None if row is None else msgspec.msgpack.decode(row[0], type=KnownEvidence)
+
     # ---- who signed what
 
     def note_signed(self, epoch: int, seed: Hash32, signer: Address, digest: Hash32, evidence: UpdateEvidence) -> bool:
@@ -154,7 +173,7 @@ class EpochStore:
 
     def forget_before(self, epoch: int) -> None:
         """Forget proposals, prompts and evidence of epochs long gone; that a prompt was asked is kept."""
-        for table in ("proposals", "signed", "openings", "lists", "attempts"):
+        for table in ("proposals", "signed", "openings", "lists", "attempts", "evidence"):
             self._database.execute(f"DELETE FROM {table} WHERE epoch < ?", (epoch,))  # noqa: S608 - named above
 
     def _one(self, statement: str, *values: object) -> tuple[bytes, ...] | None:

@@ -10,6 +10,7 @@ CommitteeError
  ├─ ProposalRefused         a proposal that this member will not sign
  │   └─ SignedOther         it has signed another list for that time
  ├─ NoAgreement             too few members agreed in this slot
+ ├─ ChangeRefused           a change of members that this member will not propose, sign or send
  ├─ EpochRefused            an epoch of reputation that this member will not propose, sign or settle
  └─ TicketsRefused          a dealing, keys or points of tickets that this member will not take or sign
 """
@@ -88,6 +89,12 @@ class EpochRefused(CommitteeError):
     """A file of an epoch of reputation that is not what the chain and this member's journal say."""
 
     code = "epoch_refused"
+
+
+class ChangeRefused(CommitteeError):
+    """A change of the committee's members that the contract would not take."""
+
+    code = "change_refused"
 
 
 class TicketsRefused(CommitteeError):

@@ -53,7 +53,7 @@ async def examine(folder: Path) -> list[HealthFinding]:
     findings.append(HealthFinding("chain", True, f"{len(membership.members)} members in {address}", ""))
     own = None if operator is None else membership.member(operator)
     if own is None:
-        fix = "More than 2/3 of the members add it: addMember of the Committee contract."
+        fix = "A member proposes it: troth committee members propose FILE --add …"
         return [*findings, HealthFinding("member", False, f"{operator} is no member", fix)]
     return [*findings, _registered(configuration, own), *await _served(own, membership)]
 
@@ -71,7 +71,8 @@ def _registered(configuration: MemberConfiguration, own: CommitteeMember) -> Hea
         here = load_identity(configuration.tls_folder).spki_sha256.hex()
     same = own.tls_key_hash.hex() == here and own.endpoint == configuration.endpoint
     seen = f"{own.endpoint} with TLS key 0x{own.tls_key_hash.hex()} is registered"
-    return HealthFinding("member", same, seen, "Correct listen.endpoint, or moveMember of the Committee contract.")
+    fix = "Correct listen.endpoint, or propose it: troth committee members propose FILE --move …"
+    return HealthFinding("member", same, seen, fix)
 
 
 async def _served(own: CommitteeMember, membership: CommitteeMembership) -> list[HealthFinding]:

@@ -23,20 +23,18 @@ from troth.client.orders.wishes import Wish
 from troth.committee.answers import ChallengeAnswer, Expected, answer_of, checked_answer
 from troth.committee.challenges import Challenge, PromptOpening
 from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
-from troth.protocol.credit import CreditRule
+from troth.protocol.credit import Credit, CreditEvidence, CreditRule
 from troth.protocol.hashing import keccak256
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.bodies import Admitted, Results
 from troth.protocol.market.views import class_of, hosts_of
-from troth.protocol.reputation import MAXIMUM_NODES, ONE
+from troth.protocol.reputation import MAXIMUM_NODES
 from troth.protocol.types import Address, Hash32, Segment, address_to_bytes
 
 log = logging.getLogger(__name__)
 
 SILENT_SECONDS = 120.0
 """After which an admitted order without results was not answered, whatever may still come."""
-TOLERANCE = ONE // 100
-"""By which two members' credits for one node may differ: kernels of other machines round otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +84,13 @@ class Examiner(Protocol):
         """Nodes that were drawn for some of these and answered none."""
 
     async def credits(
-        self, answers: Sequence[ChallengeAnswer], openings: Sequence[PromptOpening], first: int
-    ) -> dict[Address, int]:
-        """What the answers are worth, by node, each answer proven before; raises EpochRefused."""
+        self,
+        answers: Sequence[ChallengeAnswer],
+        openings: Sequence[PromptOpening],
+        first: int,
+        before: Mapping[Address, CreditEvidence],
+    ) -> dict[Address, Credit]:
+        """What the answers are worth, by node, with the evidence before them; raises EpochRefused for a wrong one."""
 
 
 class ClientExaminer:
@@ -155,18 +157,20 @@ class ClientExaminer:
         return frozenset(silent - spoke)
 
     async def credits(
-        self, answers: Sequence[ChallengeAnswer], openings: Sequence[PromptOpening], first: int
-    ) -> dict[Address, int]:
+        self,
+        answers: Sequence[ChallengeAnswer],
+        openings: Sequence[PromptOpening],
+        first: int,
+        before: Mapping[Address, CreditEvidence],
+    ) -> dict[Address, Credit]:
         """One prefill for each answer."""
         proven = []
         for answer in answers:
             await self._session.seen(answer.admitted.admission.message.block_number)
             prompt = await self._prompt(openings[answer.place].prompt)
             proven.append(checked_answer(answer, Expected(self._class_id, first, prompt), self._session.view))
-        found = await credits_of(
-            self._model, self._session.state, proven, least=self._least, rule=CreditRule.NORMALISED
-        )
-        return {node: credit.value for node, credit in found.items()}
+        rule = CreditRule.NORMALISED
+        return await credits_of(self._model, self._session.state, proven, least=self._least, rule=rule, before=before)
 
     async def _prompt(self, text: str) -> tuple[int, ...]:
         if self._session.language is None:

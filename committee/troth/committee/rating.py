@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -24,14 +24,17 @@ from troth.committee.challenges import (
     places_of,
     require_openings,
 )
+from troth.committee.corpus import Corpus
 from troth.committee.epoch_store import EpochStore
 from troth.committee.epochs import EpochFile, EpochJournal, ExaminedList, SilenceSaid, with_signature, with_silence
 from troth.committee.errors import EpochRefused, RequestRefused
-from troth.committee.examining_nodes import TOLERANCE, Examiner
+from troth.committee.evidence import NOTHING_YET, UNKNOWN, KnownEvidence
+from troth.committee.examining_nodes import Examiner
 from troth.committee.moments import EpochMoment
 from troth.committee.prompts import LONGEST
 from troth.protocol import typed_data
 from troth.protocol.committee import threshold
+from troth.protocol.credit import Credit
 from troth.protocol.errors import InvalidSignature, ProtocolError
 from troth.protocol.reputation import UpdateEvidence
 from troth.protocol.types import ZERO_HASH, Address, Hash32, to_address
@@ -39,6 +42,9 @@ from troth.protocol.types import ZERO_HASH, Address, Hash32, to_address
 log = logging.getLogger(__name__)
 
 VERSION = 1
+REPEATED = 20
+"""One in so many prompts of a list may have been asked before, and one in any case: nobody knows what others ask in the
+same epoch, and short texts come out alike."""
 
 
 class EpochProposal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -61,19 +67,25 @@ class Agreement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class RatingTerms:
-    """How epochs are carried out; the same at every member but for the last two.
+    """How epochs are carried out; the same at every member but for the last three.
 
     Attributes:
         prompts: for each listed node and leader.
         tokens: of an answer at most.
         attempts: prompts that this member asks by itself in each epoch, to know who is silent.
         characters: of the prompts that this member writes at most, where a class has a short context.
+        corpus: of what this member makes its prompts; None for the one that ships.
     """
 
     prompts: int
     tokens: int
     attempts: int
     characters: int = LONGEST
+    corpus: Corpus | None = None
+
+    def new_openings(self, count: int, is_new: Callable[[str], bool]) -> list[PromptOpening]:
+        """Fresh prompts, of a fresh secret."""
+        return new_openings(count, is_new, self.characters, self.corpus)
 
 
 @dataclass(eq=False)
@@ -193,7 +205,7 @@ class RatingMember:
         now = moment.now
         made = self.store.attempts(now.epoch, now.seed)
         if made is None:
-            made = new_openings(self.terms.attempts, self.store.is_new, self.terms.characters)
+            made = self.terms.new_openings(self.terms.attempts, self.store.is_new)
             self.store.keep_attempts(now.epoch, now.seed, made)
         return made
 
@@ -205,16 +217,31 @@ class RatingMember:
         found = self.examiner.silent(asked)
         return sorted(found & set(nodes) - {to_address(node) for node in file.credits})
 
+    def known(self, moment: EpochMoment) -> KnownEvidence:
+        """What nodes' epochs have added up to, as far as this member judged them."""
+        last = moment.now.state.settled
+        return NOTHING_YET if last is None else self.store.evidence(last.digest) or UNKNOWN
+
+    def keep_evidence(self, moment: EpochMoment, file: EpochFile, credits: Mapping[Address, Credit]) -> None:
+        """Keep what it adds up to with an update, should that one settle the epoch."""
+        self.store.keep_evidence(file.epoch, _digest(file), self.known(moment).after(credits))
+
     async def credits(
-        self, moment: EpochMoment, openings: Sequence[PromptOpening], answers: Sequence[bytes], part: int
-    ) -> dict[Address, int]:
-        """What a leader's answers are worth; raises EpochRefused where one of them is not what it must be."""
+        self,
+        moment: EpochMoment,
+        examined: ExaminedList,
+        openings: Sequence[PromptOpening],
+        answers: Sequence[bytes],
+        part: int,
+    ) -> dict[Address, Credit]:
+        """What a leader's answers are worth, by node of the list; raises EpochRefused where one is not right."""
         shown = [decode_answer(answer) for answer in answers]
         require_distinct(shown, places_of(part, len(openings)))
         async with self._judging:
-            found = await self.examiner.credits(shown, openings, moment.first)
-        nodes, _ = (self.fixed(moment) or ExaminedList()).read()
-        return {node: value for node, value in found.items() if node in nodes}
+            known = self.known(moment).nodes
+            found = await self.examiner.credits(shown, openings, moment.first, known)
+        nodes, _ = examined.read()
+        return {node: credit for node, credit in found.items() if node in nodes}
 
     async def _require_right(self, moment: EpochMoment, proposal: EpochProposal) -> None:
         file = proposal.file
@@ -224,18 +251,22 @@ class RatingMember:
             return
         if proposal.openings:
             require_openings(proposal.openings, root)
-            if repeated := [one for one in proposal.openings if not self.store.is_new_to(one.prompt, root)]:
+            repeated = [one for one in proposal.openings if not self.store.is_new_to(one.prompt, root)]
+            if len(repeated) > max(1, len(proposal.openings) // REPEATED):
                 raise EpochRefused("A prompt was asked before", repeated[0].prompt, "Write new ones.")
         elif proposal.answers or file.credits:
             raise EpochRefused("There are credits without prompts", len(file.credits), "Open the prompts.")
-        found = await self.credits(moment, proposal.openings, proposal.answers, 0 if file.proof else 1)
+        found = await self.credits(moment, file.examined, proposal.openings, proposal.answers, 0 if file.proof else 1)
         given = {to_address(node): credit for node, credit in file.credits.items()}
         if set(found) != set(given):
             raise EpochRefused("Other nodes have answers", sorted(set(found) ^ set(given)), "Score whoever answered.")
-        if wrong := [node for node in found if abs(found[node] - given[node]) > TOLERANCE]:
-            seen = f"{wrong[0]}: {given[wrong[0]]}, and here {found[wrong[0]]}"
+        known = self.known(moment)
+        if wrong := [node for node in found if not known.allows(found[node], given[node])]:
+            seen = f"{wrong[0]}: {given[wrong[0]]}, and here {found[wrong[0]].value}"
             raise EpochRefused("A credit is not what the answers are worth", seen, "Compute it again.")
         self._require_next(moment, file)
+        self.store.remember(proposal.openings, root)
+        self.keep_evidence(moment, file, found)
 
     def _require_next(self, moment: EpochMoment, file: EpochFile) -> None:
         nodes, root = file.next.read()

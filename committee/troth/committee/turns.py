@@ -22,7 +22,6 @@ from troth.committee.challenges import (
     Challenge,
     PromptOpening,
     challenges_of,
-    new_openings,
     places_of,
     require_openings,
     root_of,
@@ -173,8 +172,10 @@ class EpochTurns:
             return
         examiner, names = self.rater.examiner, self.rater.names(moment, places)
         answers = [encode_answer(answer) for answer in examiner.answers(names)]
-        credits = await self.rater.credits(moment, openings, answers, part) if answers else {}
-        file = self._file(moment, credits, proof)
+        examined = self.rater.fixed(moment) or ExaminedList()
+        credits = await self.rater.credits(moment, examined, openings, answers, part) if answers else {}
+        file = self._file(moment, {node: credit.value for node, credit in credits.items()}, proof)
+        self.rater.keep_evidence(moment, file, credits)
         # First what is proposed, then the journal's word for it: a kill between them changes nothing.
         self.rater.keep(moment, file, answers)
         log.info("epoch %d: %d answers, credits for %d nodes", file.epoch, len(answers), len(credits))
@@ -212,7 +213,7 @@ class EpochTurns:
         root = ZERO_HASH
         if nodes:
             terms, store = self.rater.terms, self.rater.store
-            openings = new_openings(PARTS * terms.prompts * len(nodes), store.is_new, terms.characters)
+            openings = terms.new_openings(PARTS * terms.prompts * len(nodes), store.is_new)
             self.rater.store.keep_openings(moment.now.epoch + 1, openings)
             root = root_of(openings)
         after = ExaminedList(list(nodes), "0x" + root.hex())

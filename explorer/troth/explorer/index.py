@@ -380,7 +380,7 @@ class ExplorerIndex:
         return found.fetchone() is not None
 
     def created(self, name: Hash32, block: int) -> None:
-        """The transaction that created the factory, of which no event tells."""
+        """A transaction that was before the deployment stood."""
         with self.writing():
             self.insert("transactions", [(hexadecimal(name), block, rows.DEPLOYMENT, None, None)])
 

@@ -30,6 +30,7 @@ from troth.audit.watching import CachingSource, Watcher
 from troth.chain import decoding
 from troth.chain.errors import ChainError
 from troth.chain.market import Market
+from troth.chain.market import founding as found_of
 from troth.chain.market_follower import MarketFollower
 from troth.chain.rpc import Rpc
 from troth.explorer.errors import ExplorerError
@@ -88,6 +89,9 @@ class Reader:
     index: ExplorerIndex
     watcher: Watcher
     rpc: Rpc
+    founding: list[tuple[Hash32, int]]
+    """Transactions that made the deployment, with their blocks. Most of them were before it stood, where following
+    begins."""
 
     async def follow(self) -> None:
         """Take over the chain's newest blocks."""
@@ -97,7 +101,10 @@ class Reader:
 
     async def price(self) -> None:
         """Gas and times of transactions that lack them."""
-        await self._found_the_factory()
+        await self._see_the_factory_created()
+        for name, block in self.founding:
+            if not self.index.has_transaction(name):
+                self.index.created(name, block)
         open_ = self.index.unpriced(GAS_AT_ONCE)
         if not open_:
             return
@@ -107,7 +114,7 @@ class Reader:
         known = {name: paid for (name, _), paid in zip(open_, receipts, strict=True) if paid is not None}
         self.index.priced(known, {block: when for block, when in times.items() if when})
 
-    async def _found_the_factory(self) -> None:
+    async def _see_the_factory_created(self) -> None:
         """Have the factory's creation among the transactions; a hash that created something else is left out."""
         name = self.settings.created_by
         if name is None or self.index.has_transaction(name):
@@ -182,7 +189,8 @@ async def read(settings: ReaderSettings, once: bool = False) -> None:
             index = ExplorerIndex.open(settings.index, market.chain.chain_id, place)
             try:
                 watcher = Watcher(CachingSource.of(source), follower, settings.home, shown)
-                reader = Reader(settings, index, watcher, rpc)
+                founding = await found_of(settings.rpc, place, settings.start)
+                reader = Reader(settings, index, watcher, rpc, founding)
                 await (_once(reader) if once else _for_ever(reader))
             finally:
                 index.close()

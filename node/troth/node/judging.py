@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -17,16 +17,17 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Engine, SessionKey
+from troth.node.engine.interface import Engine, SessionKey, ShakingEngine
 from troth.protocol.comparison import StateReport, Tolerance, judge_states
 from troth.protocol.doubts import first_look, judge_doubted_tokens, reach, rows_apart, rules_version
-from troth.protocol.findings import TaskFinding, of_precise_text, of_states, of_text
+from troth.protocol.findings import TaskFinding, of_precise_text, of_states, of_text, of_trace
 from troth.protocol.margins import losses, margins
 from troth.protocol.masks import RowRule, TextRules, text_rules
 from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.request import Request
 from troth.protocol.sequential import NodeEvidence
-from troth.protocol.tensors import Dtype
+from troth.protocol.straying import FAITHFUL, Straying, straying
+from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens
 from troth.protocol.types import Hash32, Segment
 
@@ -40,6 +41,10 @@ PIECE, PIECES = 7, 8
 """Positions of a piece that a second run cuts a prompt in, and how many; the rest of the prompt is one more. So few
 rows are multiplied by another routine than many, and what comes after them sees their keys and values."""
 
+FIFTH_RULES = 5
+"""From these on a text is judged by its node's own rows, too, and float32 rows by runs with other last bits."""
+SHAKEN = 2
+"""Such runs. One in a hundred would miss a row that rounding moves in one direction alone."""
 Ruled = Sequence[RowRule] | None
 """What transforms each row of a block; None: nothing."""
 LogitsOf = Callable[[Engine, NDArray[Any]], Awaitable[NDArray[Any]]]
@@ -86,8 +91,9 @@ class JudgedSession(Protocol):
 class Judgement:
     """What a verifier found; the verdict is the conjunction.
 
-    ``text`` is this text's share of ``pool``, both empty under the second rules: there ``findings`` are this task's,
-    and ``evidence`` what all tasks of this inferencer come to.
+    ``straying``: how far the text is from the inferencer's own rows, by the fifth rules. ``text`` is its share of the
+    ``pool``, both empty under the second rules: there ``findings`` are this task's, and ``evidence`` what all tasks of
+    this inferencer come to.
     """
 
     root_matches: bool
@@ -97,17 +103,19 @@ class Judgement:
     pool: MarginSums = EMPTY
     findings: tuple[TaskFinding, ...] = ()
     evidence: tuple[NodeEvidence, ...] = ()
+    straying: Straying = FAITHFUL
 
     @property
     def verdict(self) -> bool:
         """Whether the inferencer's work is accepted."""
-        return self.root_matches and self.states.accepted and self._text_accepted and self.over_many
+        alone = self.root_matches and self.states.accepted and self._text_accepted
+        return alone and not self.straying.beyond and self.over_many
 
     @property
     def refused(self) -> bool:
         """Whether this task alone is refused: a text that nobody can judge is not."""
         text = self.tokens is not None and not self.tokens.accepted and self.tokens.told
-        return text or not self.states.accepted
+        return text or self.straying.beyond or not self.states.accepted
 
     @property
     def over_many(self) -> bool:
@@ -132,13 +140,16 @@ async def judge_rows(engine: Engine, session: JudgedSession, claimed: NDArray[An
     if not seat.is_last:
         text = None
     elif reference is None:
-        text = _Text(await judge_text(engine, session, own, session.tokens))
+        text = await _judge_by_own(engine, session, own)
     else:
         text = await _judge_beside_own(engine, session, own, reference)
     found = Judgement(root_matches, states, None if text is None else text.report)
-    if rules_version(seat.execution_class.calibration) >= 2:
+    version = rules_version(seat.execution_class.calibration)
+    if version >= 2:
         if not seat.execution_class.exact:
             found = await _second_look(engine, session, claimed, reference, found)
+        if version >= FIFTH_RULES and text is not None and found.states.accepted:
+            found = replace(found, straying=await judge_straying(engine, session, claimed, text.differing))
         return replace(found, findings=_findings(session, found, text, precise=reference is None))
     if text is None or reference is None:
         return found
@@ -150,8 +161,9 @@ def _findings(
 ) -> tuple[TaskFinding, ...]:
     """What this task says; ``precise``: without a reference, in a float32 or an exact class."""
     if precise:
-        return () if found.tokens is None else (of_precise_text(found.tokens),)
-    states = of_states(found.states)
+        exact = session.seat.execution_class.exact
+        return () if found.tokens is None else (of_precise_text(found.tokens, found.straying if exact else None),)
+    states = of_trace(found.states, found.straying)
     if text is None:
         return (states,)
     said = of_text(Sampling.of(session.seat.request), lost=text.lost(len(session.tokens)), own=text.own)
@@ -161,7 +173,7 @@ def _findings(
 async def _second_look(
     engine: Engine, session: JudgedSession, claimed: NDArray[Any], reference: NDArray[Any] | None, found: Judgement
 ) -> Judgement:
-    """What is refused or counts against the inferencer, judged by two runs of this node's own."""
+    """What is refused or counts against the inferencer, judged by several runs of this node's own."""
     rules, own, states, tokens = session.seat.execution_class, session.all_outputs(), found.states, found.tokens
     doubts_states = not states.accepted or (reference is not None and bool(of_states(states).value))
     doubts_text = tokens is not None and not tokens.accepted
@@ -169,11 +181,11 @@ async def _second_look(
         doubts_text = doubts_text or bool(of_precise_text(tokens).value)
     if not doubts_states and not doubts_text:
         return found
-    again = await second_run(engine, session)
+    others = [await second_run(engine, session), *await shaken_runs(engine, session)]
     if doubts_states:
-        states = await asyncio.to_thread(judge_states, rules, claimed, own, reference, again)
+        states = await asyncio.to_thread(judge_states, rules, claimed, own, reference, *others)
     if doubts_text:
-        tokens = await judge_doubted_text(engine, session, (own, again), reference, session.tokens)
+        tokens = await judge_doubted_text(engine, session, (own, *others), reference, session.tokens)
     return replace(found, states=states, tokens=tokens)
 
 
@@ -196,6 +208,19 @@ async def second_run(engine: Engine, session: JudgedSession) -> NDArray[Any]:
     finally:
         await engine.forget(key)
     return np.concatenate(found)
+
+
+async def shaken_runs(engine: Engine, session: JudgedSession) -> list[NDArray[Any]]:
+    """The same positions in a float32 class, from rows whose last bits are changed; none by older rules.
+
+    A prompt can be searched for in whose rows two orders of a sum happen to agree and a third does not, by a hundred
+    times as much. What is changed here nobody knows beforehand.
+    """
+    rules = session.seat.execution_class
+    precise = session.seat.dtype is Dtype.FLOAT32 and rules_version(rules.calibration) >= FIFTH_RULES
+    if not precise or not isinstance(engine, ShakingEngine):
+        return []
+    return [await engine.shaken(session.seat.layers, session.all_inputs()) for _ in range(SHAKEN)]
 
 
 def _second_ends(positions: int, prompt: int) -> list[int]:
@@ -225,20 +250,28 @@ async def judge_text(
 ) -> TokenReport:
     """Judge every token of a text from rows of the last segment: this node's own, or the reference; then its own are
     ``beside``."""
-    request, found = session.seat.request, []
+    found = await _text_margins(engine, session, rows, text, beside)
+    return judge_tokens(found, text, session.seat.request, session.seat.execution_class.margin_cut / 1_000_000)
+
+
+async def _text_margins(
+    engine: Engine, session: JudgedSession, rows: NDArray[Any], text: tuple[int, ...], beside: NDArray[Any] | None
+) -> NDArray[np.float64]:
+    """What every token loses at the first look."""
+    found = []
     async for position, tokens, logits, ruled in _blocks(engine, session, text):
         seen = await logits(engine, rows)
         other = None if beside is None else await logits(engine, beside)
         found.append(
             await asyncio.to_thread(_first_margins, session, seen, other, tokens, position=position, ruled=ruled)
         )
-    return judge_tokens(np.concatenate(found), text, request, session.seat.execution_class.margin_cut / 1_000_000)
+    return np.concatenate(found)
 
 
 async def judge_doubted_text(
     engine: Engine,
     session: JudgedSession,
-    runs: tuple[NDArray[Any], NDArray[Any]],
+    runs: tuple[NDArray[Any], ...],
     reference: NDArray[Any] | None,
     text: tuple[int, ...],
 ) -> TokenReport:
@@ -270,7 +303,9 @@ def _first_margins(
 ) -> NDArray[np.float64]:
     """What a block's tokens lose at the first look, by the class's rules."""
     sampling, seed = Sampling.of(session.seat.request), session.seat.noise_seed
-    if rules_version(session.seat.execution_class.calibration) < 3:
+    rules = session.seat.execution_class
+    if rules.exact or rules_version(rules.calibration) < 3:
+        # Nothing says how far noise reaches without a second run, and a head's rounding may end a nucleus.
         return margins(logits, tokens, sampling, ruled, seed=seed, first_position=position)
     return first_look(logits, tokens, sampling, ruled, beside=beside, seed=seed, first_position=position)
 
@@ -294,9 +329,11 @@ def _second_margins(
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text at the first look: its report, and what the verifier's ``own`` choices along it lose, in logits."""
+    """A text at the first look: its report, what the verifier's ``own`` choices along it lose, in logits, and at which
+    places they are ``differing`` from it."""
 
     report: TokenReport
+    differing: tuple[int, ...]
     own: float = 0.0
 
     def lost(self, tokens: int) -> float:
@@ -304,18 +341,28 @@ class _Text:
         return self.report.mean_margin * tokens
 
 
+async def _judge_by_own(engine: Engine, session: JudgedSession, own: NDArray[Any]) -> _Text:
+    """Judge a text by this node's own rows, in a class whose rows have next to no noise."""
+    lost = await _text_margins(engine, session, own, session.tokens, None)
+    cut = session.seat.execution_class.margin_cut / 1_000_000
+    report = judge_tokens(lost, session.tokens, session.seat.request, cut)
+    return _Text(report, tuple(np.flatnonzero(lost).tolist()))
+
+
 async def _judge_beside_own(
     engine: Engine, session: JudgedSession, own: NDArray[Any], reference: NDArray[Any]
 ) -> _Text:
     """Judge a text by the reference, and this node's own choices along it, block by block: both share noise."""
-    request, found, lost = session.seat.request, [], 0.0
+    request, found, lost, differing = session.seat.request, [], 0.0, list[int]()
     sampling, seed = Sampling.of(request), session.seat.noise_seed
+    first = len(request.prompt_tokens) - 1
 
     def both(low: NDArray[Any], high: NDArray[Any], tokens: tuple[int, ...], position: int, ruled: Ruled) -> Any:
         mine = choices(low, sampling, ruled, seed=seed, first_position=position, guesses=tokens)
         theirs = _first_margins(session, high, low, tokens, position=position, ruled=ruled)
         own = theirs.copy()
         for row in np.flatnonzero(np.array(mine) != tokens).tolist():
+            differing.append(position + row - first)
             one = slice(row, row + 1)
             rule, place = None if ruled is None else ruled[one], position + row
             own[one] = _first_margins(session, high[one], low[one], tuple(mine[one]), position=place, ruled=rule)
@@ -327,7 +374,28 @@ async def _judge_beside_own(
         found.append(theirs)
         lost += mine
     cut = session.seat.execution_class.margin_cut / 1_000_000
-    return _Text(judge_tokens(np.concatenate(found), session.tokens, request, cut), lost)
+    return _Text(judge_tokens(np.concatenate(found), session.tokens, request, cut), tuple(differing), lost)
+
+
+async def judge_straying(
+    engine: Engine, session: JudgedSession, claimed: NDArray[Any], places: Iterable[int]
+) -> Straying:
+    """How far the tokens at some places of the text are from what the inferencer's own rows choose there."""
+    seat, found = session.seat, FAITHFUL
+    told = partial(straying, sampling=Sampling.of(seat.request), dtype=seat.dtype, seed=seat.noise_seed)
+    first, wanted = len(seat.request.prompt_tokens) - 1, set(places)
+    async for position, tokens, _, ruled in _blocks(engine, session, session.tokens if wanted else ()):
+        rows = [row for row in range(len(tokens)) if position + row - first in wanted]
+        if not rows:
+            continue
+        states = claimed[[position + row for row in rows]]
+        formats = [states] if seat.dtype is Dtype.FLOAT32 else [states, widen(states, seat.dtype)]
+        heads = [(await engine.logits(one)).rows for one in formats]
+        rules = None if ruled is None else [ruled[row] for row in rows]
+        places_of = [position + row for row in rows]
+        theirs = [tokens[row] for row in rows]
+        found |= await asyncio.to_thread(told, heads, theirs, rules=rules, positions=places_of)
+    return found
 
 
 async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) -> NDArray[Any]:

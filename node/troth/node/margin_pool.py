@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from troth.chain.formats import claim_format
+from troth.chain.formats import SMALL_CACHE, claim_format
 from troth.node.errors import NodeStorageError
 from troth.protocol.findings import Kind, TaskFinding
 from troth.protocol.pooling import EMPTY, MarginSums, newest
@@ -44,7 +44,7 @@ class MarginPool:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             path.chmod(0o600)
             claim_format(self._database, FORMAT)
-            self._database.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + SCHEMA)
+            self._database.executescript(SMALL_CACHE + "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;" + SCHEMA)
         except sqlite3.Error as error:
             raise NodeStorageError("the pool of margins cannot be opened", str(path), str(error)) from error
 

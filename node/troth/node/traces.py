@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.chain.formats import SIGNED, claim_format
+from troth.chain.formats import SIGNED, SMALL_CACHE, claim_format
 from troth.node.errors import NodeStorageError
 from troth.protocol.tensors import Dtype
 
@@ -90,7 +90,7 @@ class TraceStore:
         try:
             self._index = sqlite3.connect(folder / "index.sqlite", isolation_level=None, check_same_thread=False)
             claim_format(self._index, FORMAT, SIGNED)
-            self._index.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
+            self._index.executescript(SMALL_CACHE + "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;" + SCHEMA)
         except sqlite3.Error as error:
             raise NodeStorageError("the index of traces cannot be opened", str(folder), str(error)) from error
         # Counted once: whoever keeps ten thousand traces must not read them all with each new one.

@@ -18,9 +18,11 @@ trace tree. A vector is one row.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,8 @@ ROW_TAG_1 = keccak256(b"troth/weight-row/1")
 TENSOR_TAG_1 = keccak256(b"troth/weight-tensor/1")
 WEIGHTS_TAG_1 = keccak256(b"troth/weights/1")
 THREADS = 2
+TURN_SECONDS = 2e-5
+"""As long as the hash of a row of 8 kB takes."""
 
 Progress = Callable[[int], None]
 
@@ -63,7 +67,7 @@ def tensor_roots(
     """Version 2's root of each tensor by its name."""
     roots: dict[str, bytes] = {}
     leaves: list[bytes] = []
-    with ThreadPoolExecutor(threads, thread_name_prefix="weights-root") as pool:
+    with _quick_turns(), ThreadPoolExecutor(threads, thread_name_prefix="weights-root") as pool:
         for tensor, found in _in_turn(pool, tensors, 2 * threads):
             leaves.extend(found)
             progress(len(found) * tensor.row_bytes)
@@ -71,6 +75,18 @@ def tensor_roots(
                 # Meanwhile the threads are at the next tensor.
                 roots[tensor.name], leaves = tensor_root(tensor, leaves), []
     return roots
+
+
+@contextmanager
+def _quick_turns() -> Iterator[None]:
+    """Threads that hash rows need the interpreter for a moment between two of them; who builds a tree, hash by hash,
+    would keep it from both for milliseconds."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(TURN_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def settings_hash(quantisation: Mapping[str, Any] | None) -> bytes:

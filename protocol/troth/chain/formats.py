@@ -7,6 +7,10 @@ import sqlite3
 FINISH = "Finish with that version, or move the file away"
 SIGNED = "Finish with that version until nothing is open: whoever starts without this file could sign twice"
 
+SMALL_CACHE = "PRAGMA cache_size=-256;"
+"""For files of long-lived processes, which are read by their keys. SQLite would keep 2 MB of each file's pages: a node
+has four files, and would grow by megabytes in its first thousands of tasks."""
+
 
 class OtherFormat(sqlite3.DatabaseError):
     """The file was made by another version of Troth; its text says so, with what to do."""

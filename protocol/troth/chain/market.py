@@ -7,7 +7,7 @@ header, and finds the hints with which a draw is checked cheaply.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -73,22 +73,44 @@ async def find_deployed(rpc_url: str, factory: Address, bank: Address | None = N
 async def _deployments(rpc: Rpc, factory: Address, bank: Address | None, start: int) -> list[Deployed]:
     """What the factory said from a block on, up to this Bank's deployment; in parts where the node limits ranges."""
     event = named("event", FACTORY)["Deployed"]
-    read, topic = decoder(Deployed, event), decoding.hexadecimal(event.topic)
-    newest = decoding.quantity(await rpc.request("eth_blockNumber"))
-    first, blocks, found = start, newest - start + 1, list[Deployed]()
-    while first <= newest and not any(one.contracts.bank == bank for one in found):
-        last = min(first + blocks - 1, newest)
-        wanted = {"address": factory, "fromBlock": hex(first), "toBlock": hex(last), "topics": [topic]}
-        try:
-            logs = decoding.logs(await rpc.request("eth_getLogs", wanted))
-        except RpcRefused:
-            if first == last:
-                raise
-            blocks = (last - first + 1) // 2
-            continue
+    read, topics = decoder(Deployed, event), [decoding.hexadecimal(event.topic)]
+    newest, found = decoding.quantity(await rpc.request("eth_blockNumber")), list[Deployed]()
+    async for logs in _in_parts(rpc, {"address": factory, "topics": topics}, start, newest):
         found += [read.event(one) for one in logs]
-        first = last + 1
+        if any(one.contracts.bank == bank for one in found):
+            break
     return found
+
+
+async def founding(rpc_url: str, place: DeploymentPlace, start: int) -> list[tuple[Hash32, int]]:
+    """Transactions in which a factory made a deployment, with their blocks, from a block on: parameters, then parts."""
+    deployed = await find_deployed(rpc_url, place.factory, place.contracts.bank, place.block)
+    wanted = {"address": place.factory, "topics": [None, decoding.hexadecimal(deployed.deployment)]}
+    rpc, found = Rpc(rpc_url, timeout=REQUEST_TIMEOUT), dict[Hash32, int]()
+    try:
+        async for logs in _in_parts(rpc, wanted, start, place.block):
+            found |= {one.meta.transaction: one.meta.block for one in logs}
+    finally:
+        await rpc.close()
+    return list(found.items())
+
+
+async def _in_parts(rpc: Rpc, wanted: dict[str, Any], first: int, last: int) -> AsyncIterator[list[EventLog]]:
+    """Logs of a range of blocks, in parts where the node limits ranges."""
+    blocks = last - first + 1
+    while first <= last:
+        end = min(first + blocks - 1, last)
+        try:
+            logs = decoding.logs(
+                await rpc.request("eth_getLogs", {**wanted, "fromBlock": hex(first), "toBlock": hex(end)})
+            )
+        except RpcRefused:
+            if first == end:
+                raise
+            blocks = (end - first + 1) // 2
+            continue
+        yield list(logs)
+        first = end + 1
 
 
 class Market:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from troth.chain.errors import EventFileInUse, EventFileUnusable, WrongChain
-from troth.chain.formats import OtherFormat, claim_format
+from troth.chain.formats import SMALL_CACHE, OtherFormat, claim_format
 from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.types import Address, Hash32
 
@@ -62,6 +62,7 @@ class EventStore:
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = NORMAL")
+        self._database.execute(SMALL_CACHE)
         claim_format(self._database, FORMAT)
         self._database.executescript(_SCHEMA)
 

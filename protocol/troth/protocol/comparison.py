@@ -2,7 +2,7 @@
 
 exact      every element equal, bit for bit
 float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size;
-           by the fourth a single row may be no more than ten cuts away
+           by the fourth a single row may be no more than ten cuts away, by the fifth three
 bfloat16   rho, against the verifier's prefills at bfloat16 and at float32
 """
 
@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from troth.protocol.doubts import rules_version
 from troth.protocol.errors import InvalidStates
 from troth.protocol.scores import (
+    NARROW_ROW_FACTOR,
     PRECISE_ROW_FACTOR,
     ROW_FACTOR,
     dimension_spread,
     independent_rows,
     mean_ratio,
+    precise_single_rows,
     relative_distances,
     rho_and_rows,
     trace_score,
@@ -76,16 +78,16 @@ def judge_states(
     claimed: RowArray,
     reference: RowArray,
     reference_high: NDArray[np.float32] | None = None,
-    again: RowArray | None = None,
+    *others: RowArray,
 ) -> StateReport:
     """Compare an inferencer's rows with the verifier's own, both rows x columns in the class's number format.
 
-    ``reference_high`` is the verifier's float32 prefill, needed in a tolerant bfloat16 class. ``again``, at a second
-    look, is another run of the verifier's: distances are measured by the larger noise. Raises InvalidStates where
+    ``reference_high`` is the verifier's float32 prefill, needed in a tolerant bfloat16 class. ``others``, at a second
+    look, are further runs of the verifier's: distances are measured by the largest noise. Raises InvalidStates where
     shapes or formats differ or a reference is not finite: those are the caller's faults, not the inferencer's.
     """
     dtype = Dtype(rules.dtype)
-    own = (reference,) if again is None else (reference, again)
+    own = (reference, *others)
     for run in own:
         _require_comparable(claimed, run, dtype)
     if not finite(claimed, dtype):
@@ -121,8 +123,10 @@ def judge_hashes(claimed: Sequence[bytes], own: Sequence[bytes]) -> StateReport:
 
 def single_row_factor(rules: Tolerance) -> float:
     """How many cuts away a single row may be."""
-    precise = Dtype(rules.dtype) is Dtype.FLOAT32 and rules_version(rules.calibration) >= 4
-    return PRECISE_ROW_FACTOR if precise else ROW_FACTOR
+    version = rules_version(rules.calibration)
+    if Dtype(rules.dtype) is not Dtype.FLOAT32 or version < 4:
+        return ROW_FACTOR
+    return PRECISE_ROW_FACTOR if version < 5 else NARROW_ROW_FACTOR
 
 
 def _cut(rules: Tolerance) -> float:
@@ -151,7 +155,7 @@ def _distances(
             found = relative_distances(claimed, own, _cut(rules))
         else:
             found = weighted_rms(claimed, own[0], dimension_spread(own[0]))
-        return found, found
+        return found, precise_single_rows(claimed, own, _cut(rules)) if version >= 5 else found
     if reference_high is None:
         raise InvalidStates("A bfloat16 class compares against float32 as well", None, "Run the float32 prefill too.")
     if reference_high.shape != claimed.shape or not bool(np.isfinite(reference_high).all()):

@@ -5,8 +5,11 @@ Here each token's surprise is compared with what the same distribution, at the r
 its entropy. A text is worth exp(-max(0, mean surprise - mean entropy)), a node the mean of its texts. Over all tokens
 of a node the sum of the differences is told in standard deviations, in both directions: a node that is too sure of
 itself does not sample as it was asked to. Then its texts are worth half: abnormal every time for who does so always,
-and no ban for the honest node that it befalls once in a thousand epochs. The paper's rule is there by name, for its
-figures.
+and no ban for the honest node that it befalls once in a thousand epochs.
+
+A model that is only a little off, such as one with 8-bit weights and activations, is within that in every epoch. But it
+is off in the same direction each time, and an honest one is not. So what epochs show adds up (a two-sided CUSUM: Page,
+"Continuous inspection schemes", Biometrika 41, 1954). The paper's rule is there by name, for its figures.
 """
 
 from __future__ import annotations
@@ -24,6 +27,39 @@ from troth.protocol.reputation import ONE
 
 Z_LIMIT = 3.3
 """Standard deviations beyond which an honest node is found once in a thousand epochs."""
+
+
+ALLOWED, ALARM, MOST = 1.0, 5.0, 10.0
+"""Standard deviations: what each epoch takes off the evidence of those before, from where on it halves a credit, and
+how much of it is remembered at most. An honest node comes to the alarm once in a hundred thousand epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreditEvidence:
+    """What a node's epochs have added up to, in standard deviations: ``above`` what it should be surprised, ``below``.
+
+    It forgets by itself: an honest node's is near 0 after a few epochs, whatever it was, and a cheat's at the limit. So
+    those who missed some epochs agree soon with those who did not.
+    """
+
+    above: float = 0.0
+    below: float = 0.0
+
+    def after(self, z: float) -> CreditEvidence:
+        """With one more epoch, whose sum was ``z`` standard deviations from what it should be."""
+        return CreditEvidence(_added(self.above, z), _added(self.below, -z))
+
+    @property
+    def doubt(self) -> float:
+        """0 up to the alarm, 1 from one standard deviation beyond it on: no step at which members would disagree."""
+        return min(1.0, max(0.0, max(self.above, self.below) - ALARM))
+
+
+def _added(sum_: float, z: float) -> float:
+    return min(MOST, max(0.0, sum_ + z - ALLOWED))
+
+
+NO_EVIDENCE = CreditEvidence()
 
 
 class CreditRule(StrEnum):
@@ -58,18 +94,20 @@ class Surprises:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What a node's texts are worth, 0 to ``ONE``, and what it is made of; ``z`` over all tokens."""
+    """What a node's texts are worth, 0 to ``ONE``, and what it is made of; ``z`` over all tokens, ``evidence`` with
+    them."""
 
     value: int
     mean: float
     z: float
     texts: int
     tokens: int
+    evidence: CreditEvidence = NO_EVIDENCE
 
     @property
     def doubted(self) -> bool:
         """Whether the texts are not from the distribution that was asked for: worth half then."""
-        return abs(self.z) > Z_LIMIT
+        return abs(self.z) > Z_LIMIT or self.evidence.doubt == 1
 
 
 def surprises_of(logits: NDArray[np.float32], tokens: Sequence[int], temperature: float) -> Surprises:
@@ -107,14 +145,19 @@ def pooled_z(texts: Sequence[Surprises]) -> float:
     return float((together.surprise - together.entropy).sum()) / spread if spread else 0.0
 
 
-def credit_of(texts: Sequence[Surprises], rule: CreditRule = CreditRule.NORMALISED) -> Credit:
-    """The credit of a node that wrote these texts; raises InvalidTokens for none."""
+def credit_of(
+    texts: Sequence[Surprises], rule: CreditRule = CreditRule.NORMALISED, before: CreditEvidence = NO_EVIDENCE
+) -> Credit:
+    """The credit of a node that wrote these texts, with the evidence ``before`` them; raises InvalidTokens for none."""
     if not texts:
         raise InvalidTokens("Without an answer there is no credit", 0, "Leave the node out.")
     mean, z = float(np.mean([worth(text, rule) for text in texts])), pooled_z(texts)
     tokens = sum(len(text.surprise) for text in texts)
-    doubted = rule is CreditRule.NORMALISED and abs(z) > Z_LIMIT
-    return Credit(round((mean / 2 if doubted else mean) * ONE), mean, z, len(texts), tokens)
+    if rule is CreditRule.PAPER:
+        return Credit(round(mean * ONE), mean, z, len(texts), tokens)
+    evidence = before.after(z)
+    doubt = 1.0 if abs(z) > Z_LIMIT else evidence.doubt
+    return Credit(round(mean * (1 - doubt / 2) * ONE), mean, z, len(texts), tokens, evidence)
 
 
 def exact_credit(right: Sequence[bool], tokens: int) -> Credit:

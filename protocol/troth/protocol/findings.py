@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from troth.protocol.comparison import StateReport
+from troth.protocol.straying import Straying
 from troth.protocol.tokens import Sampling, TokenReport
 
 
@@ -57,9 +58,19 @@ def of_states(states: StateReport) -> TaskFinding:
     return TaskFinding(Kind.STATES, float(states.mean > MEAN_RATIO), HONEST_RATIO)
 
 
-def of_precise_text(tokens: TokenReport) -> TaskFinding:
-    """Of a text in a float32 or an exact class."""
-    return TaskFinding(Kind.TOKENS, float(tokens.worst > LOST_LOGITS), HONEST_LOST)
+def of_trace(states: StateReport, straying: Straying) -> TaskFinding:
+    """Of a trace in a tolerant bfloat16 class by the fifth rules: by its noise, and by tokens that it does not choose.
+
+    What a client asks has no part in the latter, and no sampling is left out.
+    """
+    found = of_states(states)
+    return TaskFinding(found.test, max(found.value, float(straying.counts)), found.honest)
+
+
+def of_precise_text(tokens: TokenReport, straying: Straying | None = None) -> TaskFinding:
+    """Of a text in a float32 class; in an exact one by its ``straying``: bfloat16 heads round logits there, too."""
+    lost = tokens.worst > LOST_LOGITS if straying is None else straying.counts
+    return TaskFinding(Kind.TOKENS, float(lost), HONEST_LOST)
 
 
 def of_text(sampling: Sampling, *, lost: float, own: float) -> TaskFinding | None:

@@ -32,6 +32,8 @@ ROW_FACTOR = 20.0
 PRECISE_ROW_FACTOR = 10.0
 """The same in float32 by the fourth rules. Honest rows reach 0.3 cuts on ordinary prompts, 3.4 on those of a hunt; what
 one row may be bent decides which near ties of later segments it turns."""
+NARROW_ROW_FACTOR = 3.0
+"""By the fifth rules, under which a verifier knows better what rounding does to a row."""
 SIGMA_FLOOR = 1e-3
 """Least sigma of a dimension, relative to the RMS of all elements; a constant dimension must not divide by zero."""
 LEAST_RATIO = 0.7
@@ -40,6 +42,9 @@ RHO_FLOOR = 1e-3
 """Least denominator of rho, in weighted RMS; below it bfloat16 cannot represent a difference."""
 NOISE_FACTOR = 8.0
 """By how much honest float32 runs may be further apart than two of a verifier's own, where these are apart."""
+SINGLE_NOISE = 16.0
+"""The same for a single float32 row by the fifth rules; ten times NOISE_FACTOR by older ones. Rounding that moves a row
+in one direction alone may move two of a verifier's runs by little: by chance, which no client can foresee."""
 BLOCK_ROWS = 1024
 """Rows held in float64 at a time."""
 
@@ -138,13 +143,24 @@ def relative_rms(claimed: Numbers, reference: Numbers) -> NDArray[np.float64]:
 def relative_distances(claimed: Numbers, own: Sequence[Numbers], cut: float) -> NDArray[np.float64]:
     """Each row's distance from the first own run in float32, shape (rows,).
 
-    A row in which another own run is NOISE_FACTOR times less than the cut away, or further, is measured by that noise:
-    so far away it counts as one at the cut.
+    A row in which another own run is NOISE_FACTOR times less than the cut away, or further, is measured by the largest
+    such noise: so far away it counts as one at the cut.
     """
-    distances = relative_rms(claimed, own[0])
-    for other in own[1:]:
-        distances /= np.maximum(1.0, NOISE_FACTOR * relative_rms(other, own[0]) / cut)
-    return distances
+    return relative_rms(claimed, own[0]) / np.maximum(1.0, NOISE_FACTOR * largest_noise(own) / cut)
+
+
+def precise_single_rows(claimed: Numbers, own: Sequence[Numbers], cut: float) -> NDArray[np.float64]:
+    """What single float32 rows count by under the fifth rules, shape (rows,): one that is SINGLE_NOISE times as far
+    away as another own run counts as one at NARROW_ROW_FACTOR cuts, unless that is nearer."""
+    least = SINGLE_NOISE * largest_noise(own) / (NARROW_ROW_FACTOR * cut)
+    return relative_rms(claimed, own[0]) / np.maximum(1.0, least)
+
+
+def largest_noise(own: Sequence[Numbers]) -> NDArray[np.float64]:
+    """How far further own runs are from the first in each row at most, shape (rows,); 0 where there are none."""
+    apart = [relative_rms(other, own[0]) for other in own[1:]]
+    found: NDArray[np.float64] = np.max(apart, axis=0) if apart else np.zeros(len(own[0]))
+    return found
 
 
 def independent_rows(own: Numbers, reference_high: Numbers) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from benchmarks.figures import Figure
 from benchmarks.judging import corpus
 from benchmarks.judging.alarms import false_convictions
-from benchmarks.judging.convictions import MOST_TASKS, Task, convicted, state_findings, text_findings
+from benchmarks.judging.convictions import MOST_TASKS, Task, Trace, convicted
 from benchmarks.judging.corpus import Group
 from benchmarks.judging.costs import judging_share
 from benchmarks.judging.every_id import EveryId
@@ -62,7 +63,10 @@ def _parse(options: list[str]) -> argparse.Namespace:
     parser.add_argument("--dtypes", type=split, default=list(DTYPES))
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "troth-judging")
     parser.add_argument("--hunt", type=float, default=5.0, help="minutes")
+    parser.add_argument("--ids", type=int, default=1 << 32, help="how many ids, of all in the order that was drawn")
     parser.add_argument("--repeats", type=int, default=2, help="noise seeds a text")
+    parser.add_argument("--fresh", action="store_true", help="cheats on prompts on which nothing was fixed")
+    parser.add_argument("--saving", type=float, default=0.0, help="cheats that save so many per cent or more")
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--tasks", type=int, default=1_000_000)
     return parser.parse_args(options)
@@ -77,12 +81,13 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
     if "honest" in asked.parts:
         yield from _honest(recorder, shipped.thresholds)
     if "ids" in asked.parts:
-        yield from _ids(EveryId(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads), dtype)
+        ids = EveryId(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads)
+        yield from _ids(ids, dtype, asked.ids)
     if "hunt" in asked.parts:
         hunt = Hunt(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads)
         yield from _hunted(hunt, dtype, asked.hunt)
     if "cheats" in asked.parts:
-        yield from _cheats(recorder, shipped.thresholds, asked.repeats)
+        yield from _cheats(recorder, shipped.thresholds, asked)
     if "tiles" in asked.parts and dtype == 0:
         yield from tile_figures(recorder, shipped.thresholds)
     if "steering" in asked.parts:
@@ -115,8 +120,8 @@ def _honest(recorder: Recorder, cuts: Thresholds) -> Iterator[Figure]:
     yield Figure(f"honest refused, {label}", second, "tasks", reach=0, note=note)
 
 
-def _ids(ids: EveryId, dtype: int) -> Iterator[Figure]:
-    prefilled, decoded = ids.run(_say)
+def _ids(ids: EveryId, dtype: int, most: int) -> Iterator[Figure]:
+    prefilled, decoded = ids.run(_say, most)
     yield _found(f"honest refused, {DTYPES[dtype]}: every id prefilled", prefilled)
     yield _found(f"honest refused, {DTYPES[dtype]}: the worst ids and others decoded", decoded)
 
@@ -139,22 +144,21 @@ def _found(name: str, finds: list[Find]) -> Figure:
     return Figure(name, refused, "tasks", reach=0, note=note)
 
 
-def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figure]:
-    group = corpus.ordinary(recorder.folder)
-    recorded = recorder.cheats(group, repeats)
-    ways = [*PLAIN, *cheats(recorder.dtype)]
+def _cheats(recorder: Recorder, cuts: Thresholds, asked: argparse.Namespace) -> Iterator[Figure]:
+    group = corpus.ordinary(recorder.folder, fresh=asked.fresh)
+    # Lies about tokens are made with the first two.
+    ways = [
+        *PLAIN,
+        *(one for index, one in enumerate(cheats(recorder.dtype)) if index < 2 or one.saves >= asked.saving),
+    ]
+    recorded = recorder.cheats(group, ways, asked.repeats)
     for way in ways:
         found = list(verdicts(recorder.shelf, group, way.name, recorded[0][0], cuts))
         refused, ratios = [one.refused_twice for one in found], [0.0] * len(found)
         if recorder.dtype:
             ratios = mean_ratios(recorder.shelf, group, way.name)
-        tasks = [
-            Task(refused[prompt], (text, state))
-            for scores, turn in recorded
-            for prompt, (text, state) in enumerate(
-                zip(text_findings(recorder.dtype, scores, way.name, turn), state_findings(ratios), strict=True)
-            )
-        ]
+        seen = Trace(way.name, refused, ratios)
+        tasks = [task for scores, turn in recorded for task in seen.tasks(recorder.dtype, scores, turn)]
         saves = "honest" if way in PLAIN else f"saves {way.saves:g} %"
         note = f"{sum(refused)} of {len(refused)} refused by themselves; {saves}"
         yield _convicted(recorder, way.name, tasks, note)
@@ -164,23 +168,19 @@ def _cheats(recorder: Recorder, cuts: Thresholds, repeats: int) -> Iterator[Figu
 def _texts(
     recorder: Recorder, group: Group, recorded: list[tuple[Arrays, list[Sampling]]], cuts: Thresholds
 ) -> Iterator[Figure]:
-    for name in TEXTS:
-        tasks = [
-            Task(refused, (text,))
-            for scores, turn in recorded
-            for refused, text in zip(
-                refused_texts(group, scores, name, cuts.margin_cut / 1e6),
-                text_findings(recorder.dtype, scores, name, turn),
-                strict=True,
-            )
-        ]
-        convicting = sum(
-            sum(refused_texts(group, scores, name, SECOND_CUT / 1e6 * cuts.margin_cut / 1e6)) for scores, _ in recorded
-        )
-        mean = np.mean([one.value for task in tasks for one in task.findings if one is not None])
+    cut, honest = cuts.margin_cut / 1e6, [0.0] * len(group.names)
+    if recorder.dtype:
+        honest = mean_ratios(recorder.shelf, group, "decode")
+    for name, bent in product(TEXTS, (False, True) if recorder.dtype else (False,)):
+        tasks, convicting, beyond = list[Task](), 0, 0
+        for scores, turn in recorded:
+            refused = refused_texts(group, scores, name, cut)
+            tasks += Trace(name, refused, honest, bent=bent).tasks(recorder.dtype, scores, turn)
+            convicting += sum(refused_texts(group, scores, name, SECOND_CUT / 1e6 * cut))
+            beyond += int(scores[f"beyond/{name}"].any(axis=1).sum()) * (not bent)
         alone = sum(task.refused for task in tasks)
-        note = f"{alone} of {len(tasks)} by themselves, {convicting} beyond the second cut; mean finding {mean:.3f}"
-        yield _convicted(recorder, name, tasks, note)
+        note = f"{alone} of {len(tasks)} by themselves, {convicting} beyond the second cut, {beyond} by their own rows"
+        yield _convicted(recorder, name + (", rows bent" if bent else ""), tasks, note)
 
 
 def _convicted(recorder: Recorder, name: str, tasks: list[Task], note: str) -> Figure:

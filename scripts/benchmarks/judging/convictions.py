@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.judging.runs import Arrays
 from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, LOST_LOGITS, MEAN_RATIO, Kind, TaskFinding, of_text
 from troth.protocol.scores import NOISE_FACTOR
 from troth.protocol.sequential import NOTHING
+from troth.protocol.straying import Straying
 from troth.protocol.tokens import Sampling
 
 DRAWS = 200
@@ -48,9 +51,32 @@ def text_findings(dtype: int, scores: Arrays, name: str, samplings: Sequence[Sam
     return [TaskFinding(Kind.TOKENS, float(row.max() > LOST_LOGITS), HONEST_LOST) for row in told]
 
 
-def state_findings(means: Sequence[float]) -> list[TaskFinding | None]:
-    """What each recorded trace in bfloat16 says, by its mean noise ratio."""
-    return [TaskFinding(Kind.STATES, float(mean > MEAN_RATIO), HONEST_RATIO) for mean in means]
+def state_findings(means: Sequence[float], strays: NDArray[Any]) -> list[TaskFinding | None]:
+    """What each recorded trace in bfloat16 says, by its mean noise ratio and how far its tokens stray (prompts x
+    tokens)."""
+    found = [mean > MEAN_RATIO or Straying(float(row.max())).counts for mean, row in zip(means, strays, strict=True)]
+    return [TaskFinding(Kind.STATES, float(one), HONEST_RATIO) for one in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What is known of a way or a lie, prompt by prompt: whether the task is refused, and the mean noise ratio.
+
+    ``bent``: its rows are bent to choose its tokens, so that none strays.
+    """
+
+    name: str
+    refused: Sequence[bool]
+    ratios: Sequence[float]
+    bent: bool = False
+
+    def tasks(self, dtype: int, scores: Arrays, turn: Sequence[Sampling]) -> Iterator[Task]:
+        """Its tasks under one noise."""
+        strays = scores[f"strays/{self.name}"] * (not self.bent)
+        beyond = scores[f"beyond/{self.name}"].any(axis=1) & (not self.bent)
+        states = state_findings(self.ratios, strays) if dtype else [None] * len(strays)
+        for prompt, text in enumerate(text_findings(dtype, scores, self.name, turn)):
+            yield Task(self.refused[prompt] or bool(beyond[prompt]), (text, states[prompt]))
 
 
 def convicted(tasks: Sequence[Task], seed: int) -> Conviction:

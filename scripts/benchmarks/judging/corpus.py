@@ -48,6 +48,33 @@ QUESTIONS = (
     "A friend wants to learn to play chess in a month. Write a plan by weeks with one goal for each week.",
     "What makes a bridge fail? Describe two famous cases, and what engineers have changed because of them.",
 )
+FRESH = (
+    "How do bees decide where to build a new nest? Tell it in the order in which it happens.",
+    "Write a note to a neighbour whose music is too loud, friendly but clear, in four sentences.",
+    "What is a prime number, and why does nobody know a formula that gives all of them in turn?",
+    "Describe how bread is baked in a village that has no electricity, hour by hour.",
+    "A train leaves at 14:20 and arrives at 17:05. How long does it travel, and how fast over 220 km?",
+    "Explain what a database index does, with a comparison that has nothing to do with computers.",
+    "Which birds stay in northern Europe in winter, and what do they eat when snow covers the ground?",
+    "Write the first paragraph of a detective story that plays in a library during a power cut.",
+    "Give three arguments for and three against cars in the middle of a small town.",
+    "What happens in a body during a fever, and when should one call a doctor because of it?",
+    "Turn these words into a poem of eight lines: river, lamp, grandmother, salt, bicycle, dawn.",
+    "Write a shell script that counts the lines of all text files in a folder, and explain it.",
+    "Why is the sky blue at noon and red in the evening? Answer for somebody of twelve years.",
+    "How do you fold a paper boat? Number the steps, and say what goes wrong most often.",
+    "Compare a violin and a guitar: how each makes its sound, and which is easier to begin with.",
+    "Summarise what a parliament does in five sentences that contain no foreign words.",
+    "What should be in a bag for three days of walking in the mountains in September?",
+    "Write an advertisement of fifty words for a clock that always runs five minutes fast.",
+    "Explain compound interest with an example of 1,000 crowns at four per cent over three years.",
+    "How did sailors find their way before there were satellites, and how exactly could they do it?",
+    "Name the bones of the human arm from the shoulder to the fingers, with one remark on each.",
+    "My tomato plants have yellow leaves from below. What may be the cause, and what can I do?",
+    "Write a dialogue between the moon and a street lamp about who is more useful to the cat.",
+    "What is the difference between a virus and a bacterium, and why does it matter for medicine?",
+)
+"""Prompts on which nothing was fixed: rules that the others suggested are measured on them."""
 LANGUAGES = (
     "Le vieux pêcheur raconte aux enfants comment la mer était avant le grand port.",
     "Der alte Fischer erzählt den Kindern, wie das Meer vor dem großen Hafen war.",
@@ -107,17 +134,17 @@ def group(
     return Group(name, rows, turn, written, tuple(name for name, _ in prompts))
 
 
-def ordinary(folder: ModelFolder, written: int = 64, length: int = 48) -> Group:
+def ordinary(folder: ModelFolder, written: int = 64, length: int = 48, *, fresh: bool = False) -> Group:
     """Questions in the model's chat template; the end of each is kept, where the template asks for the answer."""
     tokenizer = tokenizer_of(folder)
     prompts = []
-    for question in QUESTIONS:
+    for question in FRESH if fresh else QUESTIONS:
         asked = tokenizer.apply_chat_template(
             [{"role": "user", "content": question}], add_generation_prompt=True, tokenize=False
         )
         tokens = list(tokenizer(asked, add_special_tokens=False)["input_ids"])
         prompts.append((question[:30], tokens[-length:]))
-    return group("ordinary", prompts, ORDINARY, written)
+    return group("fresh" if fresh else "ordinary", prompts, ORDINARY, written)
 
 
 def odd(folder: ModelFolder, written: int = 48) -> list[Group]:

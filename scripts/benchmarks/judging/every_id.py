@@ -7,7 +7,7 @@ product, of what the first look refuses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from benchmarks.judging.corpus import SEED, Group
 from benchmarks.judging.hunt import PROMPTS, SAMPLINGS, WAYS, Find, Hunt, read_finds, write_finds
+from benchmarks.judging.runs import SHAKEN
 from benchmarks.judging.scoring import Heads
 from benchmarks.judging.verdicts import Rules, request_of
 from troth.node.calibration.generating import words
 from troth.node.calibration.stack import Stack
+from troth.node.engine.torch_engine import shaken
 from troth.node.models.folder import ModelFolder
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.comparison import judge_states
@@ -81,10 +83,10 @@ class EveryId:
         self.path = scratch / f"ids-{dtype}.jsonl"
         self.decoded = scratch / f"ids-decoded-{dtype}.jsonl"
 
-    def run(self, report: Callable[[str], None]) -> tuple[list[Find], list[Find]]:
-        """Everything that was not tried yet: prefilled, then decoded."""
+    def run(self, report: Callable[[str], None], most: int) -> tuple[list[Find], list[Find]]:
+        """Everything that was not tried yet of so many ids: prefilled, then decoded."""
         known = read_finds(self.path)
-        for start in range(len(known), len(self._ids), BLOCK):
+        for start in range(len(known), min(len(self._ids), most), BLOCK):
             found = list(self._prefilled(start))
             write_finds(self.path, found)
             known += found
@@ -129,18 +131,20 @@ class EveryId:
         if first > 1:
             same = np.repeat(group.tokens[index : index + 1], AGAIN, 0)
             again = _one(_computed(self._heads[0], same, AGAIN, self._dtype), 0).biased(bias)
-            states = self._states(runs, again)
+            others = () if self._dtype else SHAKEN
+            further = [_one(_computed(self._heads[0], same[:1], 1, 0, shakes=True), 0) for _ in others]
+            states = self._states(runs, [again, *further])
             if not text.accepted:
                 text = self._doubted(group, index, token, runs, again)
             second, told = max(states, text.score / cut if text.told else 0.0), text.told
         return Find("every id", (int(group.tokens[index, 0]),), sampling.temperature, sampling.top_p,
                     bias is not None, first, second, not told, text.score / cut)  # fmt: skip
 
-    def _states(self, runs: _Runs, again: _Run | None = None) -> float:
+    def _states(self, runs: _Runs, further: Sequence[_Run] = ()) -> float:
         rules, worst = Rules(self._dtype, self._cuts.state_cut), 0.0
         for place in (0, 1):
-            high, second = (None if one is None else one.rows[place] for one in (runs.exact, again))
-            worst = max(worst, judge_states(rules, runs.node.rows[place], runs.own.rows[place], high, second).cuts)
+            high, others = runs.exact and runs.exact.rows[place], [one.rows[place] for one in further]
+            worst = max(worst, judge_states(rules, runs.node.rows[place], runs.own.rows[place], high, *others).cuts)
         return worst
 
     def _doubted(self, group: Group, index: int, token: int, runs: _Runs, again: _Run) -> TokenReport:
@@ -162,13 +166,14 @@ def _line(what: str, found: list[Find]) -> str:
     return f"{len(found)} {what}, {refused} refused, worst {worst.second:.2f}: {worst.tokens}"
 
 
-def _computed(stack: Stack, ids: NDArray[np.int64], batch: int, dtype: int) -> _Run:
+def _computed(stack: Stack, ids: NDArray[np.int64], batch: int, dtype: int, *, shakes: bool = False) -> _Run:
     """One position of each prompt, so many prompts at a time."""
     half, found = Segment(0, stack.total // 2), []
     rest = Segment(stack.total // 2, stack.total)
     with torch.inference_mode():
         for start in range(0, len(ids), batch):
-            middle = stack.forward(stack.embed(torch.from_numpy(ids[start : start + batch])), half, stack.cache())
+            entering = stack.embed(torch.from_numpy(ids[start : start + batch]))
+            middle = stack.forward(shaken(entering) if shakes else entering, half, stack.cache())
             last = stack.forward(middle, rest, stack.cache())
             logits = stack.logits(last[:, 0]).numpy()
             found.append((words(middle, dtype)[:, 0], words(last, dtype)[:, 0], logits))

@@ -12,7 +12,7 @@ import torch
 from benchmarks.judging.corpus import ORDINARY, Group
 from benchmarks.judging.runs import Arrays, Shelf, run_all
 from benchmarks.judging.scoring import TEXTS, Heads, TokenScorer, repeated_seed
-from benchmarks.judging.ways import HONEST, cheats
+from benchmarks.judging.ways import HONEST, Way
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import TORCH_DTYPES
 from troth.node.models.folder import ModelFolder
@@ -45,9 +45,8 @@ class Recorder:
         run_all(self.folder, self.shelf, [group], HONEST)
         return self._kept(group, -1, [way.name for way in HONEST], lambda prompt: group.samplings[prompt])
 
-    def cheats(self, group: Group, repeats: int) -> list[tuple[Arrays, list[Sampling]]]:
-        """Every cheat over a group; its texts under so many noise seeds, with their samplings."""
-        ways = [*PLAIN, *cheats(self.dtype)]
+    def cheats(self, group: Group, ways: Sequence[Way], repeats: int) -> list[tuple[Arrays, list[Sampling]]]:
+        """Cheats over a group; its texts under so many noise seeds, with their samplings."""
         run_all(self.folder, self.shelf, [group], ways)
         names = [*(way.name for way in ways), *TEXTS]
         found = []
@@ -57,7 +56,7 @@ class Recorder:
         return found
 
     def _kept(self, group: Group, repeat: int, names: Sequence[str], samplings: Callable[[int], Sampling]) -> Arrays:
-        label = f"losses {repeat} {len(names)}"
+        label = f"losses {repeat} {len(names)} and straying"
         if not self.shelf.path(group, label).exists():
             started = time.monotonic()
             torch.set_num_threads(1)

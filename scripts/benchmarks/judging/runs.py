@@ -21,13 +21,15 @@ from benchmarks.judging.corpus import Group
 from benchmarks.judging.ways import DECODE, HONEST, WHOLE, Way
 from troth.node.calibration.generating import words
 from troth.node.calibration.stack import Stack
-from troth.node.engine.torch_engine import TORCH_DTYPES
+from troth.node.engine.torch_engine import TORCH_DTYPES, shaken
 from troth.node.models.folder import ModelFolder
 from troth.protocol.tokens import choose, noise
 from troth.protocol.types import Segment
 
 OTHER_PIECE = 7
 """Positions of a message in a verifier's second run."""
+SHAKEN = ("shaken", "shaken again")
+"""Its further runs in float32, with other last bits."""
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -86,13 +88,17 @@ class Runner:
         return self._loaded[attention, widen]
 
     def prepare(self, group: Group) -> None:
-        """The honest text, and what verifiers compute of it: ``own``, ``again``, and ``high`` in float32."""
+        """The honest text, and what verifiers compute of it: ``own``, ``again``, in float32 those of SHAKEN;
+        in bfloat16 ``high``, which is float32."""
         honest = self._unchanged()
         if not self._shelf.path(group, "decode").exists():
             self._timed(group, "decode", lambda: self._decode(honest, group))
         for name, piece in (("own", WHOLE), ("again", OTHER_PIECE)):
             if not self._shelf.path(group, name).exists():
                 self._timed(group, name, lambda piece=piece: self._along(honest, group, piece))  # type: ignore[misc]
+        if not self._shelf.dtype and not self._shelf.path(group, SHAKEN[0]).exists():
+            for name in SHAKEN:
+                self._timed(group, name, lambda: self._along(honest, group, WHOLE, shakes=True))
         if self._shelf.dtype and not self._shelf.path(group, "high").exists():
             wide = self._unchanged(widen=True)
             self._timed(group, "high", lambda: self._along(wide, group, WHOLE))
@@ -120,12 +126,12 @@ class Runner:
             tokens = text[-1][:, None]
         return kept.arrays(self._shelf.dtype) | {"text": np.stack(text, axis=1)}
 
-    def _along(self, stack: Stack, group: Group, piece: int) -> Arrays:
+    def _along(self, stack: Stack, group: Group, piece: int, *, shakes: bool = False) -> Arrays:
         text = self._shelf.read(group, "decode")["text"]
         inputs = np.concatenate([group.tokens, text[:, :-1]], axis=1)
         kept, cache, start = _Kept(self.half, self._layers), stack.cache(), 0
         for count in _pieces(inputs.shape[1], group.tokens.shape[1], piece):
-            kept.run(stack, inputs[:, start : start + count], cache, start)
+            kept.run(stack, inputs[:, start : start + count], cache, start, shakes=shakes)
             start += count
         high = stack.dtype is torch.float32
         return kept.arrays(0 if high else self._shelf.dtype)
@@ -138,8 +144,12 @@ class _Kept:
         self._spans = (Segment(0, half), Segment(half, layers))
         self._rows: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
 
-    def run(self, stack: Stack, tokens: NDArray[np.int64], cache: Any, start: int) -> torch.Tensor:
+    def run(
+        self, stack: Stack, tokens: NDArray[np.int64], cache: Any, start: int, *, shakes: bool = False
+    ) -> torch.Tensor:
         states = stack.embed(torch.from_numpy(np.ascontiguousarray(tokens)))
+        if shakes:
+            states = shaken(states)
         for span, kept in zip(self._spans, self._rows, strict=True):
             states = stack.forward(states, span, cache, start)
             kept.append(states)

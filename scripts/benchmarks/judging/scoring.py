@@ -1,13 +1,14 @@
 """What a verifier finds of every way and text: by the product's own functions, and kept for better statistics.
 
 States are judged by `judge_states` with the class that ships. Of tokens is kept what they lose at both looks, to the
-reference (float32), the verifier's own prefill and its second run; with what its own choices lose, and the rows' noise.
+reference (float32), the verifier's own prefill and its second run; with what its own choices lose, and the rows' noise;
+and how far they stray from the rows that are claimed with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from benchmarks.judging.corpus import Group
 from benchmarks.judging.runs import Arrays, Shelf
+from benchmarks.judging.ways import HONEST
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
 from troth.protocol.doubts import apart, reach
 from troth.protocol.hashing import keccak256
 from troth.protocol.margins import Losses, loss
 from troth.protocol.scores import dimension_spread, weighted_rms
+from troth.protocol.straying import FAITHFUL, Straying, straying
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, choose, noise
 from troth.protocol.types import Hash32
@@ -38,6 +41,7 @@ TEXTS = (
     "0.5 T", "no nucleus",
 )  # fmt: skip
 """Lies about tokens over honest states."""
+HONEST_WAYS = frozenset({"decode", *(way.name for way in HONEST)})
 
 
 def state_distances(shelf: Shelf, group: Group, way: str) -> Arrays:
@@ -74,12 +78,16 @@ def _wide(rows: NDArray[Any], dtype: Dtype) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One position: logits of every run, noise, and what is asked for."""
+    """One position: logits of every run, noise, and what is asked for.
+
+    ``claimed``: what a verifier makes of the rows that are claimed, by both heads.
+    """
 
     logits: dict[str, Logits]
     gumbel: Numbers | None
     sampling: Sampling
     frequent: NDArray[np.int64]
+    claimed: dict[str, tuple[Logits, ...]] = field(default_factory=dict)
 
     def choice(self, name: str, draft: str = "") -> int:
         """What a way or a lie would write here."""
@@ -107,6 +115,14 @@ class Row:
         """What a token loses by a run's logits."""
         return Losses(*map(np.array, loss(self.logits[judge], token, self.sampling, self.gumbel)))
 
+    def strays(self, name: str, token: int, seed: Hash32, position: int) -> Straying:
+        """How far a token of a way or a lie strays from the rows that are claimed with it: a lie's are honest."""
+        if token == self.choice("own"):
+            return FAITHFUL
+        heads = [one[None] for one in self.claimed["decode" if name in TEXTS else name]]
+        dtype = Dtype(len(heads) - 1)
+        return straying(heads, [token], self.sampling, dtype=dtype, seed=seed, positions=[position])
+
     def apart(self, first: str, second: str) -> float:
         """How far two runs' logits are apart, as the product measures it."""
         return float(apart(self.logits[first][None], self.logits[second][None])[0])
@@ -132,7 +148,8 @@ class TokenScorer:
         levelled: Callable[[int], bool] = lambda prompt: False,
     ) -> Arrays:
         """Arrays of prompts x tokens: ``token/NAME``; what it loses, ``first/NAME`` at the first look by the reference,
-        ``kindest/NAME`` at the second; ``lost``: what own choices lose at the first; ``apart``: noise of the rows.
+        ``kindest/NAME`` at the second; ``strays/NAME`` from the claimed rows, ``beyond/NAME`` further than machines;
+        ``lost``: what own choices lose at the first; ``apart``: noise of the rows.
 
         ``levelled``: whether a prompt's client draws the two likeliest tokens of every row level, by a bias.
         """
@@ -140,47 +157,66 @@ class TokenScorer:
         step = max(1, LOGIT_ROWS // self._text.shape[1])
         for start in range(0, len(self._text), step):
             block = {name: self._logits(name, rows[start : start + step]) for name, rows in self._runs.items()}
+            seen = {name: self._claimed(name, start, step, block[name]) for name in {*self._ways, "decode"}}
             for prompt in range(start, min(start + step, len(self._text))):
                 logits = {name: one[prompt - start] for name, one in block.items()}
+                claimed = {name: tuple(one[prompt - start] for one in heads) for name, heads in seen.items()}
                 if levelled(prompt):
-                    _level(logits)
-                for key, values in self._prompt(logits, names, samplings(prompt), seed(prompt)).items():
+                    _level(logits, [one for heads in claimed.values() for one in heads])
+                for key, values in self._prompt(logits, claimed, names, samplings(prompt), seed(prompt)).items():
                     found.setdefault(key, []).append(values)
         return {key: np.array(values, np.float32) for key, values in found.items()}
 
-    def _logits(self, name: str, rows: NDArray[Any]) -> Logits:
-        """Logits of every row of the text of prompts x rows x columns."""
+    def _claimed(self, name: str, start: int, step: int, known: Logits) -> tuple[Logits, ...]:
+        """Logits of claimed rows as a verifier computes them, in bfloat16 by both heads.
+
+        Honest rows go through the head one by one here, so that its routines differ from the node's as they may.
+        """
+        rows = self._runs[name][start : start + step]
+        low = known.copy() if name not in HONEST_WAYS else self._logits(name, rows, single=True)
+        return (low,) if not self._shelf.dtype else (low, self._logits("high", _wide(rows, Dtype.BFLOAT16)))
+
+    def _logits(self, name: str, rows: NDArray[Any], *, single: bool = False) -> Logits:
+        """Logits of every row of the text of prompts x rows x columns; ``single``: one at a time."""
         low, high = self._heads
         stack = high if name == "high" and high is not None else low
         states = from_words(rows[:, self._group.tokens.shape[1] - 1 :], 0 if rows.dtype == np.float32 else 1)
+        flat = states.reshape(-1, states.shape[-1]).to(stack.dtype)
         with torch.inference_mode():
-            logits: Logits = stack.logits(states.reshape(-1, states.shape[-1]).to(stack.dtype)).numpy()
+            parts = [stack.logits(one).numpy() for one in flat.split(1 if single else len(flat))]
+        logits: Logits = np.concatenate(parts)
         return logits.reshape(*states.shape[:2], -1)
 
     def _prompt(
-        self, logits: dict[str, Logits], names: Sequence[str], sampling: Sampling, seed: Hash32
+        self,
+        logits: dict[str, Logits],
+        claimed: dict[str, tuple[Logits, ...]],
+        names: Sequence[str],
+        sampling: Sampling,
+        seed: Hash32,
     ) -> dict[str, list[float]]:
         line: dict[str, list[float]] = {}
         reference = "high" if self._shelf.dtype else "own"
         first = self._group.tokens.shape[1] - 1
         for index in range(self._text.shape[1]):
             gumbel = noise(seed, first + index, logits["own"].shape[1]) if sampling.temperature > 0 else None
-            row = Row({name: one[index] for name, one in logits.items()}, gumbel, sampling, self._frequent)
-            for key, value in _values(row, names, reference).items():
+            heads = {name: tuple(one[index] for one in both) for name, both in claimed.items()}
+            row = Row({name: one[index] for name, one in logits.items()}, gumbel, sampling, self._frequent, heads)
+            for key, value in _values(row, names, reference, seed, first + index).items():
                 line.setdefault(key, []).append(value)
         return line
 
 
-def _level(logits: dict[str, Logits]) -> None:
+def _level(logits: dict[str, Logits], claimed: Sequence[Logits]) -> None:
     """Raise the second likeliest token of every row to the likeliest's level, by the verifier's own run."""
     place = np.arange(len(logits["own"]))
     second, first = np.argpartition(logits["own"], -2, axis=1)[:, -2:].T
     bias = logits["own"][place, first] - logits["own"][place, second]
-    for one in logits.values():
+    for one in (*logits.values(), *claimed):
         one[place, second] += bias
 
 
-def _values(row: Row, names: Sequence[str], reference: str) -> dict[str, float]:
+def _values(row: Row, names: Sequence[str], reference: str, seed: Hash32, position: int) -> dict[str, float]:
     judges, known = {"own", "again", reference}, {}
     beside = 0.0 if reference == "own" else row.apart("own", reference)
     noise = max(beside, row.apart("again", reference))
@@ -197,6 +233,8 @@ def _values(row: Row, names: Sequence[str], reference: str) -> dict[str, float]:
         token = row.choice(name)
         first, kindest = judged(token)
         values |= {f"token/{name}": token, f"first/{name}": first, f"kindest/{name}": kindest}
+        strays = row.strays(name, token, seed, position)
+        values |= {f"strays/{name}": strays.worst, f"beyond/{name}": strays.beyond}
     return values
 
 

@@ -20,7 +20,7 @@ from benchmarks.judging.recording import Recorder
 from benchmarks.judging.runs import run_all
 from troth.node.calibration.stack import Stack
 from troth.node.models.thresholds import Thresholds
-from troth.protocol.scores import PRECISE_ROW_FACTOR, RHO_FLOOR, ROW_FACTOR, dimension_spread, weighted_rms
+from troth.protocol.scores import NARROW_ROW_FACTOR, RHO_FLOOR, ROW_FACTOR, dimension_spread, weighted_rms
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, noise, noisy_scores
 from troth.protocol.types import Segment
@@ -98,7 +98,7 @@ def _room(
     cut = cuts.state_cut / 1e6
     if not recorder.dtype:
         sizes = np.abs(own[place]).astype(np.float64)
-        return own, PRECISE_ROW_FACTOR * cut * np.maximum(sizes, np.median(sizes))
+        return own, NARROW_ROW_FACTOR * cut * np.maximum(sizes, np.median(sizes))
     high, rows = recorder.shelf.read(group, "high")["rows-0"][prompt], widen(own, Dtype.BFLOAT16)
     sigma = dimension_spread(high)
     rounding = np.maximum(weighted_rms(rows, high, sigma), RHO_FLOOR)

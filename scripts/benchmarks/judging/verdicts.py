@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.judging.corpus import Group
-from benchmarks.judging.runs import Arrays, Shelf
+from benchmarks.judging.runs import SHAKEN, Arrays, Shelf
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import judge_doubted_tokens, under_rules
@@ -57,7 +57,8 @@ class Verdict:
 
 def verdicts(shelf: Shelf, group: Group, way: str, scores: Arrays, cuts: Thresholds) -> Iterator[Verdict]:
     """One for each prompt of a group; ``scores`` are `TokenScorer`'s."""
-    runs = {name: shelf.read(group, name) for name in {way, "own", "again"}}
+    further = ("again",) if shelf.dtype else ("again", *SHAKEN)
+    runs = {name: shelf.read(group, name) for name in {way, "own", *further}}
     if shelf.dtype:
         runs["high"] = shelf.read(group, "high")
     for prompt, name in enumerate(group.names):
@@ -76,9 +77,10 @@ def refused_texts(group: Group, scores: Arrays, name: str, cut: float) -> list[b
 def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thresholds) -> tuple[float, float]:
     rules, found = Rules(dtype, cuts.state_cut), []
     for key in ("rows-0", "rows-1"):
-        claimed, own, again = (runs[name][key][prompt] for name in (way, "own", "again"))
+        claimed, own = (runs[name][key][prompt] for name in (way, "own"))
+        others = [runs[name][key][prompt] for name in ("again", *(() if dtype else SHAKEN))]
         high = runs["high"][key][prompt] if dtype else None
-        looks = judge_states(rules, claimed, own, high), judge_states(rules, claimed, own, high, again)
+        looks = judge_states(rules, claimed, own, high), judge_states(rules, claimed, own, high, *others)
         found.append([one.cuts for one in looks])
     worst = np.max(found, axis=0)
     return float(worst[0]), float(worst[1]) if worst[0] > 1 else float(worst[0])

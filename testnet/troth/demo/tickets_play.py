@@ -15,6 +15,7 @@ from typing import Any
 
 from troth.chain import keystore
 from troth.client.home import Home
+from troth.demo.linking import holders_of, require_public
 from troth.protocol.amounts import COIN
 from troth.protocol.market.draws import SPARE_OWNERS
 from troth.testnet import cli
@@ -202,9 +203,11 @@ def unlinkable(buyer: TicketBuyer, purchase: str, tab: str, display: Display) ->
     kept |= {one.name: [one.home, network.home / "logs" / f"{one.name}.log"] for one in network.members}
     for who, places in kept.items():
         mine = (wallet, purchase) if who == "the scheduler" else (tab, *names)
-        found = [text for text in mine if _holds(places, text)]
+        found = [(text, str(file)) for text in mine for file in holders_of(text, places)]
         demand(not found, f"{who} keeps nothing that joins them", found)
     display.good("the scheduler's files name neither wallet nor purchase, the members' neither tab nor ticket")
+    copied = require_public([one.home for one in network.members], network.rpc)
+    display.good(f"but for the market's events: every tab is in them, and all {copied:,} copied rows are on the chain")
     senders = _senders_of(network, names)
     demand(wallet.lower() not in senders, "the wallet sent nothing that spends", senders)
     display.good(
@@ -219,18 +222,6 @@ def spent_names(buyer: TicketBuyer) -> tuple[str, ...]:
         return tuple(name for (name,) in database.execute("SELECT name FROM tickets WHERE ended = 'spent'"))
     finally:
         database.close()
-
-
-def _holds(places: Iterable[Path], text: str) -> bool:
-    """Whether any file holds an address or a hash, as text or as bytes."""
-    plain = text.lower().removeprefix("0x")
-    wanted, raw = plain.encode(), bytes.fromhex(plain)
-    for place in places:
-        files = place.rglob("*") if place.is_dir() else [place]
-        for file in files:
-            if file.is_file() and ((content := file.read_bytes()).find(raw) >= 0 or wanted in content.lower()):
-                return True
-    return False
 
 
 def _senders_of(network: TicketsNetwork, names: Iterable[str]) -> set[str]:

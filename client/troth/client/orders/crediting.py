@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from troth.client.orders.seams import OwnModel
 from troth.client.orders.session import following
 from troth.client.tabs.store import opened
 from troth.protocol import vrf
-from troth.protocol.credit import Credit, CreditRule, Surprises, credit_of, exact_credit
+from troth.protocol.credit import NO_EVIDENCE, Credit, CreditEvidence, CreditRule, Surprises, credit_of, exact_credit
 from troth.protocol.market.state import State
 from troth.protocol.market.views import class_of
 from troth.protocol.reputation import ONE
@@ -55,9 +55,15 @@ class NodeAnswer:
 
 
 async def credits_of(
-    model: OwnModel, state: State, answers: Iterable[NodeAnswer], *, least: int, rule: CreditRule
+    model: OwnModel,
+    state: State,
+    answers: Iterable[NodeAnswer],
+    *,
+    least: int,
+    rule: CreditRule,
+    before: Mapping[Address, CreditEvidence] | None = None,
 ) -> dict[Address, Credit]:
-    """Credits of the nodes with ``least`` answers; raises OwnModelUnusable.
+    """Credits of the nodes with ``least`` answers, with the evidence ``before`` these; raises OwnModelUnusable.
 
     Only whole models' answers count that were sampled from the plain distribution: without top_p below 1, top_k, min_p,
     penalties, biases or grammar, and at a temperature above 0 unless the class is exact.
@@ -78,7 +84,12 @@ async def credits_of(
             right.setdefault(node, []).append(text is not None and text.matches == len(answer.tokens))
         else:
             texts.setdefault(node, []).append(await model.surprises(inputs))
-    found = {node: credit_of(written, rule) for node, written in texts.items() if len(written) >= least}
+    known = before or {}
+    found = {
+        node: credit_of(written, rule, known.get(node, NO_EVIDENCE))
+        for node, written in texts.items()
+        if len(written) >= least
+    }
     exact = {node: exact_credit(seen, counts[node]) for node, seen in right.items() if len(seen) >= least}
     return found | exact
 

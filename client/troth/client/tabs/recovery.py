@@ -58,7 +58,7 @@ async def recover(session: RecoveringPayer, tab_context: RecoveredTab, calls: Ma
     record = session.books.record(tab_context.identifier)
     key = session.keyring.key(record.tab.key)
     query = sign(TabQuery(tab_context.identifier, int(time.time())), session.domain, key.secret)
-    known_behind = behind(record.book, session.state.tab_state(tab_context.identifier))
+    known_behind = behind(record.book, session.state)
     try:
         shown = await calls.recover(query)
     except (SchedulerRefused, SchedulerUnreachable, StreamError) as error:
@@ -69,7 +69,7 @@ async def recover(session: RecoveringPayer, tab_context: RecoveredTab, calls: Ma
             return False
         raise
     taken = take_over(session, tab_context, shown)
-    if behind(session.books.record(tab_context.identifier).book, session.state.tab_state(tab_context.identifier)):
+    if behind(session.books.record(tab_context.identifier).book, session.state):
         raise _behind(session, tab_context)
     return taken
 

@@ -16,7 +16,7 @@ from troth.node.errors import ModelError
 from troth.node.models.thresholds import TileRule
 from troth.protocol.doubts import NEWEST_RULES
 from troth.protocol.findings import LOST_LOGITS, MEAN_RATIO
-from troth.protocol.scores import PRECISE_ROW_FACTOR, mean_ratio, trace_score
+from troth.protocol.scores import NARROW_ROW_FACTOR, mean_ratio, trace_score
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import WINDOW
 from troth.protocol.trace import TILE_BYTES
@@ -126,7 +126,7 @@ def rules_for(dtype: Dtype, parts: Iterable[Measured], state_cut: float) -> int:
     distances = [row for part in kept for name in part if name.startswith("distances-") for row in part[name]]
     if dtype is Dtype.FLOAT32:
         worst = max(float(row.max()) for row in distances)
-        return NEWEST_RULES if worst <= state_cut * PRECISE_ROW_FACTOR / 4 else THIRD_RULES
+        return NEWEST_RULES if worst <= state_cut * NARROW_ROW_FACTOR / 4 else THIRD_RULES
     return NEWEST_RULES if max(mean_ratio(row.astype(np.float64)) for row in distances) <= MEAN_RATIO else 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class DisputableSegment:
         layout = self.layout(weights, self.rows - 1)
         if self.text.given is None:
             return self.rows - 1
-        found = first_far(weights, layout, self.text)
+        found = first_far(weights, layout, self.text, typed_data.struct_hash(self.signed.message))
         if found is None:
             what = "No row of this segment is further from the canonical one than honest machines are"
             raise NothingToDo(what, self.segment, COURT)
@@ -171,4 +171,6 @@ def rounds_of(layout: Layout) -> int:
             levels, count = levels - stride(levels), count + 1
         return max(count, 1)
 
-    return turns(layout.depth) + max(turns(sum(layout.levels(tensor))) for tensor in range(layout.count))
+    # A defence by a nudge has twice as many tensors.
+    top = turns(replace(layout, doubled=True).depth)
+    return top + max(turns(sum(layout.levels(tensor))) for tensor in range(layout.count))

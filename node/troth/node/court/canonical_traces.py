@@ -22,6 +22,7 @@ import numpy as np
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.segment_text import Numbers
 from troth.protocol.disputes.layout import Layout
+from troth.protocol.disputes.nudges import Nudge
 from troth.protocol.disputes.segment_trace import ComputedLayer, SegmentTrace, segment_trace
 from troth.protocol.types import Hash32
 
@@ -29,8 +30,10 @@ log = logging.getLogger(__name__)
 
 TracePlace = tuple[Hash32, int, int]
 """Order, segment and position of the row in dispute."""
-HELD = 2
-"""Traces in memory."""
+TraceKey = tuple[TracePlace, int]
+"""The same, and the number of a nudge; 0 without one."""
+HELD = 4
+"""Traces in memory: a plain and a nudged one of two disputes."""
 
 
 class KeptTrace:
@@ -76,31 +79,36 @@ class CanonicalTraces:
 
     folder: Path
     weights: Callable[[], OpenedWeights]
-    _held: dict[TracePlace, SegmentTrace] = field(default_factory=dict)
-    _waiting: dict[TracePlace, asyncio.Task[SegmentTrace]] = field(default_factory=dict)
+    _held: dict[TraceKey, SegmentTrace] = field(default_factory=dict)
+    _waiting: dict[TraceKey, asyncio.Task[SegmentTrace]] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def find(self, place: TracePlace) -> SegmentTrace | None:
+    def find(self, place: TracePlace, nudge: int = 0) -> SegmentTrace | None:
         """A trace in memory."""
-        found = self._held.pop(place, None)
+        key = place, nudge
+        found = self._held.pop(key, None)
         if found is not None:
-            self._held[place] = found
+            self._held[key] = found
         return found
 
-    def want(self, place: TracePlace, layout: Layout, states: Callable[[], Numbers]) -> SegmentTrace | None:
+    def want(
+        self, place: TracePlace, layout: Layout, states: Callable[[], Numbers], nudge: Nudge | None = None
+    ) -> SegmentTrace | None:
         """The trace, or None while it is computed; raises what computing it raised, once."""
-        found = self.find(place)
+        key = place, 0 if nudge is None else nudge.number
+        found = self.find(*key)
         if found is not None:
             return found
-        task = self._waiting.get(place)
+        task = self._waiting.get(key)
         if task is None:
-            self._waiting[place] = asyncio.create_task(self._compute(place, layout, states), name="a canonical trace")
+            computing = self._compute(key, layout, states, nudge)
+            self._waiting[key] = asyncio.create_task(computing, name="a canonical trace")
             return None
         if not task.done():
             return None
-        del self._waiting[place]
-        self._hold(place, task.result())
-        return self._held[place]
+        del self._waiting[key]
+        self._hold(key, task.result())
+        return self._held[key]
 
     @property
     def computing(self) -> bool:
@@ -109,24 +117,24 @@ class CanonicalTraces:
 
     def progress(self, place: TracePlace, layout: Layout) -> float:
         """Share of the layers that are computed."""
-        if place in self._held:
+        if (place, 0) in self._held:
             return 1.0
         folder = self._folder_of(place)
         done = KeptTrace(folder).layers if folder.is_dir() else 0
         return done / (layout.end - layout.first)
 
     def drop(self, place: TracePlace) -> None:
-        """Erase a trace that no dispute needs any more."""
-        self._held.pop(place, None)
-        task = self._waiting.pop(place, None)
-        if task is not None:
-            task.cancel()
+        """Erase a trace that no dispute needs any more, with those of its nudges."""
+        for key in [one for one in self._held if one[0] == place]:
+            del self._held[key]
+        for key in [one for one in self._waiting if one[0] == place]:
+            self._waiting.pop(key).cancel()
         shutil.rmtree(self._folder_of(place), ignore_errors=True)
 
     def drop_others(self, needed: set[TracePlace]) -> None:
         """Erase all traces but these: also those of a process before."""
         names = {self._folder_of(place).name for place in needed}
-        for place in [one for one in (*self._held, *self._waiting) if one not in needed]:
+        for place in {one for one, _ in (*self._held, *self._waiting)} - needed:
             self.drop(place)
         if self.folder.is_dir():
             for folder in self.folder.iterdir():
@@ -139,21 +147,28 @@ class CanonicalTraces:
             task.cancel()
         await asyncio.gather(*self._waiting.values(), return_exceptions=True)
 
-    async def _compute(self, place: TracePlace, layout: Layout, states: Callable[[], Numbers]) -> SegmentTrace:
+    async def _compute(
+        self, key: TraceKey, layout: Layout, states: Callable[[], Numbers], nudge: Nudge | None
+    ) -> SegmentTrace:
         async with self._turn:
-            log.warning("computing the trace of a row in dispute: %d layers", layout.end - layout.first)
-            return await asyncio.to_thread(self._computed, place, layout, states)
+            log.warning(
+                "computing the trace of a row in dispute: %d layers, nudge %d", layout.end - layout.first, key[1]
+            )
+            return await asyncio.to_thread(self._computed, key, layout, states, nudge)
 
-    def _computed(self, place: TracePlace, layout: Layout, states: Callable[[], Numbers]) -> SegmentTrace:
-        weights, kept = self.weights(), KeptTrace(self._folder_of(place))
+    def _computed(
+        self, key: TraceKey, layout: Layout, states: Callable[[], Numbers], nudge: Nudge | None
+    ) -> SegmentTrace:
+        weights, kept = self.weights(), KeptTrace(self._folder_of(*key))
         norm = weights.norm if layout.is_last else None
-        return segment_trace(layout, weights.layer, states(), norm, kept)
+        return segment_trace(layout, weights.layer, states(), norm, kept, nudge)
 
-    def _hold(self, place: TracePlace, trace: SegmentTrace) -> None:
-        self._held[place] = trace
+    def _hold(self, key: TraceKey, trace: SegmentTrace) -> None:
+        self._held[key] = trace
         for one in list(self._held)[:-HELD]:
             del self._held[one]
 
-    def _folder_of(self, place: TracePlace) -> Path:
+    def _folder_of(self, place: TracePlace, nudge: int = 0) -> Path:
         order, segment, position = place
-        return self.folder / f"{order.hex()}-{segment}-{position}"
+        folder = self.folder / f"{order.hex()}-{segment}-{position}"
+        return folder / f"nudge-{nudge}" if nudge else folder

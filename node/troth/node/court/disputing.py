@@ -20,18 +20,20 @@ from troth.chain.errors import ChainError
 from troth.node.court.canonical_traces import CanonicalTraces, TracePlace
 from troth.node.court.dispute_chain import DisputeChain
 from troth.node.court.opened_weights import OpenedWeights
-from troth.node.court.segment_text import SegmentText
+from troth.node.court.segment_text import Numbers, SegmentText
 from troth.node.errors import NodeError
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, life
 from troth.protocol.disputes.game import DisputeTurn, Matter, NamedNode, SeenTrace, place_of
-from troth.protocol.disputes.layout import WORD_NUMBERS, Layout
+from troth.protocol.disputes.layout import NUDGES, WORD_NUMBERS, Layout
 from troth.protocol.disputes.life import Life
-from troth.protocol.disputes.proofs import row_proof, step_proof
-from troth.protocol.disputes.segment_trace import SegmentTrace
+from troth.protocol.disputes.nudges import Nudge
+from troth.protocol.disputes.proofs import part_proof, row_proof, step_proof
+from troth.protocol.disputes.segment_trace import DoubledTrace, SegmentTrace
+from troth.protocol.disputes.sums import unpacked
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.token_proofs import ShownRow
-from troth.protocol.types import Hash32
+from troth.protocol.types import ZERO_HASH, Hash32
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +65,10 @@ class Disputant:
     taken: int = 0
     """Turns that this process took."""
     _trouble: dict[Hash32, str] = field(default_factory=dict)
+    _signed: dict[Hash32, Numbers] = field(default_factory=dict)
+    """Own signed rows in disputes that begin."""
+    _failed: dict[Hash32, int] = field(default_factory=dict)
+    """How many nudges of a dispute defend nothing."""
     _standing: tuple[DisputeStanding, ...] = ()
 
     @property
@@ -78,6 +84,9 @@ class Disputant:
         block, took = await self.chain.block(), 0
         for start in range(0, len(mine), MOST_AT_ONCE):
             took += sum(await asyncio.gather(*(self._take(one, block) for one in mine[start : start + MOST_AT_ONCE])))
+        for known in (self._signed, self._failed):
+            for ended in known.keys() - {one.id for one in mine}:
+                del known[ended]
         self.taken += took
         self._standing = tuple(self._stands(one) for one in mine)
         return took
@@ -115,24 +124,35 @@ class Disputant:
         if _mover(one) != self.chain.account:
             if one.state.accuser == self.chain.account and block < one.state.deadline:
                 # Computed while the accused computes, so that the next turn is not late.
-                self._trace(one, await self._text(one.matter))
+                self._committed(one, await self._text(one.matter))
             return life.ending_by_silence(one, block)
         if block >= one.state.deadline:
             return None
         text = await self._text(one.matter)
         if one.state.turn == DisputeTurn.ROW:
             return calls.give_row(one.id, one.state, one.matter, await self._signed_row(text, one.state.asked - 1))
-        trace = self._trace(one, text)
+        trace = self._committed(one, text)
         if trace is None:
             return None
-        if one.state.turn == DisputeTurn.ACCUSED:
-            return await asyncio.to_thread(life.answer, one, trace)
-        return await asyncio.to_thread(self._accuse, one, trace, text)
+        if one.state.turn == DisputeTurn.SUM:
+            return await asyncio.to_thread(life.giving_sum, one, trace)
+        if one.state.turn == DisputeTurn.ACCUSER:
+            return await asyncio.to_thread(self._accuse, one, trace, text)
+        if one.state.root == ZERO_HASH and isinstance(trace, SegmentTrace):
+            return await self._begin(one, trace, text)
+        return await asyncio.to_thread(life.answer, one, trace)
 
-    def _trace(self, one: Life, text: SegmentText) -> SegmentTrace | None:
-        """The canonical trace; None while it is computed."""
+    def _committed(self, one: Life, text: SegmentText) -> SegmentTrace | DoubledTrace | None:
+        """The trace that the accused committed to if it is honest; None while it is computed."""
+        plain = self._trace(one, text)
+        if not one.state.nudge:
+            return plain
+        nudged = self._trace(one, text, Nudge(one.state.result, one.state.nudge))
+        return None if plain is None or nudged is None else DoubledTrace(plain, nudged)
+
+    def _trace(self, one: Life, text: SegmentText, nudge: Nudge | None = None) -> SegmentTrace | None:
         layout = Layout.of(one.matter, self.weights().shape)
-        return self.traces.want(_place(one), layout, lambda: text.states(self.weights(), layout.position + 1))
+        return self.traces.want(_place(one), layout, lambda: text.states(self.weights(), layout.position + 1), nudge)
 
     async def _text(self, matter: Matter) -> SegmentText:
         text = await self.text_of(matter)
@@ -146,28 +166,65 @@ class Disputant:
             text = await self.rows_again(text)
         return text.shown(position)
 
+    # ----------------------------------------------------------------------------------------------------- defending
+
+    async def _begin(self, one: Life, plain: SegmentTrace, text: SegmentText) -> Call | None:
+        """The first levels; with a nudge where the own row is far from the canonical one, as rounding can make it."""
+        signed = await self._own_row(one, text)
+        if signed is None or plain.furthest(signed) is None:
+            return await asyncio.to_thread(life.answer, one, plain)
+        for number in range(self._failed.get(one.id, 0) + 1, NUDGES + 1):
+            nudged = self._trace(one, text, Nudge(one.state.result, number))
+            if nudged is None:
+                return None
+            doubled = DoubledTrace(plain, nudged)
+            if doubled.furthest(signed, doubled.most_moved) is None:
+                return await asyncio.to_thread(life.defending, one, doubled, number)
+            self._failed[one.id] = number
+        log.error("dispute 0x%s: the signed row is further away than rounding makes it", one.id.hex())
+        return await asyncio.to_thread(life.answer, one, plain)
+
+    async def _own_row(self, one: Life, text: SegmentText) -> Numbers | None:
+        """The signed row in dispute; None where it cannot be had, so that nothing is known to defend."""
+        if one.id not in self._signed:
+            try:
+                row = (await self._signed_row(text, one.matter.position)).row
+            except (CaseError, NodeError, ProtocolError) as error:
+                log.warning("dispute 0x%s: the own row is not known: %s", one.id.hex(), error)
+                return None
+            self._signed[one.id] = np.frombuffer(row, "<f4")
+        return self._signed[one.id]
+
     # ------------------------------------------------------------------------------------------------------ accusing
 
-    def _accuse(self, one: Life, trace: SegmentTrace, text: SegmentText) -> Call | None:
+    def _accuse(self, one: Life, trace: SegmentTrace | DoubledTrace, text: SegmentText) -> Call | None:
         """Point at what differs, or convict."""
+        if one.state.number:
+            return self._by_part(one, trace)
         choice, seen = life.pointed(one, trace), one.seen(trace)
         if choice is None or _pads(one, choice, trace.layout):
             return self._by_row(one, trace, seen, text)
         return self._by_step(one, trace, seen, choice, text) if life.at_word(one) else life.choosing(one, choice)
 
-    def _by_row(self, one: Life, trace: SegmentTrace, seen: SeenTrace, text: SegmentText) -> Call | None:
+    def _by_row(self, one: Life, trace: SegmentTrace | DoubledTrace, seen: SeenTrace, text: SegmentText) -> Call | None:
         """The trace is true: the signed row is not, or the accusation was wrong."""
         signed = shown_row(one, text, one.matter.position)
         if signed is None:
             return calls.ask_row(one.id, one.state, one.matter, one.matter.position)
-        element = trace.furthest(np.frombuffer(signed.row, "<f4"))
+        row, moved = np.frombuffer(signed.row, "<f4"), one.state.moved
+        element = trace.furthest(row) if isinstance(trace, SegmentTrace) else trace.furthest(row, moved)
         if element is None:
             raise NothingToDo("The row is as near as honest rows are, so that the bond is lost", one.id.hex(), "")
-        proof = row_proof(trace.layout, seen, element, signed)
+        proof = row_proof(trace.layout, seen, element, signed, moved)
         return calls.wrong_row(one.id, one.state, one.matter, one.shape, proof)
 
     def _by_step(
-        self, one: Life, trace: SegmentTrace, seen: SeenTrace, choice: NamedNode, text: SegmentText
+        self,
+        one: Life,
+        trace: SegmentTrace | DoubledTrace,
+        seen: SeenTrace,
+        choice: NamedNode,
+        text: SegmentText,
     ) -> Call | None:
         """The first number of the word that differs follows from others than the accused has."""
         tensor, word = one.state.tensor, place_of(one.state, choice)
@@ -180,9 +237,21 @@ class Disputant:
             if given is None:
                 return calls.ask_row(one.id, one.state, one.matter, place.position)
             proof = step_proof(trace.layout, seen, place, number, self.weights().open, lambda _: given)
+        elif place is not None and trace.parts(place):
+            return calls.ask_sum(one.id, one.state, one.matter, one.shape, choice, number)
         else:
             proof = step_proof(trace.layout, seen, place, number, self.weights().open, text.entered)
         return calls.wrong_step(one.id, one.state, one.matter, one.shape, choice, proof)
+
+    def _by_part(self, one: Life, trace: SegmentTrace | DoubledTrace) -> Call:
+        """The first part of the sum that is another one than what its terms make."""
+        state, number = one.state, one.state.number - 1
+        place = trace.layout.place(state.tensor, state.place, number)
+        assert place is not None
+        pairs = zip(trace.parts(place), unpacked(one.parts), strict=True)
+        index = next(at for at, (own, given) in enumerate(pairs) if own != given)
+        proof = part_proof(trace.layout, one.seen(trace), place, number, index, self.weights().open)
+        return calls.wrong_part(one.id, state, one.matter, one.shape, one.parts, index, proof)
 
 
 def shown_row(one: Life, text: SegmentText, position: int) -> ShownRow | None:

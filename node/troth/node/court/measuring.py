@@ -12,7 +12,8 @@ from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.protocol.disputes.layout import Layout
-from troth.protocol.disputes.segment_trace import furthest, segment_rows
+from troth.protocol.disputes.segment_trace import segment_rows
+from troth.protocol.disputes.tolerance import furthest
 from troth.protocol.market.layers import layers_of
 from troth.protocol.types import Hash32
 

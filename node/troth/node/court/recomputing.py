@@ -14,12 +14,25 @@ from numpy.typing import NDArray
 from troth.cases.judging import Inputs, Recomputed
 from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
-from troth.node.judging import LOGIT_ROWS, judge_doubted_text, judge_text, looks_twice, reference_rows, second_run
+from troth.node.judging import (
+    FIFTH_RULES,
+    LOGIT_ROWS,
+    judge_doubted_text,
+    judge_straying,
+    judge_text,
+    looks_twice,
+    reference_rows,
+    second_run,
+    shaken_runs,
+)
 from troth.node.orders.context import NodeContext
 from troth.protocol.credit import Surprises, surprises_of
+from troth.protocol.doubts import rules_version
+from troth.protocol.errors import WireError
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of
 from troth.protocol.request import Request
+from troth.protocol.straying import FAITHFUL, Straying
 from troth.protocol.tensors import Dtype, row_size, rows_from_bytes
 from troth.protocol.tokens import TokenReport
 from troth.protocol.types import Hash32, ModelDescriptor, Segment
@@ -84,7 +97,9 @@ class EngineRecompute:
         own = await recompute(context.engine, inputs, definition, descriptor)
         if definition.exact:
             return own
-        return replace(own, again=await _again(context.engine, inputs, definition, descriptor, own.states))
+        again = await _again(context.engine, inputs, definition, descriptor, own.states)
+        run = _run(inputs, definition, descriptor, _entered(inputs, descriptor, Dtype(definition.dtype)), own.states)
+        return replace(own, again=again, shaken=tuple(await shaken_runs(context.engine, run)))
 
 
 async def recompute(
@@ -95,7 +110,8 @@ async def recompute(
     states = await prefill(engine, inputs.order, inputs.span, entered)
     run = _run(inputs, definition, descriptor, entered, states)
     high = await reference_rows(engine, run)
-    return Recomputed(states, high, None, await _text(engine, run, high))
+    straying = await _straying(engine, run, inputs.claimed)
+    return Recomputed(states, high, None, await _text(engine, run, high), straying)
 
 
 async def surprises(engine: Engine, inputs: Inputs, dtype: Dtype, descriptor: ModelDescriptor) -> Surprises:
@@ -153,7 +169,25 @@ async def _text(engine: Engine, run: _Run, high: NDArray[Any] | None) -> TokenRe
     found = await judge_text(engine, run, rows, run.tokens, None if high is None else run.states)
     if found.accepted or not looks_twice(run.seat.execution_class):
         return found
-    return await judge_doubted_text(engine, run, (run.states, await second_run(engine, run)), high, run.tokens)
+    runs = (run.states, await second_run(engine, run), *await shaken_runs(engine, run))
+    return await judge_doubted_text(engine, run, runs, high, run.tokens)
+
+
+async def _straying(engine: Engine, run: _Run, claimed: bytes | None) -> Straying:
+    """How far the text is from the rows that the node shows; in an exact class these are the own ones, or it falls for
+    its rows. Nothing is said of rows that are none, which `cases.judging` refuses."""
+    rules, states = run.seat.execution_class, run.states
+    rows = len(run.seat.request.prompt_tokens) + len(run.tokens) - 1
+    if not run.seat.is_last or rules_version(rules.calibration) < FIFTH_RULES or len(states) != rows:
+        return FAITHFUL
+    if not rules.exact:
+        if claimed is None or len(claimed) != states.nbytes:
+            return FAITHFUL
+        try:
+            states = rows_from_bytes(claimed, rows, states.shape[1], run.seat.dtype)
+        except WireError:
+            return FAITHFUL
+    return await judge_straying(engine, run, states, range(len(run.tokens)))
 
 
 def _entered(inputs: Inputs, descriptor: ModelDescriptor, dtype: Dtype) -> NDArray[Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from troth.cases.errors import NothingToDo
 from troth.node.court.opened_weights import OpenedWeights
-from troth.protocol.disputes.layout import Layout
-from troth.protocol.disputes.segment_trace import furthest, segment_rows
+from troth.protocol.disputes.layout import NUDGES, Layout
+from troth.protocol.disputes.nudges import Nudge
+from troth.protocol.disputes.segment_trace import segment_rows
+from troth.protocol.disputes.tolerance import furthest, most_moved, movement
 from troth.protocol.market import checks
 from troth.protocol.market.rows import RowHashes
 from troth.protocol.market.token_proofs import ShownRow
@@ -90,20 +92,48 @@ class SegmentText:
         return ShownRow(self.head_salt, chain.link, read, rows[position * size : (position + 1) * size], later)
 
 
-def first_far(weights: OpenedWeights, layout: Layout, text: SegmentText) -> int | None:
+def first_far(weights: OpenedWeights, layout: Layout, text: SegmentText, seed: Hash32) -> int | None:
     """The first position up to the layout's whose signed row is too far from the canonical one; None: none is.
 
+    A row that its node could defend by one of the nudges of ``seed``, the struct hash of its result, is passed over.
     The earlier it is, the less there is to show. Seconds to minutes, on a thread; NothingToDo where rows are not known.
     """
     signed = text.signed
     if signed is None:
         raise NothingToDo("The rows that were signed are not known", text.order.hex(), ASK)
-    states = text.states(weights, layout.position + 1)
-    canonical = segment_rows(layout, weights.layer, states, weights.norm if layout.is_last else None)
-    for position in range(layout.position + 1):
-        if furthest(signed[position], canonical[position]) is not None:
-            return position
+    computed = _Computed(weights, layout, text.states(weights, layout.position + 1))
+    canonical = computed.rows(layout.position)
+    far = [at for at in range(layout.position + 1) if furthest(signed[at], canonical[at]) is not None]
+    # Most often the first one is nobody's to defend, and short texts are soon nudged.
+    for reach in (far[0], layout.position) if far else ():
+        for number in range(1, NUDGES + 1):
+            if not any(at <= reach for at in far):
+                break
+            nudged = computed.rows(reach, Nudge(seed, number))
+            far = [at for at in far if at > reach or _stays(signed[at], canonical[at], nudged[at])]
+        if far and far[0] <= reach:
+            return far[0]
     return None
+
+
+@dataclass(frozen=True)
+class _Computed:
+    """The canonical rows of a text up to any position, plain or nudged."""
+
+    weights: OpenedWeights
+    layout: Layout
+    states: Numbers
+
+    def rows(self, position: int, nudge: Nudge | None = None) -> Numbers:
+        layout, weights = replace(self.layout, position=position), self.weights
+        norm = weights.norm if layout.is_last else None
+        return segment_rows(layout, weights.layer, self.states[: position + 1], norm, nudge)
+
+
+def _stays(signed: Numbers, canonical: Numbers, nudged: Numbers) -> bool:
+    """Whether a row is far for all that this nudge moves it."""
+    moved = movement(nudged, canonical, most_moved(nudged, canonical))
+    return furthest(signed, canonical, moved) is not None
 
 
 def _known(data: bytes | None) -> bytes:

@@ -94,6 +94,7 @@ class Direct:
         operator: signs messages to the group.
         registry: of the node's metrics.
         why: why the node is not ready.
+        state: the deployment's.
 
     ``parts`` are there once the node serves; None before, and where it hosts a part of the model only.
     """
@@ -104,9 +105,11 @@ class Direct:
         operator: Operator,
         registry: CollectorRegistry,
         why: Callable[[], list[str]],
+        state: Callable[[], State],
     ) -> None:
         self._configuration, self._operator, self._registry = configuration, operator, registry
-        self._why = why
+        self._why, self._state = why, state
+        self._loading = True
         self._group: Group | None = None
         self._side: GroupSide | None = None
         self.parts: DirectParts | None = None
@@ -135,7 +138,7 @@ class Direct:
         """Why the entry is not ready; empty when it is, or when there is none."""
         return [] if self._open else ["the overlay entry takes no requests yet"]
 
-    async def run(self, context: NodeContext, service: OrderService, state: Callable[[], State]) -> None:
+    async def run(self, context: NodeContext, service: OrderService) -> None:
         """Be a member of the group, and an entry where that is configured, until cancelled.
 
         A node that is no entry, and whose engine cannot tell what it holds, only answers: to tell all others how loaded
@@ -158,8 +161,9 @@ class Direct:
             kept = named.folder / "directory"
             machines = await stack.enter_async_context(vouched_machines(overlay, named.rpc, kept))
             group = group_of(
-                context, state=state, sessions=lambda: service.sessions, reputation=rated, machines=machines
+                context, state=self._state, sessions=lambda: service.sessions, reputation=rated, machines=machines
             )
+            self._loading = False
             if group is None:
                 return
             stack.push_async_callback(group.close)
@@ -176,6 +180,10 @@ class Direct:
             await (group.run() if overlay is not None or isinstance(engine, WholeEngine) else asyncio.Event().wait())
 
     def _authorise(self, sender: Address) -> bool:
+        if self._loading:
+            # Who will be in the group is told to come again, and not that it has no business here.
+            party = self._state().parties.get(sender)
+            return party is not None and party.execution_class == self._configuration.execution_class
         return self._group is not None and self._group.is_member(sender)
 
     async def _handle(self, sender: Address, header: GroupRequest, payload: memoryview) -> GroupAnswer:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from troth.chain.formats import SIGNED, claim_format
+from troth.chain.formats import SIGNED, SMALL_CACHE, claim_format
 from troth.node.errors import NodeStorageError
 
 FORMAT = 1
@@ -30,7 +30,7 @@ class NodeDatabase:
             self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             path.chmod(0o600)
             claim_format(self._connection, FORMAT, SIGNED)
-            self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
+            self._connection.executescript(SMALL_CACHE + "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;")
         except sqlite3.Error as error:
             raise NodeStorageError("the node's records cannot be opened", str(path), str(error)) from error
 

@@ -149,6 +149,14 @@ class ChoosingEngine(Engine, Protocol):
         """
 
 
+@runtime_checkable
+class ShakingEngine(Protocol):
+    """An engine that tells how far rounding can move rows, where two orders of a sum happen to agree."""
+
+    async def shaken(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
+        """One prefill from position 0 whose entering rows have their last bits changed at random, anew at each call."""
+
+
 class TokenStep(NamedTuple):
     """One generated token, and the rows that were computed for it: those of the prompt with the first token, then one
     each. The last row is the one that chose the token, so that all steps' rows together are the trace."""

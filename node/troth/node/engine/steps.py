@@ -50,7 +50,8 @@ Result = TypeVar("Result")
 
 @dataclass(eq=False)
 class SessionWork:
-    """Positions `start`, … of a session that are to be computed, of which `done` are. `wide`: with float32 layers.
+    """Positions `start`, … of a session that are to be computed, of which `done` are. `wide`: with float32 layers;
+    `shakes`: from rows whose last bits are changed.
 
     The engine adds rows, and the seconds that the steps took; or it sets `failure`.
     """
@@ -60,6 +61,7 @@ class SessionWork:
     start: int
     inputs: NDArray[Any]
     wide: bool = False
+    shakes: bool = False
     cache: AttentionCache | None = None
     rows: list[NDArray[Any]] = field(default_factory=list)
     seconds: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
@@ -26,6 +27,9 @@ from troth.protocol.types import Segment
 TORCH_DTYPES = (torch.float32, torch.bfloat16)
 REFERENCE = SessionKey(b"reference", 0, 0)
 """Of all references, so that they are computed one after the other: their caches are outside of the bound."""
+SHAKE = 2.0**-21
+"""Part of a number by which a shaken run changes it at most. Rounding inside of the layers comes to as much: rows of
+ordinary prompts then differ by what they differ by in another order of sums."""
 Entered = tuple[StepShare, torch.Tensor, Continuation]
 Result = TypeVar("Result")
 
@@ -108,7 +112,14 @@ class TorchEngine:
 
     async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
         """One float32 prefill, after those asked for before; the float32 slice is loaded when it is first needed."""
-        work = SessionWork(REFERENCE, segment, 0, inputs, wide=True)
+        return await self._reference_run(segment, inputs)
+
+    async def shaken(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
+        """See `interface.ShakingEngine.shaken`; in float32, whatever the dtype."""
+        return await self._reference_run(segment, inputs, shakes=True)
+
+    async def _reference_run(self, segment: Segment, inputs: NDArray[Any], *, shakes: bool = False) -> NDArray[Any]:
+        work = SessionWork(REFERENCE, segment, 0, inputs, wide=True, shakes=shakes)
         rows = (await asyncio.wrap_future(self._steps.compute(work))).rows
         # Layers of a former slice may have stayed for it.
         await self._run(lambda: self._keep(self._kept))
@@ -238,6 +249,8 @@ class TorchEngine:
         layers = self._layers_of(work)
         start = work.start + work.done
         hidden = self._enter(layers, work.segment, work.inputs[work.done : work.done + count])
+        if work.shakes:
+            hidden = shaken(hidden)
         if work.wide:
             work.cache = work.cache or layers.new_cache(work.segment)
             work.cache.grow(len(work.inputs))
@@ -321,6 +334,13 @@ class TorchEngine:
             layers.take(layers.read(Needs(ending=True)))
         states = from_words(rows, 0 if wide else 1).to(self._device, layers.dtype)
         return Computed(layers.logits(states).cpu().numpy(), time.perf_counter() - started)
+
+
+def shaken(states: torch.Tensor) -> torch.Tensor:
+    """Rows with every number changed by up to SHAKE of itself, as nobody can foresee."""
+    seed = torch.Generator(states.device).manual_seed(int.from_bytes(os.urandom(7), "big"))
+    drawn = torch.empty_like(states, dtype=torch.float64).uniform_(-SHAKE, SHAKE, generator=seed)
+    return (states * (1 + drawn)).to(states.dtype)
 
 
 def to_words(states: torch.Tensor, dtype: int) -> NDArray[Any]:

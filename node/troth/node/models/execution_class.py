@@ -25,6 +25,7 @@ from troth.node.models.report import ModelReport, hexadecimal
 from troth.node.models.thresholds import read_calibration, rough_comparison, shipped_calibration
 from troth.protocol.bindings import DISPUTES
 from troth.protocol.disputes.layout import model_shape
+from troth.protocol.doubts import under_rules
 from troth.protocol.errors import InvalidStep, ProtocolError
 from troth.protocol.market import economy, shipped
 from troth.protocol.market.ballots import veiled
@@ -86,7 +87,15 @@ def exact_class(tolerant: ExecutionClass, folder: ModelFolder, machine: ExactMac
     release = version(DISTRIBUTIONS[engine][device])
     name = with_head(f"{folder.path.name}/{engine}-{release}/{dtype}/{label}/{MARK}{found}", head_of(tolerant.name))
     margin_cut = tolerant.margin_cut if tolerant.dtype else min(tolerant.margin_cut, PRECISE_MARGIN_CUT)
-    return replace(tolerant, name=name, exact=True, tiles=0, state_cut=0, margin_cut=margin_cut)
+    return replace(
+        tolerant,
+        name=name,
+        exact=True,
+        tiles=0,
+        state_cut=0,
+        margin_cut=margin_cut,
+        calibration=under_rules(ZERO_HASH),
+    )
 
 
 async def _probe(dtype: int, folder: ModelFolder, machine: ExactMachine) -> str:

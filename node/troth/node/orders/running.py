@@ -186,7 +186,13 @@ class RunningNode:
         channel = ChannelServer(operator, self._handle, authorise, requests=ORDER_REQUESTS)
         channel.mount(app)
         self._case_context.server(operator).mount(app)
-        self._direct = Direct(self._configuration, operator, self._metrics.registry, lambda: self._reasons(follower))
+        self._direct = Direct(
+            self._configuration,
+            operator,
+            self._metrics.registry,
+            lambda: self._reasons(follower),
+            lambda: follower.state,
+        )
         self._direct.mount(app)
         app.include_router(health_routes(lambda: self._reasons(follower), self._metrics.registry))
         self._metrics.block.set_function(lambda: follower.block)
@@ -301,7 +307,7 @@ class RunningNode:
             log.warning("no work will come: %s", reason)
         assert self._direct is not None
         async with asyncio.TaskGroup() as jobs:
-            jobs.create_task(self._direct.run(context, service, lambda: follower.state), name="direct mode")
+            jobs.create_task(self._direct.run(context, service), name="direct mode")
             jobs.create_task(watch_weights(self._configuration), name="watching the weights")
             jobs.create_task(watch_card(context.engine), name="watching the graphics card")
             for task in self._tasks:

@@ -8,14 +8,26 @@ from typing import Any, TypeVar
 import numpy as np
 from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
+from numpy.typing import NDArray
 
 from troth.protocol.arithmetic import steps
-from troth.protocol.arithmetic.operations import Operation, RowSlice, StepKind, WeightSlice, step
+from troth.protocol.arithmetic.operations import (
+    SUM_BYTES,
+    Operation,
+    RowSlice,
+    Slice,
+    Step,
+    StepKind,
+    WeightSlice,
+    step,
+)
 from troth.protocol.bindings.structs import converter
-from troth.protocol.disputes.game import Matter
+from troth.protocol.disputes.game import Matter, TraceClaim
 from troth.protocol.disputes.layout import WORD_NUMBERS, DisputedShape, Layout, NumberPlace
+from troth.protocol.disputes.nudges import Nudge
 from troth.protocol.disputes.proofs import RowProof, StepProof, WeightOpening, WordsOpening
-from troth.protocol.disputes.segment_trace import is_far
+from troth.protocol.disputes.sums import conclude, part_of, parts_of, unpacked
+from troth.protocol.disputes.tolerance import is_far, movement
 from troth.protocol.disputes.tree import Range, range_root
 from troth.protocol.errors import InvalidOpening, InvalidStep
 from troth.protocol.exact_numbers import NumberFormat
@@ -33,7 +45,7 @@ _WEIGHT = "(string,uint32,uint32,uint32,bytes32,uint32,uint32,bytes32[],bytes,by
 _LAYER = f"({','.join(['uint32'] * 9)},bytes,uint8,bool,bool,bool,bool,bool)"
 _FORMS: dict[Any, str] = {
     StepProof: f"(uint8,{_OPENING}[],{_WEIGHT}[],{_ROW}[])",
-    RowProof: f"(uint32,{_OPENING},{_ROW})",
+    RowProof: f"(uint32,{_OPENING},{_ROW},{_OPENING})",
     DisputedShape: f"({_LAYER}[],bytes,string,string,uint32,string)",
 }
 Form = TypeVar("Form")
@@ -54,9 +66,9 @@ class DisputeJudge:
     """The arithmetic of one dispute, whose trace has this root; raises InvalidStep, InvalidOpening as the contract
     reverts."""
 
-    def __init__(self, matter: Matter, shape: bytes, root: Hash32) -> None:
-        self._matter, self._root = matter, root
-        self._layout = Layout.of(matter, read(DisputedShape, shape))
+    def __init__(self, matter: Matter, shape: bytes, claim: TraceClaim) -> None:
+        self._matter, self._claim = matter, claim
+        self._layout = Layout.of(matter, read(DisputedShape, shape), claim.nudge)
 
     def is_wrong(self, tensor: int, word: int, value: bytes, proof: StepProof) -> bool:
         """Whether a number of a word is another one than what the numbers before it give."""
@@ -70,14 +82,37 @@ class DisputeJudge:
             return claimed != self._entered(place, proof)
         return claimed != self._computed(place, proof)
 
+    def concludes(self, tensor: int, word: int, value: bytes, number: int, parts: bytes) -> bool:
+        """Whether parts make a number of a word."""
+        made = self._step(tensor, word, number)[1]
+        claimed = int.from_bytes(value[4 * number : 4 * number + 4], "little")
+        return len(parts) == SUM_BYTES * parts_of(made) > 0 and conclude(made, unpacked(parts)) == claimed
+
+    def is_wrong_part(self, tensor: int, word: int, number: int, index: int, part: int, proof: StepProof) -> bool:  # noqa: PLR0917
+        """Whether a part is another one than its terms make."""
+        place, made = self._step(tensor, word, number)
+        kind, slices = part_of(made, index)
+        return part != steps.add(kind, 0, self._operands(place, slices, proof))
+
+    def _step(self, tensor: int, word: int, number: int) -> tuple[NumberPlace, Step]:
+        place = self._layout.place(tensor, word, number)
+        if place is None or place.operation is Operation.INPUT:
+            raise InvalidStep("The number is no sum", (tensor, word, number), "Compute it at once.")
+        return place, step(self._layout.model.layer(place.layer), place.operation, place.position, place.element)
+
     def is_far(self, proof: RowProof) -> bool:
         """Whether the signed row is further from the trace's last row than honest machines are."""
         matter, layout = self._matter, self._layout
         self.require_signed(matter.position, proof.signed)
         layer, operation = layout.where(layout.count - 1)
         whole = RowSlice(operation, matter.position, matter.position + 1, 0, matter.hidden)
-        last = np.array(self._opened(layer, whole, proof.last), np.uint32).view(np.float32)
-        return is_far(np.frombuffer(proof.signed.row, "<f4"), last, proof.element)
+        last = _floats(self._opened(layer, whole, proof.last))
+        signed, moved = np.frombuffer(proof.signed.row, "<f4"), self._claim.moved
+        if not is_far(signed, last, proof.element) or not self._claim.nudge or moved >= matter.hidden:
+            return is_far(signed, last, proof.element)
+        one = RowSlice(operation, matter.position, matter.position + 1, moved, moved + 1)
+        nudged = _floats(self._opened(layer, one, proof.nudged, nudged=True))
+        return is_far(signed, last, proof.element, movement(nudged, last[moved : moved + 1], 0))
 
     def require_signed(self, position: int, row: ShownRow) -> None:
         """Raise unless this is the row of a position under the output head."""
@@ -86,22 +121,32 @@ class DisputeJudge:
     # ------------------------------------------------------------------------------------------------------ one number
 
     def _computed(self, place: NumberPlace, proof: StepProof) -> int:
+        made = step(self._layout.model.layer(place.layer), place.operation, place.position, place.element)
+        if parts_of(made):
+            raise InvalidStep("A sum of so many terms is computed in parts", made.slices[0].count, "Ask for them.")
+        operands = self._operands(place, made.slices, proof)
+        return steps.evaluate(made.kind, operands, list(made.constants), NumberFormat.FLOAT32)
+
+    def _operands(self, place: NumberPlace, slices: Sequence[Slice], proof: StepProof) -> list[list[int]]:
         model = self._layout.model
-        made = step(model.layer(place.layer), place.operation, place.position, place.element)
-        rows = [one for one in made.slices if isinstance(one, RowSlice)]
-        weights = [one for one in made.slices if isinstance(one, WeightSlice)]
-        operands = [self._opened(place.layer, *pair) for pair in zip(rows, proof.rows, strict=True)]
+        rows = [one for one in slices if isinstance(one, RowSlice)]
+        weights = [one for one in slices if isinstance(one, WeightSlice)]
+        pairs = zip(rows, proof.rows, strict=True)
+        operands = [self._opened(place.layer, *pair, nudged=place.nudged) for pair in pairs]
         for slice_, opening in zip(weights, proof.weights, strict=True):
             name = slice_.tensor if place.layer < len(model.pattern) else model.norm
             operands.append(self._weights(WeightSlice(name, slice_.row, slice_.start, slice_.stop), opening))
-        return steps.evaluate(made.kind, operands, list(made.constants), NumberFormat.FLOAT32)
+        return operands
 
     def _entered(self, place: NumberPlace, proof: StepProof) -> int:
         matter, layout = self._matter, self._layout
         factor, element = ONE, place.element
-        if place.layer > layout.first:
-            before = RowSlice(Operation.OUTPUT, place.position, place.position + 1, element, element + 1)
-            number = self._opened(place.layer - 1, before, proof.rows[0])
+        before = layout.before(place)
+        if before is not None:
+            number = self._opened(before.layer, before.alone, proof.rows[0], nudged=before.nudged)
+            if place.nudged:
+                nudge = Nudge(self._claim.seed, self._claim.nudge)
+                factor = nudge.factor(place.layer, place.position, element)
         elif matter.segment:
             shown = proof.entered[0]
             self._require_row(matter.segment - 1, place.position, shown, matter.input_head)
@@ -115,13 +160,13 @@ class DisputeJudge:
 
     # -------------------------------------------------------------------------------------------------------- openings
 
-    def _opened(self, layer: int, slice_: RowSlice, opening: WordsOpening) -> list[int]:
+    def _opened(self, layer: int, slice_: RowSlice, opening: WordsOpening, *, nudged: bool = False) -> list[int]:
         layout = self._layout
-        tensor, first, count = layout.words(layer, slice_)
+        tensor, first, count = layout.words(layer, slice_, nudged=nudged)
         levels = sum(layout.levels(tensor))
         shown = Range(bytes(opening.words), tuple(opening.siblings))
         found = range_root(shown, (tensor << levels) + first, levels + layout.depth)
-        if found != self._root or len(opening.words) != 32 * count:
+        if found != self._claim.root or len(opening.words) != 32 * count:
             raise InvalidOpening("The opening leads to another trace", found, "Open the accused's trace.")
         start, stop = slice_.start, slice_.stop
         if slice_.operation is Operation.VALUE:
@@ -157,6 +202,10 @@ class DisputeJudge:
         chain, _ = chain.extend_hashed([keccak256(bound + shown.row), *shown.later])
         if checks.head(matter.order, shown.head_salt, chain.link) != head:
             raise InvalidOpening("The row is not under the signed head", position, "Show the one that was signed.")
+
+
+def _floats(bits: list[int]) -> NDArray[np.float32]:
+    return np.array(bits, np.uint32).view(np.float32)
 
 
 def _numbers(data: bytes | Sequence[int]) -> list[int]:

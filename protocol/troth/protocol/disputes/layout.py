@@ -2,7 +2,8 @@
 
 The trace has for each layer the tensors of its operations, in their order, and behind the model's last layer three
 more: its state again, the factor of the last norm, and the norm. A row of a tensor is that of a position; the values
-alone stand with a row for each number and a column for each position, since they are read so.
+alone stand with a row for each number and a column for each position, since they are read so. Where a nudge is named,
+the nudged trace's tensors stand behind those of the plain one.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ MOST_WIDTH = 1 << 16
 ONE = 0x3F800000
 TOLERANCE = 0x38D1B717
 """10**-4: by so much of a row's root mean square each of its numbers may differ from the trace's."""
+ROOM = 0x41000000
+"""8: by so many times what a nudge moves it a row may differ."""
+NUDGES = 8
+"""Nudges of which the accused may choose one, from 1 on."""
 GEMMA = frozenset({"gemma", "gemma2", "gemma3_text"})
 OTHER = "Leave the row to the court."
 
@@ -115,29 +120,39 @@ def model_shape(config: Mapping[str, Any]) -> DisputedShape:
 
 
 class NumberPlace(NamedTuple):
-    """Where a number is: layer, operation, position, and place in its row."""
+    """Where a number is: layer, operation, position, place in its row, and whether in the nudged trace."""
 
     layer: int
     operation: Operation
     position: int
     element: int
+    nudged: bool = False
+
+    @property
+    def alone(self) -> RowSlice:
+        """As a slice of its row."""
+        return RowSlice(self.operation, self.position, self.position + 1, self.element, self.element + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The tensors of the segment with layers ``first`` to ``end`` (without) at positions 0 to ``position``."""
+    """The tensors of the segment with layers ``first`` to ``end`` (without) at positions 0 to ``position``.
+
+    ``doubled``: once more for the nudged trace.
+    """
 
     model: DisputedShape
     first: int
     end: int
     position: int
+    doubled: bool = False
 
     @classmethod
-    def of(cls, matter: Matter, model: DisputedShape) -> Layout:
+    def of(cls, matter: Matter, model: DisputedShape, nudge: int = 0) -> Layout:
         """Of what a dispute is about; raises InvalidStep for another model's shape, or a row that is not checked."""
         if model.hash != matter.shape:
             raise InvalidStep("The class names another shape", model.hash, "Take the model of the class.")
-        made = cls(model, matter.first, matter.end, matter.position)
+        made = cls(model, matter.first, matter.end, matter.position, nudge != 0)
         made.require()
         return made
 
@@ -147,9 +162,14 @@ class Layout:
         return self.end == len(self.model.pattern)
 
     @property
+    def single(self) -> int:
+        """How many tensors one trace has."""
+        return OPERATIONS * (self.end - self.first) + (LAST if self.is_last else 0)
+
+    @property
     def count(self) -> int:
         """How many tensors there are."""
-        return OPERATIONS * (self.end - self.first) + (LAST if self.is_last else 0)
+        return 2 * self.single if self.doubled else self.single
 
     @property
     def depth(self) -> int:
@@ -167,11 +187,12 @@ class Layout:
         """Layer and operation of a tensor; raises InvalidStep where there is none."""
         if not 0 <= tensor < self.count:
             raise InvalidStep(f"The trace has {self.count} tensors", tensor, "Stay inside of it.")
-        return self.first + tensor // OPERATIONS, Operation(tensor % OPERATIONS)
+        alone = tensor % self.single
+        return self.first + alone // OPERATIONS, Operation(alone % OPERATIONS)
 
-    def tensor(self, layer: int, operation: Operation) -> int:
+    def tensor(self, layer: int, operation: Operation, *, nudged: bool = False) -> int:
         """The number of a tensor."""
-        return OPERATIONS * (layer - self.first) + operation
+        return OPERATIONS * (layer - self.first) + operation + (self.single if nudged else 0)
 
     def exists(self, tensor: int) -> bool:
         """Whether the layer has these rows."""
@@ -203,15 +224,23 @@ class Layout:
         if position > self.position or not self.exists(tensor):
             return None
         shape = self.model.layer(layer)
-        return NumberPlace(layer, operation, position, element) if element < width(shape, operation, position) else None
+        if element >= width(shape, operation, position):
+            return None
+        return NumberPlace(layer, operation, position, element, tensor >= self.single)
 
     def reads(self, place: NumberPlace) -> bool:
         """Whether the segment read this number, and did not compute it."""
-        return place.operation is Operation.INPUT and place.layer == self.first
+        return place.operation is Operation.INPUT and place.layer == self.first and not place.nudged
 
-    def words(self, layer: int, slice_: RowSlice) -> tuple[int, int, int]:
+    def before(self, place: NumberPlace) -> NumberPlace | None:
+        """The number that a layer's input is made of; None for what the segment read."""
+        if place.layer > self.first:
+            return place._replace(layer=place.layer - 1, operation=Operation.OUTPUT)
+        return place._replace(nudged=False) if place.nudged else None
+
+    def words(self, layer: int, slice_: RowSlice, *, nudged: bool = False) -> tuple[int, int, int]:
         """The tensor of a slice, the first of its words and their number."""
-        tensor = self.tensor(layer, slice_.operation)
+        tensor = self.tensor(layer, slice_.operation, nudged=nudged)
         row, start, stop = slice_.first, slice_.start, slice_.stop
         if slice_.operation is Operation.VALUE:
             row, start, stop = slice_.start, slice_.first, slice_.last

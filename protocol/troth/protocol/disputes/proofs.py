@@ -3,12 +3,13 @@ or a signed row beside the trace's last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from troth.protocol.arithmetic.operations import Operation, RowSlice, WeightSlice, step
+from troth.protocol.arithmetic.operations import Operation, RowSlice, Slice, WeightSlice, step
 from troth.protocol.disputes.game import SeenTrace
 from troth.protocol.disputes.layout import Layout, NumberPlace
+from troth.protocol.disputes.sums import part_of
 from troth.protocol.disputes.tree import Range
 from troth.protocol.market.messages import abi_encode
 from troth.protocol.market.token_proofs import ShownRow
@@ -52,11 +53,15 @@ class StepProof:
 
 @dataclass(frozen=True, slots=True)
 class RowProof:
-    """A signed row beside the trace's last; ``element`` is where they differ by too much."""
+    """A signed row beside the trace's last; ``element`` is where they differ by too much.
+
+    ``nudged``: the word of the nudged trace's last row that says how far the nudge moves it; empty without one.
+    """
 
     element: Uint32
     last: WordsOpening
     signed: ShownRow
+    nudged: WordsOpening
 
 
 OpenWeights = Callable[[WeightSlice], WeightOpening]
@@ -75,24 +80,45 @@ def step_proof(  # noqa: PLR0917
         return abi_encode(_entered(layout, seen, place, number, weights, entered))
     shape = layout.model.layer(place.layer)
     made = step(shape, place.operation, place.position, place.element)
-    rows = tuple(_opened(layout, seen, place.layer, one) for one in made.slices if isinstance(one, RowSlice))
-    leaves = tuple(weights(_named(layout, place, one)) for one in made.slices if isinstance(one, WeightSlice))
-    return abi_encode(StepProof(number, rows, leaves, ()))
+    return abi_encode(_read(layout, seen, place, number, made.slices, weights))
 
 
-def row_proof(layout: Layout, seen: SeenTrace, element: int, signed: ShownRow) -> bytes:
-    """A signed row with the trace's."""
+def _read(  # noqa: PLR0917
+    layout: Layout, seen: SeenTrace, place: NumberPlace, number: int, slices: Sequence[Slice], weights: OpenWeights
+) -> StepProof:
+    read = (one for one in slices if isinstance(one, RowSlice))
+    rows = tuple(_opened(layout, seen, place.layer, one, nudged=place.nudged) for one in read)
+    leaves = tuple(weights(_named(layout, place, one)) for one in slices if isinstance(one, WeightSlice))
+    return StepProof(number, rows, leaves, ())
+
+
+def part_proof(  # noqa: PLR0917
+    layout: Layout, seen: SeenTrace, place: NumberPlace, number: int, index: int, weights: OpenWeights
+) -> bytes:
+    """One part of a long sum with its terms; ``number``: which of its word."""
+    made = step(layout.model.layer(place.layer), place.operation, place.position, place.element)
+    _, slices = part_of(made, index)
+    return abi_encode(_read(layout, seen, place, number, slices, weights))
+
+
+def row_proof(layout: Layout, seen: SeenTrace, element: int, signed: ShownRow, moved: int = 0) -> bytes:
+    """A signed row with the trace's; ``moved`` is the element that the accused named with its nudge."""
     layer, operation = layout.where(layout.count - 1)
-    whole = RowSlice(operation, layout.position, layout.position + 1, 0, layout.model.layer(layer).hidden)
-    return abi_encode(RowProof(element, _opened(layout, seen, layer, whole), signed))
+    hidden = layout.model.layer(layer).hidden
+    whole = RowSlice(operation, layout.position, layout.position + 1, 0, hidden)
+    nudged = WordsOpening(b"", ())
+    if layout.doubled and moved < hidden:
+        one = RowSlice(operation, layout.position, layout.position + 1, moved, moved + 1)
+        nudged = _opened(layout, seen, layer, one, nudged=True)
+    return abi_encode(RowProof(element, _opened(layout, seen, layer, whole), signed, nudged))
 
 
 def _entered(  # noqa: PLR0917
     layout: Layout, seen: SeenTrace, place: NumberPlace, number: int, weights: OpenWeights, entered: OpenRow
 ) -> StepProof:
-    if place.layer > layout.first:
-        slice_ = RowSlice(Operation.OUTPUT, place.position, place.position + 1, place.element, place.element + 1)
-        return StepProof(number, (_opened(layout, seen, place.layer - 1, slice_),), (), ())
+    before = layout.before(place)
+    if before is not None:
+        return StepProof(number, (_opened(layout, seen, before.layer, before.alone, nudged=before.nudged),), (), ())
     shown = entered(place.position)
     if layout.first:
         return StepProof(number, (), (), (shown,))
@@ -107,6 +133,6 @@ def _named(layout: Layout, place: NumberPlace, slice_: WeightSlice) -> WeightSli
     return WeightSlice(layout.model.norm, slice_.row, slice_.start, slice_.stop)
 
 
-def _opened(layout: Layout, seen: SeenTrace, layer: int, slice_: RowSlice) -> WordsOpening:
-    found: Range = seen.open(*layout.words(layer, slice_))
+def _opened(layout: Layout, seen: SeenTrace, layer: int, slice_: RowSlice, *, nudged: bool = False) -> WordsOpening:
+    found: Range = seen.open(*layout.words(layer, slice_, nudged=nudged))
     return WordsOpening(found.words, found.siblings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -11,8 +12,11 @@ from numpy.typing import NDArray
 
 from troth.protocol.arithmetic import steps
 from troth.protocol.arithmetic.layers import LayerRows, layer_rows
-from troth.protocol.arithmetic.operations import Operation, StepKind
-from troth.protocol.disputes.layout import ONE, TOLERANCE, WORD_NUMBERS, Layout
+from troth.protocol.arithmetic.operations import Operation, RowSlice, Slice, StepKind, step
+from troth.protocol.disputes import sums
+from troth.protocol.disputes.layout import ONE, WORD_NUMBERS, Layout, NumberPlace
+from troth.protocol.disputes.nudges import Nudge
+from troth.protocol.disputes.tolerance import furthest, most_moved, movement
 from troth.protocol.disputes.tree import WordTree
 from troth.protocol.errors import InvalidStep
 from troth.protocol.exact_numbers import NumberFormat
@@ -81,8 +85,13 @@ class SegmentTrace:
     @cached_property
     def top(self) -> WordTree:
         """Over the roots of all tensors."""
+        return WordTree(b"".join(self.roots), self.layout.depth)
+
+    @cached_property
+    def roots(self) -> tuple[Hash32, ...]:
+        """Of all tensors."""
         behind = (self._made(tensor).root for tensor in range(len(self._roots), self.layout.count))
-        return WordTree(b"".join([*self._roots, *behind]), self.layout.depth)
+        return (*self._roots, *behind)
 
     def tensor(self, number: int) -> WordTree:
         """One tensor's tree; that of the last one asked for is kept."""
@@ -101,9 +110,27 @@ class SegmentTrace:
         row: Numbers = self.rows[self.layout.position]
         return row
 
-    def furthest(self, signed: Numbers) -> int | None:
-        """The element of the signed row that is too far from the trace's; None: none is."""
-        return furthest(signed, self.last_row)
+    def furthest(self, signed: Numbers, moved: int | None = None) -> int | None:
+        """The element of the signed row that is too far from the trace's; None: none is. See ``tolerance.furthest``."""
+        return furthest(signed, self.last_row, moved)
+
+    def parts(self, place: NumberPlace) -> tuple[int, ...]:
+        """The parts of a long sum; none where the number is computed at once."""
+        if place.operation is Operation.INPUT:
+            return ()
+        made = step(self.layout.model.layer(place.layer), place.operation, place.position, place.element)
+        found = []
+        for index in range(sums.parts_of(made)):
+            kind, slices = sums.part_of(made, index)
+            found.append(steps.add(kind, 0, [self._operand(place.layer, one) for one in slices]))
+        return tuple(found)
+
+    def _operand(self, layer: int, slice_: Slice) -> list[int]:
+        if layer < len(self.layout.model.pattern):
+            return self.layer(layer).operand(slice_)
+        # The last norm's factor is a sum over what it reads.
+        assert isinstance(slice_, RowSlice)
+        return _bits(self._read[-1][slice_.first, slice_.start : slice_.stop])
 
     def layer(self, number: int) -> LayerRows:
         """All rows of a layer."""
@@ -127,12 +154,45 @@ class SegmentTrace:
         return self.norm[0 if operation is Operation.INPUT_FACTOR else 1]
 
 
-def segment_trace(
+class DoubledTrace:
+    """A trace and a nudged one behind it, as they are committed to where the accused defends itself."""
+
+    def __init__(self, plain: SegmentTrace, nudged: SegmentTrace) -> None:
+        self.plain, self.nudged = plain, nudged
+        self.layout = replace(plain.layout, doubled=True)
+
+    @cached_property
+    def top(self) -> WordTree:
+        """Over the roots of all tensors of both."""
+        return WordTree(b"".join([*self.plain.roots, *self.nudged.roots]), self.layout.depth)
+
+    def tensor(self, number: int) -> WordTree:
+        """One tensor's tree."""
+        single = self.layout.single
+        return self.plain.tensor(number) if number < single else self.nudged.tensor(number - single)
+
+    def parts(self, place: NumberPlace) -> tuple[int, ...]:
+        """The parts of a long sum."""
+        return (self.nudged if place.nudged else self.plain).parts(place._replace(nudged=False))
+
+    @property
+    def most_moved(self) -> int:
+        """The element of the last row that the nudge moves the furthest."""
+        return most_moved(self.nudged.last_row, self.plain.last_row)
+
+    def furthest(self, signed: Numbers, moved: int) -> int | None:
+        """The element of the signed row that is too far though the nudge moves the element ``moved``; None: none is."""
+        found = movement(self.nudged.last_row, self.plain.last_row, moved)
+        return self.plain.furthest(signed, found)
+
+
+def segment_trace(  # noqa: PLR0917
     layout: Layout,
     weights: LayerWeights,
     states: Numbers,
     norm: Numbers | None,
     kept: KeptLayers | None = None,
+    nudge: Nudge | None = None,
 ) -> SegmentTrace:
     """Compute everything, layer after layer.
 
@@ -141,6 +201,7 @@ def segment_trace(
         states: what the segment reads, of shape (position + 1, hidden): of the first one embeddings, scaled.
         norm: weights of the last norm, where the model ends with the segment.
         kept: what was computed before.
+        nudge: of a nudged trace; ``states`` are the plain one's.
 
     Raises:
         InvalidStep: weights or states of other shapes.
@@ -149,31 +210,33 @@ def segment_trace(
         raise InvalidStep("The states, or the last norm, are not the segment's", states.shape, "Take what it read.")
     journal = kept or NoneKept()
     # A zero is +0 everywhere.
-    read, roots = [states + np.float32(0)], list[Hash32]()
+    read, roots = [_moved(layout, nudge, layout.first, states + np.float32(0))], list[Hash32]()
     for layer in range(layout.first, layout.end):
         done = journal.kept(layer)
         if done is None:
             done = _computed(layout, layer, weights(layer), read[-1])
             journal.keep(layer, done)
-        read.append(done.output)
+        read.append(_moved(layout, nudge, layer + 1, done.output))
         roots += done.roots
     return SegmentTrace(layout, weights, read, None if norm is None else _normed(layout, read[-1], norm), roots)
 
 
-def segment_rows(layout: Layout, weights: LayerWeights, states: Numbers, norm: Numbers | None) -> Numbers:
+def segment_rows(
+    layout: Layout, weights: LayerWeights, states: Numbers, norm: Numbers | None, nudge: Nudge | None = None
+) -> Numbers:
     """What a segment gives at all positions up to the layout's, without a trace; arguments as ``segment_trace``."""
-    states = states + np.float32(0)
+    states = _moved(layout, nudge, layout.first, states + np.float32(0))
     for layer in range(layout.first, layout.end):
-        states = layer_rows(layout.model.layer(layer), weights(layer), states).numbers[Operation.OUTPUT]
+        rows = layer_rows(layout.model.layer(layer), weights(layer), states)
+        states = _moved(layout, nudge, layer + 1, rows.numbers[Operation.OUTPUT])
     return states if norm is None else _normed(layout, states, norm)[1]
 
 
-def furthest(signed: Numbers, canonical: Numbers) -> int | None:
-    """The element of a signed row that is too far from the canonical one, by the contract's steps; None: none is."""
-    with np.errstate(all="ignore"):
-        distances = np.abs(signed.astype(np.float64) - canonical)
-    candidates = np.argsort(-np.where(np.isfinite(distances), distances, np.inf))[:2]
-    return next((int(at) for at in candidates if is_far(signed, canonical, int(at))), None)
+def _moved(layout: Layout, nudge: Nudge | None, layer: int, states: Numbers) -> Numbers:
+    """What a layer reads; what a segment gives to another one is not moved."""
+    if nudge is None or (layer == layout.end and not layout.is_last):
+        return states
+    return nudge.moved(layer, states)
 
 
 def _computed(layout: Layout, layer: int, weights: Mapping[str, Numbers], states: Numbers) -> ComputedLayer:
@@ -207,16 +270,6 @@ def embedded(rows: Numbers, scale: int) -> Numbers:
     """Tokens' rows of the embedding as the first states; ``scale`` in float32 bits."""
     factor = np.uint32(scale).view(np.float32)
     return (rows if scale == ONE else rows.astype(np.float64) * float(factor)).astype(np.float32) + np.float32(0)
-
-
-def is_far(signed: Numbers, last: Numbers, element: int) -> bool:
-    """Whether one number of a signed row is beyond the tolerance, each step rounded to float32 as in the contract."""
-    factor = steps.evaluate(StepKind.FACTOR, [_bits(last)], [0], FLOAT32)
-    if not np.isfinite(np.uint32(factor).view(np.float32)):
-        return False
-    pair = [_bits(signed[element : element + 1]), [_bits(last[element : element + 1])[0] ^ 1 << 31]]
-    difference = steps.evaluate(StepKind.ADDITION, pair, [], FLOAT32)
-    return steps.evaluate(StepKind.PRODUCT, [[difference], [factor]], [], FLOAT32) & 0x7FFFFFFF > TOLERANCE
 
 
 def _normed(layout: Layout, states: Numbers, weights: Numbers) -> tuple[Numbers, Numbers]:

@@ -119,9 +119,10 @@ def _tabs(event: TabEvent, state: State) -> State:
         case on.TabRedeemed():
             return _redeemed(event, state)
         case on.TabForgiven():
-            if _tab(state, event.tab).redeemed + event.amount != event.redeemed:
+            before = _tab(state, event.tab)
+            if before.redeemed + event.amount != event.redeemed:
                 _refuse("What was redeemed of a tab only grows, by what was paid", event)
-            return _with_tab(state, event.tab, redeemed=event.redeemed)
+            return _with_tab(state, event.tab, redeemed=event.redeemed, forgiven=before.forgiven + event.amount)
         case on.TabClosing():
             return _with_tab(state, event.tab, closes_at=event.closes_at)
         case on.TabClosed():

