@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,37 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = home_of(tmp_path_factory.mktemp("explorer"))
     with served(application(lambda: Site.open(home / INDEX_FILE))) as made:
         yield made
+
+
+REAL = ("llama/0x" + "21db9967" * 8 + "/0x" + "4fc9b9b7" * 8 + "/weights-2")[:80]
+"""An architecture as registration writes it, with the hashes of configuration and tokenizer, cut as in the index."""
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_a_real_models_name_breaks_no_page(browser: Browser, tmp_path: Path, size: tuple[int, int]) -> None:
+    home = home_of(tmp_path)
+    with sqlite3.connect(home / INDEX_FILE) as database:
+        database.execute(
+            "UPDATE classes SET architecture=?, name='smollm2-135m/torch/float32/head:model.embed'", (REAL,)
+        )
+    with (
+        served(application(lambda: Site.open(home / INDEX_FILE))) as url,
+        looking(browser, url, size=size) as looked,
+    ):
+        for path in ("nodes", f"nodes/{CASES.node}", ""):
+            looked.page.goto(f"{url}/{path}")
+            looked.require_narrow()
+            overlapping = looked.page.evaluate(OVERLAPPING)
+            assert overlapping == [], path
+        expect(looked.page.locator("main")).to_contain_text("llama/0x21db…/0x4fc9…")
+
+
+OVERLAPPING = """() => [...document.querySelectorAll("td, th")].filter(one => {
+  const words = document.createRange();
+  words.selectNodeContents(one);
+  return words.getBoundingClientRect().right > one.getBoundingClientRect().right + 1;
+}).map(one => one.innerText)"""
+"""Cells whose words run into the next cell."""
 
 
 @pytest.mark.parametrize(("path", "size", "scheme"), SEEN)

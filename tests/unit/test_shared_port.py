@@ -78,11 +78,11 @@ async def test_whoever_asks_for_no_other_protocol_gets_https(tmp_path: Path, nam
 
 async def test_a_name_is_served_while_somebody_serves_it(tmp_path: Path) -> None:
     async with served(tmp_path) as made:
-        assert await made.said(b"early", NAME) == b""
+        assert await made.said(ASKED, NAME) == b""
         with made.shared.serving(NAME, Shouting):
             assert await made.said(b"hello", NAME) == b"HELLO"
             assert await made.said(b"hello", "http/1.1", NAME) == b"HELLO", "the server prefers it"
-        assert await made.said(b"late", NAME) == b""
+        assert await made.said(ASKED, NAME) == b""
         assert (await made.said(ASKED)).startswith(b"HTTP/1.1 200")
 
 

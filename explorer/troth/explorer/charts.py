@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from troth.explorer.database import Database
+from troth.explorer.words import family
 
 WIDTH = 720.0
 HEIGHT = 150.0
@@ -93,7 +94,9 @@ def lanes(row: Sequence[Any], groups: Iterable[Sequence[Any]], slices: Sequence[
     )
     nodes = sum(count for _, _, count in slices)
     height = 42.0 + 24 * (max(lanes_of, default=-1) + 1)
-    return ModelLanes(execution_class, name, architecture, layers, nodes, coverage, bars, height, min(held, default=0))
+    return ModelLanes(
+        execution_class, name, family(architecture), layers, nodes, coverage, bars, height, min(held, default=0)
+    )
 
 
 def _packed(spans: Sequence[tuple[int, int]]) -> list[int]:

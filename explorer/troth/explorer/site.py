@@ -207,7 +207,7 @@ class Site:
     def _class_names(self) -> dict[str, tuple[str, str]]:
         """Each class's model and how it runs."""
         found = self.database.execute("SELECT class, architecture, name FROM classes")
-        return {execution_class: (architecture, name) for execution_class, architecture, name in found}
+        return {execution_class: (words.family(architecture), name) for execution_class, architecture, name in found}
 
     def _one(self, text: str, *values: Any) -> Any:
         return self.database.execute(text, values).fetchone()

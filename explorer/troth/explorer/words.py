@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,6 +53,14 @@ STATES: Mapping[str, str] = {
     "refused": "not served",
     "waiting": "waiting",
 }
+
+
+_LONG = re.compile("0x[0-9a-f]{5,}")
+
+
+def family(architecture: str) -> str:
+    """A model's architecture as pages have room for it: hashes of configuration and tokenizer by their beginning."""
+    return _LONG.sub(lambda found: found[0][:6] + "…", architecture)
 
 
 @dataclass(frozen=True, slots=True)

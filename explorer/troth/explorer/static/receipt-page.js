@@ -67,7 +67,8 @@ function show(receipt, proven) {
   const opinions = proven.opinions.map((one) => OPINIONS[one]);
   fact("Order", hex(proven.orderId));
   fact("Scheduler", receipt.tab.payee);
-  fact("Model", `${receipt.model.architecture}, ${receipt.execution_class.name}`);
+  const family = receipt.model.architecture.replace(/0x[0-9a-f]{5,}/g, (found) => `${found.slice(0, 6)}…`);
+  fact("Model", `${family}, ${receipt.execution_class.name}`);
   receipt.nodes.forEach((node, segment) => {
     const [first, end] = proven.spans[segment];
     fact(`Layers ${first}–${end - 1}`, `${node}${opinions[segment] ? `: ${opinions[segment].replace("_", " ")}` : ""}`);
