@@ -150,10 +150,17 @@ class OrderKeeper:
         if not first_by_itself(entry, due) <= self.session.block <= due.last:
             return
         name = f"summons {due.kind} {due.segment}"
-        if name not in entry.evidence:
+        if name in entry.evidence or not self._is_time(b"summons" + entry.identifier):
+            return
+        try:
             line = await self.summons.summon(entry, due)
-            self.session.journal.step(entry.identifier, more={name: line.encode()})
-            self.report(entry, line)
+        except ChainError as error:
+            # A wallet without coins, or a chain that is away: other orders and claims are looked after all the same.
+            self._put_off(b"summons" + entry.identifier)
+            _log.info("an order is summoned later: %s", type(error).__name__)
+            return
+        self.session.journal.step(entry.identifier, more={name: line.encode()})
+        self.report(entry, line)
 
     async def _by_self(self, entry: OrderRecord) -> None:
         """An answer that its user wants computed again, as long as it can still be doubted in court.
