@@ -338,17 +338,17 @@ async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
 
 async def test_what_is_off_a_little_in_each_epoch_adds_up_until_it_halves_the_credit(stage: RatingStage) -> None:
     node, seen = stage.market.nodes[0], []
-    stage.market.off[node] = 2.5
+    stage.market.off[node] = 5.0
     for number in range(2, 7):
         await stage.to(number, 0.01 if number > 2 else 0.02)
         await epoch(stage, number)
         assert stage.through() == number + 1, stage.refusals
         seen.append(stage.credits()[node])
-    assert seen == [WORTH[0]] * 3 + [WORTH[0] // 2] * 2
+    assert seen == [WORTH[0]] * 2 + [WORTH[0] // 2] * 3
     assert [stage.credits()[one] for one in stage.market.nodes[1:]] == list(WORTH[1:])
     # It repents, and is forgiven after as many epochs as evidence is remembered.
-    stage.market.off[node] = -1.5
-    for number in range(7, 11):
+    stage.market.off[node] = -4.0
+    for number in range(7, 10):
         await stage.to(number, 0.0)
         await epoch(stage, number)
     assert stage.credits()[node] == WORTH[0]
@@ -356,7 +356,7 @@ async def test_what_is_off_a_little_in_each_epoch_adds_up_until_it_halves_the_cr
 
 async def test_a_member_that_missed_an_epoch_signs_what_the_others_know(stage: RatingStage) -> None:
     node = stage.market.nodes[0]
-    stage.market.off[node] = 8.0
+    stage.market.off[node] = 30.0
     first, last = await stage.leader(), stage.clock.follower.state.leader
     missing = next(one for one in stage.members if one not in {first, last})
     stage.kill(missing)
