@@ -165,6 +165,21 @@ async def test_more_than_a_third_call_a_silent_node_silent(stage: RatingStage) -
     )
 
 
+async def test_a_node_that_answers_only_prompts_of_earlier_epochs_is_silent(stage: RatingStage) -> None:
+    """It has seen every prompt that was ever asked, and none of them comes again."""
+    await epoch(stage, 2)
+    node = stage.market.nodes[0]
+    stage.market.knows[node] = frozenset(prompt for prompt, _ in stage.market.prompts)
+    # Enough attempts that each member meets the node before it signs.
+    for operator in stage.members:
+        stage.kill(operator)
+        stage.start(operator, rating.RatingTerms(prompts=2, tokens=64, attempts=64))
+    await stage.to(3, 0.0)
+    await epoch(stage, 3)
+    found = stage.clock.follower.state.ratings[node]
+    assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
+
+
 async def test_a_member_that_is_killed_at_each_step_goes_on_from_its_files(stage: RatingStage) -> None:
     """Of the leader: after its first question, before and after it signed, before and after it settled."""
     leader = await stage.leader()
