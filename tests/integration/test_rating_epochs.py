@@ -165,6 +165,21 @@ async def test_more_than_a_third_call_a_silent_node_silent(stage: RatingStage) -
     )
 
 
+async def test_a_node_that_answers_only_prompts_of_earlier_epochs_is_silent(stage: RatingStage) -> None:
+    """It has seen every prompt that was ever asked, and none of them comes again."""
+    await epoch(stage, 2)
+    node = stage.market.nodes[0]
+    stage.market.knows[node] = frozenset(prompt for prompt, _ in stage.market.prompts)
+    # Enough attempts that each member meets the node before it signs.
+    for operator in stage.members:
+        stage.kill(operator)
+        stage.start(operator, rating.RatingTerms(prompts=2, tokens=64, attempts=64))
+    await stage.to(3, 0.0)
+    await epoch(stage, 3)
+    found = stage.clock.follower.state.ratings[node]
+    assert (found.silent, found.credit, found.epoch) == (True, 0, 3)
+
+
 async def test_a_member_that_is_killed_at_each_step_goes_on_from_its_files(stage: RatingStage) -> None:
     """Of the leader: after its first question, before and after it signed, before and after it settled."""
     leader = await stage.leader()
@@ -338,17 +353,17 @@ async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
 
 async def test_what_is_off_a_little_in_each_epoch_adds_up_until_it_halves_the_credit(stage: RatingStage) -> None:
     node, seen = stage.market.nodes[0], []
-    stage.market.off[node] = 2.5
+    stage.market.off[node] = 5.5
     for number in range(2, 7):
         await stage.to(number, 0.01 if number > 2 else 0.02)
         await epoch(stage, number)
         assert stage.through() == number + 1, stage.refusals
         seen.append(stage.credits()[node])
-    assert seen == [WORTH[0]] * 3 + [WORTH[0] // 2] * 2
+    assert seen == [WORTH[0]] * 2 + [WORTH[0] // 2] * 3
     assert [stage.credits()[one] for one in stage.market.nodes[1:]] == list(WORTH[1:])
     # It repents, and is forgiven after as many epochs as evidence is remembered.
-    stage.market.off[node] = -1.5
-    for number in range(7, 11):
+    stage.market.off[node] = -4.0
+    for number in range(7, 10):
         await stage.to(number, 0.0)
         await epoch(stage, number)
     assert stage.credits()[node] == WORTH[0]
@@ -356,7 +371,7 @@ async def test_what_is_off_a_little_in_each_epoch_adds_up_until_it_halves_the_cr
 
 async def test_a_member_that_missed_an_epoch_signs_what_the_others_know(stage: RatingStage) -> None:
     node = stage.market.nodes[0]
-    stage.market.off[node] = 8.0
+    stage.market.off[node] = 30.0
     first, last = await stage.leader(), stage.clock.follower.state.leader
     missing = next(one for one in stage.members if one not in {first, last})
     stage.kill(missing)

@@ -49,12 +49,16 @@ TERMS = RatingTerms(prompts=2, tokens=64, attempts=2)
 
 @dataclass
 class ToyMarket:
-    """Nodes, what their answers are worth, who is silent, how many standard deviations a node's texts are ``off`` in
-    each epoch, and every prompt with the node that it reached."""
+    """Nodes, what their answers are worth, and who is silent; every prompt with the node that it reached.
+
+    A node that ``knows`` prompts answers no others. One that is ``off`` has texts so many standard deviations away in
+    each epoch.
+    """
 
     nodes: tuple[Address, ...]
     worth: dict[Address, int]
     silent: set[Address] = field(default_factory=set)
+    knows: dict[Address, frozenset[str]] = field(default_factory=dict)
     off: dict[Address, float] = field(default_factory=dict)
     prompts: list[tuple[str, Address]] = field(default_factory=list)
 
@@ -86,13 +90,19 @@ class ToyExaminer:
     def answers(self, names: Mapping[int, str]) -> list[ChallengeAnswer]:
         found = []
         for place, name in names.items():
-            if name in self.orders and self.orders[name][1] not in self.market.silent:
+            if name in self.orders and self._answers(name):
                 found.append(_answer(place, name, self.orders[name][1], self.market))
         return found
 
     def silent(self, names: Iterable[str]) -> frozenset[Address]:
-        drawn = {self.orders[name][1] for name in names if name in self.orders}
-        return frozenset(drawn & self.market.silent)
+        asked = [name for name in names if name in self.orders]
+        spoke = {self.orders[name][1] for name in asked if self._answers(name)}
+        return frozenset({self.orders[name][1] for name in asked} - spoke)
+
+    def _answers(self, name: str) -> bool:
+        challenge, node = self.orders[name]
+        known = self.market.knows.get(node)
+        return node not in self.market.silent and (known is None or challenge.prompt in known)
 
     async def credits(
         self,

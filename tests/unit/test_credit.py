@@ -24,6 +24,7 @@ from troth.node.own_model import FolderModel
 from troth.protocol.credit import (
     ALARM,
     ALLOWED,
+    CERTAIN,
     MOST,
     NO_EVIDENCE,
     Z_LIMIT,
@@ -109,28 +110,28 @@ def test_what_is_little_in_each_epoch_adds_up() -> None:
         assert (credits[-1].value < 0.5 * ONE) is doubted
 
 
-def test_an_honest_node_comes_to_the_alarm_once_in_a_hundred_thousand_epochs() -> None:
+def test_an_honest_node_comes_to_the_alarm_once_in_hundreds_of_thousands_of_epochs() -> None:
     source, evidence, alarms = np.random.default_rng(3), NO_EVIDENCE, 0
     for z in source.normal(size=200_000):
         before, evidence = evidence, evidence.after(float(z))
         alarms += evidence.doubt == 1 and before.doubt < 1
-    assert alarms <= 4
+    assert alarms <= 1
 
 
 def test_evidence_is_forgotten_whatever_it_was() -> None:
     source = np.random.default_rng(4)
     most, none = CreditEvidence(MOST, MOST), NO_EVIDENCE
-    for z in source.normal(size=40):
+    for z in source.normal(size=200):
         most, none = most.after(float(z)), none.after(float(z))
     assert most == none
     liar = CreditEvidence()
     for _ in range(40):
         liar = liar.after(3.0)
     assert (liar.above, liar.below, liar.doubt) == (MOST, 0.0, 1.0)
-    assert [CreditEvidence(ALARM + extra).doubt for extra in (0.0, 0.25, 2.0)] == [0.0, 0.25, 1.0]
-    assert CreditEvidence(0.0, ALARM + 1).doubt == 1.0
+    assert [CreditEvidence(ALARM + extra).doubt for extra in (0.0, 0.5, 4.0)] == [0.0, 0.25, 1.0]
+    assert CreditEvidence(0.0, CERTAIN).doubt == 1.0
     # Half of a doubt is a quarter off.
-    found = credit_of(texts(), before=CreditEvidence(ALARM + 0.5 + ALLOWED - pooled_z(texts())))
+    found = credit_of(texts(), before=CreditEvidence(ALARM + 1 + ALLOWED - pooled_z(texts())))
     assert found.value == pytest.approx(0.75 * found.mean * ONE, rel=1e-6)
 
 

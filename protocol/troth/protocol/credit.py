@@ -2,10 +2,11 @@
 
 PlanetServe, section 3.4, takes 1 / PPL, which bans honest nodes that sample and rewards those that answer greedily.
 Here each token's surprise is compared with what the same distribution, at the request's temperature, has on average:
-its entropy. A text is worth exp(-max(0, mean surprise - mean entropy)), a node the mean of its texts. Over all tokens
-of a node the sum of the differences is told in standard deviations, in both directions: a node that is too sure of
-itself does not sample as it was asked to. Then its texts are worth half: abnormal every time for who does so always,
-and no ban for the honest node that it befalls once in a thousand epochs.
+its entropy. A node's texts are worth exp(-max(0, mean surprise - mean entropy)) over all of their tokens, less one
+standard deviation of that mean, so that few tokens ban nobody. The sum of the differences is told in standard
+deviations, in both directions: a node that is too sure of itself does not sample as it was asked to. Then its texts are
+worth half: abnormal every time for who does so always, and no ban for the honest node that it befalls once in a
+thousand epochs.
 
 A model that is only a little off, such as one with 8-bit weights and activations, is within that in every epoch. But it
 is off in the same direction each time, and an honest one is not. So what epochs show adds up (a two-sided CUSUM: Page,
@@ -29,9 +30,10 @@ Z_LIMIT = 3.3
 """Standard deviations beyond which an honest node is found once in a thousand epochs."""
 
 
-ALLOWED, ALARM, MOST = 1.0, 5.0, 10.0
-"""Standard deviations: what each epoch takes off the evidence of those before, from where on it halves a credit, and
-how much of it is remembered at most. An honest node comes to the alarm once in a hundred thousand epochs."""
+ALLOWED, ALARM, CERTAIN, MOST = 0.5, 12.0, 14.0, 24.0
+"""Standard deviations: what each epoch takes off the evidence of those before, from where on it lowers a credit, where
+it halves it, and how much is remembered at most. An honest node comes to the alarm once in hundreds of thousands of
+epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ class CreditEvidence:
 
     @property
     def doubt(self) -> float:
-        """0 up to the alarm, 1 from one standard deviation beyond it on: no step at which members would disagree."""
-        return min(1.0, max(0.0, max(self.above, self.below) - ALARM))
+        """0 up to the alarm, 1 where it is certain, and even in between: no step at which members would disagree."""
+        return min(1.0, max(0.0, (max(self.above, self.below) - ALARM) / (CERTAIN - ALARM)))
 
 
 def _added(sum_: float, z: float) -> float:
@@ -138,6 +140,15 @@ def worth(text: Surprises, rule: CreditRule = CreditRule.NORMALISED) -> float:
     return math.exp(-max(0.0, float(text.surprise.mean() - text.entropy.mean())))
 
 
+def pooled_worth(texts: Sequence[Surprises]) -> float:
+    """What all texts of a node are worth together, 0 to 1, less one standard deviation; empty ones nothing."""
+    together, written = Surprises.joined(texts), sum(len(text.surprise) > 0 for text in texts)
+    if not written:
+        return 0.0
+    excess = float((together.surprise - together.entropy).sum()) - math.sqrt(float(together.variance.sum()))
+    return math.exp(-max(0.0, excess / len(together.surprise))) * written / len(texts)
+
+
 def pooled_z(texts: Sequence[Surprises]) -> float:
     """The sum of all surprises, in standard deviations from what it should be; 0 where nothing varies."""
     together = Surprises.joined(texts)
@@ -151,11 +162,11 @@ def credit_of(
     """The credit of a node that wrote these texts, with the evidence ``before`` them; raises InvalidTokens for none."""
     if not texts:
         raise InvalidTokens("Without an answer there is no credit", 0, "Leave the node out.")
-    mean, z = float(np.mean([worth(text, rule) for text in texts])), pooled_z(texts)
-    tokens = sum(len(text.surprise) for text in texts)
+    z, tokens = pooled_z(texts), sum(len(text.surprise) for text in texts)
     if rule is CreditRule.PAPER:
+        mean = float(np.mean([worth(text, rule) for text in texts]))
         return Credit(round(mean * ONE), mean, z, len(texts), tokens)
-    evidence = before.after(z)
+    mean, evidence = pooled_worth(texts), before.after(z)
     doubt = 1.0 if abs(z) > Z_LIMIT else evidence.doubt
     return Credit(round(mean * (1 - doubt / 2) * ONE), mean, z, len(texts), tokens, evidence)
 
