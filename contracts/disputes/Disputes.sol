@@ -17,7 +17,7 @@ import {Messages} from "../market/libraries/Messages.sol";
 import {Orders} from "../market/libraries/Orders.sol";
 import {Windows} from "../market/libraries/Windows.sol";
 import {Accusation, Choice, Dispute, IDisputes, Turn} from "./IDisputes.sol";
-import {Claim, ISteps, Matter, Word} from "./ISteps.sol";
+import {Claim, ISteps, Matter, Part, Word} from "./ISteps.sol";
 import {TraceTree} from "./TraceTree.sol";
 
 /// @title The game by which arithmetic convicts
@@ -35,8 +35,8 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     /// @dev Nudges of which the accused may choose one.
     uint8 private constant NUDGES = 8;
     /// @dev Turns of the longest dispute: 15 levels over all tensors and 33 in one, shown by five, the signed row asked for
-    ///      and given, and the end.
-    uint256 private constant MOST_TURNS = 24;
+    ///      and given, the parts of a sum asked for and given, and the end.
+    uint256 private constant MOST_TURNS = 26;
     /// @dev What the accused pays in the longest usual dispute, for which the bond stands.
     uint256 private constant BOND_GAS = 1_000_000;
 
@@ -269,6 +269,49 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         _enter(dispute, state, Turn.Accuser);
     }
 
+    /// @inheritdoc IDisputes
+    function askSum(
+        bytes32 dispute,
+        Dispute calldata given,
+        Matter calldata matter,
+        bytes calldata shape,
+        Choice calldata choice,
+        uint8 number
+    ) external {
+        Dispute memory state = _load(dispute, given, Turn.Accuser);
+        _requirePlayer(state.accuser);
+        _requireInTime(state.deadline);
+        _requireMatter(state, matter, shape);
+        _requireWord(state);
+        if (state.number != 0) revert AskedBefore(dispute);
+        _descend(state, choice);
+        if (number > 7 || STEPS.partsOf(matter, shape, _claimOf(state), _wordOf(state), number) == 0) {
+            revert NoParts(number);
+        }
+        state.number = number + 1;
+        _enter(dispute, state, Turn.Sum);
+    }
+
+    /// @inheritdoc IDisputes
+    function giveSum(
+        bytes32 dispute,
+        Dispute calldata given,
+        Matter calldata matter,
+        bytes calldata shape,
+        bytes calldata parts
+    ) external {
+        Dispute memory state = _load(dispute, given, Turn.Sum);
+        _requirePlayer(state.accused);
+        _requireInTime(state.deadline);
+        _requireMatter(state, matter, shape);
+        if (!STEPS.concludes(matter, shape, _claimOf(state), _wordOf(state), state.number - 1, parts)) {
+            revert WrongParts(keccak256(parts), 0);
+        }
+        state.parts = keccak256(parts);
+        emit SumGiven(dispute, parts);
+        _enter(dispute, state, Turn.Accuser);
+    }
+
     // --------------------------------------------------------------------------------------------------------- the end
 
     /// @inheritdoc IDisputes
@@ -282,13 +325,38 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     ) external nonReentrant {
         Dispute memory state = _load(dispute, given, Turn.Accuser);
         _requireMatter(state, matter, shape);
+        _requireWord(state);
+        _descend(state, choice);
+        if (!STEPS.isWrong(matter, shape, _claimOf(state), _wordOf(state), step)) revert NothingWrong(dispute);
+        _convict(dispute, state);
+    }
+
+    /// @inheritdoc IDisputes
+    function wrongPart(
+        bytes32 dispute,
+        Dispute calldata given,
+        Matter calldata matter,
+        bytes calldata shape,
+        bytes calldata parts,
+        uint256 index,
+        bytes calldata step
+    ) external nonReentrant {
+        Dispute memory state = _load(dispute, given, Turn.Accuser);
+        _requireMatter(state, matter, shape);
+        if (keccak256(parts) != state.parts) revert WrongParts(keccak256(parts), state.parts);
+        Part memory part = Part({number: state.number - 1, index: index, value: parts[96 * index:96 * index + 96]});
+        if (!STEPS.isWrongPart(matter, shape, _claimOf(state), _wordOf(state), part, step)) revert NothingWrong(dispute);
+        _convict(dispute, state);
+    }
+
+    function _requireWord(Dispute memory state) private pure {
         if (!state.inTensor || state.shown != state.left) {
             revert WrongLevel(state.inTensor, state.left, state.shown);
         }
-        _descend(state, choice);
-        Word memory word = Word({tensor: state.tensor, place: state.place, value: state.node});
-        if (!STEPS.isWrong(matter, shape, _claimOf(state), word, step)) revert NothingWrong(dispute);
-        _convict(dispute, state);
+    }
+
+    function _wordOf(Dispute memory state) private pure returns (Word memory) {
+        return Word({tensor: state.tensor, place: state.place, value: state.node});
     }
 
     /// @inheritdoc IDisputes
@@ -311,7 +379,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
 
     /// @inheritdoc IDisputes
     function silent(bytes32 dispute, Dispute calldata given) external nonReentrant {
-        Dispute memory state = _load(dispute, given, given.turn == Turn.Row ? Turn.Row : Turn.Accused);
+        Dispute memory state = _load(dispute, given, given.turn == Turn.Row || given.turn == Turn.Sum ? given.turn : Turn.Accused);
         if (block.number <= state.deadline) revert TooEarly(block.number, state.deadline);
         _convict(dispute, state);
     }

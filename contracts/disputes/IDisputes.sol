@@ -10,7 +10,8 @@ enum Turn {
     None,
     Accused, // shows the next levels of its trace, within the window
     Accuser, // names which of what was shown is wrong first, or convicts
-    Row // the accused gives the signed row that the accuser asked for, within the window
+    Row, // the accused gives the signed row that the accuser asked for, within the window
+    Sum // the accused gives the parts of the sum that the accuser asked for, within the window
 }
 
 /// @notice A dispute; its hash is all that is kept of it.
@@ -29,6 +30,8 @@ enum Turn {
 /// @param asked 1 + the position of the signed row that the accuser asked for; 0: it asked for none
 /// @param nudge which one the accused defends itself with; 0: none
 /// @param moved the number of the last row by which is measured how far the nudge moves it
+/// @param number 1 + the number of the word of whose sum the parts were asked for; 0: none
+/// @param parts hash of the parts that the accused gave
 struct Dispute {
     bytes32 matter;
     bytes32 result;
@@ -48,6 +51,8 @@ struct Dispute {
     uint32 asked;
     uint8 nudge;
     uint32 moved;
+    uint8 number;
+    bytes32 parts;
 }
 
 /// @notice What a dispute is opened with.
@@ -90,6 +95,8 @@ interface IDisputes {
     event Shown(bytes32 indexed dispute, bytes32[] nodes);
     /// @notice The accused gave the signed row that the accuser asked for.
     event RowGiven(bytes32 indexed dispute, ShownRow row);
+    /// @notice The accused gave the parts of the sum that was asked for, 96 bytes each.
+    event SumGiven(bytes32 indexed dispute, bytes parts);
     /// @notice The accused was convicted; the accuser was paid its bond and what the conviction earned.
     event DisputeWon(bytes32 indexed dispute, address indexed accused, address indexed accuser, uint256 paid);
     /// @notice The accuser showed nothing in time: its bond is the accused's.
@@ -118,8 +125,12 @@ interface IDisputes {
     error NoSuchNudge(uint8 nudge, uint8 last, bytes32 root);
     /// @notice The accuser points at a tensor with `chooseTensor`, at a word with `wrongStep`, at all else with `choose`.
     error WrongLevel(bool inTensor, uint256 left, uint256 shown);
-    /// @notice A signed row is asked for once.
+    /// @notice A signed row is asked for once, and so are the parts of a sum.
     error AskedBefore(bytes32 dispute);
+    /// @notice The number is no long sum.
+    error NoParts(uint8 number);
+    /// @notice These parts do not make the number, or are not those that were given.
+    error WrongParts(bytes32 given, bytes32 expected);
     error WrongMatter(bytes32 given, bytes32 expected);
     /// @notice The number is the one that follows, or the row is as near as honest rows are.
     error NothingWrong(bytes32 dispute);
@@ -158,6 +169,36 @@ interface IDisputes {
 
     /// @notice Accused: gives the signed row of this position, under the output head.
     function giveRow(bytes32 dispute, Dispute calldata state, Matter calldata matter, ShownRow calldata row) external;
+
+    /// @notice Accuser, once: a number of the word that differs is a sum too long for one transaction; its parts are asked for.
+    function askSum(
+        bytes32 dispute,
+        Dispute calldata state,
+        Matter calldata matter,
+        bytes calldata shape,
+        Choice calldata choice,
+        uint8 number
+    ) external;
+
+    /// @notice Accused: gives the exact integers between whose sum and the number stands nothing but rounding.
+    function giveSum(
+        bytes32 dispute,
+        Dispute calldata state,
+        Matter calldata matter,
+        bytes calldata shape,
+        bytes calldata parts
+    ) external;
+
+    /// @notice Anyone: one of the parts is not the sum of its terms. The accuser is paid.
+    function wrongPart(
+        bytes32 dispute,
+        Dispute calldata state,
+        Matter calldata matter,
+        bytes calldata shape,
+        bytes calldata parts,
+        uint256 index,
+        bytes calldata step
+    ) external;
 
     /// @notice Anyone: a number of a word of what was shown is not the one that follows. The accuser is paid.
     function wrongStep(

@@ -21,4 +21,18 @@ interface INumbers {
         ArithmeticSums.Operand[] calldata operands,
         uint256[] calldata constants
     ) external pure returns (uint256);
+
+    /// @notice The exact sum of some terms: 96 bytes, two's complement, big-endian, in units of 2^-298.
+    function partOf(Arithmetic.Kind kind, ArithmeticSums.Operand[] calldata operands)
+        external
+        pure
+        returns (bytes memory);
+
+    /// @notice The bits of the number that these parts make.
+    /// @param parts 96 bytes each
+    /// @param terms how many the sum has
+    function conclude(Arithmetic.Kind kind, bytes calldata parts, uint256 terms, uint256[] calldata constants)
+        external
+        pure
+        returns (uint256);
 }

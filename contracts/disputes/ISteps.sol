@@ -38,6 +38,16 @@ struct Word {
     bytes32 value;
 }
 
+/// @notice One part of a sum that is too long to be computed at once.
+/// @param number of the word whose sum it is
+/// @param index of the part
+/// @param value what the accused says it is: 96 bytes, two's complement, big-endian, in units of 2^-298
+struct Part {
+    uint8 number;
+    uint256 index;
+    bytes value;
+}
+
 /// @notice What the accused says that its signed row follows from.
 /// @param root of the tree over the roots of all tensors
 /// @param seed of nudges: the struct hash of the signed result
@@ -84,6 +94,33 @@ interface ISteps {
         bytes calldata shape,
         Claim calldata claim,
         Word calldata word,
+        bytes calldata step
+    ) external view returns (bool);
+
+    /// @notice Into how many parts the sum is cut of which a number of this word is made; 0 where it is computed at once. Parts
+    ///         have 128 terms, the last one what is left; a bias is a part of its own behind them.
+    function partsOf(Matter calldata matter, bytes calldata shape, Claim calldata claim, Word calldata word, uint8 number)
+        external
+        view
+        returns (uint256);
+
+    /// @notice Whether these parts, 96 bytes each and as many as there must be, make the number of the word.
+    function concludes(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata claim,
+        Word calldata word,
+        uint8 number,
+        bytes calldata parts
+    ) external view returns (bool);
+
+    /// @notice Whether a part is another one than its terms make; see `isWrong`.
+    function isWrongPart(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata claim,
+        Word calldata word,
+        Part calldata part,
         bytes calldata step
     ) external view returns (bool);
 

@@ -13,7 +13,7 @@ import {ShownRow} from "../market/interfaces/IProofs.sol";
 import {Messages} from "../market/libraries/Messages.sol";
 import {Orders} from "../market/libraries/Orders.sol";
 import {INumbers} from "./INumbers.sol";
-import {Claim, ISteps, Matter, Word} from "./ISteps.sol";
+import {Claim, ISteps, Matter, Part, Word} from "./ISteps.sol";
 import {TraceTree} from "./TraceTree.sol";
 
 /// @title The arithmetic of decoder layers, number by number
@@ -96,6 +96,8 @@ contract Steps is ISteps {
     error NotCheckable(uint256 kind, uint256 number);
     error WrongElement(uint256 element);
     error WrongOpenings(uint256 rows, uint256 weights);
+    /// @notice A sum of so many terms is computed in parts, or is not.
+    error WrongLength(uint256 terms, uint256 most);
     /// @notice The opening does not lead to the trace that the accused committed to.
     error AnotherTrace(bytes32 root, bytes32 expected);
     /// @notice Weights in other numbers than float32 and bfloat16 are not read.
@@ -110,6 +112,10 @@ contract Steps is ISteps {
     /// @dev The longest sum, and the most positions: what one transaction may take.
     uint256 private constant MOST_TERMS = 8192;
     uint256 private constant MOST_WIDTH = 1 << 16;
+    /// @dev Terms of the longest sum that is computed at once, of a part of a longer one, and bytes of a part.
+    uint256 private constant AT_ONCE = 1024;
+    uint256 private constant PART_TERMS = 128;
+    uint256 private constant PART_BYTES = 96;
     uint256 private constant ONE = 0x3f800000;
     /// @dev 10^-4: by so much of a row's root mean square each of its numbers may differ from the trace's.
     uint256 private constant TOLERANCE = 0x38d1b717;
@@ -243,6 +249,111 @@ contract Steps is ISteps {
         return claimed != _entered(model, place, matter, claim, position, element, proof);
     }
 
+    /// @inheritdoc ISteps
+    function partsOf(Matter calldata matter, bytes calldata shape, Claim calldata claim, Word calldata word, uint8 number)
+        external
+        view
+        returns (uint256)
+    {
+        (, ArithmeticOperations.Step memory step,) = _stepOf(_modelOf(matter, shape), matter, claim, word, number);
+        return _parts(step);
+    }
+
+    /// @inheritdoc ISteps
+    function concludes(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata claim,
+        Word calldata word,
+        uint8 number,
+        bytes calldata parts
+    ) external view returns (bool) {
+        (, ArithmeticOperations.Step memory step,) = _stepOf(_modelOf(matter, shape), matter, claim, word, number);
+        if (parts.length == 0 || parts.length != PART_BYTES * _parts(step)) return false;
+        return NUMBERS.conclude(step.kind, parts, _terms(step), step.constants) == _numberAt(word.value, number);
+    }
+
+    /// @inheritdoc ISteps
+    function isWrongPart(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata claim,
+        Word calldata word,
+        Part calldata part,
+        bytes calldata step
+    ) external view returns (bool) {
+        StepProof calldata proof;
+        assembly ("memory-safe") {
+            proof := add(step.offset, calldataload(step.offset))
+        }
+        ModelShape memory model = _modelOf(matter, shape);
+        (Where memory place, ArithmeticOperations.Step memory made,) = _stepOf(model, matter, claim, word, part.number);
+        if (part.index >= _parts(made)) revert WrongElement(part.index);
+        Arithmetic.Kind kind = _narrow(made, part.index);
+        bytes memory found = NUMBERS.partOf(kind, _operands(model, place, matter, claim, made, proof));
+        return keccak256(found) != keccak256(part.value);
+    }
+
+    /// @dev How a number of a word is computed; nothing where there is no such number, or it is an input.
+    function _stepOf(
+        ModelShape memory model,
+        Matter calldata matter,
+        Claim calldata claim,
+        Word calldata word,
+        uint256 number
+    ) private view returns (Where memory place, ArithmeticOperations.Step memory step, uint256 element) {
+        place = _where(model, matter, claim.nudge != 0, word.tensor);
+        bool exists;
+        uint256 position;
+        (exists, position, element) = _placeOf(place, matter, word, number);
+        if (exists && place.operation != ArithmeticOperations.Operation.Input) {
+            step = NUMBERS.stepOf(place.shape, place.operation, position, element);
+        }
+    }
+
+    /// @dev 0 where the number is no sum, or a short one.
+    function _parts(ArithmeticOperations.Step memory step) private pure returns (uint256) {
+        uint256 terms = step.rows.length == 0 || !Arithmetic.isSum(step.kind) ? 0 : _terms(step);
+        if (terms <= AT_ONCE) return 0;
+        bool biased = step.kind == Arithmetic.Kind.Product && step.weights.length == 2;
+        return (terms + PART_TERMS - 1) / PART_TERMS + (biased ? 1 : 0);
+    }
+
+    function _terms(ArithmeticOperations.Step memory step) private pure returns (uint256) {
+        return step.rows[0].stop - step.rows[0].start;
+    }
+
+    /// @dev Leaves of a step what one part reads.
+    function _narrow(ArithmeticOperations.Step memory step, uint256 index)
+        private
+        pure
+        returns (Arithmetic.Kind)
+    {
+        uint256 terms = _terms(step);
+        uint256 from = index * PART_TERMS;
+        if (from >= terms) {
+            // The bias alone.
+            step.rows = new ArithmeticOperations.RowSlice[](0);
+            ArithmeticOperations.WeightSlice memory bias = step.weights[1];
+            step.weights = new ArithmeticOperations.WeightSlice[](1);
+            step.weights[0] = bias;
+            return Arithmetic.Kind.Sum;
+        }
+        uint256 to = from + PART_TERMS < terms ? from + PART_TERMS : terms;
+        for (uint256 i = 0; i < step.rows.length; ++i) {
+            ArithmeticOperations.RowSlice memory slice = step.rows[i];
+            if (_isTurned(slice.operation)) (slice.first, slice.last) = (slice.first + from, slice.first + to);
+            else (slice.start, slice.stop) = (slice.start + from, slice.start + to);
+        }
+        if (step.weights.length != 0) {
+            ArithmeticOperations.WeightSlice memory weights = step.weights[0];
+            (weights.start, weights.stop) = (weights.start + from, weights.start + to);
+            step.weights = new ArithmeticOperations.WeightSlice[](1);
+            step.weights[0] = weights;
+        }
+        return step.kind;
+    }
+
     /// @dev Whether there is such a number, its position and its place in the row.
     function _placeOf(Where memory place, Matter calldata matter, Word calldata word, uint256 number)
         private
@@ -273,11 +384,24 @@ contract Steps is ISteps {
         StepProof calldata proof
     ) private view returns (uint256) {
         ArithmeticOperations.Step memory step = NUMBERS.stepOf(place.shape, place.operation, position, element);
+        if (_parts(step) != 0) revert WrongLength(_terms(step), AT_ONCE);
+        return NUMBERS.evaluate(step.kind, _operands(model, place, matter, claim, step, proof), step.constants);
+    }
+
+    /// @dev What a step reads, opened.
+    function _operands(
+        ModelShape memory model,
+        Where memory place,
+        Matter calldata matter,
+        Claim calldata claim,
+        ArithmeticOperations.Step memory step,
+        StepProof calldata proof
+    ) private pure returns (ArithmeticSums.Operand[] memory operands) {
         (uint256 rows, uint256 weights) = (step.rows.length, step.weights.length);
         if (proof.rows.length != rows || proof.weights.length != weights) {
             revert WrongOpenings(proof.rows.length, proof.weights.length);
         }
-        ArithmeticSums.Operand[] memory operands = new ArithmeticSums.Operand[](rows + weights);
+        operands = new ArithmeticSums.Operand[](rows + weights);
         for (uint256 i = 0; i < rows; ++i) {
             operands[i] = _float32(_opened(place, matter, claim, step.rows[i], proof.rows[i]));
         }
@@ -285,7 +409,6 @@ contract Steps is ISteps {
             string memory name = _nameOf(model, place, matter, step.weights[i].suffix);
             operands[rows + i] = _weights(matter, name, step.weights[i], proof.weights[i]);
         }
-        return NUMBERS.evaluate(step.kind, operands, step.constants);
     }
 
     function _nameOf(ModelShape memory model, Where memory place, Matter calldata matter, string memory suffix)

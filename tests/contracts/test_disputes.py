@@ -16,6 +16,7 @@ from troth.chain.errors import ChainRejected
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, game
 from troth.protocol.disputes.game import DisputeTurn, NamedNode, SeenTrace
+from troth.protocol.disputes.sums import packed
 from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Hash32
@@ -172,6 +173,96 @@ async def test_a_forged_nudged_trace_convicts_by_one_number(stage: DisputeStage,
     call = calls.wrong_step(played.id, played.state, played.matter, played.shape, choice, step)
     await stage.move(played, call, stage.accuser)
     assert await stage.chain.read(calls.dispute_of(played.id)) == game.ENDED
+
+
+PARTS_OF = (17, 4, 5)
+"""A number of column 5, which is a sum of two parts."""
+
+
+def packed_parts(before: int, rest: int) -> bytes:
+    return packed((3 * before, rest))
+
+
+async def at_the_sum(stage: DisputeStage, accused: ToyTrace, own: ToyTrace) -> tuple[Played, SeenTrace, NamedNode]:
+    """A dispute at the word whose number is a sum."""
+    played, seen = await accused_of(stage, accused), SeenTrace(own)
+    choice = await descend(stage, played, accused, own, seen)
+    assert choice is not None
+    return played, seen, choice
+
+
+def ask(played: Played, choice: NamedNode, number: int = 5) -> Call:
+    return calls.ask_sum(played.id, played.state, played.matter, played.shape, choice, number)
+
+
+def give(played: Played, parts: bytes) -> Call:
+    return calls.give_sum(played.id, played.state, played.matter, played.shape, parts)
+
+
+def wrong_part(played: Played, seen: SeenTrace, parts: bytes, index: int) -> Call:
+    step = step_of(seen, played.state.tensor, played.state.place, 5)
+    return calls.wrong_part(played.id, played.state, played.matter, played.shape, parts, index, step)
+
+
+@pytest.mark.parametrize("lie", [0, 1])
+async def test_a_long_sum_convicts_by_one_part(stage: DisputeStage, lie: int) -> None:
+    own, accused = trace(), trace(wrong={PARTS_OF: 12_345_678})
+    played, seen, choice = await at_the_sum(stage, accused, own)
+    before = int(own.numbers[16][4, 5])
+    await stage.move(played, ask(played, choice), stage.accuser)
+    assert (played.state.turn, played.state.number) == (DisputeTurn.SUM, 6)
+    true = packed_parts(before, 17)
+    await refused(stage, give(played, true), stage.node, "WrongParts")
+    # The accused may lie in either part, but not in none.
+    gap = (12_345_678 - 3 * before - 17) % (1 << 32)
+    parts = packed((3 * before + (gap if lie == 0 else 0), 17 + (gap if lie else 0)))
+    await refused(stage, give(played, parts), stage.accuser, "WrongPlayer")
+    await stage.move(played, give(played, parts), stage.node)
+    assert played.state.turn == DisputeTurn.ACCUSER
+    await refused(stage, wrong_part(played, seen, parts, 1 - lie), stage.accuser, "NothingWrong")
+    await refused(stage, wrong_part(played, seen, true, lie), stage.accuser, "WrongParts")
+    with pytest.raises(ChainRejected):
+        await stage.send(wrong_part(played, seen, parts, 2), stage.accuser)
+    await refused(stage, ask(played, NamedNode(0, played.state.node, ())), stage.accuser, "AskedBefore")
+    await stage.move(played, wrong_part(played, seen, parts, lie), stage.stage.anvil.keys[7])
+    assert stage.pot(PotKind.CREDIT, stage.accuser.address) > stage.bond
+
+
+async def test_who_asks_for_a_true_sum_has_nothing_to_say(stage: DisputeStage) -> None:
+    own, lies = trace(), trace(wrong={PARTS_OF: 1})
+    played, seen, choice = await at_the_sum(stage, own, lies)
+    for number in (4, 6, 8, 255):
+        await refused(stage, ask(played, choice, number), stage.accuser, "NoParts")
+    await refused(stage, ask(played, choice), stage.node, "WrongPlayer")
+    await stage.move(played, ask(played, choice), stage.accuser)
+    parts = packed_parts(int(own.numbers[16][4, 5]), 17)
+    await stage.move(played, give(played, parts), stage.node)
+    seen = SeenTrace(own)
+    for index in (0, 1):
+        await refused(stage, wrong_part(played, seen, parts, index), stage.accuser, "NothingWrong")
+    stage.stage.anvil.mine(stage.turn + 1)
+    await stage.move(played, calls.close(played.id, played.state), stage.node)
+    assert stage.pot(PotKind.CREDIT, stage.node.address) == stage.bond
+
+
+async def test_silence_over_a_sum_convicts_after_its_turn(stage: DisputeStage) -> None:
+    own, accused = trace(), trace(wrong={PARTS_OF: 12_345_678})
+    played, _, choice = await at_the_sum(stage, accused, own)
+    await stage.move(played, ask(played, choice), stage.accuser)
+    await refused(stage, calls.silent(played.id, played.state), stage.accuser, "TooEarly")
+    stage.stage.anvil.mine(stage.turn + 1)
+    await refused(stage, give(played, packed_parts(1, 1)), stage.node, "TooLate")
+    await stage.move(played, calls.silent(played.id, played.state), stage.accuser)
+    assert await stage.chain.read(calls.dispute_of(played.id)) == game.ENDED
+
+
+async def test_parts_are_asked_for_at_a_word_alone(stage: DisputeStage) -> None:
+    own, accused = trace(), trace(wrong={PARTS_OF: 12_345_678})
+    played = await accused_of(stage, accused)
+    await stage.show(played, game.nodes_to_show(played.state, accused))
+    index = game.first_difference(played.state, played.shown, own)
+    assert index is not None
+    await refused(stage, ask(played, game.choice_of(played.shown, index)), stage.accuser, "WrongLevel")
 
 
 async def test_a_nudge_is_named_first_and_is_one_of_eight(stage: DisputeStage) -> None:

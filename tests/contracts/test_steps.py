@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 from support import step_calls
 from support.layer_disputes import LayerScene, SignedRows
-from support.step_calls import TraceWord
+from support.step_calls import SumPart, TraceWord
 
 from troth.chain.adapter import Chain
 from troth.chain.deployment import numbers_creation, steps_creation, submit
 from troth.chain.errors import ChainRejected
-from troth.protocol.arithmetic.operations import Operation
+from troth.protocol.arithmetic import steps
+from troth.protocol.arithmetic.operations import NO_SUM, Operation
 from troth.protocol.disputes.game import Matter, SeenTrace, TraceClaim
 from troth.protocol.disputes.layout import Layout
 from troth.protocol.disputes.nudges import Nudge
-from troth.protocol.disputes.proofs import row_proof, step_proof
+from troth.protocol.disputes.proofs import part_proof, row_proof, step_proof
 from troth.protocol.disputes.segment_trace import DoubledTrace, SegmentTrace, segment_trace
+from troth.protocol.disputes.sums import packed
 from troth.protocol.disputes.tolerance import is_far, movement
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
@@ -187,6 +189,66 @@ async def test_each_number_of_a_nudged_trace_follows_and_no_other(doubled: Check
         await doubled.chain.read(step_calls.depth_of(matter, shape, layout.count, nudged=True))
     with pytest.raises(ChainRejected):
         await doubled.chain.read(step_calls.depth_of(matter, shape, layout.single))
+
+
+LONG = {"hidden_size": 1_040, "intermediate_size": 1_100, "num_hidden_layers": 1, "attention_bias": True}
+NARROW = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("shape", "tokens", "sums"),
+    [
+        (LONG, 2, ((0, Operation.QUERY, 10), (0, Operation.DOWN, 9), (0, Operation.FEED_FACTOR, 9))),
+        (LONG, 2, ((1, Operation.INPUT_FACTOR, 9),)),
+        (NARROW, 1_100, ((0, Operation.ATTENDED, 9), (0, Operation.SUMS, 9))),
+    ],
+)
+async def test_a_long_sum_is_checked_part_by_part(
+    anvil: Any, contract: Any, tmp_path: Path, shape: Any, tokens: int, sums: tuple[tuple[int, Operation, int], ...]
+) -> None:
+    scene, source = LayerScene.make(tmp_path / "model", tokens, **shape), Random(12)
+    layout, trace = scene.layout(), scene.trace()
+    async with await Chain.connect(anvil.url, contract) as chain:
+        checked = Checked(chain, scene, layout, trace, SignedRows(trace.rows, scene.tokens))
+        matter, encoded, claim = checked.matter, layout.model.encoded, checked.claim
+        for layer, operation, count in sums:
+            tensor = layout.tensor(layer, operation)
+            across = layout.levels(tensor)[1]
+            place = layout.place(tensor, layout.position << across, 0)
+            assert place is not None
+            word = TraceWord(tensor, layout.position << across, trace.tensor(tensor).node(0, layout.position << across))
+            parts = trace.parts(place)
+            assert len(parts) == count == await chain.read(step_calls.parts_of(matter, encoded, claim, word, 0))
+            assert await chain.read(step_calls.concludes(matter, encoded, claim, word, 0, packed(parts)))
+            for other in (parts[:-1], (*parts, 0), (parts[0] + (1 << 320), *parts[1:]), (NO_SUM, *parts[1:])):
+                assert not await chain.read(step_calls.concludes(matter, encoded, claim, word, 0, packed(other)))
+            seen = SeenTrace(trace)
+            for index in {0, count - 1, source.randrange(count)}:
+                step = part_proof(layout, seen, place, 0, index, scene.weights.open)
+                for change in (0, 1, -1):
+                    value = steps.sum_bytes(parts[index] + change)
+                    view = step_calls.is_wrong_part(matter, encoded, claim, word, SumPart(0, index, value), step)
+                    assert await chain.read(view) == (change != 0), (operation, index, change)
+            beyond = SumPart(0, count, steps.sum_bytes(0))
+            refused = step_calls.is_wrong_part(matter, encoded, claim, word, beyond, step)
+            at_once = step_calls.is_wrong(matter, encoded, claim, word, whole_step(checked, place))
+            for view in (refused, at_once):
+                with pytest.raises(ChainRejected):
+                    await chain.read(view)
+
+
+def whole_step(checked: Checked, place: Any) -> bytes:
+    return step_proof(checked.layout, SeenTrace(checked.trace), place, 0, checked.scene.weights.open, checked.entered)
+
+
+async def test_short_sums_and_other_numbers_have_no_parts(checked: Checked) -> None:
+    matter, shape, claim = checked.matter, checked.layout.model.encoded, checked.claim
+    for operation in (Operation.INPUT, Operation.QUERY, Operation.GATED, Operation.MAXIMA):
+        tensor = checked.layout.tensor(1, operation)
+        word = TraceWord(tensor, 0, checked.trace.tensor(tensor).node(0, 0))
+        for number in (0, 7):
+            assert await checked.chain.read(step_calls.parts_of(matter, shape, claim, word, number)) == 0
+            assert not await checked.chain.read(step_calls.concludes(matter, shape, claim, word, number, bytes(96)))
 
 
 async def test_a_row_that_a_nudge_defends_convicts_beyond_eight_times_its_movement(doubled: Checked) -> None:

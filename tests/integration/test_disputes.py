@@ -208,6 +208,30 @@ async def test_one_wrong_weight_convicts_by_one_honest_side_alone(trials: Trials
         await audited(stage)
 
 
+async def test_a_wrong_weight_in_a_long_sum_convicts_by_one_part_of_it(trials: Trials) -> None:
+    """Sums of 1,100 terms are not computed at once: the accused gives nine parts, and one of them is not true."""
+    wrong = {"model.layers.1.mlp.down_proj.weight": ((3, 700), 0.9)}
+
+    class Tampered(TamperedWeights):
+        pass
+
+    Tampered.wrong = wrong
+    async with trials(intermediate_size=1_100) as trial:
+        stage = trial.stage
+        played, known = await trial.accuse(trial.rows(wrong), 2)
+        node = trial.side(stage.node, known, weights=Tampered)
+        turns, accuser = 0, trial.side(stage.accuser, known, place="accuser")
+        while await ending(node, played) is None and turns < 40:
+            turns += await trial.play(node, accuser, most=1)
+        ended = (await node.chain.lives())[played.id]
+        assert isinstance(ended.ending, DisputeWon)
+        assert [name for name, _ in trial.gas][-3:] == ["askSum", "giveSum", "wrongPart"]
+        assert len(ended.parts) == 9 * 96
+        spent = sum(gas for _, gas in (*played.gas, *trial.gas))
+        assert spent < 1_200_000, (played.gas, trial.gas)
+        await audited(stage)
+
+
 async def audited(stage: DisputeStage) -> None:
     """An auditor plays the dispute again: it convicts this node, and no turn of it can be told otherwise."""
     market = stage.stage.market

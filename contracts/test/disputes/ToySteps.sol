@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Claim, ISteps, Matter, Word} from "../../disputes/ISteps.sol";
+import {Claim, ISteps, Matter, Part, Word} from "../../disputes/ISteps.sol";
 import {TraceTree} from "../../disputes/TraceTree.sol";
 import {ShownRow} from "../../market/interfaces/IProofs.sol";
 
 /// @title Arithmetic that a test can follow: a number is three times the one before it, plus the number of its tensor
-/// @notice Tensor 0 has 1000 p + c in row p, column c; rows are signed as their hash. The last tensor of a nudged trace
+/// @notice Tensor 0 has 1000 p + c in row p, column c; rows are signed as their hash. Those in column 5 are sums of two parts: three
+///         times the one before, and the rest. The last tensor of a nudged trace
 ///         has as much more as the nudge's number.
 contract ToySteps is ISteps {
     struct Shape {
@@ -106,6 +107,63 @@ contract ToySteps is ISteps {
 
     function _top(Shape memory given, Claim calldata claim) private pure returns (uint8) {
         return _levels(claim.nudge == 0 ? given.tensors : 2 * given.tensors);
+    }
+
+    function partsOf(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata,
+        Word calldata word,
+        uint8 number
+    ) external pure returns (uint256) {
+        Shape memory given = abi.decode(shape, (Shape));
+        return _isSum(matter, given, word, number) ? 2 : 0;
+    }
+
+    function concludes(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata,
+        Word calldata word,
+        uint8 number,
+        bytes calldata parts
+    ) external pure returns (bool) {
+        Shape memory given = abi.decode(shape, (Shape));
+        if (!_isSum(matter, given, word, number) || parts.length != 192) return false;
+        uint256 total = uint256(bytes32(parts[64:96])) + uint256(bytes32(parts[160:192]));
+        return total % (1 << 32) == _numberAt(word.value, number);
+    }
+
+    function isWrongPart(
+        Matter calldata matter,
+        bytes calldata shape,
+        Claim calldata claim,
+        Word calldata word,
+        Part calldata part,
+        bytes calldata step
+    ) external view returns (bool) {
+        Shape memory given = abi.decode(shape, (Shape));
+        uint256 value = uint256(bytes32(part.value[64:96]));
+        if (part.index == 1) {
+            uint256 rest = word.tensor % given.tensors;
+            return value != (word.tensor == 2 * given.tensors - 1 ? rest + claim.nudge : rest);
+        }
+        Step memory shown = abi.decode(step, (Step));
+        uint256 levels = _depthOf(matter, given) + _top(given, claim);
+        uint256 first = uint256(word.tensor - 1) << _depthOf(matter, given) | word.place;
+        bytes32 opened = this.rootOf(shown.words, first, levels, shown.siblings);
+        require(opened == claim.root && shown.words.length == 32, "another trace");
+        return value != 3 * _numberAt(bytes32(shown.words), part.number);
+    }
+
+    function _isSum(Matter calldata matter, Shape memory given, Word calldata word, uint256 number)
+        private
+        pure
+        returns (bool)
+    {
+        uint256 across = _levels((given.columns + 7) / 8);
+        uint256 column = word.place % (1 << across) * 8 + number;
+        return word.tensor % given.tensors != 0 && column == 5 && word.place >> across <= matter.position;
     }
 
     function requireSigned(Matter calldata matter, uint256, ShownRow calldata row) external pure {

@@ -22,15 +22,17 @@ from troth.protocol.disputes.calls import (
     DisputeWon,
     NodesShown,
     RowGiven,
+    SumGiven,
     decode_event,
 )
 from troth.protocol.disputes.game import Dispute, DisputeTurn, NamedNode
 from troth.protocol.disputes.judging import DisputeJudge, read
 from troth.protocol.disputes.layout import NUDGES
 from troth.protocol.disputes.proofs import RowProof, StepProof
+from troth.protocol.disputes.sums import unpacked
 from troth.protocol.disputes.tree import path_root, root_over
 from troth.protocol.errors import ProtocolError
-from troth.protocol.hashing import abi_keccak
+from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.logs import LogMeta
 from troth.protocol.market.events import FaultProven
 from troth.protocol.market.messages import state_hash
@@ -45,6 +47,8 @@ TURNS = {
     "chooseTensor": (DisputeTurn.ACCUSER, DisputeTurn.ACCUSED),
     "askRow": (DisputeTurn.ACCUSER, DisputeTurn.ROW),
     "giveRow": (DisputeTurn.ROW, DisputeTurn.ACCUSER),
+    "askSum": (DisputeTurn.ACCUSER, DisputeTurn.SUM),
+    "giveSum": (DisputeTurn.SUM, DisputeTurn.ACCUSER),
 }
 """Whose turn each call is, and whose it is after it."""
 
@@ -116,7 +120,7 @@ def _replayed(subject: AuditSubject, dispute: PlayedDispute) -> Iterator[Finding
                     yield _convicted(event)
                 case DisputeLost():
                     _require_lost(state, event)
-                case DisputeOpened() | DisputeMoot() | RowGiven():
+                case DisputeOpened() | DisputeMoot() | RowGiven() | SumGiven():
                     pass
         except _Unseen as unseen:
             yield Finding("M26", FindingKind.INCONCLUSIVE, str(unseen), dispute.id, place=event.meta)
@@ -152,6 +156,10 @@ def _require_move(
     turn = TURNS.get(call.entry.name)
     if turn != (before.turn, after.turn):
         raise _Broken(f"{call.entry.name} was no turn of this dispute")
+    if call.entry.name == "giveSum":
+        judge, number = DisputeJudge(opened.matter, opened.shape, before.claim), before.number - 1
+        if not judge.concludes(before.tensor, before.place, before.node, number, bytes(call.value("parts"))):
+            raise _Broken("The parts that the accused gave do not make the number")
     if after != replace(_after(call, before, after, shown), deadline=after.deadline, turn=after.turn):
         raise _Broken(f"{call.entry.name} leaves another state")
 
@@ -173,6 +181,11 @@ def _after(call: DecodedCall, before: Dispute, after: Dispute, shown: tuple[Hash
             if call.entry.name == "choose":
                 return chosen
             return replace(chosen, in_tensor=True, tensor=chosen.place, place=0, left=after.left)
+        case "askSum":
+            chosen = _descended(before, converter(NamedNode)(call.value("choice")))
+            return replace(chosen, number=int(call.value("number")) + 1)
+        case "giveSum":
+            return replace(before, parts=Hash32(keccak256(bytes(call.value("parts")))))
         case "askRow":
             return replace(before, asked=int(call.value("position")) + 1)
         case _:
@@ -217,6 +230,15 @@ def _require_won(subject: AuditSubject, opened: DisputeOpened, state: Dispute | 
             proof = read(StepProof, call.value("step"))
             if not judge.is_wrong(chosen.tensor, chosen.place, chosen.node, proof):
                 raise _Broken("The number by which it was won is the one that follows")
+        case "wrongPart":
+            parts, index = bytes(call.value("parts")), int(call.value("index"))
+            judge, number = DisputeJudge(opened.matter, opened.shape, state.claim), state.number - 1
+            given = unpacked(parts)[index]
+            proof = read(StepProof, call.value("step"))
+            if keccak256(parts) != state.parts or not judge.is_wrong_part(
+                state.tensor, state.place, number, index, given, proof
+            ):
+                raise _Broken("The part by which it was won is the one that follows")
         case "wrongRow":
             if not DisputeJudge(opened.matter, opened.shape, state.claim).is_far(read(RowProof, call.value("opening"))):
                 raise _Broken("The row by which it was won is as near as honest rows are")

@@ -28,8 +28,9 @@ from troth.protocol.disputes.game import DisputeTurn, Matter, NamedNode, SeenTra
 from troth.protocol.disputes.layout import NUDGES, WORD_NUMBERS, Layout
 from troth.protocol.disputes.life import Life
 from troth.protocol.disputes.nudges import Nudge
-from troth.protocol.disputes.proofs import row_proof, step_proof
+from troth.protocol.disputes.proofs import part_proof, row_proof, step_proof
 from troth.protocol.disputes.segment_trace import DoubledTrace, SegmentTrace
+from troth.protocol.disputes.sums import unpacked
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.types import ZERO_HASH, Hash32
@@ -133,6 +134,8 @@ class Disputant:
         trace = self._committed(one, text)
         if trace is None:
             return None
+        if one.state.turn == DisputeTurn.SUM:
+            return await asyncio.to_thread(life.giving_sum, one, trace)
         if one.state.turn == DisputeTurn.ACCUSER:
             return await asyncio.to_thread(self._accuse, one, trace, text)
         if one.state.root == ZERO_HASH and isinstance(trace, SegmentTrace):
@@ -196,6 +199,8 @@ class Disputant:
 
     def _accuse(self, one: Life, trace: SegmentTrace | DoubledTrace, text: SegmentText) -> Call | None:
         """Point at what differs, or convict."""
+        if one.state.number:
+            return self._by_part(one, trace)
         choice, seen = life.pointed(one, trace), one.seen(trace)
         if choice is None or _pads(one, choice, trace.layout):
             return self._by_row(one, trace, seen, text)
@@ -232,9 +237,21 @@ class Disputant:
             if given is None:
                 return calls.ask_row(one.id, one.state, one.matter, place.position)
             proof = step_proof(trace.layout, seen, place, number, self.weights().open, lambda _: given)
+        elif place is not None and trace.parts(place):
+            return calls.ask_sum(one.id, one.state, one.matter, one.shape, choice, number)
         else:
             proof = step_proof(trace.layout, seen, place, number, self.weights().open, text.entered)
         return calls.wrong_step(one.id, one.state, one.matter, one.shape, choice, proof)
+
+    def _by_part(self, one: Life, trace: SegmentTrace | DoubledTrace) -> Call:
+        """The first part of the sum that is another one than what its terms make."""
+        state, number = one.state, one.state.number - 1
+        place = trace.layout.place(state.tensor, state.place, number)
+        assert place is not None
+        pairs = zip(trace.parts(place), unpacked(one.parts), strict=True)
+        index = next(at for at, (own, given) in enumerate(pairs) if own != given)
+        proof = part_proof(trace.layout, one.seen(trace), place, number, index, self.weights().open)
+        return calls.wrong_part(one.id, state, one.matter, one.shape, one.parts, index, proof)
 
 
 def shown_row(one: Life, text: SegmentText, position: int) -> ShownRow | None:

@@ -82,6 +82,15 @@ class RowGiven:
 
 
 @dataclass(frozen=True, slots=True)
+class SumGiven:
+    """The accused gave the parts of the sum that was asked for."""
+
+    dispute: Hash32
+    parts: bytes
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
 class DisputeWon:
     """The accused was convicted; ``paid`` went to the accuser's credit."""
 
@@ -115,7 +124,15 @@ class DisputeMoot:
 
 
 DisputeEvent = (
-    DisputesDeployed | DisputeOpened | DisputeMoved | NodesShown | RowGiven | DisputeWon | DisputeLost | DisputeMoot
+    DisputesDeployed
+    | DisputeOpened
+    | DisputeMoved
+    | NodesShown
+    | RowGiven
+    | SumGiven
+    | DisputeWon
+    | DisputeLost
+    | DisputeMoot
 )
 
 
@@ -158,6 +175,25 @@ def ask_row(dispute: Hash32, state: Dispute, matter: Matter, position: int) -> C
 def give_row(dispute: Hash32, state: Dispute, matter: Matter, row: ShownRow) -> Call:
     """The accused's turn where the signed row was asked for."""
     return Call("giveRow", _data("giveRow", dispute, state, matter, row))
+
+
+def ask_sum(  # noqa: PLR0917
+    dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: NamedNode, number: int
+) -> Call:
+    """The accuser's turn at a word, where a number of it is a long sum."""
+    return Call("askSum", _data("askSum", dispute, state, matter, shape, choice, number))
+
+
+def give_sum(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, parts: bytes) -> Call:
+    """The accused's turn where the parts of a sum were asked for."""
+    return Call("giveSum", _data("giveSum", dispute, state, matter, shape, parts))
+
+
+def wrong_part(  # noqa: PLR0917
+    dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, parts: bytes, index: int, step: bytes
+) -> Call:
+    """One of the parts is not the sum of its terms."""
+    return Call("wrongPart", _data("wrongPart", dispute, state, matter, shape, parts, index, step))
 
 
 def wrong_step(  # noqa: PLR0917

@@ -19,7 +19,7 @@ from troth.protocol.market.types import Uint40
 from troth.protocol.types import Address, Hash32, Uint8, Uint16, Uint32, Uint64, Uint96
 
 MOST_STRIDE = 5
-MOST_TURNS = 24
+MOST_TURNS = 26
 """Turns of the longest dispute that a contract takes."""
 ENDED = Hash32((1).to_bytes(32, "big"))
 """What the contract keeps of a dispute that has ended."""
@@ -32,6 +32,7 @@ class DisputeTurn(IntEnum):
     ACCUSED = 1
     ACCUSER = 2
     ROW = 3
+    SUM = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ class Dispute:
     asked: Uint32
     nudge: Uint8
     moved: Uint32
+    number: Uint8
+    parts: Hash32
 
     @property
     def hash(self) -> Hash32:

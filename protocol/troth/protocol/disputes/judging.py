@@ -11,12 +11,22 @@ from eth_abi.exceptions import DecodingError
 from numpy.typing import NDArray
 
 from troth.protocol.arithmetic import steps
-from troth.protocol.arithmetic.operations import Operation, RowSlice, StepKind, WeightSlice, step
+from troth.protocol.arithmetic.operations import (
+    SUM_BYTES,
+    Operation,
+    RowSlice,
+    Slice,
+    Step,
+    StepKind,
+    WeightSlice,
+    step,
+)
 from troth.protocol.bindings.structs import converter
 from troth.protocol.disputes.game import Matter, TraceClaim
 from troth.protocol.disputes.layout import WORD_NUMBERS, DisputedShape, Layout, NumberPlace
 from troth.protocol.disputes.nudges import Nudge
 from troth.protocol.disputes.proofs import RowProof, StepProof, WeightOpening, WordsOpening
+from troth.protocol.disputes.sums import conclude, part_of, parts_of, unpacked
 from troth.protocol.disputes.tolerance import is_far, movement
 from troth.protocol.disputes.tree import Range, range_root
 from troth.protocol.errors import InvalidOpening, InvalidStep
@@ -72,6 +82,24 @@ class DisputeJudge:
             return claimed != self._entered(place, proof)
         return claimed != self._computed(place, proof)
 
+    def concludes(self, tensor: int, word: int, value: bytes, number: int, parts: bytes) -> bool:
+        """Whether parts make a number of a word."""
+        made = self._step(tensor, word, number)[1]
+        claimed = int.from_bytes(value[4 * number : 4 * number + 4], "little")
+        return len(parts) == SUM_BYTES * parts_of(made) > 0 and conclude(made, unpacked(parts)) == claimed
+
+    def is_wrong_part(self, tensor: int, word: int, number: int, index: int, part: int, proof: StepProof) -> bool:  # noqa: PLR0917
+        """Whether a part is another one than its terms make."""
+        place, made = self._step(tensor, word, number)
+        kind, slices = part_of(made, index)
+        return part != steps.add(kind, 0, self._operands(place, slices, proof))
+
+    def _step(self, tensor: int, word: int, number: int) -> tuple[NumberPlace, Step]:
+        place = self._layout.place(tensor, word, number)
+        if place is None or place.operation is Operation.INPUT:
+            raise InvalidStep("The number is no sum", (tensor, word, number), "Compute it at once.")
+        return place, step(self._layout.model.layer(place.layer), place.operation, place.position, place.element)
+
     def is_far(self, proof: RowProof) -> bool:
         """Whether the signed row is further from the trace's last row than honest machines are."""
         matter, layout = self._matter, self._layout
@@ -93,16 +121,22 @@ class DisputeJudge:
     # ------------------------------------------------------------------------------------------------------ one number
 
     def _computed(self, place: NumberPlace, proof: StepProof) -> int:
+        made = step(self._layout.model.layer(place.layer), place.operation, place.position, place.element)
+        if parts_of(made):
+            raise InvalidStep("A sum of so many terms is computed in parts", made.slices[0].count, "Ask for them.")
+        operands = self._operands(place, made.slices, proof)
+        return steps.evaluate(made.kind, operands, list(made.constants), NumberFormat.FLOAT32)
+
+    def _operands(self, place: NumberPlace, slices: Sequence[Slice], proof: StepProof) -> list[list[int]]:
         model = self._layout.model
-        made = step(model.layer(place.layer), place.operation, place.position, place.element)
-        rows = [one for one in made.slices if isinstance(one, RowSlice)]
-        weights = [one for one in made.slices if isinstance(one, WeightSlice)]
+        rows = [one for one in slices if isinstance(one, RowSlice)]
+        weights = [one for one in slices if isinstance(one, WeightSlice)]
         pairs = zip(rows, proof.rows, strict=True)
         operands = [self._opened(place.layer, *pair, nudged=place.nudged) for pair in pairs]
         for slice_, opening in zip(weights, proof.weights, strict=True):
             name = slice_.tensor if place.layer < len(model.pattern) else model.norm
             operands.append(self._weights(WeightSlice(name, slice_.row, slice_.start, slice_.stop), opening))
-        return steps.evaluate(made.kind, operands, list(made.constants), NumberFormat.FLOAT32)
+        return operands
 
     def _entered(self, place: NumberPlace, proof: StepProof) -> int:
         matter, layout = self._matter, self._layout

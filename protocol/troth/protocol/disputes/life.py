@@ -16,9 +16,11 @@ from troth.protocol.disputes.calls import (
     DisputeWon,
     NodesShown,
     RowGiven,
+    SumGiven,
 )
 from troth.protocol.disputes.game import CanonicalTrace, Dispute, DisputeTurn, Matter, NamedNode, SeenTrace
-from troth.protocol.disputes.segment_trace import DoubledTrace
+from troth.protocol.disputes.segment_trace import DoubledTrace, SegmentTrace
+from troth.protocol.disputes.sums import packed
 from troth.protocol.errors import InvalidField
 from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.types import Hash32
@@ -36,7 +38,10 @@ class ShownLevels:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """A dispute from its opening to its end; ``given``: the signed row, where the accuser had to ask for it."""
+    """A dispute from its opening to its end.
+
+    ``given``: the signed row, where the accuser had to ask for it; ``parts``: of a long sum, likewise.
+    """
 
     id: Hash32
     matter: Matter
@@ -45,6 +50,7 @@ class Life:
     looks: tuple[ShownLevels, ...] = ()
     ending: Ending | None = None
     given: ShownRow | None = None
+    parts: bytes = b""
 
     def seen(self, own: CanonicalTrace) -> SeenTrace:
         """The accused's trace as far as it was shown, for who has the true one."""
@@ -70,6 +76,8 @@ def lives(events: Iterable[DisputeEvent]) -> Mapping[Hash32, Life]:
                 found[event.dispute] = _moved(found.get(event.dispute), opened.get(event.dispute), event, nodes)
             case RowGiven():
                 found[event.dispute] = replace(_known(found.get(event.dispute), event.dispute), given=event.row)
+            case SumGiven():
+                found[event.dispute] = replace(_known(found.get(event.dispute), event.dispute), parts=event.parts)
             case DisputeWon() | DisputeLost() | DisputeMoot():
                 found[event.dispute] = replace(_known(found.get(event.dispute), event.dispute), ending=event)
             case _:
@@ -105,6 +113,14 @@ def defending(life: Life, trace: DoubledTrace, nudge: int) -> Call:
     """The accused's first turn, where a nudge moves its row as rounding did."""
     state = replace(life.state, left=life.state.left + 1)
     return calls.defend(life.id, life.state, nudge, trace.most_moved, game.nodes_to_show(state, trace))
+
+
+def giving_sum(life: Life, trace: SegmentTrace | DoubledTrace) -> Call:
+    """The accused's turn where the parts of a sum were asked for."""
+    state = life.state
+    place = trace.layout.place(state.tensor, state.place, state.number - 1)
+    parts = () if place is None else trace.parts(place)
+    return calls.give_sum(life.id, state, life.matter, life.shape, packed(parts))
 
 
 def pointed(life: Life, own: CanonicalTrace) -> NamedNode | None:

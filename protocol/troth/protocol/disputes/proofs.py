@@ -3,12 +3,13 @@ or a signed row beside the trace's last."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from troth.protocol.arithmetic.operations import Operation, RowSlice, WeightSlice, step
+from troth.protocol.arithmetic.operations import Operation, RowSlice, Slice, WeightSlice, step
 from troth.protocol.disputes.game import SeenTrace
 from troth.protocol.disputes.layout import Layout, NumberPlace
+from troth.protocol.disputes.sums import part_of
 from troth.protocol.disputes.tree import Range
 from troth.protocol.market.messages import abi_encode
 from troth.protocol.market.token_proofs import ShownRow
@@ -79,10 +80,25 @@ def step_proof(  # noqa: PLR0917
         return abi_encode(_entered(layout, seen, place, number, weights, entered))
     shape = layout.model.layer(place.layer)
     made = step(shape, place.operation, place.position, place.element)
-    read = (one for one in made.slices if isinstance(one, RowSlice))
+    return abi_encode(_read(layout, seen, place, number, made.slices, weights))
+
+
+def _read(  # noqa: PLR0917
+    layout: Layout, seen: SeenTrace, place: NumberPlace, number: int, slices: Sequence[Slice], weights: OpenWeights
+) -> StepProof:
+    read = (one for one in slices if isinstance(one, RowSlice))
     rows = tuple(_opened(layout, seen, place.layer, one, nudged=place.nudged) for one in read)
-    leaves = tuple(weights(_named(layout, place, one)) for one in made.slices if isinstance(one, WeightSlice))
-    return abi_encode(StepProof(number, rows, leaves, ()))
+    leaves = tuple(weights(_named(layout, place, one)) for one in slices if isinstance(one, WeightSlice))
+    return StepProof(number, rows, leaves, ())
+
+
+def part_proof(  # noqa: PLR0917
+    layout: Layout, seen: SeenTrace, place: NumberPlace, number: int, index: int, weights: OpenWeights
+) -> bytes:
+    """One part of a long sum with its terms; ``number``: which of its word."""
+    made = step(layout.model.layer(place.layer), place.operation, place.position, place.element)
+    _, slices = part_of(made, index)
+    return abi_encode(_read(layout, seen, place, number, slices, weights))
 
 
 def row_proof(layout: Layout, seen: SeenTrace, element: int, signed: ShownRow, moved: int = 0) -> bytes:

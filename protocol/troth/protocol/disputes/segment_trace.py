@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from troth.protocol.arithmetic import steps
 from troth.protocol.arithmetic.layers import LayerRows, layer_rows
-from troth.protocol.arithmetic.operations import Operation, StepKind
-from troth.protocol.disputes.layout import ONE, WORD_NUMBERS, Layout
+from troth.protocol.arithmetic.operations import Operation, RowSlice, Slice, StepKind, step
+from troth.protocol.disputes import sums
+from troth.protocol.disputes.layout import ONE, WORD_NUMBERS, Layout, NumberPlace
 from troth.protocol.disputes.nudges import Nudge
 from troth.protocol.disputes.tolerance import furthest, most_moved, movement
 from troth.protocol.disputes.tree import WordTree
@@ -113,6 +114,24 @@ class SegmentTrace:
         """The element of the signed row that is too far from the trace's; None: none is. See ``tolerance.furthest``."""
         return furthest(signed, self.last_row, moved)
 
+    def parts(self, place: NumberPlace) -> tuple[int, ...]:
+        """The parts of a long sum; none where the number is computed at once."""
+        if place.operation is Operation.INPUT:
+            return ()
+        made = step(self.layout.model.layer(place.layer), place.operation, place.position, place.element)
+        found = []
+        for index in range(sums.parts_of(made)):
+            kind, slices = sums.part_of(made, index)
+            found.append(steps.add(kind, 0, [self._operand(place.layer, one) for one in slices]))
+        return tuple(found)
+
+    def _operand(self, layer: int, slice_: Slice) -> list[int]:
+        if layer < len(self.layout.model.pattern):
+            return self.layer(layer).operand(slice_)
+        # The last norm's factor is a sum over what it reads.
+        assert isinstance(slice_, RowSlice)
+        return _bits(self._read[-1][slice_.first, slice_.start : slice_.stop])
+
     def layer(self, number: int) -> LayerRows:
         """All rows of a layer."""
         if self._rows is None or self._rows[0] != number:
@@ -151,6 +170,10 @@ class DoubledTrace:
         """One tensor's tree."""
         single = self.layout.single
         return self.plain.tensor(number) if number < single else self.nudged.tensor(number - single)
+
+    def parts(self, place: NumberPlace) -> tuple[int, ...]:
+        """The parts of a long sum."""
+        return (self.nudged if place.nudged else self.plain).parts(place._replace(nudged=False))
 
     @property
     def most_moved(self) -> int:
