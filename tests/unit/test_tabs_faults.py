@@ -311,7 +311,7 @@ async def test_what_a_struck_claim_cost_is_no_payment_that_this_machine_forgot(t
     async with toy_stage(tmp_path) as stage:
         world, record = stage.world, stage.world.state.tabs[stage.tab]
         struck = replace(record, redeemed=record.redeemed + 5_000, forgiven=5_000)
-        world.state = replace(world.state, tabs=world.state.tabs.with_item(stage.tab, struck))
+        world.state = replace(world.state, tabs=world.state.tabs.set(stage.tab, struck))
         assert ended(await asked(stage)).outcome is OrderOutcome.CHECKED
 
 
