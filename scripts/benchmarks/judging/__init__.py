@@ -97,7 +97,7 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
         run_all(folder, recorder.shelf, [group], ())
         share_of = judging_share(recorder, group)
         what = "the prefills in both formats" if dtype else "a prefill"
-        note = f"one look at states and tokens, over {what} of 111 positions with logits; processor time"
+        note = f"one look at states, tokens and own rows, over {what} of 111 positions with logits; processor time"
         yield Figure(f"judging over the prefill, {DTYPES[dtype]}", share_of, "%", reach=5, note=note)
 
 

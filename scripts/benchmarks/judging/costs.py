@@ -20,6 +20,8 @@ from troth.node.engine.torch_engine import from_words
 from troth.node.judging import LOGIT_ROWS
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import first_look
+from troth.protocol.straying import straying
+from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import choices
 from troth.protocol.types import Segment
 
@@ -58,6 +60,16 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
     def beside(block: NDArray[np.float32]) -> NDArray[np.float32] | None:
         return block if recorder.dtype else None
 
+    def strays(places: NDArray[np.intp]) -> None:
+        if not len(places):
+            return
+        claimed = kept["decode"]["rows-1"][prompt][first + places]
+        heads = [low.logits(from_words(claimed, recorder.dtype)).numpy()]
+        if high is not None:
+            heads.append(high.logits(from_words(claimed, 1).float()).numpy())
+        theirs = [tokens[place] for place in places]
+        straying(heads, theirs, sampling, dtype=Dtype(recorder.dtype), seed=seed, positions=list(first + places))
+
     def judge() -> None:
         judge_states(Rules(recorder.dtype, 1_000_000), kept["decode"]["rows-1"][prompt], rows, reference)
         for start in range(0, len(tokens), LOGIT_ROWS):
@@ -66,16 +78,19 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
                 first_look, block, sampling=sampling, beside=beside(block), seed=seed, first_position=place
             )
             theirs = tokens[start : start + LOGIT_ROWS]
-            judged(theirs)
+            lost = judged(theirs)
             if recorder.dtype:
                 mine = choices(block, sampling, seed=seed, first_position=place, guesses=theirs)
-                for row in np.flatnonzero(np.array(mine) != theirs):
+                differing = np.flatnonzero(np.array(mine) != theirs)
+                for row in differing:
                     one = slice(row, row + 1)
                     first_look(
                         block[one], mine[one], sampling, beside=block[one], seed=seed, first_position=place + int(row)
                     )
+            strays(start + (differing if recorder.dtype else np.flatnonzero(lost)))
 
-    return computing, _timed(judge)[0]
+    with torch.inference_mode():
+        return computing, _timed(judge)[0]
 
 
 def _timed(run: Callable[[], Result]) -> tuple[float, Result]:
