@@ -27,7 +27,5 @@ _.eth_chainId, _.web3_clientVersion, _.eth_blockNumber, _.eth_getBlockByNumber, 
 _.eth_call
 # Run by a process whose program is a text, or fixtures that a test takes for what they do.
 _.serve_echo, _.in_two_parts
-# Distances of states in the recordings of `scripts/bench judging`: looked at by hand.
-_.state_distances
 # Places of a signature's hints, all named.
 _.U, _.H_Y, _.SLOPE_HINT

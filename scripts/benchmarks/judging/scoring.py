@@ -23,7 +23,6 @@ from troth.node.engine.torch_engine import from_words
 from troth.protocol.doubts import apart, reach
 from troth.protocol.hashing import keccak256
 from troth.protocol.margins import Losses, loss
-from troth.protocol.scores import dimension_spread, weighted_rms
 from troth.protocol.straying import FAITHFUL, Straying, straying
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, choose, noise
@@ -42,34 +41,6 @@ TEXTS = (
 )  # fmt: skip
 """Lies about tokens over honest states."""
 HONEST_WAYS = frozenset({"decode", *(way.name for way in HONEST)})
-
-
-def state_distances(shelf: Shelf, group: Group, way: str) -> Arrays:
-    """Distances of every row: ``name-boundary`` with shape prompts x rows, for each pair of runs.
-
-    Each is weighted by the prompt's own spread, as the first rules do.
-    """
-    dtype, found = Dtype(shelf.dtype), {}
-    claimed, own, again = (shelf.read(group, name) for name in (way, "own", "again"))
-    high = shelf.read(group, "high") if shelf.dtype else own
-    for boundary in (0, 1):
-        key = f"rows-{boundary}"
-        wide = [_wide(one[key], dtype) for one in (claimed, own, again)]
-        references = high[key].astype(np.float32) if shelf.dtype else wide[1]
-        pairs = {
-            "claimed": (wide[0], references),
-            "own": (wide[1], references),
-            "again": (wide[2], references),
-            "between": (wide[0], wide[1]),
-            "runs": (wide[2], wide[1]),
-        }
-        for name, (first, second) in pairs.items():
-            rows = [
-                weighted_rms(mine, theirs, dimension_spread(reference))
-                for mine, theirs, reference in zip(first, second, references, strict=True)
-            ]
-            found[f"{name}-{boundary}"] = np.array(rows)
-    return found
 
 
 def _wide(rows: NDArray[Any], dtype: Dtype) -> NDArray[np.float32]:
