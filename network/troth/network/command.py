@@ -132,7 +132,8 @@ def create(
     A run that was interrupted is carried on by the same command: nothing is deployed twice.
     """
     from troth.network import showing
-    from troth.network.planning import CreationWish, pace_words, plan_creation, read_parameters
+    from troth.network.parameters import read_parameters
+    from troth.network.planning import CreationWish, pace_words, plan_creation
     from troth.protocol.committee import read_member
     from troth.protocol.market.shipped import warning_of
     from troth.protocol.types import ZERO_ADDRESS

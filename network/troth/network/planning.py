@@ -6,11 +6,9 @@ the figures to what anvil charges. On an L2 the fee for data on its parent chain
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from eth_abi.exceptions import DecodingError
 
@@ -43,13 +41,11 @@ from troth.protocol.committee import CommitteeMember
 from troth.protocol.disputes.game import MOST_TURNS
 from troth.protocol.market.addresses import creation_code, factory_code
 from troth.protocol.market.parts import FACTORY
-from troth.protocol.market.shipped import BLOCK_SECONDS, DEMO, MAIN, broken_windows, stretched
+from troth.protocol.market.shipped import MAIN, broken_windows
 from troth.protocol.market.types import NO_ADDRESS, Parameters
 from troth.protocol.runtime_code import part_runtime, runtime_of
-from troth.protocol.types import Address, to_address
+from troth.protocol.types import Address
 
-SHIPPED = {"main": MAIN, "demo": DEMO}
-"""Parameters by name."""
 BEGIN_GAS = 130_000
 MEMBER_GAS = 110_000
 """Of one member of the committee: its slots, and its endpoint."""
@@ -207,29 +203,3 @@ async def _require_code(rpc: Rpc, account: Address | None, contract: str, option
     if not runtime_of(contract).fits(code):
         what = "Another contract lives there" if code else "No contract lives there"
         raise CreationRefused(what, account, f"Check {option} and --rpc; leave the option out for a new one.")
-
-
-def read_parameters(name: str, asset: str, block_seconds: float) -> Parameters:
-    """The shipped set of this name, or main's with the fields of a TOML file; windows for a chain of this pace.
-
-    A file's windows are meant as they are written, so only those that it leaves out are stretched. Raises
-    CreationRefused where a field is wrong.
-    """
-    base = SHIPPED.get(name, MAIN)
-    if name != "demo" and block_seconds != BLOCK_SECONDS:
-        base = stretched(base, block_seconds)
-    chosen = base if name in SHIPPED else replace(base, **_fields(Path(name)))
-    return replace(chosen, asset=to_address(asset)) if asset else chosen
-
-
-def _fields(path: Path) -> dict[str, Any]:
-    try:
-        found = tomllib.loads(path.read_text("utf-8"))
-        replace(MAIN, **found)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, TypeError) as error:
-        remedy = "Name main, demo, or a TOML file with fields of them, as the dry run prints them with --json."
-        raise CreationRefused("These parameters cannot be read", f"{path}: {error}", remedy) from error
-    if wrong := [key for key, value in found.items() if type(value) is not type(getattr(MAIN, key))]:
-        remedy = "Windows are whole numbers of blocks, money whole numbers of units, addresses text."
-        raise CreationRefused("Parameters of another type", ", ".join(wrong), remedy)
-    return {key: to_address(value) if isinstance(value, str) else value for key, value in found.items()}
