@@ -121,12 +121,13 @@ class RatingNetwork:
         return [member.name for member in dead]
 
     def questions(self) -> Counter[str]:
-        """How many orders there are for each question that members asked, by their clients' journals."""
+        """How many orders there are for each question of each member, by their clients' journals."""
         found: Counter[str] = Counter()
         for member in self.members:
             database = sqlite3.connect(f"file:{Home(member.home / 'asking').tabs}?mode=ro", uri=True)
             try:
-                found.update(name for (name,) in database.execute(QUESTIONS))
+                # Members' own attempts have the same names.
+                found.update(f"{member.name} {name}" for (name,) in database.execute(QUESTIONS))
             finally:
                 database.close()
         return found
