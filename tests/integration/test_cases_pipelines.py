@@ -37,7 +37,7 @@ async def outcome_of(court: CourtStage, evidence: Any, segment: int = 1) -> Outc
 async def test_the_second_half_is_judged_from_rows_that_the_scheduler_kept(court: CourtStage) -> None:
     evidence = await court.serve(cheat=quantised, parts=(1, 2))
     assert await outcome_of(court, evidence) is Outcome.CONVICTED
-    assert court.follower.state.convictions.keys() == {evidence.nodes[1]}
+    assert set(court.follower.state.convictions) == {evidence.nodes[1]}
 
 
 async def test_the_second_half_is_judged_from_rows_that_the_opener_hands_on(court: CourtStage) -> None:
@@ -52,14 +52,14 @@ async def test_a_scheduler_that_keeps_no_rows_is_convicted(court: CourtStage) ->
     evidence = await court.serve(parts=(1, 2))
     court.store.rows.pop(0)
     assert await outcome_of(court, evidence) is Outcome.SCHEDULER_MISSING
-    assert court.follower.state.convictions.keys() == {court.stage.scheduler.address}
+    assert set(court.follower.state.convictions) == {court.stage.scheduler.address}
 
 
 async def test_a_node_that_keeps_its_rows_back_is_convicted(court: CourtStage) -> None:
     evidence = await court.serve(parts=(1, 2))
     court.store.rows.pop(1)
     assert await outcome_of(court, evidence) is Outcome.NODE_MISSING
-    assert court.follower.state.convictions.keys() == {evidence.nodes[1]}
+    assert set(court.follower.state.convictions) == {evidence.nodes[1]}
 
 
 async def test_a_node_that_sends_other_rows_than_it_signed_kept_them_back(court: CourtStage) -> None:

@@ -95,7 +95,7 @@ async def test_a_cheat_in_one_segment_is_rejected_and_pays_alone(asker: Asker) -
         operator = to_address(node.operator)
         bound = sum(state.pot(kind, operator) for kind in (PotKind.STAKE, PotKind.LOCKED))
         assert (bound < FAVOURED_SEATS * seat) if operator == cheat else bound == SEATS * seat, node.name
-    assert state.convictions.keys() == {cheat}
+    assert set(state.convictions) == {cheat}
 
 
 async def court(network: PipelineNetwork, cases: int) -> State:

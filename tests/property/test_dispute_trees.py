@@ -75,7 +75,7 @@ def test_the_first_difference_is_found_and_all_before_it_can_be_opened(
     state = Dispute(
         matter=ZERO_HASH, result=ZERO_HASH, accused=ZERO_ADDRESS, accuser=ZERO_ADDRESS, offence_block=0, bond=0,
         deadline=0, turn=DisputeTurn.ACCUSED, root=accused.top.root, node=accused.top.root, in_tensor=False, tensor=0,
-        place=0, left=own.top.depth, shown=0, asked=0,
+        place=0, left=own.top.depth, shown=0, asked=0, nudge=0, moved=0, number=0, parts=ZERO_HASH,
     )  # fmt: skip
     seen = SeenTrace(own)
     while True:

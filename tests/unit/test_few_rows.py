@@ -91,6 +91,14 @@ def test_a_mixture_is_not_tried() -> None:
     assert counted.counts == [ROWS]
 
 
+def test_bfloat16_hides_what_a_trial_looks_for() -> None:
+    counted = Counted(doubled)
+    FixedProduct(counted, ROWS)(torch.randn(1, WIDTH).bfloat16())
+    assert counted.counts == [ROWS]
+    query, key = torch.randn(1, 4, 1, 8).bfloat16(), torch.randn(1, 2, 30, 8).bfloat16()
+    assert few_queries(attend, "bfloat16", ROWS, query, key, key) == ROWS
+
+
 def test_several_sequences_at_once_go_in_blocks() -> None:
     counted = Counted(doubled)
     FixedProduct(counted, ROWS)(torch.randn(2, 1, WIDTH))
