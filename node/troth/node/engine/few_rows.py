@@ -118,7 +118,7 @@ def _same_queries(attend: Attend, rows: int, sizes: Sequence[tuple[int, int]], l
 
 def _shows(states: torch.Tensor) -> bool:
     """Whether another order of a sum would show in a trial."""
-    return states.device.type == "cpu" and states.dtype == torch.float32
+    return bool(states.device.type == "cpu" and states.dtype == torch.float32)
 
 
 def _random(shape: tuple[int, ...], like: torch.Tensor, scale: float) -> torch.Tensor:
