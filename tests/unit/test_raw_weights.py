@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,18 @@ def test_where_tensors_lie_does_not_count_and_progress_tells_all_bytes(tmp_path:
     write(tmp_path / "model.safetensors", dict(reversed(AWQ.items())))
     write(tmp_path / "more.safetensors", PLAIN)
     assert root(tmp_path) == before
+
+
+def test_threads_take_quick_turns_while_weights_are_hashed_and_no_longer(tmp_path: Path) -> None:
+    write(tmp_path / "model.safetensors", {"w": ("F32", [2, 512], noise(4096))})
+    before, during = sys.getswitchinterval(), list[float]()
+    weights_root(raw_tensors(tmp_path), None, lambda _size: during.append(sys.getswitchinterval()))
+    assert during
+    assert max(during) < 1e-4 < before
+    assert sys.getswitchinterval() == before
+    with pytest.raises(ZeroDivisionError):
+        weights_root(raw_tensors(tmp_path), None, lambda _size: 1 // 0)
+    assert sys.getswitchinterval() == before
 
 
 def made_folder(path: Path, tensors: Told, **config: Any) -> ModelFolder:
