@@ -42,9 +42,6 @@ from troth.protocol.types import ZERO_HASH, Address, Hash32, to_address
 log = logging.getLogger(__name__)
 
 VERSION = 1
-REPEATED = 20
-"""One in so many prompts of a list may have been asked before, and one in any case: nobody knows what others ask in the
-same epoch, and short texts come out alike."""
 
 
 class EpochProposal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -251,8 +248,7 @@ class RatingMember:
             return
         if proposal.openings:
             require_openings(proposal.openings, root)
-            repeated = [one for one in proposal.openings if not self.store.is_new_to(one.prompt, root)]
-            if len(repeated) > max(1, len(proposal.openings) // REPEATED):
+            if repeated := [one for one in proposal.openings if not self.store.is_new_to(one.prompt, root)]:
                 raise EpochRefused("A prompt was asked before", repeated[0].prompt, "Write new ones.")
         elif proposal.answers or file.credits:
             raise EpochRefused("There are credits without prompts", len(file.credits), "Open the prompts.")
