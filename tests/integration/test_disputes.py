@@ -112,6 +112,11 @@ class StagedDisputes:
         return ()
 
 
+IDLE_LOOKS = 12
+"""Looks without a turn after which nobody has one. On a busy machine a trace begins and ends within one look, unseen:
+the accused may try all nudges so, one a look."""
+
+
 @dataclass
 class Trial:
     stage: DisputeStage
@@ -156,7 +161,7 @@ class Trial:
     async def play(self, *sides: Disputant, most: int = 1_000) -> int:
         """Turns until nobody has one, nor computes one, or so many were taken."""
         turns = idle = 0
-        while idle < 3 and turns < most:
+        while idle < IDLE_LOOKS and turns < most:
             moved = sum([await side.look() for side in sides])
             turns, idle = turns + moved, 0 if moved or any(side.traces.computing for side in sides) else idle + 1
             await asyncio.sleep(0.01)
