@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import uvicorn
@@ -20,8 +21,9 @@ from websockets.exceptions import InvalidState
 from troth.transport.channel_server import ChannelLimits
 from troth.transport.envelope import OVERHEAD
 from troth.transport.errors import ChannelUnavailable
-from troth.transport.https import BoundedHttp
+from troth.transport.https import CONNECTIONS, CONNECTIONS_PER_HOST, BoundedHttp
 from troth.transport.identity import TlsIdentity
+from troth.transport.listener import TlsListener, listening_socket
 from troth.transport.shared_port import SharedPort
 from troth.transport.tls import server_context
 
@@ -82,12 +84,7 @@ class TlsServer:
 
     async def start(self) -> None:
         """Listen; raises ChannelUnavailable if the address is taken."""
-        try:
-            self._socket = _listen(self._host, self._wanted_port)
-        except OSError as error:
-            raise ChannelUnavailable(
-                f"Cannot listen on {self._host}:{self._wanted_port}", error, "Choose another port, or stop its owner."
-            ) from error
+        self._socket = listening_socket(self._host, self._wanted_port)
         self._running = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started:
             if self._running.done():
@@ -149,12 +146,38 @@ async def serving(server: TlsServer) -> AsyncIterator[TlsServer]:
         await server.stop()
 
 
+HANDSHAKE_SECONDS = 10.0
+"""For TLS; longer than any honest peer's three packets take."""
+
+
 class _Server(uvicorn.Server):
-    """uvicorn that leaves the process's signals to `run_until_stopped`: draining comes first."""
+    """uvicorn behind a listener of ours, which bounds handshakes.
+
+    It leaves the process's signals to `run_until_stopped`: draining comes first.
+    """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen at the sockets of `TlsServer`."""
+        protocol = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
+        made = partial(protocol, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        await self.lifespan.startup()
+        self.servers = [
+            cast(
+                asyncio.Server,
+                TlsListener(one, self.config.ssl, lambda _host: made(), _has_room, seconds=HANDSHAKE_SECONDS),
+            )
+            for one in sockets or ()
+        ]
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _has_room(listener: TlsListener, host: str) -> bool:
+    """As many may be in a handshake as may be connected afterwards, see `BoundedHttp`."""
+    return listener.handshakes < CONNECTIONS and listener.handshakes_from(host) < CONNECTIONS_PER_HOST
 
 
 IDLE_SECONDS = 5
@@ -195,19 +218,3 @@ def _configuration(
         timeout_keep_alive=IDLE_SECONDS,
         ssl_context_factory=context if identity is not None else None,
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Answers are small and a token waits for each: never hold one back for a fuller packet.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
