@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.group_stage import Member, Stage, group_stage, heard_again, hurry, keeps_its_names
+from support.group_stage import Member, Stage, group_stage, heard_again, hurry, keeps_its_names, seems_silent
 from support.waiting import eventually
 
 from troth.protocol.types import Segment
@@ -78,6 +78,7 @@ async def test_a_dead_member_is_emptied_and_the_key_moves_on_once(stage: Stage) 
     before = lowest.names
     changes = [len(member.group._sharing._agreement._changes) for member in others]
     await lowest.stop()
+    seems_silent(lowest, others)
     await eventually(lambda: not any(member.alive(lowest) for member in others))
     await eventually(lambda: all(member.names != before for member in others))
     assert others[0].names == others[1].names

@@ -15,6 +15,7 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
 from websockets.exceptions import InvalidState
 
 from troth.transport.channel_server import ChannelLimits
@@ -49,6 +50,7 @@ class TlsServer:
         host, port: where it listens; port 0 takes a free one, see `port` after `start`.
         drain: awaited between the wish to stop and the end of the listening socket.
         drain_seconds: how long draining may take.
+        grace_seconds: how long requests that are being answered then have for their ends.
         shared: what else is spoken on the port.
     """
 
@@ -61,6 +63,7 @@ class TlsServer:
         *,
         drain: Drain | None = None,
         drain_seconds: float = 30.0,
+        grace_seconds: float = 5.0,
         limits: ChannelLimits | None = None,
         shared: SharedPort | None = None,
     ) -> None:
@@ -69,7 +72,8 @@ class TlsServer:
         self._host = host
         self._wanted_port = port
         self._socket: socket.socket | None = None
-        self._server = _Server(_configuration(app, identity, limits or ChannelLimits(), shared or SharedPort(())))
+        configuration = _configuration(app, identity, limits or ChannelLimits(), shared or SharedPort(()))
+        self._server = _Server(configuration, grace_seconds)
         self._running: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
@@ -99,7 +103,7 @@ class TlsServer:
         """Drain, close every connection, stop listening."""
         if self._drain is not None:
             await self._drained(asyncio.ensure_future(self._drain()))
-        self._server.should_exit = True
+        self._server.end()
         if self._running is not None:
             await self._running
 
@@ -150,13 +154,61 @@ async def serving(server: TlsServer) -> AsyncIterator[TlsServer]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that leaves the process's signals to `run_until_stopped`: draining comes first."""
+    """uvicorn that leaves the process's signals to `run_until_stopped`, and that ends as soon as it may.
+
+    uvicorn itself looks ten times a second whether it is to end, and for how long it is quiet.
+    """
+
+    def __init__(self, configuration: uvicorn.Config, grace_seconds: float) -> None:
+        super().__init__(configuration)
+        self._grace_seconds = grace_seconds
+        self._ending = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    def end(self) -> None:
+        """Take nothing more, and finish."""
+        self.should_exit = True
+        self._ending.set()
 
+    async def main_loop(self) -> None:
+        """Keep the date in answers right until the end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DATE_SECONDS):
+                    await self._ending.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close what is idle at once, and what is being answered after its answer, or when the grace is over."""
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        state = self.server_state
+        idle = list(state.connections)
+        for connection in idle:
+            connection.shutdown()
+        await self._until_empty(min(GOODBYE_SECONDS, self._grace_seconds), state)
+        for connection in idle:
+            # Its peer does not read, and so does not answer the end of TLS.
+            if connection in state.connections and connection.transport.is_closing():
+                connection.transport.abort()
+        await self._until_empty(self._grace_seconds, state)
+        for task in state.tasks:
+            task.cancel(msg="the server ends")
+
+    @staticmethod
+    async def _until_empty(seconds: float, state: ServerState) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn tells nobody
+                    await asyncio.sleep(LOOK_SECONDS)
+
+
+DATE_SECONDS = 1.0
+LOOK_SECONDS = 0.01
+GOODBYE_SECONDS = 0.5
+"""For a peer to answer the end of TLS; after it an idle connection is cut."""
 IDLE_SECONDS = 5
 """After which a connection without a request is closed."""
 
@@ -191,7 +243,6 @@ def _configuration(
         lifespan="off",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=5,
         timeout_keep_alive=IDLE_SECONDS,
         ssl_context_factory=context if identity is not None else None,
     )
