@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.market_world import DESCRIPTOR, PARAMETERS, World, class_of
+from support.sound_classes import least_rewarding
 
 from troth.chain.deployment import deploy_market
 from troth.protocol.market import economy
@@ -39,7 +40,7 @@ def _near(source: random.Random) -> Iterator[ExecutionClass]:
     convicting, gas = economy.conviction(plain.honest_share, plain.reviewers), economy.case_gas_of(plain)
     limits = (
         economy.least_penalty(plain.fee_cap, found),
-        economy.least_rewarding(convicting, gas, PLACE.gas_price),
+        least_rewarding(convicting, gas, PLACE.gas_price),
         economy.FEES_COVERED * plain.fee_cap,
         STAKE,
     )

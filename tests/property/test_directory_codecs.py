@@ -9,7 +9,7 @@ from support.directory_lists import AFTER, DOMAIN, listing
 
 from troth.committee.errors import RequestRefused
 from troth.committee.proposal import VERSION, Proposal, decode_proposal, encode_proposal
-from troth.overlay.attestation.measurement import MACHINES, Attested, Measurement
+from troth.overlay.attestation.measurement import Attested, Measurement
 from troth.overlay.circuits.descriptors import PinnedAddress, RelayDescriptor
 from troth.overlay.directory.codec import decode_listing, encode_listing, is_literal
 from troth.overlay.directory.descriptors import (
@@ -38,7 +38,7 @@ relays = st.builds(
     st.integers(0, 2**32 - 1),
     st.integers(0, AFTER),
 )
-said = st.builds(Measurement, st.sampled_from(MACHINES), hashes, st.just(b"") | hashes)
+said = st.builds(Measurement, st.sampled_from(("tdx", "sev-snp")), hashes, st.just(b"") | hashes)
 attested = st.none() | st.builds(Attested, said, st.integers(1, 2**53))
 destinations = st.builds(
     ListedDestination,
