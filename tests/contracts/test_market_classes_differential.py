@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from support.market_world import DESCRIPTOR, PARAMETERS, World, class_of
-from support.sound_classes import least_rewarding
 
 from troth.chain.deployment import deploy_market
 from troth.protocol.market import economy
@@ -40,7 +39,7 @@ def _near(source: random.Random) -> Iterator[ExecutionClass]:
     convicting, gas = economy.conviction(plain.honest_share, plain.reviewers), economy.case_gas_of(plain)
     limits = (
         economy.least_penalty(plain.fee_cap, found),
-        least_rewarding(convicting, gas, PLACE.gas_price),
+        economy.least_rewarding(convicting, gas, PLACE.gas_price),
         economy.FEES_COVERED * plain.fee_cap,
         STAKE,
     )

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from support.sound_classes import deters, least_rewarding, rewards
+from support.sound_classes import deters, rewards
 from web3.exceptions import ContractLogicError
 
 from troth.chain.headers import header_of
@@ -185,7 +185,7 @@ def test_the_economy_is_equal(market_harness: Any, seed: int) -> None:
     if detection:
         limits.append(economy.least_penalty(gain, detection))
     if conviction:
-        limits.append(least_rewarding(conviction, gas, gas_price))
+        limits.append(economy.least_rewarding(conviction, gas, gas_price))
     for penalty in (limit + step for limit in limits for step in (-1, 0, 1) if limit + step >= 0):
         for chance in (detection, conviction):
             assert market_harness.functions.sound(penalty, gain, chance, gas, gas_price).call() == [

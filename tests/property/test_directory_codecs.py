@@ -88,6 +88,7 @@ def test_a_relays_descriptor_comes_back_and_random_keys_are_refused(made: Signed
     _refused(lambda: operator_of(made, DOMAIN), DescriptorRefused)
 
 
+@pytest.mark.slow
 @given(st.builds(SignedDestination, **entries, **keys, **claims, seal_key=hashes, kind=st.text(max_size=4)))
 def test_a_destinations_descriptor_comes_back_and_random_keys_are_refused(made: SignedDestination) -> None:
     assert decode_descriptor(encode_descriptor(made), SignedDestination) == made
@@ -112,6 +113,7 @@ def test_random_bytes_are_refused(data: bytes) -> None:
         _refused(lambda decode=decode: decode(data), error)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_changed_byte_makes_another_list_or_none(data: st.DataObject) -> None:
     content = encode_listing(listing())

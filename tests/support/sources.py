@@ -134,11 +134,11 @@ def functions(source: Source) -> Iterator[tuple[str, int, int]]:
 def only_for_tests() -> list[str]:
     """Functions, classes and constants of the wheel's modules that nobody uses but tests.
 
-    What scripts and benchmarks use counts as used, and so does a name in a text, by which a module may be loaded; a
-    docstring is none. So do commands, which typer keeps by their decorators.
+    What scripts, benchmarks and blocks of documents use counts as used, and so does a name in a text, by which a module
+    may be loaded; a docstring is none. So do commands, which typer keeps by their decorators.
     """
     packages = [source for source in sources(*PACKAGES) if not source.name.startswith(FOR_TESTS)]
-    users = [*sources(*PACKAGES), *sources("scripts", "bench")]
+    users = [*sources(*PACKAGES), *sources("scripts", "bench"), *_blocks()]
     used = {name for source in users for name in _used(source)} | _entry_points()
     return [
         f"{source.name}:{node.lineno} {name}"
@@ -146,6 +146,13 @@ def only_for_tests() -> list[str]:
         for name, node in _defined(source.tree)
         if not {(source.module, name), ("", name)} & used and not _is_kept(node) and name not in FOR_OTHERS
     ]
+
+
+def _blocks() -> Iterator[Source]:
+    """The Python of documents, which a test runs."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        text = "".join(re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL))
+        yield Source(str(path.relative_to(ROOT)), text, ast.parse(text))
 
 
 def _defined(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:

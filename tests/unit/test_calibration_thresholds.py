@@ -31,6 +31,8 @@ from troth.protocol.doubts import NEWEST_RULES
 from troth.protocol.scores import NARROW_ROW_FACTOR, trace_score
 from troth.protocol.tensors import Dtype
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.mark.parametrize(
     ("count", "total", "low", "high"),

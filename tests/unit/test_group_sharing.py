@@ -30,6 +30,7 @@ async def _everybody_knows(members: Sequence[Member], holder: Member, tokens: Se
     await eventually(lambda: all(member.known(holder, tokens) == held for member in members))
 
 
+@pytest.mark.slow
 async def test_after_a_few_rounds_each_knows_what_the_others_hold_and_how_loaded_they_are(stage: Stage) -> None:
     members = await stage.started(4)
     members[1].engine.holds_prompt(PROMPT)

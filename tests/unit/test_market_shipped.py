@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support import sound_classes
 
 from troth.protocol.market import economy, shipped
 from troth.protocol.market.errors import WeakEconomy
@@ -39,7 +38,7 @@ def test_a_window_that_is_too_short_is_named(name: str, value: int) -> None:
 
 
 def require_sound(money: shipped.ClassMoney, parameters: Parameters) -> None:
-    sound_classes.require_sound(
+    economy.require_sound(
         money.put_into(CLASS), gas_price=parameters.gas_price, scheduler_stake=parameters.scheduler_stake
     )
 
@@ -69,7 +68,7 @@ def test_a_class_whose_reward_brings_no_rejection_is_refused() -> None:
     money = shipped.main_money()
     deterring = economy.least_penalty(money.fee_cap, economy.detection_of(money.put_into(CLASS)))
     convicting = economy.conviction(money.honest_share, money.reviewers)
-    rewarding = sound_classes.least_rewarding(convicting, economy.case_gas_of(money.put_into(CLASS)), MAIN.gas_price)
+    rewarding = economy.least_rewarding(convicting, economy.case_gas_of(money.put_into(CLASS)), MAIN.gas_price)
     assert rewarding > deterring
     for penalty in (deterring, rewarding - 1):
         with pytest.raises(WeakEconomy, match=f"at least {rewarding}"):

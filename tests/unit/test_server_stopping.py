@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from troth.transport.errors import ChannelUnavailable
 from troth.transport.https import naming_errors, pinned_client
 from troth.transport.identity import create_identity
-from troth.transport.server import TlsServer, run_until_stopped
+from troth.transport.server import GOODBYE_SECONDS, TlsServer, run_until_stopped
 
 
 async def test_the_first_signal_waits_for_what_is_under_way_and_the_second_does_not() -> None:
@@ -48,8 +48,8 @@ async def test_a_drain_that_fails_is_not_hidden() -> None:
 
 
 GRACE = 600.0
-SECONDS = 60.0
-"""Far less than the grace, far more than a busy machine needs."""
+SECONDS = 20.0
+"""Less than the grace and than the half minute after which asyncio cuts such a connection itself."""
 
 
 class Asked:
@@ -103,10 +103,11 @@ async def test_what_is_being_answered_is_answered(tmp_path: Path) -> None:
         answer = asyncio.create_task(client.get("/slow"))
         await asked.answering.wait()
         stopping = asyncio.create_task(server.stop())
-        await asyncio.sleep(1)
+        await asyncio.sleep(2 * GOODBYE_SECONDS)
         assert not stopping.done()
         asked.answered.set()
         assert (await answer).json() == "slow"
+        await client.aclose()
         await stopping
 
 

@@ -96,6 +96,7 @@ async def test_the_tab_covers_no_more_than_it_holds(tmp_path: Path) -> None:
         assert record.book.authorised <= 250
 
 
+@pytest.mark.slow
 async def test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds(tmp_path: Path) -> None:
     async with toy_stage(tmp_path, schedulers=2) as stage:
         first, second = stage.schedulers
@@ -225,6 +226,7 @@ async def test_a_single_tab_is_asked_again_after_a_broken_stream(tmp_path: Path)
         assert [entry.phase for entry in stage.session.journal.all()].count(Phase.CHECKED) == 1
 
 
+@pytest.mark.slow
 async def test_a_scheduler_that_is_away_when_it_is_asked_again_may_have_the_order_all_the_same(tmp_path: Path) -> None:
     """Its number must not be acknowledged with nothing: that word, and every later one, would be refused."""
     async with toy_stage(tmp_path) as stage:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import signal
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -15,7 +17,6 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from uvicorn.server import ServerState
 from websockets.exceptions import InvalidState
 
 from troth.transport.channel_server import ChannelLimits
@@ -184,25 +185,29 @@ class _Server(uvicorn.Server):
         """Close what is idle at once, and what is being answered after its answer, or when the grace is over."""
         for listener in (*self.servers, *(sockets or ())):
             listener.close()
-        state = self.server_state
-        idle = list(state.connections)
-        for connection in idle:
-            connection.shutdown()
-        await self._until_empty(min(GOODBYE_SECONDS, self._grace_seconds), state)
-        for connection in idle:
-            # Its peer does not read, and so does not answer the end of TLS.
-            if connection in state.connections and connection.transport.is_closing():
-                connection.transport.abort()
-        await self._until_empty(self._grace_seconds, state)
+        state, closing = self.server_state, dict[Any, float]()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._grace_seconds):
+                # Who shakes hands at this moment is there a moment later.
+                await asyncio.sleep(LOOK_SECONDS)
+                while state.connections or state.tasks:
+                    self._close(closing)
+                    await asyncio.sleep(LOOK_SECONDS)
         for task in state.tasks:
             task.cancel(msg="the server ends")
 
-    @staticmethod
-    async def _until_empty(seconds: float, state: ServerState) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn tells nobody
-                    await asyncio.sleep(LOOK_SECONDS)
+    def _close(self, closing: dict[Any, float]) -> None:
+        """Tell every connection once, and cut those that were idle then and whose peers read nothing.
+
+        Such a peer does not answer the end of TLS. ``closing``: when each was told; never, where it was answering.
+        """
+        now = time.monotonic()
+        for connection in list(self.server_state.connections):
+            if connection not in closing:
+                connection.shutdown()
+                closing[connection] = now if connection.transport.is_closing() else math.inf
+            elif now - closing[connection] > GOODBYE_SECONDS:
+                connection.transport.abort()
 
 
 DATE_SECONDS = 1.0

@@ -91,6 +91,37 @@ def case_gas_of(execution_class: ExecutionClass) -> int:
     return case_gas(execution_class.reviewers, execution_class.tiles)
 
 
+def least_rewarding(convicting: int, gas: int, gas_price: int) -> int:
+    """The smallest L of which a tenth brings a rejection to the court; raises WeakEconomy where no court convicts."""
+    if convicting <= 0:
+        raise WeakEconomy("No court of this class convicts", convicting, "Raise the honest share.")
+    return -(-REWARD_SHARE * gas * gas_price * (ONE - convicting) // (convicting * PER))
+
+
 def least_seat(penalty: int, gas: int, gas_price: int) -> int:
     """The least stake of a seat: two penalties, a case's ``gas`` at the ceiling price, and the reward."""
     return PENALTIES_COVERED * penalty + -(-gas * gas_price // PER) + -(-penalty // REWARD_SHARE)
+
+
+def require_sound(execution_class: ExecutionClass, *, gas_price: int, scheduler_stake: int) -> None:
+    """Raise WeakEconomy where the contract refuses a class.
+
+    Cheating must lose, who finds a cheat must gain by bringing it to the court, and stakes must cover what is taken.
+    """
+    probability = detection_of(execution_class)
+    convicting = conviction(execution_class.honest_share, execution_class.reviewers)
+    penalty, gas = execution_class.penalty, case_gas_of(execution_class)
+    least = max(
+        least_penalty(execution_class.fee_cap, probability),
+        FEES_COVERED * execution_class.fee_cap,
+        least_rewarding(convicting, gas, gas_price),
+    )
+    if penalty < least:
+        what = f"Cheating would pay: L must be at least {least} at p = {probability / ONE:.4f}"
+        raise WeakEconomy(what, penalty, "Raise the penalty or the check rate, or lower the fee's cap.")
+    if penalty > scheduler_stake:
+        what = f"A scheduler's least stake, {scheduler_stake}, must cover a conviction"
+        raise WeakEconomy(what, penalty, "Lower the fee's cap, or use a deployment with larger stakes.")
+    seat = least_seat(penalty, gas, gas_price)
+    if execution_class.seat < seat:
+        raise WeakEconomy(f"A seat must have at least {seat} of stake", execution_class.seat, "Raise the seat.")
