@@ -74,7 +74,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         (200, b"[]"),
         (200, b"{}"),
         failure(-32005, "limit exceeded"),
-        None,
+        pytest.param(None, marks=pytest.mark.slow),
     ],
     ids=["503", "429", "html", "list", "empty", "busy", "silent"],
 )

@@ -26,6 +26,8 @@ from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.sources import LINKS, changed_links, note_links  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 
 

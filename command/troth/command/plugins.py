@@ -11,8 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from troth.command.errors import CommandError
 from troth.network.option import offer_network
+from troth.protocol.errors import TrothError
 
 GROUP = "troth.commands"
 
@@ -32,6 +32,10 @@ SUMMARIES = {
     "committee": "Run a member of the directory's committee.",
     "relay": "Run a relay of the anonymous overlay.",
 }
+
+
+class CommandError(TrothError):
+    """A sub-command could not be started: what happened, the offending value, and what to do about it."""
 
 
 def plugins() -> dict[str, EntryPoint]:

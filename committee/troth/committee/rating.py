@@ -8,7 +8,6 @@ next list against the class's hosts.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -39,8 +38,6 @@ from troth.protocol.credit import Credit
 from troth.protocol.errors import InvalidSignature, ProtocolError
 from troth.protocol.reputation import UpdateEvidence
 from troth.protocol.types import ZERO_HASH, Address, Hash32, to_address
-
-log = logging.getLogger(__name__)
 
 VERSION = 1
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import signal
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -51,6 +53,7 @@ class TlsServer:
         host, port: where it listens; port 0 takes a free one, see `port` after `start`.
         drain: awaited between the wish to stop and the end of the listening socket.
         drain_seconds: how long draining may take.
+        grace_seconds: how long requests that are being answered then have for their ends.
         shared: what else is spoken on the port.
     """
 
@@ -63,6 +66,7 @@ class TlsServer:
         *,
         drain: Drain | None = None,
         drain_seconds: float = 30.0,
+        grace_seconds: float = 5.0,
         limits: ChannelLimits | None = None,
         shared: SharedPort | None = None,
     ) -> None:
@@ -71,7 +75,8 @@ class TlsServer:
         self._host = host
         self._wanted_port = port
         self._socket: socket.socket | None = None
-        self._server = _Server(_configuration(app, identity, limits or ChannelLimits(), shared or SharedPort(())))
+        configuration = _configuration(app, identity, limits or ChannelLimits(), shared or SharedPort(()))
+        self._server = _Server(configuration, grace_seconds)
         self._running: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
@@ -96,7 +101,7 @@ class TlsServer:
         """Drain, close every connection, stop listening."""
         if self._drain is not None:
             await self._drained(asyncio.ensure_future(self._drain()))
-        self._server.should_exit = True
+        self._server.end()
         if self._running is not None:
             await self._running
 
@@ -151,10 +156,16 @@ HANDSHAKE_SECONDS = 10.0
 
 
 class _Server(uvicorn.Server):
-    """uvicorn behind a listener of ours, which bounds handshakes.
+    """uvicorn behind a listener of ours, which bounds handshakes, and that ends as soon as it may.
 
-    It leaves the process's signals to `run_until_stopped`: draining comes first.
+    It leaves the process's signals to `run_until_stopped`. uvicorn itself looks ten times a second whether it is to
+    end, and for how long it is quiet.
     """
+
+    def __init__(self, configuration: uvicorn.Config, grace_seconds: float) -> None:
+        super().__init__(configuration)
+        self._grace_seconds = grace_seconds
+        self._ending = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen at the sockets of `TlsServer`."""
@@ -174,12 +185,56 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    def end(self) -> None:
+        """Take nothing more, and finish."""
+        self.should_exit = True
+        self._ending.set()
+
+    async def main_loop(self) -> None:
+        """Keep the date in answers right until the end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DATE_SECONDS):
+                    await self._ending.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close what is idle at once, and what is being answered after its answer, or when the grace is over."""
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        state, closing = self.server_state, dict[Any, float]()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._grace_seconds):
+                # Who shakes hands at this moment is there a moment later.
+                await asyncio.sleep(LOOK_SECONDS)
+                while state.connections or state.tasks:
+                    self._close(closing)
+                    await asyncio.sleep(LOOK_SECONDS)
+        for task in state.tasks:
+            task.cancel(msg="the server ends")
+
+    def _close(self, closing: dict[Any, float]) -> None:
+        """Tell every connection once, and cut those that were idle then and whose peers read nothing.
+
+        Such a peer does not answer the end of TLS. ``closing``: when each was told; never, where it was answering.
+        """
+        now = time.monotonic()
+        for connection in list(self.server_state.connections):
+            if connection not in closing:
+                connection.shutdown()
+                closing[connection] = now if connection.transport.is_closing() else math.inf
+            elif now - closing[connection] > GOODBYE_SECONDS:
+                connection.transport.abort()
+
 
 def _has_room(listener: TlsListener, host: str) -> bool:
     """As many may be in a handshake as may be connected afterwards, see `BoundedHttp`."""
     return listener.handshakes < CONNECTIONS and listener.handshakes_from(host) < CONNECTIONS_PER_HOST
 
 
+DATE_SECONDS = 1.0
+LOOK_SECONDS = 0.01
+GOODBYE_SECONDS = 0.5
+"""For a peer to answer the end of TLS; after it an idle connection is cut."""
 IDLE_SECONDS = 5
 """After which a connection without a request is closed."""
 
@@ -214,7 +269,6 @@ def _configuration(
         lifespan="off",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=5,
         timeout_keep_alive=IDLE_SECONDS,
         ssl_context_factory=context if identity is not None else None,
     )
