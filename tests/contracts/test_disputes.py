@@ -192,7 +192,7 @@ async def at_the_sum(stage: DisputeStage, accused: ToyTrace, own: ToyTrace) -> t
 
 
 def ask(played: Played, choice: NamedNode, number: int = 5) -> Call:
-    return calls.ask_sum(played.id, played.state, played.matter, played.shape, choice, number)
+    return calls.ask_sum(played.id, played.state, choice, number)
 
 
 def give(played: Played, parts: bytes) -> Call:
@@ -231,8 +231,8 @@ async def test_a_long_sum_convicts_by_one_part(stage: DisputeStage, lie: int) ->
 async def test_who_asks_for_a_true_sum_has_nothing_to_say(stage: DisputeStage) -> None:
     own, lies = trace(), trace(wrong={PARTS_OF: 1})
     played, seen, choice = await at_the_sum(stage, own, lies)
-    for number in (4, 6, 8, 255):
-        await refused(stage, ask(played, choice, number), stage.accuser, "NoParts")
+    for number in (8, 255):
+        await refused(stage, ask(played, choice, number), stage.accuser, "NoSuchNumber")
     await refused(stage, ask(played, choice), stage.node, "WrongPlayer")
     await stage.move(played, ask(played, choice), stage.accuser)
     parts = packed_parts(int(own.numbers[16][4, 5]), 17)
@@ -243,6 +243,35 @@ async def test_who_asks_for_a_true_sum_has_nothing_to_say(stage: DisputeStage) -
     stage.stage.anvil.mine(stage.turn + 1)
     await stage.move(played, calls.close(played.id, played.state), stage.node)
     assert stage.pot(PotKind.CREDIT, stage.node.address) == stage.bond
+
+
+@pytest.mark.parametrize("lies", [True, False])
+async def test_who_is_asked_for_the_parts_of_what_has_none_gives_none(stage: DisputeStage, lies: bool) -> None:
+    """The question costs the accuser a turn, and takes nothing from either side."""
+    wrong, own = {(17, 4, 6): 12_345_678}, trace()
+    accused, accuser = (trace(wrong=wrong), own) if lies else (own, trace(wrong=wrong))
+    played, seen, choice = await at_the_sum(stage, accused, accuser)
+    await stage.move(played, ask(played, choice, 6), stage.accuser)
+    await refused(stage, give(played, bytes(96)), stage.node, "WrongParts")
+    await stage.move(played, give(played, b""), stage.node)
+    with pytest.raises(ChainRejected):
+        await stage.send(wrong_part(played, seen, b"", 0), stage.accuser)
+    word = NamedNode(0, played.state.node, ())
+    step = step_of(seen if lies else SeenTrace(own), 17, played.state.place, 6)
+    call = calls.wrong_step(played.id, played.state, played.matter, played.shape, word, step)
+    if lies:
+        await stage.move(played, call, stage.accuser)
+    else:
+        await refused(stage, call, stage.accuser, "NothingWrong")
+        stage.stage.anvil.mine(stage.turn + 1)
+        await stage.move(played, calls.close(played.id, played.state), stage.node)
+    assert (stage.pot(PotKind.CREDIT, stage.node.address) == stage.bond) != lies
+
+
+async def test_a_long_sum_is_not_answered_by_nothing(stage: DisputeStage) -> None:
+    played, _, choice = await at_the_sum(stage, trace(wrong={PARTS_OF: 12_345_678}), trace())
+    await stage.move(played, ask(played, choice), stage.accuser)
+    await refused(stage, give(played, b""), stage.node, "WrongParts")
 
 
 async def test_silence_over_a_sum_convicts_after_its_turn(stage: DisputeStage) -> None:
@@ -397,6 +426,19 @@ async def test_nobody_else_takes_a_turn_and_no_other_nodes_are_shown(stage: Disp
     await refused(
         stage, calls.show(played.id, played.state, game.nodes_to_show(played.state, own)), stage.node, "Wrong"
     )
+
+
+async def test_a_state_in_other_bits_is_another_state(stage: DisputeStage) -> None:
+    """Fields are words of the calldata, hashed as they lie: bits beside a field do not pass for its value."""
+    accused = trace(wrong={(20, 1, 1): 1})
+    played = await accused_of(stage, accused)
+    call = calls.show(played.id, played.state, game.nodes_to_show(played.state, accused))
+    # Behind the selector and the dispute: accused, deadline, turn, whether in a tensor, levels left, parts.
+    for field in (2, 6, 7, 10, 13, 19):
+        data = bytearray(call.data)
+        data[4 + 32 * (1 + field)] ^= 0x80
+        await refused(stage, replace(call, data=bytes(data)), stage.node, "StateMismatch")
+    await stage.move(played, call, stage.node)
 
 
 async def test_one_dispute_per_row_and_accuser_and_each_accuser_has_its_own(stage: DisputeStage) -> None:

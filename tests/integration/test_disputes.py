@@ -91,7 +91,7 @@ class StagedDisputes:
     async def lives(self) -> Mapping[Hash32, Life]:
         logs = await self.stage.chain.logs(0, await self.block())
         events = (calls.decode_event(log) for log in logs)
-        return life.lives(event for event in events if event is not None)
+        return life.lives((event for event in events if event is not None), self.turn)
 
     async def is_convicted(self, result: Hash32) -> bool:
         proven = self.stage.follower.state.proven

@@ -238,7 +238,7 @@ class Disputant:
                 return calls.ask_row(one.id, one.state, one.matter, place.position)
             proof = step_proof(trace.layout, seen, place, number, self.weights().open, lambda _: given)
         elif place is not None and trace.parts(place):
-            return calls.ask_sum(one.id, one.state, one.matter, one.shape, choice, number)
+            return calls.ask_sum(one.id, one.state, choice, number)
         else:
             proof = step_proof(trace.layout, seen, place, number, self.weights().open, text.entered)
         return calls.wrong_step(one.id, one.state, one.matter, one.shape, choice, proof)
