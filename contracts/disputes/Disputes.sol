@@ -43,6 +43,8 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     /// @dev Of a Dispute and of a Matter: each field is a word.
     uint256 private constant DISPUTE_BYTES = 640;
     uint256 private constant MATTER_BYTES = 384;
+    /// @dev Of 8,192 terms 64 parts, and a bias.
+    uint256 private constant MOST_PARTS_BYTES = 65 * 96;
 
     IEvidence private immutable EVIDENCE;
     IProver private immutable PROOFS;
@@ -303,20 +305,12 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IDisputes
-    function giveSum(
-        bytes32 dispute,
-        Dispute calldata given,
-        Matter calldata matter,
-        bytes calldata shape,
-        bytes calldata parts
-    ) external {
+    function giveSum(bytes32 dispute, Dispute calldata given, bytes calldata parts) external {
         Dispute memory state = _load(dispute, given, Turn.Sum);
         _requirePlayer(state.accused);
         _requireInTime(state.deadline);
-        _requireMatter(state, matter, shape);
-        if (!STEPS.concludes(matter, shape, _claimOf(state), _wordOf(state), state.number - 1, parts)) {
-            revert WrongParts(keccak256(parts), 0);
-        }
+        // Whoever shows that they are wrong must give them again.
+        if (parts.length > MOST_PARTS_BYTES) revert TooManyParts(parts.length, MOST_PARTS_BYTES);
         state.parts = keccak256(parts);
         emit SumGiven(dispute, parts);
         _enter(dispute, state, Turn.Accuser);
@@ -353,10 +347,31 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     ) external nonReentrant {
         Dispute memory state = _load(dispute, given, Turn.Accuser);
         _requireMatter(state, matter, shape);
-        if (keccak256(parts) != state.parts) revert WrongParts(keccak256(parts), state.parts);
+        _requireParts(state, parts);
         Part memory part = Part({number: state.number - 1, index: index, value: parts[96 * index:96 * index + 96]});
         if (!STEPS.isWrongPart(matter, shape, _claimOf(state), _wordOf(state), part, step)) revert NothingWrong(dispute);
         _convict(dispute, state);
+    }
+
+    /// @inheritdoc IDisputes
+    function wrongSum(
+        bytes32 dispute,
+        Dispute calldata given,
+        Matter calldata matter,
+        bytes calldata shape,
+        bytes calldata parts
+    ) external nonReentrant {
+        Dispute memory state = _load(dispute, given, Turn.Accuser);
+        _requireMatter(state, matter, shape);
+        _requireParts(state, parts);
+        if (STEPS.concludes(matter, shape, _claimOf(state), _wordOf(state), state.number - 1, parts)) {
+            revert NothingWrong(dispute);
+        }
+        _convict(dispute, state);
+    }
+
+    function _requireParts(Dispute memory state, bytes calldata parts) private pure {
+        if (keccak256(parts) != state.parts) revert WrongParts(keccak256(parts), state.parts);
     }
 
     function _requireWord(Dispute memory state) private pure {

@@ -115,7 +115,7 @@ interface IDisputes {
     event RowGiven(bytes32 indexed dispute, ShownRow row);
     /// @notice The accuser named a word, and asked for the parts of the sum that is this number of it.
     event SumAsked(bytes32 indexed dispute, uint64 index, uint8 number);
-    /// @notice The accused gave the parts of the sum that was asked for; none, where the number is no long sum.
+    /// @notice The accused gave parts of the sum that was asked for; none, where the number is no long sum.
     event SumGiven(bytes32 indexed dispute, bytes parts);
     /// @notice The accused was convicted; the accuser was paid its bond and what the conviction earned.
     event DisputeWon(bytes32 indexed dispute, address indexed accused, address indexed accuser, uint256 paid);
@@ -149,8 +149,10 @@ interface IDisputes {
     error AskedBefore(bytes32 dispute);
     /// @notice A word has eight numbers.
     error NoSuchNumber(uint8 number);
-    /// @notice These parts do not make the number, or are not those that were given.
+    /// @notice These parts are not those that were given.
     error WrongParts(bytes32 given, bytes32 expected);
+    /// @notice More bytes than the parts of the longest sum have.
+    error TooManyParts(uint256 given, uint256 most);
     error WrongMatter(bytes32 given, bytes32 expected);
     /// @notice The number is the one that follows, or the row is as near as honest rows are.
     error NothingWrong(bytes32 dispute);
@@ -194,8 +196,11 @@ interface IDisputes {
     function askSum(bytes32 dispute, Dispute calldata state, Choice calldata choice, uint8 number) external;
 
     /// @notice Accused: gives the exact integers between whose sum and the number stands nothing but rounding; none, where the
-    ///         number is no long sum.
-    function giveSum(
+    ///         number is no long sum. Whether they make the number is looked at where the accuser says that they do not.
+    function giveSum(bytes32 dispute, Dispute calldata state, bytes calldata parts) external;
+
+    /// @notice Anyone: the parts that the accused gave do not make the number. The accuser is paid.
+    function wrongSum(
         bytes32 dispute,
         Dispute calldata state,
         Matter calldata matter,

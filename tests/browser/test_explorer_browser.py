@@ -128,7 +128,8 @@ def test_a_dispute_is_found_and_read_lane_by_lane(browser: Browser, url: str) ->
         expect(lanes.locator("thead th")).to_have_text(["Block", "Accuser", "Accused", "Clock", "Money"])
         expect(lanes.locator("td.accused .step").last).to_contain_text("one part of a sum is not the sum of its terms")
         expect(lanes.locator("td.money .step").last).to_contain_text("bond and reward to the accuser")
-        assert lanes.locator("tbody tr").count() == len({one.meta.block for one, _ in dispute_events("won", DisputeWon)})
+        blocks = {one.meta.block for one, _ in dispute_events("won", DisputeWon)}
+        assert lanes.locator("tbody tr").count() == len(blocks)
         looked.require_clean()
 
 

@@ -13,7 +13,6 @@ from troth.protocol.arithmetic.operations import Operation
 from troth.protocol.disputes.calls import (
     Defended,
     DisputeEvent,
-    DisputeLost,
     DisputeMoot,
     DisputeOpened,
     DisputeWon,
@@ -76,7 +75,7 @@ def dispute_events(name: str, ending: type, *, start: int = 2_032, nudge: int = 
             (SumAsked(identity, 9, 3, meta), "askSum"),
             (SumGiven(identity, bytes(12 * 96), meta), "giveSum"),
         ]
-    ended = {DisputeWon: "wrongPart", DisputeLost: "close", DisputeMoot: "close"}[ending]
+    ended = "wrongPart" if ending is DisputeWon else "close"
     played.append((ending(identity, CASES.node, ACCUSER, 3 * BOND if ending is DisputeWon else BOND, meta), ended))
     return _mined(name, played, start)
 

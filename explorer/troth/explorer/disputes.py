@@ -58,6 +58,7 @@ WON_BY = {
     "silent": "convicted: it was silent in its turn",
     "wrongStep": "convicted: one number does not follow from those before it",
     "wrongPart": "convicted: one part of a sum is not the sum of its terms",
+    "wrongSum": "convicted: the parts that it gave do not make the number",
     "wrongRow": "convicted: its signed row is too far from its own trace",
 }
 DISPUTE_QUERIES: Mapping[str, Query] = {
@@ -161,7 +162,7 @@ class _Told:
         if before is None:
             self._opened = event.meta.block
         self._last = event.meta.block
-        place = hexadecimal(event.dispute), event.meta.block, event.meta.log_index
+        place = hexadecimal(now.id), event.meta.block, event.meta.log_index
         for number, (lane, words, amount) in enumerate(_lanes(event, before or now, now, call)):
             self.events.append((*place, number, hexadecimal(event.meta.transaction), lane, words, amount))
 

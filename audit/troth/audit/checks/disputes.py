@@ -163,10 +163,6 @@ def _require_turn(subject: AuditSubject, before: Life, turn: DisputeEvent) -> No
             raise _Broken("The accused named a nudge that there is not, or after its first turn")
         case NodeChosen() | TensorChosen() | SumAsked():
             _descended(state, converter(NamedNode)(call.value("choice")))
-        case SumGiven():
-            judge = DisputeJudge(before.matter, before.shape, state.claim)
-            if not judge.concludes(state.tensor, state.place, state.node, state.number - 1, turn.parts):
-                raise _Broken("The parts that the accused gave do not make the number")
 
 
 def _require_state(state: Dispute, call: DecodedCall) -> None:
@@ -216,6 +212,11 @@ def _require_won(subject: AuditSubject, life: Life, won: DisputeWon) -> None:
                 state.tensor, state.place, number, index, given, proof
             ):
                 raise _Broken("The part by which it was won is the one that follows")
+        case "wrongSum":
+            parts, number = bytes(call.value("parts")), state.number - 1
+            judge = DisputeJudge(life.matter, life.shape, state.claim)
+            if keccak256(parts) != state.parts or judge.concludes(state.tensor, state.place, state.node, number, parts):
+                raise _Broken("The parts by which it was won make the number")
         case "wrongRow":
             if not DisputeJudge(life.matter, life.shape, state.claim).is_far(read(RowProof, call.value("opening"))):
                 raise _Broken("The row by which it was won is as near as honest rows are")

@@ -229,9 +229,14 @@ def ask_sum(dispute: Hash32, state: Dispute, choice: NamedNode, number: int) -> 
     return Call("askSum", _data("askSum", dispute, state, choice, number))
 
 
-def give_sum(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, parts: bytes) -> Call:
+def give_sum(dispute: Hash32, state: Dispute, parts: bytes) -> Call:
     """The accused's turn where the parts of a sum were asked for."""
-    return Call("giveSum", _data("giveSum", dispute, state, matter, shape, parts))
+    return Call("giveSum", _data("giveSum", dispute, state, parts))
+
+
+def wrong_sum(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, parts: bytes) -> Call:
+    """The parts that were given do not make the number."""
+    return Call("wrongSum", _data("wrongSum", dispute, state, matter, shape, parts))
 
 
 def wrong_part(  # noqa: PLR0917

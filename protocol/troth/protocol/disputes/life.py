@@ -142,7 +142,7 @@ def giving_sum(life: Life, trace: SegmentTrace | DoubledTrace) -> Call:
     state = life.state
     place = trace.layout.place(state.tensor, state.place, state.number - 1)
     parts = () if place is None else trace.parts(place)
-    return calls.give_sum(life.id, state, life.matter, life.shape, packed(parts))
+    return calls.give_sum(life.id, state, packed(parts))
 
 
 def pointed(life: Life, own: CanonicalTrace) -> NamedNode | None:
