@@ -29,6 +29,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     bytes private constant LAYERS_MARK = "/layers:0x";
     bytes private constant HEAD_MARK = "/head:";
     uint256 private constant HASH_DIGITS = 64;
+    uint256 private constant ONES = 0x0101010101010101010101010101010101010101010101010101010101010101;
     bytes32 private constant ENDED = bytes32(uint256(1));
     /// @dev Levels that are shown at once: 2^5 words are 1 KiB.
     uint256 private constant MOST_STRIDE = 5;
@@ -39,6 +40,11 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     uint256 private constant MOST_TURNS = 26;
     /// @dev What the accused pays in the longest usual dispute, for which the bond stands.
     uint256 private constant BOND_GAS = 1_000_000;
+    /// @dev Of a Dispute and of a Matter: each field is a word.
+    uint256 private constant DISPUTE_BYTES = 640;
+    uint256 private constant MATTER_BYTES = 384;
+    /// @dev Of 8,192 terms 64 parts, and a bias.
+    uint256 private constant MOST_PARTS_BYTES = 65 * 96;
 
     IEvidence private immutable EVIDENCE;
     IProver private immutable PROOFS;
@@ -78,7 +84,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     function open(Accusation calldata accusation) external payable nonReentrant returns (bytes32 dispute) {
         Matter memory matter = _matterOf(accusation);
         Dispute memory state;
-        state.matter = keccak256(abi.encode(matter));
+        state.matter = _hashOf(matter);
         state.result = Messages.hashOf(accusation.result);
         bytes32 signed = Messages.digest(Messages.separator(address(BANK)), state.result);
         (state.accused, state.accuser) = (ECDSA.recover(signed, accusation.signature), msg.sender);
@@ -89,8 +95,18 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         if (block.number > lastBlock) revert TooLate(block.number, lastBlock);
         _requireStake(state.accused);
         state.left = STEPS.depth(matter, accusation.shape);
-        emit DisputeOpened(dispute, state.accused, msg.sender, matter, accusation.shape);
         state.bond = _collect();
+        emit DisputeOpened(
+            dispute,
+            state.accused,
+            msg.sender,
+            matter,
+            accusation.shape,
+            state.result,
+            state.offenceBlock,
+            state.bond,
+            state.left
+        );
         _enter(dispute, state, Turn.Accused);
     }
 
@@ -127,7 +143,8 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         uint256 digits = mark + LAYERS_MARK.length;
         uint256 end = digits + HASH_DIGITS;
         bool named = end <= whole.length && keccak256(whole[mark:digits]) == keccak256(LAYERS_MARK)
-            && _hexAt(whole, digits) == shape;
+            && uint256(bytes32(whole[digits:])) == _digits(uint256(shape) >> 128)
+            && uint256(bytes32(whole[digits + 32:])) == _digits(uint256(shape) & type(uint128).max);
         if (named && end != whole.length) {
             uint256 behind = end + HEAD_MARK.length;
             named = behind <= whole.length && keccak256(whole[end:behind]) == keccak256(HEAD_MARK);
@@ -135,17 +152,17 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         if (!named) revert ShapeNotNamed(name, shape, mark);
     }
 
-    /// @dev 64 digits in lower case; anything else gives another hash.
-    function _hexAt(bytes calldata text, uint256 position) private pure returns (bytes32 value) {
-        uint256 number;
-        for (uint256 i = 0; i < HASH_DIGITS; ++i) {
-            uint256 digit = uint8(text[position + i]);
-            if (digit >= 0x61 && digit <= 0x66) digit -= 0x57;
-            else if (digit >= 0x30 && digit <= 0x39) digit -= 0x30;
-            else return 0;
-            number = number << 4 | digit;
+    /// @dev Sixteen bytes as 32 digits in lower case: half a byte goes into a byte of its own, and 0x30 or 0x57 is added.
+    function _digits(uint256 half) private pure returns (uint256 text) {
+        unchecked {
+            text = (half | half << 64) & 0x0000000000000000ffffffffffffffff0000000000000000ffffffffffffffff;
+            text = (text | text << 32) & 0x00000000ffffffff00000000ffffffff00000000ffffffff00000000ffffffff;
+            text = (text | text << 16) & 0x0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff;
+            text = (text | text << 8) & 0x00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff;
+            text = (text | text << 4) & 0x0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f;
+            uint256 letters = (text + 0x0606060606060606060606060606060606060606060606060606060606060606 >> 4) & ONES;
+            text += 0x30 * ONES + 0x27 * letters;
         }
-        value = bytes32(number);
     }
 
     /// @dev A node of this deployment whose stake stays until the longest dispute has ended: if it leaves later, unbonding is
@@ -187,6 +204,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         if (nudge == 0 || nudge > NUDGES || state.root != 0) revert NoSuchNudge(nudge, NUDGES, state.root);
         // Twice as many tensors.
         (state.nudge, state.moved, state.left) = (nudge, moved, state.left + 1);
+        emit Defended(dispute, nudge, moved);
         _show(dispute, state, nodes);
     }
 
@@ -208,6 +226,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         _requireInTime(state.deadline);
         if (state.shown >= state.left) revert WrongLevel(state.inTensor, state.left, state.shown);
         _descend(state, choice);
+        emit Chosen(dispute, choice.index);
         _enter(dispute, state, Turn.Accused);
     }
 
@@ -230,6 +249,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         // Numbers of tensors have 15 bits.
         (state.inTensor, state.tensor, state.place) = (true, uint32(state.place), 0);
         state.left = STEPS.depthOf(matter, shape, state.nudge != 0, state.tensor);
+        emit TensorChosen(dispute, choice.index, state.left);
         _enter(dispute, state, Turn.Accused);
     }
 
@@ -255,6 +275,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
         if (state.asked != 0) revert AskedBefore(dispute);
         if (position > matter.position) revert NoSuchRow(position, uint256(matter.position) + 1);
         state.asked = position + 1;
+        emit RowAsked(dispute, position);
         _enter(dispute, state, Turn.Row);
     }
 
@@ -270,43 +291,26 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IDisputes
-    function askSum(
-        bytes32 dispute,
-        Dispute calldata given,
-        Matter calldata matter,
-        bytes calldata shape,
-        Choice calldata choice,
-        uint8 number
-    ) external {
+    function askSum(bytes32 dispute, Dispute calldata given, Choice calldata choice, uint8 number) external {
         Dispute memory state = _load(dispute, given, Turn.Accuser);
         _requirePlayer(state.accuser);
         _requireInTime(state.deadline);
-        _requireMatter(state, matter, shape);
         _requireWord(state);
         if (state.number != 0) revert AskedBefore(dispute);
+        if (number > 7) revert NoSuchNumber(number);
         _descend(state, choice);
-        if (number > 7 || STEPS.partsOf(matter, shape, _claimOf(state), _wordOf(state), number) == 0) {
-            revert NoParts(number);
-        }
         state.number = number + 1;
+        emit SumAsked(dispute, choice.index, number);
         _enter(dispute, state, Turn.Sum);
     }
 
     /// @inheritdoc IDisputes
-    function giveSum(
-        bytes32 dispute,
-        Dispute calldata given,
-        Matter calldata matter,
-        bytes calldata shape,
-        bytes calldata parts
-    ) external {
+    function giveSum(bytes32 dispute, Dispute calldata given, bytes calldata parts) external {
         Dispute memory state = _load(dispute, given, Turn.Sum);
         _requirePlayer(state.accused);
         _requireInTime(state.deadline);
-        _requireMatter(state, matter, shape);
-        if (!STEPS.concludes(matter, shape, _claimOf(state), _wordOf(state), state.number - 1, parts)) {
-            revert WrongParts(keccak256(parts), 0);
-        }
+        // Whoever shows that they are wrong must give them again.
+        if (parts.length > MOST_PARTS_BYTES) revert TooManyParts(parts.length, MOST_PARTS_BYTES);
         state.parts = keccak256(parts);
         emit SumGiven(dispute, parts);
         _enter(dispute, state, Turn.Accuser);
@@ -343,10 +347,31 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     ) external nonReentrant {
         Dispute memory state = _load(dispute, given, Turn.Accuser);
         _requireMatter(state, matter, shape);
-        if (keccak256(parts) != state.parts) revert WrongParts(keccak256(parts), state.parts);
+        _requireParts(state, parts);
         Part memory part = Part({number: state.number - 1, index: index, value: parts[96 * index:96 * index + 96]});
         if (!STEPS.isWrongPart(matter, shape, _claimOf(state), _wordOf(state), part, step)) revert NothingWrong(dispute);
         _convict(dispute, state);
+    }
+
+    /// @inheritdoc IDisputes
+    function wrongSum(
+        bytes32 dispute,
+        Dispute calldata given,
+        Matter calldata matter,
+        bytes calldata shape,
+        bytes calldata parts
+    ) external nonReentrant {
+        Dispute memory state = _load(dispute, given, Turn.Accuser);
+        _requireMatter(state, matter, shape);
+        _requireParts(state, parts);
+        if (STEPS.concludes(matter, shape, _claimOf(state), _wordOf(state), state.number - 1, parts)) {
+            revert NothingWrong(dispute);
+        }
+        _convict(dispute, state);
+    }
+
+    function _requireParts(Dispute memory state, bytes calldata parts) private pure {
+        if (keccak256(parts) != state.parts) revert WrongParts(keccak256(parts), state.parts);
     }
 
     function _requireWord(Dispute memory state) private pure {
@@ -442,18 +467,34 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
 
     // ------------------------------------------------------------------------------------------------------- helpers
 
+    /// @dev A struct of words lies in memory as in calldata. What is no clean word has another hash than what was kept.
     function _load(bytes32 dispute, Dispute calldata given, Turn turn) private view returns (Dispute memory state) {
-        state = given;
-        bytes32 hash = keccak256(abi.encode(state));
+        bytes32 hash;
+        assembly ("memory-safe") {
+            state := mload(0x40)
+            mstore(0x40, add(state, DISPUTE_BYTES))
+            calldatacopy(state, given, DISPUTE_BYTES)
+            hash := keccak256(state, DISPUTE_BYTES)
+        }
         if (_disputes[dispute] != hash) revert StateMismatch(dispute, _disputes[dispute], hash);
         if (state.turn != turn) revert WrongTurn(state.turn, turn);
     }
 
+    /// @dev Who reads the events of turns knows the state, of which the hash is kept.
     function _enter(bytes32 dispute, Dispute memory state, Turn turn) private {
         state.turn = turn;
         state.deadline = uint40(block.number + WINDOW);
-        _disputes[dispute] = keccak256(abi.encode(state));
-        emit DisputeMoved(dispute, state);
+        bytes32 hash;
+        assembly ("memory-safe") {
+            hash := keccak256(state, DISPUTE_BYTES)
+        }
+        _disputes[dispute] = hash;
+    }
+
+    function _hashOf(Matter memory matter) private pure returns (bytes32 hash) {
+        assembly ("memory-safe") {
+            hash := keccak256(matter, MATTER_BYTES)
+        }
     }
 
     function _requirePlayer(address expected) private view {
@@ -465,7 +506,12 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     }
 
     function _requireMatterOf(Dispute memory state, Matter calldata matter) private pure {
-        bytes32 hash = keccak256(abi.encode(matter));
+        bytes32 hash;
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            calldatacopy(free, matter, MATTER_BYTES)
+            hash := keccak256(free, MATTER_BYTES)
+        }
         if (hash != state.matter) revert WrongMatter(hash, state.matter);
     }
 

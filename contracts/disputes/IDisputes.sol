@@ -88,14 +88,34 @@ struct Choice {
 ///      Proofs of a wrong token pass through to the deployment's Proofs.
 interface IDisputes {
     event DisputesDeployed(address indexed evidence, address steps, uint256 window);
-    event DisputeOpened(bytes32 indexed dispute, address indexed accused, address indexed accuser, Matter matter, bytes shape);
-    /// @notice The state after any move.
-    event DisputeMoved(bytes32 indexed dispute, Dispute state);
+    /// @notice The first state follows from it; each later one from the state before and the events of the turn.
+    /// @param left levels of the tree over all tensors
+    event DisputeOpened(
+        bytes32 indexed dispute,
+        address indexed accused,
+        address indexed accuser,
+        Matter matter,
+        bytes shape,
+        bytes32 result,
+        uint64 offenceBlock,
+        uint96 bond,
+        uint8 left
+    );
+    /// @notice The accused names the nudge by which it defends itself; what it shows is told next.
+    event Defended(bytes32 indexed dispute, uint8 nudge, uint32 moved);
     /// @notice What the accused showed: the nodes so many levels below the one that was named.
     event Shown(bytes32 indexed dispute, bytes32[] nodes);
+    /// @notice The accuser named one of the nodes that were shown.
+    event Chosen(bytes32 indexed dispute, uint64 index);
+    /// @notice The accuser named a tensor, above whose words are so many levels.
+    event TensorChosen(bytes32 indexed dispute, uint64 index, uint8 left);
+    /// @notice The accuser asked for the signed row of a position.
+    event RowAsked(bytes32 indexed dispute, uint32 position);
     /// @notice The accused gave the signed row that the accuser asked for.
     event RowGiven(bytes32 indexed dispute, ShownRow row);
-    /// @notice The accused gave the parts of the sum that was asked for, 96 bytes each.
+    /// @notice The accuser named a word, and asked for the parts of the sum that is this number of it.
+    event SumAsked(bytes32 indexed dispute, uint64 index, uint8 number);
+    /// @notice The accused gave parts of the sum that was asked for; none, where the number is no long sum.
     event SumGiven(bytes32 indexed dispute, bytes parts);
     /// @notice The accused was convicted; the accuser was paid its bond and what the conviction earned.
     event DisputeWon(bytes32 indexed dispute, address indexed accused, address indexed accuser, uint256 paid);
@@ -127,10 +147,12 @@ interface IDisputes {
     error WrongLevel(bool inTensor, uint256 left, uint256 shown);
     /// @notice A signed row is asked for once, and so are the parts of a sum.
     error AskedBefore(bytes32 dispute);
-    /// @notice The number is no long sum.
-    error NoParts(uint8 number);
-    /// @notice These parts do not make the number, or are not those that were given.
+    /// @notice A word has eight numbers.
+    error NoSuchNumber(uint8 number);
+    /// @notice These parts are not those that were given.
     error WrongParts(bytes32 given, bytes32 expected);
+    /// @notice More bytes than the parts of the longest sum have.
+    error TooManyParts(uint256 given, uint256 most);
     error WrongMatter(bytes32 given, bytes32 expected);
     /// @notice The number is the one that follows, or the row is as near as honest rows are.
     error NothingWrong(bytes32 dispute);
@@ -171,17 +193,14 @@ interface IDisputes {
     function giveRow(bytes32 dispute, Dispute calldata state, Matter calldata matter, ShownRow calldata row) external;
 
     /// @notice Accuser, once: a number of the word that differs is a sum too long for one transaction; its parts are asked for.
-    function askSum(
-        bytes32 dispute,
-        Dispute calldata state,
-        Matter calldata matter,
-        bytes calldata shape,
-        Choice calldata choice,
-        uint8 number
-    ) external;
+    function askSum(bytes32 dispute, Dispute calldata state, Choice calldata choice, uint8 number) external;
 
-    /// @notice Accused: gives the exact integers between whose sum and the number stands nothing but rounding.
-    function giveSum(
+    /// @notice Accused: gives the exact integers between whose sum and the number stands nothing but rounding; none, where the
+    ///         number is no long sum. Whether they make the number is looked at where the accuser says that they do not.
+    function giveSum(bytes32 dispute, Dispute calldata state, bytes calldata parts) external;
+
+    /// @notice Anyone: the parts that the accused gave do not make the number. The accuser is paid.
+    function wrongSum(
         bytes32 dispute,
         Dispute calldata state,
         Matter calldata matter,

@@ -97,14 +97,9 @@ interface ISteps {
         bytes calldata step
     ) external view returns (bool);
 
-    /// @notice Into how many parts the sum is cut of which a number of this word is made; 0 where it is computed at once. Parts
-    ///         have 128 terms, the last one what is left; a bias is a part of its own behind them.
-    function partsOf(Matter calldata matter, bytes calldata shape, Claim calldata claim, Word calldata word, uint8 number)
-        external
-        view
-        returns (uint256);
-
-    /// @notice Whether these parts, 96 bytes each and as many as there must be, make the number of the word.
+    /// @notice Whether these parts, 96 bytes each and as many as there must be, make the number of the word. A sum is cut into
+    ///         parts of 128 terms, the last one has what is left, and a bias is a part of its own behind them. What is computed
+    ///         at once has none.
     function concludes(
         Matter calldata matter,
         bytes calldata shape,

@@ -135,7 +135,9 @@ contract Steps is ISteps {
 
     /// @inheritdoc ISteps
     function depth(Matter calldata matter, bytes calldata shape) external pure returns (uint8) {
-        ModelShape memory model = _modelOf(matter, shape);
+        _modelOf(matter, shape);
+        // Decoded whole, once: so nothing that the shape points to is outside of it, and the turns read it where it lies.
+        ModelShape memory model = abi.decode(shape, (ModelShape));
         if (model.pattern.length != matter.layers || matter.end > matter.layers || matter.first >= matter.end) {
             revert NotCheckable(0, model.pattern.length);
         }
@@ -167,10 +169,12 @@ contract Steps is ISteps {
         return uint8(_depthOf(place, matter));
     }
 
-    function _modelOf(Matter calldata matter, bytes calldata shape) private pure returns (ModelShape memory) {
+    function _modelOf(Matter calldata matter, bytes calldata shape) private pure returns (ModelShape calldata model) {
         bytes32 hash = keccak256(shape);
         if (hash != matter.shape) revert WrongShape(hash, matter.shape);
-        return abi.decode(shape, (ModelShape));
+        assembly ("memory-safe") {
+            model := add(shape.offset, calldataload(shape.offset))
+        }
     }
 
     function _count(Matter calldata matter) private pure returns (uint256) {
@@ -183,7 +187,7 @@ contract Steps is ISteps {
         return nudged ? 2 * _count(matter) : _count(matter);
     }
 
-    function _where(ModelShape memory model, Matter calldata matter, bool nudged, uint256 tensor)
+    function _where(ModelShape calldata model, Matter calldata matter, bool nudged, uint256 tensor)
         private
         pure
         returns (Where memory place)
@@ -237,7 +241,7 @@ contract Steps is ISteps {
         assembly ("memory-safe") {
             proof := add(step.offset, calldataload(step.offset))
         }
-        ModelShape memory model = _modelOf(matter, shape);
+        ModelShape calldata model = _modelOf(matter, shape);
         Where memory place = _where(model, matter, claim.nudge != 0, word.tensor);
         (bool exists, uint256 position, uint256 element) = _placeOf(place, matter, word, proof.element);
         uint256 claimed = _numberAt(word.value, proof.element);
@@ -250,16 +254,6 @@ contract Steps is ISteps {
     }
 
     /// @inheritdoc ISteps
-    function partsOf(Matter calldata matter, bytes calldata shape, Claim calldata claim, Word calldata word, uint8 number)
-        external
-        view
-        returns (uint256)
-    {
-        (, ArithmeticOperations.Step memory step,) = _stepOf(_modelOf(matter, shape), matter, claim, word, number);
-        return _parts(step);
-    }
-
-    /// @inheritdoc ISteps
     function concludes(
         Matter calldata matter,
         bytes calldata shape,
@@ -269,7 +263,9 @@ contract Steps is ISteps {
         bytes calldata parts
     ) external view returns (bool) {
         (, ArithmeticOperations.Step memory step,) = _stepOf(_modelOf(matter, shape), matter, claim, word, number);
-        if (parts.length == 0 || parts.length != PART_BYTES * _parts(step)) return false;
+        if (parts.length != PART_BYTES * _parts(step)) return false;
+        // Whoever is asked for the parts of what has none gives none.
+        if (parts.length == 0) return true;
         return NUMBERS.conclude(step.kind, parts, _terms(step), step.constants) == _numberAt(word.value, number);
     }
 
@@ -286,7 +282,7 @@ contract Steps is ISteps {
         assembly ("memory-safe") {
             proof := add(step.offset, calldataload(step.offset))
         }
-        ModelShape memory model = _modelOf(matter, shape);
+        ModelShape calldata model = _modelOf(matter, shape);
         (Where memory place, ArithmeticOperations.Step memory made,) = _stepOf(model, matter, claim, word, part.number);
         if (part.index >= _parts(made)) revert WrongElement(part.index);
         Arithmetic.Kind kind = _narrow(made, part.index);
@@ -296,7 +292,7 @@ contract Steps is ISteps {
 
     /// @dev How a number of a word is computed; nothing where there is no such number, or it is an input.
     function _stepOf(
-        ModelShape memory model,
+        ModelShape calldata model,
         Matter calldata matter,
         Claim calldata claim,
         Word calldata word,
@@ -375,7 +371,7 @@ contract Steps is ISteps {
     }
 
     function _computed(
-        ModelShape memory model,
+        ModelShape calldata model,
         Where memory place,
         Matter calldata matter,
         Claim calldata claim,
@@ -390,7 +386,7 @@ contract Steps is ISteps {
 
     /// @dev What a step reads, opened.
     function _operands(
-        ModelShape memory model,
+        ModelShape calldata model,
         Where memory place,
         Matter calldata matter,
         Claim calldata claim,
@@ -411,7 +407,7 @@ contract Steps is ISteps {
         }
     }
 
-    function _nameOf(ModelShape memory model, Where memory place, Matter calldata matter, string memory suffix)
+    function _nameOf(ModelShape calldata model, Where memory place, Matter calldata matter, string memory suffix)
         private
         pure
         returns (string memory)
@@ -423,7 +419,7 @@ contract Steps is ISteps {
     /// @dev A layer's input is what the layer before gave; the segment's own is what it read. A nudged trace begins with the
     ///      input of the plain one.
     function _entered(
-        ModelShape memory model,
+        ModelShape calldata model,
         Where memory place,
         Matter calldata matter,
         Claim calldata claim,

@@ -15,24 +15,31 @@ pytest.importorskip("playwright", reason="Playwright is not installed (make setu
 
 from playwright.sync_api import Browser, Page, Route, expect
 from support.browser import CHROMIUM, DESKTOP, PHONE, WHY_NOT, chromium, looking, served
+from support.dispute_events import WINDOW, dispute_events
 from support.explorer_stage import CASES, home_of, lines
 from support.market_case import receipt_of
-from support.market_record import SCHEDULER
-from support.market_scene import Scene, hash_of
+from support.market_record import PLACE, SCHEDULER
+from support.market_scene import DOMAIN, Scene, hash_of
 from support.receipt_chain import answers
 
+from troth.explorer.disputes import told
+from troth.explorer.index import ExplorerIndex
 from troth.explorer.pages import application
 from troth.explorer.reading import INDEX_FILE
 from troth.explorer.site import Site
+from troth.protocol.disputes.calls import DisputeWon
 from troth.protocol.market import receipt
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason=WHY_NOT)]
 
+DISPUTE = f"disputes/0x{hash_of('won').hex()}"
 CASE, TASK = f"cases/0x{CASES.case_id.hex()}", f"tasks/{lines()[0].order}"
 SEEN = (
     ("", DESKTOP, "light"),
     ("", PHONE, "dark"),
     (CASE, DESKTOP, "dark"),
+    (DISPUTE, DESKTOP, "light"),
+    (DISPUTE, PHONE, "dark"),
     (TASK, PHONE, "light"),
     ("logs", DESKTOP, "dark"),
     ("receipt", PHONE, "dark"),
@@ -46,6 +53,7 @@ OTHERS = (
     f"nodes/{CASES.node}",
     f"schedulers/{SCHEDULER}",
     CASE,
+    DISPUTE,
     "logs",
     "none/x",
 )
@@ -60,6 +68,9 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     home = home_of(tmp_path_factory.mktemp("explorer"))
+    index = ExplorerIndex.open(home / INDEX_FILE, DOMAIN.chain_id, PLACE)
+    index.disputed(told(dispute_events("won", DisputeWon), WINDOW))
+    index.close()
     with served(application(lambda: Site.open(home / INDEX_FILE))) as made:
         yield made
 
@@ -104,6 +115,21 @@ def test_pages_are_clean_and_accessible(
         expect(looked.page.locator("#badge")).to_contain_text("0 behind, 0 findings")
         looked.require_accessible()
         looked.require_narrow()
+        looked.require_clean()
+
+
+def test_a_dispute_is_found_and_read_lane_by_lane(browser: Browser, url: str) -> None:
+    with looking(browser, url) as looked:
+        page = looked.page
+        page.goto(f"{url}/cases")
+        page.locator("table a[href*='disputes/']").first.click()
+        expect(page.locator("h1")).to_contain_text("convicted")
+        lanes = page.locator("table.swim")
+        expect(lanes.locator("thead th")).to_have_text(["Block", "Accuser", "Accused", "Clock", "Money"])
+        expect(lanes.locator("td.accused .step").last).to_contain_text("one part of a sum is not the sum of its terms")
+        expect(lanes.locator("td.money .step").last).to_contain_text("bond and reward to the accuser")
+        blocks = {one.meta.block for one, _ in dispute_events("won", DisputeWon)}
+        assert lanes.locator("tbody tr").count() == len(blocks)
         looked.require_clean()
 
 

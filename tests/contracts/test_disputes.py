@@ -192,11 +192,15 @@ async def at_the_sum(stage: DisputeStage, accused: ToyTrace, own: ToyTrace) -> t
 
 
 def ask(played: Played, choice: NamedNode, number: int = 5) -> Call:
-    return calls.ask_sum(played.id, played.state, played.matter, played.shape, choice, number)
+    return calls.ask_sum(played.id, played.state, choice, number)
 
 
 def give(played: Played, parts: bytes) -> Call:
-    return calls.give_sum(played.id, played.state, played.matter, played.shape, parts)
+    return calls.give_sum(played.id, played.state, parts)
+
+
+def wrong_sum(played: Played, parts: bytes) -> Call:
+    return calls.wrong_sum(played.id, played.state, played.matter, played.shape, parts)
 
 
 def wrong_part(played: Played, seen: SeenTrace, parts: bytes, index: int) -> Call:
@@ -212,8 +216,7 @@ async def test_a_long_sum_convicts_by_one_part(stage: DisputeStage, lie: int) ->
     await stage.move(played, ask(played, choice), stage.accuser)
     assert (played.state.turn, played.state.number) == (DisputeTurn.SUM, 6)
     true = packed_parts(before, 17)
-    await refused(stage, give(played, true), stage.node, "WrongParts")
-    # The accused may lie in either part, but not in none.
+    # The accused lies in either part, so that both together make its number.
     gap = (12_345_678 - 3 * before - 17) % (1 << 32)
     parts = packed((3 * before + (gap if lie == 0 else 0), 17 + (gap if lie else 0)))
     await refused(stage, give(played, parts), stage.accuser, "WrongPlayer")
@@ -221,6 +224,8 @@ async def test_a_long_sum_convicts_by_one_part(stage: DisputeStage, lie: int) ->
     assert played.state.turn == DisputeTurn.ACCUSER
     await refused(stage, wrong_part(played, seen, parts, 1 - lie), stage.accuser, "NothingWrong")
     await refused(stage, wrong_part(played, seen, true, lie), stage.accuser, "WrongParts")
+    await refused(stage, wrong_sum(played, true), stage.accuser, "WrongParts")
+    await refused(stage, wrong_sum(played, parts), stage.accuser, "NothingWrong")
     with pytest.raises(ChainRejected):
         await stage.send(wrong_part(played, seen, parts, 2), stage.accuser)
     await refused(stage, ask(played, NamedNode(0, played.state.node, ())), stage.accuser, "AskedBefore")
@@ -231,8 +236,8 @@ async def test_a_long_sum_convicts_by_one_part(stage: DisputeStage, lie: int) ->
 async def test_who_asks_for_a_true_sum_has_nothing_to_say(stage: DisputeStage) -> None:
     own, lies = trace(), trace(wrong={PARTS_OF: 1})
     played, seen, choice = await at_the_sum(stage, own, lies)
-    for number in (4, 6, 8, 255):
-        await refused(stage, ask(played, choice, number), stage.accuser, "NoParts")
+    for number in (8, 255):
+        await refused(stage, ask(played, choice, number), stage.accuser, "NoSuchNumber")
     await refused(stage, ask(played, choice), stage.node, "WrongPlayer")
     await stage.move(played, ask(played, choice), stage.accuser)
     parts = packed_parts(int(own.numbers[16][4, 5]), 17)
@@ -240,9 +245,52 @@ async def test_who_asks_for_a_true_sum_has_nothing_to_say(stage: DisputeStage) -
     seen = SeenTrace(own)
     for index in (0, 1):
         await refused(stage, wrong_part(played, seen, parts, index), stage.accuser, "NothingWrong")
+    await refused(stage, wrong_sum(played, parts), stage.accuser, "NothingWrong")
     stage.stage.anvil.mine(stage.turn + 1)
     await stage.move(played, calls.close(played.id, played.state), stage.node)
     assert stage.pot(PotKind.CREDIT, stage.node.address) == stage.bond
+
+
+@pytest.mark.parametrize("lies", [True, False])
+async def test_who_is_asked_for_the_parts_of_what_has_none_gives_none(stage: DisputeStage, lies: bool) -> None:
+    """The question costs the accuser a turn, and takes nothing from either side."""
+    wrong, own = {(17, 4, 6): 12_345_678}, trace()
+    accused, accuser = (trace(wrong=wrong), own) if lies else (own, trace(wrong=wrong))
+    played, seen, choice = await at_the_sum(stage, accused, accuser)
+    await stage.move(played, ask(played, choice, 6), stage.accuser)
+    await stage.move(played, give(played, b""), stage.node)
+    await refused(stage, wrong_sum(played, b""), stage.accuser, "NothingWrong")
+    with pytest.raises(ChainRejected):
+        await stage.send(wrong_part(played, seen, b"", 0), stage.accuser)
+    word = NamedNode(0, played.state.node, ())
+    step = step_of(seen if lies else SeenTrace(own), 17, played.state.place, 6)
+    call = calls.wrong_step(played.id, played.state, played.matter, played.shape, word, step)
+    if lies:
+        await stage.move(played, call, stage.accuser)
+    else:
+        await refused(stage, call, stage.accuser, "NothingWrong")
+        stage.stage.anvil.mine(stage.turn + 1)
+        await stage.move(played, calls.close(played.id, played.state), stage.node)
+    assert (stage.pot(PotKind.CREDIT, stage.node.address) == stage.bond) != lies
+
+
+@pytest.mark.parametrize("given", ["true", "nothing", "one more", "no whole part", "another sum"])
+async def test_parts_that_do_not_make_the_number_convict(stage: DisputeStage, given: str) -> None:
+    """True ones make another number than the accused claims; and what is no list of as many parts makes none."""
+    own, accused = trace(), trace(wrong={PARTS_OF: 12_345_678})
+    played, _, choice = await at_the_sum(stage, accused, own)
+    await stage.move(played, ask(played, choice), stage.accuser)
+    true = packed_parts(int(own.numbers[16][4, 5]), 17)
+    parts = {
+        "true": true, "nothing": b"", "one more": true + bytes(96), "no whole part": true[:-1],
+        "another sum": bytes(192),
+    }[given]  # fmt: skip
+    await refused(stage, give(played, bytes(65 * 96 + 1)), stage.node, "TooManyParts")
+    await stage.move(played, give(played, parts), stage.node)
+    stake = stage.pot(PotKind.STAKE, stage.node.address)
+    await stage.move(played, wrong_sum(played, parts), stage.stage.anvil.keys[7])
+    assert stage.pot(PotKind.STAKE, stage.node.address) < stake
+    assert stage.pot(PotKind.CREDIT, stage.accuser.address) > stage.bond
 
 
 async def test_silence_over_a_sum_convicts_after_its_turn(stage: DisputeStage) -> None:
@@ -397,6 +445,19 @@ async def test_nobody_else_takes_a_turn_and_no_other_nodes_are_shown(stage: Disp
     await refused(
         stage, calls.show(played.id, played.state, game.nodes_to_show(played.state, own)), stage.node, "Wrong"
     )
+
+
+async def test_a_state_in_other_bits_is_another_state(stage: DisputeStage) -> None:
+    """Fields are words of the calldata, hashed as they lie: bits beside a field do not pass for its value."""
+    accused = trace(wrong={(20, 1, 1): 1})
+    played = await accused_of(stage, accused)
+    call = calls.show(played.id, played.state, game.nodes_to_show(played.state, accused))
+    # Behind the selector and the dispute: accused, deadline, turn, whether in a tensor, levels left, parts.
+    for field in (2, 6, 7, 10, 13, 19):
+        data = bytearray(call.data)
+        data[4 + 32 * (1 + field)] ^= 0x80
+        await refused(stage, replace(call, data=bytes(data)), stage.node, "StateMismatch")
+    await stage.move(played, call, stage.node)
 
 
 async def test_one_dispute_per_row_and_accuser_and_each_accuser_has_its_own(stage: DisputeStage) -> None:

@@ -91,7 +91,7 @@ class StagedDisputes:
     async def lives(self) -> Mapping[Hash32, Life]:
         logs = await self.stage.chain.logs(0, await self.block())
         events = (calls.decode_event(log) for log in logs)
-        return life.lives(event for event in events if event is not None)
+        return life.lives((event for event in events if event is not None), self.turn)
 
     async def is_convicted(self, result: Hash32) -> bool:
         proven = self.stage.follower.state.proven
@@ -234,6 +234,33 @@ async def test_a_wrong_weight_in_a_long_sum_convicts_by_one_part_of_it(trials: T
         assert len(ended.parts) == 9 * 96
         spent = sum(gas for _, gas in (*played.gas, *trial.gas))
         assert spent < 1_200_000, (played.gas, trial.gas)
+        await audited(stage)
+
+
+async def test_true_parts_of_a_wrong_number_convict_by_their_sum(
+    trials: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that gives what its terms make contradicts the number that it committed to, and is audited so."""
+    wrong = {"model.layers.1.mlp.down_proj.weight": ((3, 700), 0.9)}
+
+    class Tampered(TamperedWeights):
+        pass
+
+    Tampered.wrong = wrong
+    giving = life.giving_sum
+
+    async with trials(intermediate_size=1_100) as trial:
+        stage, true = trial.stage, trial.scene.trace()
+
+        def truly(one: Life, _: SegmentTrace | DoubledTrace) -> Call:
+            return giving(one, true)
+
+        monkeypatch.setattr(life, "giving_sum", truly)
+        played, known = await trial.accuse(trial.rows(wrong), 4)
+        node = trial.side(stage.node, known, weights=Tampered)
+        await trial.play(node, trial.side(stage.accuser, known))
+        assert isinstance(await ending(node, played), DisputeWon)
+        assert [name for name, _ in trial.gas][-3:] == ["askSum", "giveSum", "wrongSum"]
         await audited(stage)
 
 

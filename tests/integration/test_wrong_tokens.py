@@ -28,6 +28,7 @@ from troth.chain.deployment import steps_creation
 from troth.chain.market_follower import MarketFollower
 from troth.node.court import accusing
 from troth.node.court.accusing import AccusedText, accuse
+from troth.node.court.provable import BFLOAT16, NO_LAYERS
 from troth.node.court.proving import Prover
 from troth.node.engine.interface import Computed
 from troth.node.errors import ProofTooDear
@@ -185,8 +186,10 @@ async def test_honest_answers_convict_nobody_even_on_near_ties(trials: Trials, d
             for temperature, top_p in ((0, 1_000_000), (900_000, 1_000_000), (900_000, 950_000)):
                 wording = Wording(temperature, top_p, written=12, seed=seed, scale=8.0)
                 for cuts in (NO_CUT, {"top_k": 2}, {"min_p": 400_000}):
-                    with pytest.raises(NothingToDo, match="No token"):
+                    with pytest.raises(NothingToDo, match="No token") as refused:
                         trial.accuse(trial.scene.answer(replace(wording, **cuts)))
+        # Whoever looks on is told what else arithmetic proves in this class, and what it does not.
+        assert refused.value.remedy.startswith(BFLOAT16 if dtype else NO_LAYERS)
         # A state that draws two tokens level: machines may choose either of them.
         difference = trial.scene.weights[7] - trial.scene.weights[9]
         mean = trial.scene.weights[7] + trial.scene.weights[9]

@@ -61,7 +61,7 @@ class Sides:
         chain = self.stage.chain
         logs = await chain.logs(0, await chain.block_number())
         events = (calls.decode_event(log) for log in logs)
-        return life.lives(event for event in events if event is not None)[played.id]
+        return life.lives((event for event in events if event is not None), self.stage.turn)[played.id]
 
     async def until(self, played: Played, holds: Callable[[Life], bool], *parties: Party) -> Life:
         """Wait for a state of a dispute."""

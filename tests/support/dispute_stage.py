@@ -16,8 +16,9 @@ from troth.chain.market_follower import MarketFollower
 from troth.chain.records import TransactionReceipt
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls
-from troth.protocol.disputes.calls import Accusation, DisputeMoved, DisputeOpened, NodesShown
-from troth.protocol.disputes.game import Dispute, Matter, NamedNode
+from troth.protocol.disputes.calls import Accusation
+from troth.protocol.disputes.game import ENDED, Dispute, Matter, NamedNode
+from troth.protocol.disputes.life import Life, after, lives
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import messages
 from troth.protocol.market.addresses import factory_code
@@ -34,12 +35,29 @@ BLANK = Hash32(keccak256(b"blank"))
 class Played:
     """A dispute under way, as both sides know it from the chain."""
 
-    id: Hash32
-    matter: Matter
-    shape: bytes
-    state: Dispute
-    shown: tuple[Hash32, ...] = ()
+    life: Life
     gas: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def id(self) -> Hash32:
+        return self.life.id
+
+    @property
+    def matter(self) -> Matter:
+        return self.life.matter
+
+    @property
+    def shape(self) -> bytes:
+        return self.life.shape
+
+    @property
+    def state(self) -> Dispute:
+        return self.life.state
+
+    @property
+    def shown(self) -> tuple[Hash32, ...]:
+        """What was shown last."""
+        return self.life.looks[-1].nodes if self.life.looks else ()
 
 
 @dataclass
@@ -106,10 +124,12 @@ class DisputeStage:
     async def open(self, accusation: Accusation, accuser: Key | None = None) -> Played:
         """A dispute that somebody opens."""
         receipt = await self.send(calls.open_dispute(accusation, self.bond), accuser or self.accuser)
-        opened, moved = (calls.decode_event(log) for log in receipt.logs if log.address == self.chain.contract)
-        assert isinstance(opened, DisputeOpened)
-        assert isinstance(moved, DisputeMoved)
-        return Played(opened.dispute, opened.matter, opened.shape, moved.state, gas=[("open", receipt.gas_used)])
+        (opened,) = (calls.decode_event(log) for log in receipt.logs if log.address == self.chain.contract)
+        assert opened is not None
+        (found,) = lives([opened], self.turn).values()
+        played = Played(found, [("open", receipt.gas_used)])
+        await self._require_kept(played)
+        return played
 
     async def move(self, played: Played, call: Call, key: Key) -> None:
         """A turn; what it changed is read from its events."""
@@ -117,10 +137,14 @@ class DisputeStage:
         played.gas.append((call.function, receipt.gas_used))
         for log in receipt.logs:
             event = calls.decode_event(log) if log.address == self.chain.contract else None
-            if isinstance(event, NodesShown):
-                played.shown = event.nodes
-            if isinstance(event, DisputeMoved):
-                played.state = event.state
+            if event is not None:
+                played.life = after(played.life, event, self.turn)
+        await self._require_kept(played)
+
+    async def _require_kept(self, played: Played) -> None:
+        """The contract keeps the hash of the very state that its events tell of."""
+        kept = await self.chain.read(calls.dispute_of(played.id))
+        assert kept == (ENDED if played.life.ending else played.state.hash)
 
     async def show(self, played: Played, nodes: tuple[Hash32, ...]) -> None:
         """The accused's turn."""

@@ -44,11 +44,6 @@ def is_wrong(matter: Matter, shape: bytes, claim: TraceClaim, word: TraceWord, s
     return View("isWrong", calldata(STEPS, "isWrong", matter, shape, claim, word, step), bool, STEPS)
 
 
-def parts_of(matter: Matter, shape: bytes, claim: TraceClaim, word: TraceWord, number: int) -> View[int]:
-    """Into how many parts a number's sum is cut."""
-    return View("partsOf", calldata(STEPS, "partsOf", matter, shape, claim, word, number), int, STEPS)
-
-
 def concludes(
     matter: Matter, shape: bytes, claim: TraceClaim, word: TraceWord, number: int, parts: bytes
 ) -> View[bool]:

@@ -14,13 +14,18 @@ import pytest
 from troth.cases import evidence as files
 from troth.cases.errors import NothingToDo
 from troth.cases.evidence import VERSION, Evidence, SegmentRows
-from troth.node.court.accusation import DisputableSegment, _require_whole
+from troth.node.court.accusation import DisputableSegment, _require_whole, require_class
 from troth.node.court.accusations import RECENT, Accusations
 from troth.node.court.canonical_traces import KeptTrace
+from troth.node.court.disputing import first_other
+from troth.node.court.provable import BFLOAT16, COURT, DISPUTE, NO_LAYERS, behind_tokens
 from troth.node.court.segment_text import SegmentText
 from troth.protocol.disputes.segment_trace import ComputedLayer
+from troth.protocol.disputes.sums import packed
 from troth.protocol.hashing import keccak256
+from troth.protocol.market.layers import with_layers
 from troth.protocol.market.rows import RowHashes
+from troth.protocol.tensors import Dtype
 from troth.protocol.types import ZERO_ADDRESS, Hash32
 
 ORDER, OTHER = Hash32(keccak256(b"one")), Hash32(keccak256(b"other"))
@@ -81,6 +86,28 @@ def test_rows_are_shown_under_the_head_that_they_were_signed_with() -> None:
     assert later.entered(1) == shown
     with pytest.raises(NothingToDo):
         SegmentText(ORDER, 0, OTHER, (5, 6, 7), None, None, 8).shown(1)
+
+
+def test_the_first_part_that_differs_is_shown_or_that_they_make_no_sum() -> None:
+    own = (5, -7, 1 << 300)
+    assert first_other(own, packed((5, -7, 1 << 300))) is None
+    assert first_other(own, packed((5, -8, 1 << 299))) == 1
+    for given in (b"", packed(own)[:-1], packed((*own, 0)), packed(own[:2])):
+        assert first_other(own, given) is None
+
+
+def test_a_class_whose_rows_are_not_provable_is_refused_in_words() -> None:
+    name = with_layers("tiny/torch", ORDER)
+    whole: Any = SimpleNamespace(dtype=int(Dtype.FLOAT32), name=name)
+    require_class(whole)
+    assert behind_tokens(whole) == DISPUTE
+    for changes, words in (({"dtype": int(Dtype.BFLOAT16)}, BFLOAT16), ({"name": "tiny/torch"}, NO_LAYERS)):
+        other: Any = SimpleNamespace(**vars(whole) | changes)
+        with pytest.raises(NothingToDo) as refused:
+            require_class(other)
+        assert (refused.value.what, refused.value.remedy) == (words, COURT)
+        # One sentence says what is proven, and what is not.
+        assert "proves a wrong token (`troth node accuse`) and no wrong row" in behind_tokens(other)
 
 
 @pytest.mark.parametrize(("exact", "segments", "refused"), [(True, 1, False), (False, 1, True), (True, 2, True)])

@@ -113,11 +113,15 @@ class Source:
         """The deployment's logs with those of its prover since it was made, in the order of the chain."""
         if prover == NO_ADDRESS:
             return logs
-        first, chain = self.place.block, Chain(self._rpc, self._market.chain.chain_id, prover)
+        found = await self.told(prover, self.place.block, last)
+        return tuple(sorted((*logs, *found), key=lambda log: (log.meta.block, log.meta.log_index)))
+
+    async def told(self, prover: Address, first: int, last: int) -> tuple[EventLog, ...]:
+        """The logs of a deployment's prover from block ``first`` to ``last``."""
+        chain = Chain(self._rpc, self._market.chain.chain_id, prover)
         spans = [(start, min(start + SPAN - 1, last)) for start in range(first, last + 1, SPAN)]
         parts = await each(spans, lambda span: chain.logs(*span))
-        found = [log for part in parts for log in part if log.address == prover]
-        return tuple(sorted((*logs, *found), key=lambda log: (log.meta.block, log.meta.log_index)))
+        return tuple(log for part in parts for log in part if log.address == prover)
 
     async def evidence(
         self, first: int, last: RawHeader, logs: tuple[EventLog, ...], history: History, *, ask: bool = True

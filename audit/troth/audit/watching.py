@@ -24,6 +24,7 @@ from troth.audit.transactions import Transaction
 from troth.chain.headers import RawHeader
 from troth.chain.market_follower import MarketFollower
 from troth.chain.store import WINDOW
+from troth.protocol.logs import EventLog
 from troth.protocol.market.log_data import data_hash
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Inclusion
@@ -39,12 +40,17 @@ class CachingSource(Source):
     headers: dict[int, RawHeader]
     transactions: dict[Hash32, Transaction]
     settled: int
+    prover: tuple[EventLog, ...]
+    """What the prover said in settled blocks."""
+    heard: int
+    """The last of those blocks."""
 
     @classmethod
     def of(cls, source: Source) -> CachingSource:
         """The same connection with a memory."""
         made = cls(source._market, source._rpc)
         made.headers, made.transactions, made.settled = {}, {}, -1
+        made.prover, made.heard = (), -1
         return made
 
     async def header(self, number: int | None) -> RawHeader:
@@ -64,8 +70,16 @@ class CachingSource(Source):
             self.transactions[wanted] = found
         return self.transactions[wanted]
 
+    async def told(self, prover: Address, first: int, last: int) -> tuple[EventLog, ...]:
+        """The prover's logs; those of settled blocks are not asked for again."""
+        found = (*self.prover, *await super().told(prover, max(first, self.heard + 1), last))
+        self.heard = max(self.heard, min(self.settled, last))
+        self.prover = tuple(log for log in found if log.meta.block <= self.heard)
+        return found
+
     def forget(self) -> None:
         """The chain moved: nothing that was read counts."""
+        self.prover, self.heard = (), -1
         self.headers.clear()
         self.transactions.clear()
 
@@ -127,6 +141,9 @@ class Watcher:
         self.source.settled = block - WINDOW
         history = read_history(found, self.source.place)
         try:
+            if history.state.deployed is not None:
+                prover = history.state.deployed.parameters.prover
+                found = await self.source.with_prover(found, prover, block)
             header = await self.source.header(block)
             evidence = await self.source.evidence(self.source.place.block, header, found, history, ask=not self._asked)
         except ChainMoved:

@@ -109,17 +109,6 @@ contract ToySteps is ISteps {
         return _levels(claim.nudge == 0 ? given.tensors : 2 * given.tensors);
     }
 
-    function partsOf(
-        Matter calldata matter,
-        bytes calldata shape,
-        Claim calldata,
-        Word calldata word,
-        uint8 number
-    ) external pure returns (uint256) {
-        Shape memory given = abi.decode(shape, (Shape));
-        return _isSum(matter, given, word, number) ? 2 : 0;
-    }
-
     function concludes(
         Matter calldata matter,
         bytes calldata shape,
@@ -129,7 +118,8 @@ contract ToySteps is ISteps {
         bytes calldata parts
     ) external pure returns (bool) {
         Shape memory given = abi.decode(shape, (Shape));
-        if (!_isSum(matter, given, word, number) || parts.length != 192) return false;
+        if (!_isSum(matter, given, word, number)) return parts.length == 0;
+        if (parts.length != 192) return false;
         uint256 total = uint256(bytes32(parts[64:96])) + uint256(bytes32(parts[160:192]));
         return total % (1 << 32) == _numberAt(word.value, number);
     }

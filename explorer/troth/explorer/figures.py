@@ -465,7 +465,7 @@ def _cursor_values(query: Query, cursor: str) -> list[Any]:
     if not query.cursor or len(parts) != len(query.cursor) or len(cursor) > 300:
         raise NoSuchFigure("This cursor belongs to another figure", cursor[:80], "Follow the link of the page before.")
     kinds = {column.name: column.kind for column in query.columns}
-    texts = {"node", "scheduler", "task", "case", "amount", "text"}
+    texts = {"node", "scheduler", "task", "case", "dispute", "amount", "text"}
     try:
         return [
             part if kinds[name] in texts else _number(name, part) for name, part in zip(query.after, parts, strict=True)

@@ -18,7 +18,7 @@ from troth.audit.report import CheckReport, Reproduce
 from troth.audit.services import ReadServices
 from troth.chain.market import DeploymentPlace
 from troth.chain.store import WINDOW
-from troth.explorer import rows, services
+from troth.explorer import disputes, rows, services
 from troth.explorer.database import Database
 from troth.explorer.errors import IndexUnusable
 from troth.explorer.opening import Place, open_to_write
@@ -178,7 +178,7 @@ class ExplorerIndex:
     @classmethod
     def open(cls, at: Place, chain_id: int, place: DeploymentPlace) -> ExplorerIndex:
         """Open or make the index; IndexUnusable if it is another deployment's, or another version's."""
-        database = open_to_write(at, FORMAT, SCHEMA + services.SCHEMA)
+        database = open_to_write(at, FORMAT, SCHEMA + services.SCHEMA + disputes.SCHEMA)
         named = (chain_id, str(place.factory), str(place.contracts.bank))
         database.execute(
             'INSERT INTO progress ("only", chain_id, factory, bank, start, lens, registry) '
@@ -343,6 +343,11 @@ class ExplorerIndex:
                 "UPDATE progress SET audited = CASE WHEN block < ? THEN block ELSE ? END, audited_at=?",
                 (block, block, time.time()),
             )
+
+    def disputed(self, read: disputes.ReadDisputes) -> None:
+        """All disputes over arithmetic, as of an audit."""
+        with self.writing():
+            disputes.fill(self.database, read)
 
     def served(self, read: ReadServices, reproduce: Reproduce) -> None:
         """What was read beside the market, and found there."""

@@ -33,6 +33,7 @@ from troth.chain.market import Market
 from troth.chain.market import founding as found_of
 from troth.chain.market_follower import MarketFollower
 from troth.chain.rpc import Rpc
+from troth.explorer.disputes import read_disputes
 from troth.explorer.errors import ExplorerError
 from troth.explorer.index import EntryName, ExplorerIndex
 from troth.explorer.opening import Place
@@ -139,6 +140,7 @@ class Reader:
         subject = await self.watcher.subject(block)
         reports = await asyncio.to_thread(lambda: [check.report(subject) for check in CHAIN])
         self.index.audited(block, reports, self.settings.reproduce)
+        self.index.disputed(await asyncio.to_thread(read_disputes, subject))
         if self.settings.services is not None:
             self.index.served(await self.settings.services.read(subject), self.settings.reproduce)
         silent: set[Address] = set()

@@ -12,6 +12,7 @@ from troth.audit.services import ReadServices
 from troth.chain.organisations import OrganisationsReading
 from troth.chain.tickets import TicketsReading
 from troth.explorer.database import Database
+from troth.explorer.disputes import DISPUTE_QUERIES
 from troth.explorer.figures import QUERIES, Column, FigureReader, Query
 from troth.explorer.rows import Row, hexadecimal
 
@@ -99,7 +100,7 @@ SERVICE_QUERIES: Mapping[str, Query] = {
         filters={"owner": "owner = ?"},
     ),
 }
-ALL_QUERIES: Mapping[str, Query] = {**QUERIES, **SERVICE_QUERIES}
+ALL_QUERIES: Mapping[str, Query] = {**QUERIES, **DISPUTE_QUERIES, **SERVICE_QUERIES}
 """Every figure that there is."""
 
 

@@ -37,8 +37,10 @@ STALE_SECONDS = 60.0
 """The badge turns when nothing was read for so long."""
 QUERY_SECONDS = 3.0
 """After which the queries of a page are given up: some tens of times what the slowest page takes."""
-_ABOVE = {"tasks": "logs", "schedulers": ""}
+_ABOVE = {"tasks": "logs", "schedulers": "", "disputes": "cases"}
 """The page of the navigation to which others belong."""
+_DISPUTES = {"live": "live", "decided": "ended"}
+"""Which disputes stand below the cases of a state."""
 NAVIGATION = (
     ("", "Network"),
     ("nodes", "Nodes"),
@@ -279,6 +281,7 @@ class Site:
             (address,),
         ).fetchall()
         more = {"work": self._some("work", query, operator=address), "cases": self._some("cases", node=address)}
+        more["disputes"] = self._some("disputes", node=address)
         return "node.html", {**common, **more, "tallies": tallies, "groups": groups}
 
     def logs(self, _: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -319,8 +322,12 @@ class Site:
         return None
 
     def cases(self, _: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-        """All cases."""
-        return "cases.html", {"cases": self._some("cases", query), "query": query}
+        """All cases, and the newest disputes."""
+        return "cases.html", {
+            "cases": self._some("cases", query),
+            "disputes": self._some("disputes", {"state": _DISPUTES.get(query.get("state", ""), "")}),
+            "query": query,
+        }
 
     def case(self, case_id: str, _: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """One case's life in lanes."""
@@ -333,6 +340,16 @@ class Site:
         life = reader_of(self.database).figure("life", {"case": case_id}, most=400)
         more = {"order": order, "scheduler": scheduler, "fee": fee, "logged": logged}
         return "case.html", {"case": row, "life": life, "steps": charts.steps(life.rows), **more}
+
+    def dispute(self, identity: str, _: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+        """One dispute's life in lanes."""
+        found = self._some("disputes", dispute=identity[:80])
+        if not found.rows:
+            raise NothingHere("There is no such dispute", identity[:80], "Check its id; audits bring the newest.")
+        row = dict(zip((one.name for one in found.columns), found.rows[0], strict=True))
+        logged = self._one("SELECT 1 FROM tasks WHERE order_id=?", row["order"]) is not None
+        life = reader_of(self.database).figure("dispute-life", {"dispute": identity}, most=400)
+        return "dispute.html", {"dispute": row, "life": life, "steps": charts.steps(life.rows), "logged": logged}
 
     def slashes(self, _: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """Who lost stake, and why."""
@@ -361,6 +378,7 @@ _PAGES: Mapping[tuple[str, bool], Any] = {
     ("tasks", True): Site.task,
     ("cases", False): Site.cases,
     ("cases", True): Site.case,
+    ("disputes", True): Site.dispute,
     ("slashes", False): Site.slashes,
     ("services", False): Site.services,
     ("audit", False): Site.audit,

@@ -47,6 +47,13 @@ OUTCOMES: Mapping[str, str] = {
     "node_missing": "the node showed nothing",
     "lapsed": "lapsed",
 }
+ENDED: Mapping[str, str] = {
+    "": "under way",
+    "convicted": "convicted",
+    "accuser_silent": "the accuser was silent",
+    "moot": "nothing left to take",
+}
+"""How a dispute ended."""
 STATES: Mapping[str, str] = {
     "clean": "in order",
     "wrong": "findings",
@@ -169,6 +176,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "reason": _named(REASONS),
     "outcome": _named(OUTCOMES),
     "audit_state": _named(STATES),
+    "ended": _named(ENDED),
     "share": share,
     "day": day,
     "wei": Money(""),

@@ -18,7 +18,7 @@ from troth.client.orders.updates import OrderOutcome
 from troth.demo.stage import following
 from troth.protocol.amounts import COIN
 from troth.protocol.arithmetic.operations import Operation
-from troth.protocol.disputes.calls import DisputeWon, decode_event
+from troth.protocol.disputes.calls import DisputeWon, decode_event, windows
 from troth.protocol.disputes.layout import OPERATIONS
 from troth.protocol.disputes.life import Life, lives
 from troth.protocol.market.draws import SPARE_OWNERS
@@ -194,9 +194,10 @@ class CourtPlay:
         told, network = 0, self.network
         prover = to_address(str(network.deployment["disputes"]))
         async with await Chain.connect(network.rpc, prover) as chain:
+            turn, _ = await chain.read(windows())
             while True:
                 logs = await chain.logs(0, await chain.block_number())
-                found = lives(event for log in logs if (event := decode_event(log)) is not None)
+                found = lives((event for log in logs if (event := decode_event(log)) is not None), turn)
                 life = next(one for identity, one in found.items() if identity.hex() == dispute.removeprefix("0x"))
                 mined = list(dict.fromkeys(log.meta.transaction for log in logs if life.id in log.topics))
                 for transaction in mined[told:]:

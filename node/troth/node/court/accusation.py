@@ -10,6 +10,7 @@ import numpy as np
 from troth.cases.errors import NothingToDo
 from troth.cases.evidence import Evidence
 from troth.node.court.opened_weights import OpenedWeights
+from troth.node.court.provable import COURT, rows_are_not
 from troth.node.court.segment_text import ASK, SegmentText, first_far
 from troth.protocol import typed_data
 from troth.protocol.disputes.calls import Accusation
@@ -25,10 +26,7 @@ from troth.protocol.market.state import State
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.market.views import class_of
 from troth.protocol.request import from_canonical_bytes
-from troth.protocol.tensors import Dtype
 from troth.protocol.types import Address, ModelDescriptor, unpack_ends
-
-COURT = "Bring the answer to the court: `troth case open`."
 
 
 @dataclass(frozen=True)
@@ -138,10 +136,9 @@ def disputable(evidence: Evidence, state: State, segment: int, rows: Mapping[int
 
 def require_class(definition: ExecutionClass) -> None:
     """Raise NothingToDo for a class whose rows arithmetic does not judge."""
-    if definition.dtype != Dtype.FLOAT32:
-        raise NothingToDo("Rows in bfloat16 are not disputed: no tolerance is proven", definition.name, COURT)
-    if layers_of(definition.name) is None:
-        raise NothingToDo("The class does not name how its layers compute", definition.name, COURT)
+    why = rows_are_not(definition)
+    if why:
+        raise NothingToDo(why, definition.name, COURT)
 
 
 def _require_whole(found: DisputableSegment) -> None:

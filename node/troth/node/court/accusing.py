@@ -19,6 +19,7 @@ from troth.cases.calls import NO_PROOF, proof_of
 from troth.cases.convicting import Proof, by_arithmetic
 from troth.cases.errors import NothingToDo
 from troth.cases.evidence import Evidence
+from troth.node.court.provable import behind_tokens
 from troth.node.engine.head import find_head, head_numbers, slack_of, weight_numbers
 from troth.node.models.folder import ModelFolder
 from troth.node.models.tensor_files import RawTensor, pieces, raw_tensors, read_rows
@@ -144,7 +145,8 @@ def accuse(text: AccusedText, folder: ModelFolder) -> Proof:
         raise NothingToDo("The head's rows are too short to be opened one by one", tensor.row_bytes, OTHERWISE)
     found = _beaten(text, tensor)
     if found is None:
-        raise NothingToDo("No token of this answer loses by more than honest machines differ", None, OTHERWISE)
+        what = "No token of this answer loses by more than honest machines differ"
+        raise NothingToDo(what, text.definition.name, behind_tokens(text.definition))
     proof = _proof(text, folder, tensor, *found)
     token_proofs.judge(proof, text.evidence.domain, text.vrf_key)
     convict = typed_data.recover(text.signed.message, text.evidence.domain, text.signed.signature)

@@ -122,7 +122,7 @@ class LiveDisputes:
             if event is not None:
                 known.append((event.meta.block, event))
         self._events, self._read = known, head
-        return life.lives(event for _, event in known)
+        return life.lives((event for _, event in known), self.turn)
 
     async def is_convicted(self, result: Hash32) -> bool:
         """Whether arithmetic has convicted for a result already."""
@@ -165,7 +165,8 @@ async def own_disputes(configuration: NodeConfiguration, operator: Address) -> l
     async with await Chain.connect(configuration.rpc, prover) as chain:
         block = await chain.block_number()
         events = (calls.decode_event(one) for one in await chain.logs(deployed.meta.block, block))
-        found = life.lives(event for event in events if event is not None)
+        window = deployed.parameters.answer_window
+        found = life.lives((event for event in events if event is not None), window)
     mine = (one for one in found.values() if one.ending is None and operator in {one.state.accused, one.state.accuser})
     return [_told(configuration.folder / TRACES_FOLDER, one, operator, block) for one in mine]
 

@@ -22,6 +22,7 @@ from troth.node.court.dispute_chain import DisputeChain
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.segment_text import Numbers, SegmentText
 from troth.node.errors import NodeError
+from troth.protocol.arithmetic.operations import SUM_BYTES
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, life
 from troth.protocol.disputes.game import DisputeTurn, Matter, NamedNode, SeenTrace, place_of
@@ -238,18 +239,20 @@ class Disputant:
                 return calls.ask_row(one.id, one.state, one.matter, place.position)
             proof = step_proof(trace.layout, seen, place, number, self.weights().open, lambda _: given)
         elif place is not None and trace.parts(place):
-            return calls.ask_sum(one.id, one.state, one.matter, one.shape, choice, number)
+            return calls.ask_sum(one.id, one.state, choice, number)
         else:
             proof = step_proof(trace.layout, seen, place, number, self.weights().open, text.entered)
         return calls.wrong_step(one.id, one.state, one.matter, one.shape, choice, proof)
 
     def _by_part(self, one: Life, trace: SegmentTrace | DoubledTrace) -> Call:
-        """The first part of the sum that is another one than what its terms make."""
+        """The first part of the sum that is another one than what its terms make; or what was given makes no sum."""
         state, number = one.state, one.state.number - 1
         place = trace.layout.place(state.tensor, state.place, number)
         assert place is not None
-        pairs = zip(trace.parts(place), unpacked(one.parts), strict=True)
-        index = next(at for at, (own, given) in enumerate(pairs) if own != given)
+        own = trace.parts(place)
+        index = first_other(own, one.parts)
+        if index is None:
+            return calls.wrong_sum(one.id, state, one.matter, one.shape, one.parts)
         proof = part_proof(trace.layout, one.seen(trace), place, number, index, self.weights().open)
         return calls.wrong_part(one.id, state, one.matter, one.shape, one.parts, index, proof)
 
@@ -259,6 +262,13 @@ def shown_row(one: Life, text: SegmentText, position: int) -> ShownRow | None:
     if text.given is not None:
         return text.shown(position)
     return one.given if one.state.asked == position + 1 else None
+
+
+def first_other(own: tuple[int, ...], given: bytes) -> int | None:
+    """The first part that was given otherwise; None: all are true, or are no parts of this sum at all."""
+    if len(given) != SUM_BYTES * len(own):
+        return None
+    return next((at for at, (one, other) in enumerate(zip(own, unpacked(given), strict=True)) if one != other), None)
 
 
 def _mover(one: Life) -> str:

@@ -44,22 +44,27 @@ class DisputesDeployed:
 
 @dataclass(frozen=True, slots=True)
 class DisputeOpened:
-    """Somebody names a row that a node signed, and what it follows from."""
+    """Somebody names a row that a node signed, and what it follows from; ``left``: levels over all tensors."""
 
     dispute: Hash32
     accused: Address
     accuser: Address
     matter: Matter
     shape: bytes
+    result: Hash32
+    offence_block: int
+    bond: int
+    left: int
     meta: LogMeta
 
 
 @dataclass(frozen=True, slots=True)
-class DisputeMoved:
-    """The state after any turn."""
+class Defended:
+    """The accused names a nudge; what it shows is told next."""
 
     dispute: Hash32
-    state: Dispute
+    nudge: int
+    moved: int
     meta: LogMeta
 
 
@@ -73,6 +78,34 @@ class NodesShown:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeChosen:
+    """The accuser named one of the nodes that were shown."""
+
+    dispute: Hash32
+    index: int
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class TensorChosen:
+    """The accuser named a tensor; ``left``: levels above its words."""
+
+    dispute: Hash32
+    index: int
+    left: int
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
+class RowAsked:
+    """The accuser asked for a signed row."""
+
+    dispute: Hash32
+    position: int
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
 class RowGiven:
     """The accused gave the signed row that was asked for."""
 
@@ -82,8 +115,18 @@ class RowGiven:
 
 
 @dataclass(frozen=True, slots=True)
+class SumAsked:
+    """The accuser named a word, and asked for the parts of one of its numbers."""
+
+    dispute: Hash32
+    index: int
+    number: int
+    meta: LogMeta
+
+
+@dataclass(frozen=True, slots=True)
 class SumGiven:
-    """The accused gave the parts of the sum that was asked for."""
+    """The accused gave the parts of the sum that was asked for; none, where the number is no long sum."""
 
     dispute: Hash32
     parts: bytes
@@ -126,9 +169,13 @@ class DisputeMoot:
 DisputeEvent = (
     DisputesDeployed
     | DisputeOpened
-    | DisputeMoved
+    | Defended
     | NodesShown
+    | NodeChosen
+    | TensorChosen
+    | RowAsked
     | RowGiven
+    | SumAsked
     | SumGiven
     | DisputeWon
     | DisputeLost
@@ -177,16 +224,19 @@ def give_row(dispute: Hash32, state: Dispute, matter: Matter, row: ShownRow) -> 
     return Call("giveRow", _data("giveRow", dispute, state, matter, row))
 
 
-def ask_sum(  # noqa: PLR0917
-    dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, choice: NamedNode, number: int
-) -> Call:
+def ask_sum(dispute: Hash32, state: Dispute, choice: NamedNode, number: int) -> Call:
     """The accuser's turn at a word, where a number of it is a long sum."""
-    return Call("askSum", _data("askSum", dispute, state, matter, shape, choice, number))
+    return Call("askSum", _data("askSum", dispute, state, choice, number))
 
 
-def give_sum(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, parts: bytes) -> Call:
+def give_sum(dispute: Hash32, state: Dispute, parts: bytes) -> Call:
     """The accused's turn where the parts of a sum were asked for."""
-    return Call("giveSum", _data("giveSum", dispute, state, matter, shape, parts))
+    return Call("giveSum", _data("giveSum", dispute, state, parts))
+
+
+def wrong_sum(dispute: Hash32, state: Dispute, matter: Matter, shape: bytes, parts: bytes) -> Call:
+    """The parts that were given do not make the number."""
+    return Call("wrongSum", _data("wrongSum", dispute, state, matter, shape, parts))
 
 
 def wrong_part(  # noqa: PLR0917
@@ -233,10 +283,13 @@ def windows() -> View[tuple[int, int]]:
     return View("windows", _data("windows"), lambda turn, opening: (int(turn), int(opening)), DISPUTES)
 
 
+_NAMES: dict[type, str] = {NodesShown: "Shown", NodeChosen: "Chosen"}
+
+
 @lru_cache(maxsize=1)
 def _decoders() -> Mapping[bytes, EventDecoder[Any]]:
     events = named("event", DISPUTES)
-    names = {kind: "Shown" if kind is NodesShown else kind.__name__ for kind in get_args(DisputeEvent)}
+    names = {kind: _NAMES.get(kind, kind.__name__) for kind in get_args(DisputeEvent)}
     return {events[name].topic: decoder(kind, events[name]) for kind, name in names.items()}
 
 

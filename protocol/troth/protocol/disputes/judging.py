@@ -83,22 +83,26 @@ class DisputeJudge:
         return claimed != self._computed(place, proof)
 
     def concludes(self, tensor: int, word: int, value: bytes, number: int, parts: bytes) -> bool:
-        """Whether parts make a number of a word."""
-        made = self._step(tensor, word, number)[1]
+        """Whether parts make a number of a word; what is computed at once has none."""
+        place = self._layout.place(tensor, word, number)
+        if place is None or place.operation is Operation.INPUT:
+            return not parts
+        made = self._step(place)
+        if len(parts) != SUM_BYTES * parts_of(made):
+            return False
         claimed = int.from_bytes(value[4 * number : 4 * number + 4], "little")
-        return len(parts) == SUM_BYTES * parts_of(made) > 0 and conclude(made, unpacked(parts)) == claimed
+        return not parts or conclude(made, unpacked(parts)) == claimed
 
     def is_wrong_part(self, tensor: int, word: int, number: int, index: int, part: int, proof: StepProof) -> bool:  # noqa: PLR0917
         """Whether a part is another one than its terms make."""
-        place, made = self._step(tensor, word, number)
-        kind, slices = part_of(made, index)
-        return part != steps.add(kind, 0, self._operands(place, slices, proof))
-
-    def _step(self, tensor: int, word: int, number: int) -> tuple[NumberPlace, Step]:
         place = self._layout.place(tensor, word, number)
         if place is None or place.operation is Operation.INPUT:
             raise InvalidStep("The number is no sum", (tensor, word, number), "Compute it at once.")
-        return place, step(self._layout.model.layer(place.layer), place.operation, place.position, place.element)
+        kind, slices = part_of(self._step(place), index)
+        return part != steps.add(kind, 0, self._operands(place, slices, proof))
+
+    def _step(self, place: NumberPlace) -> Step:
+        return step(self._layout.model.layer(place.layer), place.operation, place.position, place.element)
 
     def is_far(self, proof: RowProof) -> bool:
         """Whether the signed row is further from the trace's last row than honest machines are."""
@@ -121,7 +125,7 @@ class DisputeJudge:
     # ------------------------------------------------------------------------------------------------------ one number
 
     def _computed(self, place: NumberPlace, proof: StepProof) -> int:
-        made = step(self._layout.model.layer(place.layer), place.operation, place.position, place.element)
+        made = self._step(place)
         if parts_of(made):
             raise InvalidStep("A sum of so many terms is computed in parts", made.slices[0].count, "Ask for them.")
         operands = self._operands(place, made.slices, proof)

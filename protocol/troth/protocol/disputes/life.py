@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from troth.protocol.calls import Call
-from troth.protocol.disputes import calls, game
+from troth.protocol.disputes import calls, game, turns
 from troth.protocol.disputes.calls import (
+    Defended,
     DisputeEvent,
     DisputeLost,
     DisputeMoot,
-    DisputeMoved,
     DisputeOpened,
+    DisputesDeployed,
     DisputeWon,
+    NodeChosen,
     NodesShown,
+    RowAsked,
     RowGiven,
+    SumAsked,
     SumGiven,
+    TensorChosen,
 )
 from troth.protocol.disputes.game import CanonicalTrace, Dispute, DisputeTurn, Matter, NamedNode, SeenTrace
 from troth.protocol.disputes.segment_trace import DoubledTrace, SegmentTrace
@@ -60,48 +66,64 @@ class Life:
         return trace
 
 
-def lives(events: Iterable[DisputeEvent]) -> Mapping[Hash32, Life]:
-    """All disputes of a contract by its events, in their order; raises InvalidField where an event is missing."""
+def lives(events: Iterable[DisputeEvent], window: int) -> Mapping[Hash32, Life]:
+    """All disputes of a contract by its events, in their order; a turn has ``window`` blocks.
+
+    Raises InvalidField where an event is missing, InvalidOpening where what was shown fills no tree.
+    """
     found: dict[Hash32, Life] = {}
-    opened: dict[Hash32, DisputeOpened] = {}
-    shown: dict[Hash32, tuple[Hash32, ...]] = {}
     for event in events:
-        match event:
-            case DisputeOpened():
-                opened[event.dispute] = event
-            case NodesShown():
-                shown[event.dispute] = event.nodes
-            case DisputeMoved():
-                nodes = shown.pop(event.dispute, None)
-                found[event.dispute] = _moved(found.get(event.dispute), opened.get(event.dispute), event, nodes)
-            case RowGiven():
-                found[event.dispute] = replace(_known(found.get(event.dispute), event.dispute), given=event.row)
-            case SumGiven():
-                found[event.dispute] = replace(_known(found.get(event.dispute), event.dispute), parts=event.parts)
-            case DisputeWon() | DisputeLost() | DisputeMoot():
-                found[event.dispute] = replace(_known(found.get(event.dispute), event.dispute), ending=event)
-            case _:
-                pass
+        if not isinstance(event, DisputesDeployed):
+            found[event.dispute] = after(found.get(event.dispute), event, window)
     return found
 
 
-def _moved(
-    life: Life | None, opened: DisputeOpened | None, moved: DisputeMoved, nodes: tuple[Hash32, ...] | None
-) -> Life:
+def after(life: Life | None, event: DisputeEvent, window: int) -> Life:
+    """A dispute after one more of its events; errors as ``lives``."""
+    if isinstance(event, DisputesDeployed) or (life is None) != isinstance(event, DisputeOpened):
+        raise InvalidField("The event is none of a dispute that was opened once", event, "Read all of the contract's.")
     if life is None:
-        if opened is None:
-            return _known(None, moved.dispute)
-        return Life(moved.dispute, opened.matter, opened.shape, moved.state)
-    looks = life.looks if nodes is None else (*life.looks, ShownLevels(moved.state, nodes))
-    return replace(life, state=moved.state, looks=looks)
+        assert isinstance(event, DisputeOpened)
+        return _opened(event, window)
+    if isinstance(event, Ending):
+        return replace(life, ending=event)
+    state, more = _turned(life, event)
+    if not isinstance(event, Defended):
+        state = replace(state, deadline=event.meta.block + window)
+    looks = (*life.looks, ShownLevels(state, event.nodes)) if isinstance(event, NodesShown) else life.looks
+    return replace(life, state=state, looks=looks, **more)
 
 
-def _known(life: Life | None, dispute: Hash32) -> Life:
-    if life is None:
-        raise InvalidField(
-            "A dispute moved that was never opened", dispute, "Read the chain from the contract's block."
-        )
-    return life
+def _opened(event: DisputeOpened, window: int) -> Life:
+    state = turns.begun(
+        event.matter, event.accused, event.accuser, event.result, offence_block=event.offence_block, bond=event.bond,
+        left=event.left, deadline=event.meta.block + window,
+    )  # fmt: skip
+    return Life(event.dispute, event.matter, event.shape, state)
+
+
+def _turned(life: Life, event: DisputeEvent) -> tuple[Dispute, dict[str, Any]]:
+    """The state after a turn, but for its deadline, and what else is known then."""
+    state, nodes = life.state, life.looks[-1].nodes if life.looks else ()
+    match event:
+        case Defended():
+            return turns.defended(state, event.nudge, event.moved), {}
+        case NodesShown():
+            return turns.shown(state, event.nodes), {}
+        case NodeChosen():
+            return turns.chosen(state, nodes, event.index), {}
+        case TensorChosen():
+            return turns.tensor_chosen(state, nodes, event.index, event.left), {}
+        case RowAsked():
+            return turns.row_asked(state, event.position), {}
+        case RowGiven():
+            return turns.row_given(state), {"given": event.row}
+        case SumAsked():
+            return turns.sum_asked(state, nodes, event.index, event.number), {}
+        case SumGiven():
+            return turns.sum_given(state, event.parts), {"parts": event.parts}
+        case _:
+            raise InvalidField("This event is no turn", event, "Read the contract's own.")
 
 
 def answer(life: Life, trace: CanonicalTrace) -> Call:
@@ -120,7 +142,7 @@ def giving_sum(life: Life, trace: SegmentTrace | DoubledTrace) -> Call:
     state = life.state
     place = trace.layout.place(state.tensor, state.place, state.number - 1)
     parts = () if place is None else trace.parts(place)
-    return calls.give_sum(life.id, state, life.matter, life.shape, packed(parts))
+    return calls.give_sum(life.id, state, packed(parts))
 
 
 def pointed(life: Life, own: CanonicalTrace) -> NamedNode | None:
