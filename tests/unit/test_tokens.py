@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from troth.protocol.errors import InvalidTokens
-from troth.protocol.margins import margin, margins
-from troth.protocol.masks import text_rules
+from troth.protocol.margins import check_tokens, margin, margins
 from troth.protocol.request import Request
 from troth.protocol.tokens import (
     MARGIN_CLIP,
-    Logits,
     Sampling,
-    TokenReport,
     choose,
     finish_reason,
     judge_tokens,
@@ -40,22 +36,6 @@ def model(positions: int = 64, spread: float = 3.0) -> np.ndarray:
 def generate(logits: np.ndarray, request: Request, seed: Hash32 = SEED) -> list[int]:
     sampling, first = Sampling.of(request), len(request.prompt_tokens) - 1
     return [choose(row, sampling, noise(seed, first + index, len(row))) for index, row in enumerate(logits)]
-
-
-def check_tokens(
-    logits: Logits,
-    tokens: Sequence[int],
-    request: Request,
-    *,
-    seed: Hash32,
-    margin_cut: int,
-) -> TokenReport:
-    """A text against all its logits, tokens x vocabulary; ``margin_cut`` in millionths, as the class has it."""
-    ruled = text_rules(request, logits.shape[1], "")
-    rules = None if ruled is None else ruled.along(tokens)
-    first = len(request.prompt_tokens) - 1
-    found = margins(logits, tokens, Sampling.of(request), rules, seed=seed, first_position=first)
-    return judge_tokens(found, tokens, request, margin_cut / 1_000_000)
 
 
 def test_noise_is_frozen() -> None:

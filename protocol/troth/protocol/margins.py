@@ -21,11 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.protocol.errors import InvalidTokens
-from troth.protocol.masks import RowRule
+from troth.protocol.masks import RowRule, text_rules
+from troth.protocol.request import Request
 from troth.protocol.tokens import (
     MARGIN_CLIP,
     Logits,
     Sampling,
+    TokenReport,
+    judge_tokens,
     likeliest,
     noise,
     noisy_scores,
@@ -156,6 +159,27 @@ def margins(
 ) -> NDArray[np.float64]:
     """Margins of consecutive tokens by the rules before the third; see `losses`."""
     return losses(logits, tokens, sampling, rules, seed=seed, first_position=first_position, edge=EDGE_LOGITS).least
+
+
+def check_tokens(
+    logits: Logits,
+    tokens: Sequence[int],
+    request: Request,
+    *,
+    seed: Hash32,
+    margin_cut: int,
+    tokenizer: str = "",
+) -> TokenReport:
+    """Check a text against all its logits, tokens x vocabulary; ``margin_cut`` in millionths, as the class has it.
+
+    ``tokenizer`` is the text of the model's tokenizer.json, which a grammar needs. For long texts call ``margins`` on
+    pieces and ``judge_tokens`` once.
+    """
+    ruled = text_rules(request, logits.shape[1], tokenizer)
+    rules = None if ruled is None else ruled.along(tokens)
+    first = len(request.prompt_tokens) - 1
+    found = margins(logits, tokens, Sampling.of(request), rules, seed=seed, first_position=first)
+    return judge_tokens(found, tokens, request, margin_cut / 1_000_000)
 
 
 def _left(logits: Logits, sampling: Sampling) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
