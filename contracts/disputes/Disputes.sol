@@ -16,14 +16,17 @@ import {Fines} from "../market/libraries/Fines.sol";
 import {Messages} from "../market/libraries/Messages.sol";
 import {Orders} from "../market/libraries/Orders.sol";
 import {Windows} from "../market/libraries/Windows.sol";
-import {Accusation, Choice, Dispute, IDisputes, Turn} from "./IDisputes.sol";
+import {Accusation, Choice, Dispute, IDisputes, Packed, Turn} from "./IDisputes.sol";
 import {Claim, ISteps, Matter, Part, Word} from "./ISteps.sol";
+import {PackedDispute} from "./PackedDispute.sol";
 import {TraceTree} from "./TraceTree.sol";
 
 /// @title The game by which arithmetic convicts
 /// @dev Holds the bonds of open disputes, and nothing else between calls. It is created before the deployment that it serves, whose
 ///      addresses follow from its parameters.
 contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
+    using PackedDispute for Dispute;
+    using PackedDispute for Packed;
     using SafeERC20 for IERC20;
 
     bytes private constant LAYERS_MARK = "/layers:0x";
@@ -40,8 +43,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     uint256 private constant MOST_TURNS = 26;
     /// @dev What the accused pays in the longest usual dispute, for which the bond stands.
     uint256 private constant BOND_GAS = 1_000_000;
-    /// @dev Of a Dispute and of a Matter: each field is a word.
-    uint256 private constant DISPUTE_BYTES = 640;
+    /// @dev Each field of a Matter is a word.
     uint256 private constant MATTER_BYTES = 384;
     /// @dev Of 8,192 terms 64 parts, and a bias.
     uint256 private constant MOST_PARTS_BYTES = 65 * 96;
@@ -192,12 +194,12 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     // --------------------------------------------------------------------------------------------------------- turns
 
     /// @inheritdoc IDisputes
-    function show(bytes32 dispute, Dispute calldata given, bytes32[] calldata nodes) external {
+    function show(bytes32 dispute, Packed calldata given, bytes32[] calldata nodes) external {
         _show(dispute, _load(dispute, given, Turn.Accused), nodes);
     }
 
     /// @inheritdoc IDisputes
-    function defend(bytes32 dispute, Dispute calldata given, uint8 nudge, uint32 moved, bytes32[] calldata nodes)
+    function defend(bytes32 dispute, Packed calldata given, uint8 nudge, uint32 moved, bytes32[] calldata nodes)
         external
     {
         Dispute memory state = _load(dispute, given, Turn.Accused);
@@ -220,7 +222,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IDisputes
-    function choose(bytes32 dispute, Dispute calldata given, Choice calldata choice) external {
+    function choose(bytes32 dispute, Packed calldata given, Choice calldata choice) external {
         Dispute memory state = _load(dispute, given, Turn.Accuser);
         _requirePlayer(state.accuser);
         _requireInTime(state.deadline);
@@ -233,7 +235,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     /// @inheritdoc IDisputes
     function chooseTensor(
         bytes32 dispute,
-        Dispute calldata given,
+        Packed calldata given,
         Matter calldata matter,
         bytes calldata shape,
         Choice calldata choice
@@ -267,7 +269,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IDisputes
-    function askRow(bytes32 dispute, Dispute calldata given, Matter calldata matter, uint32 position) external {
+    function askRow(bytes32 dispute, Packed calldata given, Matter calldata matter, uint32 position) external {
         Dispute memory state = _load(dispute, given, Turn.Accuser);
         _requirePlayer(state.accuser);
         _requireInTime(state.deadline);
@@ -280,7 +282,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IDisputes
-    function giveRow(bytes32 dispute, Dispute calldata given, Matter calldata matter, ShownRow calldata row) external {
+    function giveRow(bytes32 dispute, Packed calldata given, Matter calldata matter, ShownRow calldata row) external {
         Dispute memory state = _load(dispute, given, Turn.Row);
         _requirePlayer(state.accused);
         _requireInTime(state.deadline);
@@ -291,7 +293,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IDisputes
-    function askSum(bytes32 dispute, Dispute calldata given, Choice calldata choice, uint8 number) external {
+    function askSum(bytes32 dispute, Packed calldata given, Choice calldata choice, uint8 number) external {
         Dispute memory state = _load(dispute, given, Turn.Accuser);
         _requirePlayer(state.accuser);
         _requireInTime(state.deadline);
@@ -305,7 +307,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IDisputes
-    function giveSum(bytes32 dispute, Dispute calldata given, bytes calldata parts) external {
+    function giveSum(bytes32 dispute, Packed calldata given, bytes calldata parts) external {
         Dispute memory state = _load(dispute, given, Turn.Sum);
         _requirePlayer(state.accused);
         _requireInTime(state.deadline);
@@ -321,7 +323,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     /// @inheritdoc IDisputes
     function wrongStep(
         bytes32 dispute,
-        Dispute calldata given,
+        Packed calldata given,
         Matter calldata matter,
         bytes calldata shape,
         Choice calldata choice,
@@ -338,7 +340,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     /// @inheritdoc IDisputes
     function wrongPart(
         bytes32 dispute,
-        Dispute calldata given,
+        Packed calldata given,
         Matter calldata matter,
         bytes calldata shape,
         bytes calldata parts,
@@ -356,7 +358,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     /// @inheritdoc IDisputes
     function wrongSum(
         bytes32 dispute,
-        Dispute calldata given,
+        Packed calldata given,
         Matter calldata matter,
         bytes calldata shape,
         bytes calldata parts
@@ -387,7 +389,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     /// @inheritdoc IDisputes
     function wrongRow(
         bytes32 dispute,
-        Dispute calldata given,
+        Packed calldata given,
         Matter calldata matter,
         bytes calldata shape,
         bytes calldata opening
@@ -403,15 +405,16 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     }
 
     /// @inheritdoc IDisputes
-    function silent(bytes32 dispute, Dispute calldata given) external nonReentrant {
-        Dispute memory state = _load(dispute, given, given.turn == Turn.Row || given.turn == Turn.Sum ? given.turn : Turn.Accused);
+    function silent(bytes32 dispute, Packed calldata given) external nonReentrant {
+        Turn turn = given.turnOf();
+        Dispute memory state = _load(dispute, given, turn == Turn.Row || turn == Turn.Sum ? turn : Turn.Accused);
         if (block.number <= state.deadline) revert TooEarly(block.number, state.deadline);
         _convict(dispute, state);
     }
 
     /// @inheritdoc IDisputes
-    function close(bytes32 dispute, Dispute calldata given) external nonReentrant {
-        Dispute memory state = _load(dispute, given, given.turn);
+    function close(bytes32 dispute, Packed calldata given) external nonReentrant {
+        Dispute memory state = _load(dispute, given, given.turnOf());
         _disputes[dispute] = ENDED;
         if (_isMoot(state)) {
             emit DisputeMoot(dispute, state.accused, state.accuser, state.bond);
@@ -467,16 +470,10 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
 
     // ------------------------------------------------------------------------------------------------------- helpers
 
-    /// @dev A struct of words lies in memory as in calldata. What is no clean word has another hash than what was kept.
-    function _load(bytes32 dispute, Dispute calldata given, Turn turn) private view returns (Dispute memory state) {
-        bytes32 hash;
-        assembly ("memory-safe") {
-            state := mload(0x40)
-            mstore(0x40, add(state, DISPUTE_BYTES))
-            calldatacopy(state, given, DISPUTE_BYTES)
-            hash := keccak256(state, DISPUTE_BYTES)
-        }
+    function _load(bytes32 dispute, Packed calldata given, Turn turn) private view returns (Dispute memory state) {
+        bytes32 hash = given.hashOf();
         if (_disputes[dispute] != hash) revert StateMismatch(dispute, _disputes[dispute], hash);
+        state = given.unpack();
         if (state.turn != turn) revert WrongTurn(state.turn, turn);
     }
 
@@ -484,11 +481,7 @@ contract Disputes is IDisputes, IProver, ReentrancyGuardTransient {
     function _enter(bytes32 dispute, Dispute memory state, Turn turn) private {
         state.turn = turn;
         state.deadline = uint40(block.number + WINDOW);
-        bytes32 hash;
-        assembly ("memory-safe") {
-            hash := keccak256(state, DISPUTE_BYTES)
-        }
-        _disputes[dispute] = hash;
+        _disputes[dispute] = state.hashOf();
     }
 
     function _hashOf(Matter memory matter) private pure returns (bytes32 hash) {

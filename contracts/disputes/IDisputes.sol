@@ -14,7 +14,7 @@ enum Turn {
     Sum // the accused gives the parts of the sum that the accuser asked for, within the window
 }
 
-/// @notice A dispute; its hash is all that is kept of it.
+/// @notice A dispute. Calls bring it along in the form of Packed, whose hash is all that is kept of it.
 /// @param matter hash of what it is about
 /// @param result struct hash of the node's signed result: what it is convicted for, once
 /// @param offenceBlock reference block of the order
@@ -53,6 +53,21 @@ struct Dispute {
     uint32 moved;
     uint8 number;
     bytes32 parts;
+}
+
+/// @notice A Dispute in eight words; see PackedDispute.
+/// @param accused 160 bits, bond 96
+/// @param accuser 160 bits, offenceBlock 64, moved 32
+/// @param place deadline 40 bits, turn 8, inTensor 8, tensor 32, place 64, left 8, shown 8, asked 32, nudge 8, number 8
+struct Packed {
+    bytes32 matter;
+    bytes32 result;
+    bytes32 root;
+    bytes32 node;
+    bytes32 parts;
+    uint256 accused;
+    uint256 accuser;
+    uint256 place;
 }
 
 /// @notice What a dispute is opened with.
@@ -165,21 +180,21 @@ interface IDisputes {
     function open(Accusation calldata accusation) external payable returns (bytes32 dispute);
 
     /// @notice Accused: shows the nodes `strideOf(left)` levels below the node that was named; at first, below the root.
-    function show(bytes32 dispute, Dispute calldata state, bytes32[] calldata nodes) external;
+    function show(bytes32 dispute, Packed calldata state, bytes32[] calldata nodes) external;
 
     /// @notice Accused, first: its row is further from the canonical one than usual, and so is what a nudge makes of it. It
     ///         commits to both traces, and shows the first levels of the tree over both.
     /// @param moved the number of the last row that the nudge moves the furthest
-    function defend(bytes32 dispute, Dispute calldata state, uint8 nudge, uint32 moved, bytes32[] calldata nodes)
+    function defend(bytes32 dispute, Packed calldata state, uint8 nudge, uint32 moved, bytes32[] calldata nodes)
         external;
 
     /// @notice Accuser: names the first node that differs, where levels are left below it.
-    function choose(bytes32 dispute, Dispute calldata state, Choice calldata choice) external;
+    function choose(bytes32 dispute, Packed calldata state, Choice calldata choice) external;
 
     /// @notice Accuser: names the first tensor that differs, where the tree over all tensors ends.
     function chooseTensor(
         bytes32 dispute,
-        Dispute calldata state,
+        Packed calldata state,
         Matter calldata matter,
         bytes calldata shape,
         Choice calldata choice
@@ -187,22 +202,22 @@ interface IDisputes {
 
     /// @notice Accuser, once: asks for a signed row up to the one in dispute, of which only the hash travelled. Its turn comes
     ///         again.
-    function askRow(bytes32 dispute, Dispute calldata state, Matter calldata matter, uint32 position) external;
+    function askRow(bytes32 dispute, Packed calldata state, Matter calldata matter, uint32 position) external;
 
     /// @notice Accused: gives the signed row of this position, under the output head.
-    function giveRow(bytes32 dispute, Dispute calldata state, Matter calldata matter, ShownRow calldata row) external;
+    function giveRow(bytes32 dispute, Packed calldata state, Matter calldata matter, ShownRow calldata row) external;
 
     /// @notice Accuser, once: a number of the word that differs is a sum too long for one transaction; its parts are asked for.
-    function askSum(bytes32 dispute, Dispute calldata state, Choice calldata choice, uint8 number) external;
+    function askSum(bytes32 dispute, Packed calldata state, Choice calldata choice, uint8 number) external;
 
     /// @notice Accused: gives the exact integers between whose sum and the number stands nothing but rounding; none, where the
     ///         number is no long sum. Whether they make the number is looked at where the accuser says that they do not.
-    function giveSum(bytes32 dispute, Dispute calldata state, bytes calldata parts) external;
+    function giveSum(bytes32 dispute, Packed calldata state, bytes calldata parts) external;
 
     /// @notice Anyone: the parts that the accused gave do not make the number. The accuser is paid.
     function wrongSum(
         bytes32 dispute,
-        Dispute calldata state,
+        Packed calldata state,
         Matter calldata matter,
         bytes calldata shape,
         bytes calldata parts
@@ -211,7 +226,7 @@ interface IDisputes {
     /// @notice Anyone: one of the parts is not the sum of its terms. The accuser is paid.
     function wrongPart(
         bytes32 dispute,
-        Dispute calldata state,
+        Packed calldata state,
         Matter calldata matter,
         bytes calldata shape,
         bytes calldata parts,
@@ -222,7 +237,7 @@ interface IDisputes {
     /// @notice Anyone: a number of a word of what was shown is not the one that follows. The accuser is paid.
     function wrongStep(
         bytes32 dispute,
-        Dispute calldata state,
+        Packed calldata state,
         Matter calldata matter,
         bytes calldata shape,
         Choice calldata choice,
@@ -232,17 +247,17 @@ interface IDisputes {
     /// @notice Anyone: the signed row is further from the trace's last row than honest machines are. The accuser is paid.
     function wrongRow(
         bytes32 dispute,
-        Dispute calldata state,
+        Packed calldata state,
         Matter calldata matter,
         bytes calldata shape,
         bytes calldata opening
     ) external;
 
     /// @notice Anyone, after the deadline of the accused: it showed or gave nothing. The accuser is paid.
-    function silent(bytes32 dispute, Dispute calldata state) external;
+    function silent(bytes32 dispute, Packed calldata state) external;
 
     /// @notice Anyone: ends a dispute in which the accuser was silent, or which nothing can come of any more.
-    function close(bytes32 dispute, Dispute calldata state) external;
+    function close(bytes32 dispute, Packed calldata state) external;
 
     // ---- reads
 

@@ -448,14 +448,14 @@ async def test_nobody_else_takes_a_turn_and_no_other_nodes_are_shown(stage: Disp
 
 
 async def test_a_state_in_other_bits_is_another_state(stage: DisputeStage) -> None:
-    """Fields are words of the calldata, hashed as they lie: bits beside a field do not pass for its value."""
+    """The state is hashed as it lies in the calldata: no bit of it, and none that no field has, passes for another."""
     accused = trace(wrong={(20, 1, 1): 1})
     played = await accused_of(stage, accused)
     call = calls.show(played.id, played.state, game.nodes_to_show(played.state, accused))
-    # Behind the selector and the dispute: accused, deadline, turn, whether in a tensor, levels left, parts.
-    for field in (2, 6, 7, 10, 13, 19):
+    # Behind the selector and the dispute are eight words; the highest bits of the last one belong to no field.
+    for bit in (0, 300, 1_000, 5 * 256 + 255, 6 * 256 + 255, 7 * 256, 7 * 256 + 39, 7 * 256 + 100, 8 * 256 - 1):
         data = bytearray(call.data)
-        data[4 + 32 * (1 + field)] ^= 0x80
+        data[4 + 32 + bit // 8] ^= 0x80 >> bit % 8
         await refused(stage, replace(call, data=bytes(data)), stage.node, "StateMismatch")
     await stage.move(played, call, stage.node)
 

@@ -16,14 +16,19 @@ from support.dispute_stage import DisputeStage, Played, dispute_stage
 from support.layer_disputes import SALT, LayerScene, SignedRows
 
 from troth.audit.checks import disputes, faults
+from troth.audit.findings import ShownFindings
 from troth.audit.report import Finding, FindingKind
 from troth.audit.running import read_chain
+from troth.audit.source import Source
 from troth.audit.subject import AuditSubject
+from troth.audit.watching import CachingSource, Watcher
 from troth.cases.courtroom import CallRefused, Mined
 from troth.chain.deployment import numbers_creation, steps_creation, submit
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.records import Simulation
+from troth.chain.store import WINDOW
+from troth.explorer.disputes import read_disputes
 from troth.node.court.canonical_traces import CanonicalTraces
 from troth.node.court.disputing import Disputant
 from troth.node.court.opened_weights import OpenedWeights
@@ -211,6 +216,7 @@ async def test_one_wrong_weight_convicts_by_one_honest_side_alone(trials: Trials
         assert stage.pot(PotKind.STAKE, stage.node.address) == stake - stage.stage.execution_class.penalty
         assert stage.pot(PotKind.CREDIT, stage.accuser.address) > stage.bond
         await audited(stage)
+        await watched(trial)
 
 
 async def test_a_wrong_weight_in_a_long_sum_convicts_by_one_part_of_it(trials: Trials) -> None:
@@ -282,6 +288,22 @@ async def audited(stage: DisputeStage) -> None:
         forged = (*logs[:at], replace(logs[at], data=bytes(data)), *logs[at + 1 :])
         other = replace(subject, evidence=replace(subject.evidence, logs=forged))
         assert FindingKind.MISMATCH in [one.kind for one in found(other)]
+
+
+async def watched(trial: Trial) -> None:
+    """A watcher and the explorer, which ask for new blocks alone, hear the dispute, too."""
+    stage, market = trial.stage, trial.stage.stage.market
+    shown = ShownFindings(trial.folder / "findings.sqlite")
+    async with await Source.connect(stage.stage.anvil.url, market.place) as source:
+        watcher = Watcher(CachingSource.of(source), stage.follower, trial.folder, shown)
+        for _ in range(2):
+            subject = await watcher.subject(stage.follower.block)
+            assert [(one.kind, one.party) for one in found(subject)] == [(FindingKind.CHEATED, stage.node.address)]
+            (row,) = read_disputes(subject).disputes
+            assert {"convicted", stage.node.address, stage.accuser.address} <= set(row)
+            stage.stage.anvil.mine(WINDOW + 1)
+            await stage.follower.catch_up()
+    shown.close()
 
 
 def found(subject: AuditSubject) -> list[Finding]:

@@ -28,7 +28,7 @@ from troth.protocol.disputes.calls import (
     TensorChosen,
     decode_event,
 )
-from troth.protocol.disputes.game import Dispute, DisputeTurn, NamedNode
+from troth.protocol.disputes.game import Dispute, DisputeTurn, NamedNode, PackedDispute
 from troth.protocol.disputes.judging import DisputeJudge, read
 from troth.protocol.disputes.layout import NUDGES
 from troth.protocol.disputes.life import Life, after
@@ -167,7 +167,7 @@ def _require_turn(subject: AuditSubject, before: Life, turn: DisputeEvent) -> No
 
 def _require_state(state: Dispute, call: DecodedCall) -> None:
     """The contract takes a call over the state alone whose hash it keeps."""
-    if converter(Dispute)(call.value("state")) != state:
+    if converter(PackedDispute)(call.value("state")) != state.packed:
         raise _Broken(f"{call.entry.name} was called over another state than the turns before it make")
 
 

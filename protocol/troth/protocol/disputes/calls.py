@@ -294,4 +294,5 @@ def _decoders() -> Mapping[bytes, EventDecoder[Any]]:
 
 
 def _data(function: str, *arguments: object) -> bytes:
-    return calldata(DISPUTES, function, *arguments)
+    packed = (one.packed if isinstance(one, Dispute) else one for one in arguments)
+    return calldata(DISPUTES, function, *packed)

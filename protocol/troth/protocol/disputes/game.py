@@ -15,7 +15,7 @@ from typing import Protocol
 from troth.protocol.disputes.tree import Range, SeenTree, Tree, WordTree
 from troth.protocol.hashing import abi_keccak
 from troth.protocol.market.messages import state_hash
-from troth.protocol.market.types import Uint40
+from troth.protocol.market.types import Uint40, Uint256
 from troth.protocol.types import Address, Hash32, Uint8, Uint16, Uint32, Uint64, Uint96
 
 MOST_STRIDE = 5
@@ -64,8 +64,26 @@ class TraceClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class PackedDispute:
+    """A dispute's state as calls carry it (``IDisputes.Packed``): what is not a hash shares three words.
+
+    ``accused``: 160 bits, bond 96; ``accuser``: 160 bits, offence block 64, moved 32; ``place``: deadline 40 bits,
+    turn 8, in_tensor 8, tensor 32, place 64, left 8, shown 8, asked 32, nudge 8, number 8.
+    """
+
+    matter: Hash32
+    result: Hash32
+    root: Hash32
+    node: Hash32
+    parts: Hash32
+    accused: Uint256
+    accuser: Uint256
+    place: Uint256
+
+
+@dataclass(frozen=True, slots=True)
 class Dispute:
-    """The state of a dispute (``IDisputes.Dispute``), of which the contract keeps the hash."""
+    """The state of a dispute (``IDisputes.Dispute``)."""
 
     matter: Hash32
     result: Hash32
@@ -89,9 +107,23 @@ class Dispute:
     parts: Hash32
 
     @property
+    def packed(self) -> PackedDispute:
+        """As calls carry it."""
+        accused = int(self.accused, 16) << 96 | self.bond
+        accuser = int(self.accuser, 16) << 96 | self.offence_block << 32 | self.moved
+        fields = (
+            (self.deadline, 40), (self.turn, 8), (self.in_tensor, 8), (self.tensor, 32), (self.place, 64),
+            (self.left, 8), (self.shown, 8), (self.asked, 32), (self.nudge, 8), (self.number, 8),
+        )  # fmt: skip
+        place = 0
+        for value, bits in fields:
+            place = place << bits | int(value)
+        return PackedDispute(self.matter, self.result, self.root, self.node, self.parts, accused, accuser, place)
+
+    @property
     def hash(self) -> Hash32:
         """What the contract keeps."""
-        return state_hash(self)
+        return state_hash(self.packed)
 
     @property
     def claim(self) -> TraceClaim:
