@@ -373,7 +373,7 @@ async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
 
 async def test_what_is_off_a_little_in_each_epoch_adds_up_until_it_halves_the_credit(stage: RatingStage) -> None:
     node, seen = stage.market.nodes[0], []
-    stage.market.off[node] = 5.5
+    stage.market.off[node] = 6.6
     for number in range(2, 7):
         await stage.to(number, 0.01 if number > 2 else 0.02)
         await epoch(stage, number)
