@@ -373,7 +373,7 @@ async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
 
 async def test_what_is_off_a_little_in_each_epoch_adds_up_until_it_halves_the_credit(stage: RatingStage) -> None:
     node, seen = stage.market.nodes[0], []
-    stage.market.off[node] = 5.5
+    stage.market.off[node] = 6.6
     for number in range(2, 7):
         await stage.to(number, 0.01 if number > 2 else 0.02)
         await epoch(stage, number)
@@ -403,7 +403,7 @@ async def test_a_member_that_missed_an_epoch_signs_what_the_others_know(stage: R
     number = 3
     await stage.to(number, 0.0)
     while missing in {await stage.leader(), await stage.leader(by_seed=True)}:
-        # It does not know enough to lead: whatever it proposes is refused.
+        # Here it only signs. Leading is a test by itself.
         await epoch(stage, number)
         number += 1
         await stage.to(number, 0.0)
@@ -414,6 +414,43 @@ async def test_a_member_that_missed_an_epoch_signs_what_the_others_know(stage: R
     assert settled is not None
     seen = (settled.epoch, settled.signers, stage.credits()[node])
     assert seen == (number, MEMBERS, WORTH[0] // 2), "\n".join(stage.refusals)
+
+
+@pytest.mark.parametrize("lie", [False, True], ids=["honest", "one lies"])
+async def test_a_member_that_missed_updates_leads_with_what_the_others_tell_it(stage: RatingStage, lie: bool) -> None:
+    """It asks for the list, which the chain's hash proves, and for what epochs added up to, which others check."""
+    node, number = stage.market.nodes[0], 2
+    stage.market.off[node] = 7.0
+    first = await stage.leader()
+    missing = next(one for one in stage.members if one not in {first, last_leader(stage)})
+    stage.kill(missing)
+    # Until epochs have added up, and the next one is for this member to lead.
+    while number < 6 or await stage.leader() != missing:
+        await epoch(stage, number)
+        number += 1
+        await stage.to(number, 0.0)
+    liar = stage.members[next(one for one in stage.members if one not in {missing, last_leader(stage)})].rater
+    assert liar is not None
+    if lie:
+        liar.listed = lambda digest: b'{"nodes": []}'  # type: ignore[method-assign]
+        liar.added_up = lambda digest: encode_message(NOTHING_YET)  # type: ignore[method-assign]
+    rater = stage.start(missing).rater
+    assert rater is not None
+    moment = await stage.clock.moment()
+    assert (rater.fixed(moment), rater.known(moment)) == (None, UNKNOWN)
+    stage.market.off[node] = 1.0
+    await epoch(stage, number)
+    settled = stage.clock.follower.state.settled
+    assert settled is not None
+    # Its own answers of one epoch say nothing against the node. What it was told does, and the others agree.
+    found = (settled.epoch, settled.leader, settled.drawn, settled.signers, stage.credits()[node])
+    assert found == (number, missing, True, MEMBERS, WORTH[0] // 2), "\n".join(stage.refusals)
+    await stage.to(number + 1, 0.0)
+    assert rater.known(await stage.clock.moment()).judged == 1
+
+
+def last_leader(stage: RatingStage) -> Address:
+    return stage.clock.follower.state.leader
 
 
 def test_who_is_not_sure_believes_the_half_and_nothing_else() -> None:

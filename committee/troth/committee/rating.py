@@ -28,7 +28,7 @@ from troth.committee.corpus import Corpus
 from troth.committee.epoch_store import EpochStore
 from troth.committee.epochs import EpochFile, EpochJournal, ExaminedList, SilenceSaid, with_signature, with_silence
 from troth.committee.errors import EpochRefused, RequestRefused
-from troth.committee.evidence import NOTHING_YET, UNKNOWN, KnownEvidence
+from troth.committee.evidence import NOTHING_YET, SURE, UNKNOWN, KnownEvidence
 from troth.committee.examining_nodes import Examiner
 from troth.committee.moments import EpochMoment
 from troth.committee.prompts import LONGEST
@@ -115,6 +115,20 @@ class RatingMember:
         if sender not in {moment.now.leader(await self.prove(epoch)), moment.now.leader(b"")}:
             raise RequestRefused("The prompts are for the epoch's leader", sender, "Wait for your turn.")
         return self.opened(moment) or []
+
+    def listed(self, digest: Hash32) -> bytes:
+        """A list that was fixed, by its hash; raises RequestRefused for one that this member does not know."""
+        data = self.store.fixed_list(digest)
+        if data is None:
+            raise RequestRefused("This member does not know that list either", digest.hex(), "Ask another.")
+        return data
+
+    def added_up(self, digest: Hash32) -> bytes:
+        """What epochs up to a settled update have added up to; raises RequestRefused where this is not sure of it."""
+        known = self.store.evidence(digest)
+        if known is None or known.judged < SURE:
+            raise RequestRefused("This member missed an epoch, too", digest.hex(), "Ask another.")
+        return encode_message(known)
 
     def opened(self, moment: EpochMoment) -> list[PromptOpening] | None:
         """The prompts of the current epoch as far as this member has them."""
@@ -224,6 +238,12 @@ class RatingMember:
         """What nodes' epochs have added up to, as far as this member judged them."""
         last = moment.now.state.settled
         return NOTHING_YET if last is None else self.store.evidence(last.digest) or UNKNOWN
+
+    def believe(self, moment: EpochMoment, others: KnownEvidence) -> None:
+        """Begin with what others say of the update that was settled last; it stays as unsure as knowing nothing."""
+        last = moment.now.state.settled
+        if last is not None and self.store.evidence(last.digest) is None:
+            self.store.keep_evidence(last.epoch, last.digest, msgspec.structs.replace(others, judged=0))
 
     def keep_evidence(self, moment: EpochMoment, file: EpochFile, credits: Mapping[Address, Credit]) -> None:
         """Keep what it adds up to with an update, should that one settle the epoch."""

@@ -3,6 +3,8 @@
 POST /v1/reputation/proof      the proof that draws this epoch's leader, of the member that led last
 POST /v1/reputation/openings   the epoch's prompts, for its leader
 POST /v1/reputation/proposals  sign this update, after computing it again
+POST /v1/reputation/lists      the list of a hash, for whoever missed the update that fixed it
+POST /v1/reputation/sums       what epochs have added up to, for the same
 POST /v1/reputation/signed     signatures under updates of this epoch, to settle it or to convict who signed two
 
 Each request carries its sender's signature over kind, body and epoch in its headers (``requests``).
@@ -24,22 +26,27 @@ from troth.committee import requests
 from troth.committee.bodies import body_of
 from troth.committee.epochs import LARGEST_FILE, EpochFile
 from troth.committee.errors import RequestRefused
+from troth.committee.missed import ADDED_UP, LISTED
 from troth.committee.rating import RatingMember, decode_proposal_of_epoch, encode_message
 from troth.overlay.directory.listing import CommitteeMembership
-from troth.protocol.types import Address
+from troth.protocol.types import Address, Hash32
 from troth.transport.errors import OverlayError
 
 log = logging.getLogger(__name__)
 
 PROVE, HAND_OVER, REVIEW, SIGNED = "epoch proof", "epoch openings", "epoch proposal", "epoch signed"
-PATHS = {PROVE: "proof", HAND_OVER: "openings", REVIEW: "proposals", SIGNED: "signed"}
-LARGEST_BODY = {PROVE: 0, HAND_OVER: 0, REVIEW: 8 * 2**20, SIGNED: LARGEST_FILE}
-LARGEST_REPLY = 4 * 2**20
-"""Bytes of a list's prompts."""
-SECONDS = {PROVE: 5.0, HAND_OVER: 30.0, REVIEW: 600.0, SIGNED: 20.0}
+PATHS = {
+    PROVE: "proof", HAND_OVER: "openings", REVIEW: "proposals", SIGNED: "signed", LISTED: "lists", ADDED_UP: "sums",
+}  # fmt: skip
+LARGEST_BODY = {REVIEW: 8 * 2**20, SIGNED: LARGEST_FILE, LISTED: 32, ADDED_UP: 32}
+LARGEST_REPLY = {
+    PROVE: 2**14, HAND_OVER: 4 * 2**20, REVIEW: 2**14, SIGNED: 2**14, LISTED: 2**15, ADDED_UP: 2**17,
+}  # fmt: skip
+"""Bytes: a list's prompts are the most."""
+SECONDS = {PROVE: 5.0, HAND_OVER: 30.0, REVIEW: 600.0, SIGNED: 20.0, LISTED: 10.0, ADDED_UP: 10.0}
 """How long an answer may take; before a member signs it computes every answer again."""
 GRACE = 10.0
-AT_ONCE = {PROVE: 8, HAND_OVER: 2, REVIEW: 2, SIGNED: 4}
+AT_ONCE = {HAND_OVER: 2, REVIEW: 2, SIGNED: 4, LISTED: 4, ADDED_UP: 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class MemberCalls:
         headers = requests.headers_of(kind, body, epoch, self.membership().domain, self.secret)
         path = "/v1/reputation/" + PATHS[kind]
         try:
-            return await requests.send(member, path, body, headers, SECONDS[kind], largest=LARGEST_REPLY)
+            return await requests.send(member, path, body, headers, SECONDS[kind], largest=LARGEST_REPLY[kind])
         except OverlayError as error:
             log.info("%s gave no %s: %s", member.endpoint, kind, error)
             return b""
@@ -109,6 +116,22 @@ def rating_router(rater: RatingMember, membership: Callable[[], CommitteeMembers
             if proposal.file.epoch != announced.slot:
                 raise RequestRefused("The proposal is of another epoch than its headers say", proposal.file.epoch)
             return _octets(encode_message(await rater.review(announced.sender, proposal)))
+
+    @router.post("/lists")
+    async def lists(request: Request) -> Response:
+        return _octets(rater.listed(await named(LISTED, request)))
+
+    @router.post("/sums")
+    async def sums(request: Request) -> Response:
+        return _octets(rater.added_up(await named(ADDED_UP, request)))
+
+    async def named(kind: str, request: Request) -> Hash32:
+        announced = announced_by_member(kind, request, membership())
+        async with places[kind]:
+            body = await _body(request, kind, announced)
+        if len(body) != 32:
+            raise RequestRefused("A hash has 32 bytes", len(body))
+        return Hash32(body)
 
     @router.post("/signed")
     async def signed(request: Request) -> Response:

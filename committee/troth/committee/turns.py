@@ -29,6 +29,7 @@ from troth.committee.challenges import (
 from troth.committee.epoch_store import KEPT_EPOCHS
 from troth.committee.epochs import EpochFile, ExaminedList, SilenceSaid, proposed, with_signature, with_silence
 from troth.committee.errors import CommitteeError, EpochRefused
+from troth.committee.missed import missed_list, others_evidence
 from troth.committee.moments import EpochMoment
 from troth.committee.rating import VERSION, Agreement, EpochProposal, RatingMember, encode_message
 from troth.committee.rating_requests import HAND_OVER, PROVE, REVIEW, SIGNED, MemberCalls
@@ -170,6 +171,7 @@ class EpochTurns:
             self._ask(moment, openings, places, "challenge", moment.due_of_challenge)
         if not self._is_ready(moment, part, self.rater.names(moment, places)):
             return
+        await self._hear_of_evidence(moment)
         examiner, names = self.rater.examiner, self.rater.names(moment, places)
         answers = [encode_answer(answer) for answer in examiner.answers(names)]
         examined = self.rater.fixed(moment) or ExaminedList()
@@ -180,6 +182,15 @@ class EpochTurns:
         self.rater.keep(moment, file, answers)
         log.info("epoch %d: %d answers, credits for %d nodes", file.epoch, len(answers), len(credits))
         await self._gather(moment, file, answers)
+
+    async def _hear_of_evidence(self, moment: EpochMoment) -> None:
+        """Ask what epochs have added up to, should this member have missed the last update."""
+        last = moment.now.state.settled
+        if last is None or self.rater.store.evidence(last.digest) is not None:
+            return
+        said = await others_evidence(self.others, last.digest, moment.now.epoch, moment.now.members)
+        if said is not None:
+            self.rater.believe(moment, said)
 
     def _is_ready(self, moment: EpochMoment, part: int, names: Mapping[int, str]) -> bool:
         """Whether it is time to propose: nothing is left to ask, or no time; and the first leader had its turn."""
@@ -195,7 +206,8 @@ class EpochTurns:
             return []
         fixed = self.rater.fixed(moment)
         if fixed is None:
-            raise EpochRefused("This member does not know the list that was fixed", moment.now.fixed.hex(), "Wait.")
+            fixed = await missed_list(self.others, moment.now.fixed, moment.now.epoch)
+            self.rater.store.keep_list(moment.now.epoch, moment.now.fixed, msgspec.json.encode(fixed))
         _, root = fixed.read()
         known = self.rater.opened(moment)
         if known is not None or root == ZERO_HASH:
