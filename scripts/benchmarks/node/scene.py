@@ -79,8 +79,8 @@ def session_of(plan: Plan, number: int) -> SegmentSession:
         descriptor=SimpleNamespace(hidden_size=plan.hidden),
     )
     session = SegmentSession.begin(seat, time.time())
-    session.own = chain_of(plan, number)
-    session.add(np.array(tokens), rows)
-    session.chained = 1
-    session.emit(plan.prompt - 1, 7)
+    session.rows.own = chain_of(plan, number)
+    session.rows.add(np.array(tokens), rows)
+    session.rows.chained = 1
+    session.text.emit(plan.prompt - 1, 7)
     return session

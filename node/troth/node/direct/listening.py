@@ -67,7 +67,7 @@ class AnswerListening:
         seat = session.seat
         if not (seat.infers and seat.is_first and seat.is_last):
             return
-        self._answers[seat.order_id] = _HeardAnswer(seat.order_id, seat.salt, session.telling)
+        self._answers[seat.order_id] = _HeardAnswer(seat.order_id, seat.salt, session.text.telling)
         while len(self._answers) > MOST_KEPT:
             self._answers.popitem(last=False)
         begun, self._begun = self._begun, asyncio.Event()

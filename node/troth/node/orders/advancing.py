@@ -37,7 +37,7 @@ async def advance(context: NodeContext, session: SegmentSession, header: Advance
     """
     given = await beside(len(payload), read_inputs, session, header, payload, context.limits.positions)
     _require_emitter(session, header)
-    if header.start + header.count <= session.positions:
+    if header.start + header.count <= session.rows.positions:
         return await _repeat(context, session, header, given)
     session.require_open()
     require_next(session, header)
@@ -45,8 +45,8 @@ async def advance(context: NodeContext, session: SegmentSession, header: Advance
     upstream, computed = await _compute_beside_check(context, session, header, given)
     require_ordered(session, header, given.bound)
     await chain_up(session)
-    tokens = session.tokens_of(given.inputs)
-    ahead = RowsAhead.over(session, session.own, [computed.rows], tokens)
+    tokens = session.rows.tokens_of(given.inputs)
+    ahead = RowsAhead.over(session, session.rows.own, [computed.rows], tokens)
     own, last, data = await beside(ahead.size, ahead.extended)
     chosen, seconds = None, computed.seconds
     if header.emit:
@@ -55,11 +55,11 @@ async def advance(context: NodeContext, session: SegmentSession, header: Advance
         )
         seconds += more
     _keep(session, given, computed.rows, own, upstream)
-    session.cached += computed.cached
+    session.rows.cached += computed.cached
     if chosen is not None:
-        session.emit(last.position, chosen.token, chosen.logprobs)
+        session.text.emit(last.position, chosen.token, chosen.logprobs)
     if not session.seat.infers:
-        return Received(session.positions), b""
+        return Received(session.rows.positions), b""
     return _reply(session, header, signed_row(context.operator, last), chosen, seconds), bytes(data)
 
 
@@ -70,11 +70,11 @@ def _keep(
     own: RowHashes,
     upstream: RowHashes | None,
 ) -> None:
-    session.add(given.inputs, outputs)
-    session.own, session.chained = own, len(session.outputs)
-    session.bound += given.bound or ()
+    session.rows.add(given.inputs, outputs)
+    session.rows.own, session.rows.chained = own, len(session.rows.outputs)
+    session.rows.bound += given.bound or ()
     if upstream is not None:
-        session.upstream = upstream
+        session.rows.upstream = upstream
 
 
 def _require_emitter(session: SegmentSession, header: Advance) -> None:
@@ -88,10 +88,10 @@ def _require_emitter(session: SegmentSession, header: Advance) -> None:
 
 
 def _require_unfinished(session: SegmentSession) -> None:
-    if not session.emitted:
+    if not session.text.emitted:
         return
-    last = max(session.emitted)
-    if session.finish(last, session.emitted[last]) is not None:
+    last = max(session.text.emitted)
+    if session.text.finish(last, session.text.emitted[last]) is not None:
         raise BadInput("the text has ended", last, "Send Conclude.")
 
 
@@ -134,21 +134,21 @@ async def _compute(context: NodeContext, session: SegmentSession, header: Advanc
 async def _repeat(context: NodeContext, session: SegmentSession, header: Advance, given: MessageInputs) -> Reply:
     """The answer to a message that was answered before: same inputs, same rows, same signature."""
     if not session.seat.infers:
-        return Received(session.positions), b""
-    if not session.outputs:
+        return Received(session.rows.positions), b""
+    if not session.rows.outputs:
         raise OutOfOrder("the segment is concluded and its rows are freed", header.start, "Send Conclude.")
     end = header.start + header.count
-    if not np.array_equal(session.all_inputs()[header.start : end], given.inputs):
+    if not np.array_equal(session.rows.all_inputs()[header.start : end], given.inputs):
         raise BadInput("these positions were computed from other inputs", header.start, "Send the same ones.")
-    bound, whole = session.tokens_of(session.all_inputs()[:end]), session.all_outputs()[:end]
+    bound, whole = session.rows.tokens_of(session.rows.all_inputs()[:end]), session.rows.all_outputs()[:end]
     begin = RowHashes(session.seat.order_id, session.seat.index)
     ahead = RowsAhead.over(session, begin, [whole], bound)
     _, last, data = await beside(ahead.size, ahead.extended)
-    token, chosen = session.emitted.get(end - 1), None
+    token, chosen = session.text.emitted.get(end - 1), None
     if token is not None:
-        chosen = await told_again(context, token, session.all_outputs()[end - 1 : end], header.logprobs)
+        chosen = await told_again(context, token, session.rows.all_outputs()[end - 1 : end], header.logprobs)
     reply = _reply(session, header, signed_row(context.operator, last), chosen, 0.0)
-    return reply, bytes(data[header.start * session.sent_size :])
+    return reply, bytes(data[header.start * session.rows.sent_size :])
 
 
 def _reply(
@@ -157,5 +157,5 @@ def _reply(
     microseconds = int(seconds * 1_000_000)
     if chosen is None:
         return Rows(header.start, header.count, signature, model_microseconds=microseconds)
-    finished = session.finish(signature.position, chosen.token)
+    finished = session.text.finish(signature.position, chosen.token)
     return Rows(header.start, header.count, signature, chosen.token, finished, microseconds, chosen.logprobs)

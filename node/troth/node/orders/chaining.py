@@ -45,15 +45,15 @@ class RowsAhead:
         """Those in the messages ``first`` to ``end - 1`` of a session, after those ``known`` up to there."""
         tokens = None
         if session.seat.is_first:
-            tokens = [token for inputs in session.inputs[first:end] for token in inputs.tolist()]
-        return cls.over(session, known, session.outputs[first:end], tokens)
+            tokens = [token for inputs in session.rows.inputs[first:end] for token in inputs.tolist()]
+        return cls.over(session, known, session.rows.outputs[first:end], tokens)
 
     @classmethod
     def over(
         cls, session: SegmentSession, known: RowHashes, outputs: Sequence[NDArray[Any]], tokens: Sequence[int] | None
     ) -> RowsAhead:
         """Rows of a session that were computed from ``tokens``, whether they are in it yet or not."""
-        return cls(known, outputs, tokens, session.seat.dtype, session.row_size, session.seat.sends_hashes)
+        return cls(known, outputs, tokens, session.seat.dtype, session.rows.row_size, session.seat.sends_hashes)
 
     @property
     def size(self) -> int:
@@ -84,13 +84,13 @@ def signed_row(operator: Operator, row: Row) -> RowSignature:
 
 async def chain_up(session: SegmentSession) -> None:
     """Bring a session's chain to its last row; raises WireError for rows that are no numbers."""
-    async with session.chaining:
-        if session.own.position == session.positions:
+    async with session.rows.chaining:
+        if session.rows.own.position == session.rows.positions:
             return
-        first, end = session.chained, len(session.outputs)
-        ahead = RowsAhead.of(session, session.own, first, end)
-        session.own, _, _ = await beside(ahead.size, ahead.extended)
-        session.chained = end
+        first, end = session.rows.chained, len(session.rows.outputs)
+        ahead = RowsAhead.of(session, session.rows.own, first, end)
+        session.rows.own, _, _ = await beside(ahead.size, ahead.extended)
+        session.rows.chained = end
 
 
 async def signed_ranges(
@@ -104,11 +104,11 @@ async def signed_ranges(
     async with AsyncExitStack() as held:
         # In one order everywhere, so that two answers never wait for each other.
         for session in sorted((one[0] for one in ranges), key=lambda one: one.seat.order_id):
-            await held.enter_async_context(session.chaining)
+            await held.enter_async_context(session.rows.chaining)
         works: list[_Range | TrothError] = []
         for one in ranges:
             await rounds.give_way()
-            works.append(_Range.of(*one) if one[0].outputs else _over(one[0]))
+            works.append(_Range.of(*one) if one[0].rows.outputs else _over(one[0]))
         size = sum(work.ahead.size for work in works if isinstance(work, _Range))
         # A thread costs more to wake than a few short texts take.
         outcomes = await beside(size if len(works) <= FEW else LOOP_BYTES + 1, _all_signed, operator, works)
@@ -118,8 +118,8 @@ async def signed_ranges(
                 found.append(outcome)
                 continue
             own, signed = outcome
-            if end > session.own.position and isinstance(work, _Range):
-                session.own, session.chained = own, work.end
+            if end > session.rows.own.position and isinstance(work, _Range):
+                session.rows.own, session.rows.chained = own, work.end
             found.append(signed)
         return found
 
@@ -134,12 +134,12 @@ class _Range:
 
     @classmethod
     def of(cls, session: SegmentSession, start: int, end: int) -> _Range:
-        if start == session.own.position:
-            last = session.chained + end - start  # who decodes adds one row at a time
-            return cls(RowsAhead.of(session, session.own, session.chained, last), 0, last)
+        if start == session.rows.own.position:
+            last = session.rows.chained + end - start  # who decodes adds one row at a time
+            return cls(RowsAhead.of(session, session.rows.own, session.rows.chained, last), 0, last)
         count, last = 0, 0
         while count < end:
-            count += len(session.outputs[last])
+            count += len(session.rows.outputs[last])
             last += 1
         begin = RowHashes(session.seat.order_id, session.seat.index)
         return cls(RowsAhead.of(session, begin, 0, last), start, last)
@@ -149,7 +149,7 @@ _Outcome = tuple[RowHashes, SignedRows] | TrothError
 
 
 def _over(session: SegmentSession) -> TrothError:
-    return OutOfOrder("the segment is concluded and its rows are freed", session.positions, "Send Conclude.")
+    return OutOfOrder("the segment is concluded and its rows are freed", session.rows.positions, "Send Conclude.")
 
 
 def _all_signed(operator: Operator, works: Sequence[_Range | TrothError]) -> list[_Outcome]:

@@ -30,7 +30,8 @@ from troth.node.orders.chaining import RowsAhead
 from troth.node.orders.concluding import committed_trace, keep_read, keep_trace
 from troth.node.orders.context import NodeContext
 from troth.node.orders.rejections import Rejection
-from troth.node.orders.session import JUDGED, SegmentSession
+from troth.node.orders.seat import Assignment
+from troth.node.orders.session import JUDGED, SegmentSession, SessionRows
 from troth.node.orders.words import COMMITMENT, VERDICT
 from troth.protocol import typed_data
 from troth.protocol.comparison import judge_hashes
@@ -66,17 +67,19 @@ async def recommit(
     """
     seat = session.seat
     rows = prices.positions(seat.result) - 1
-    if not header.positions == session.positions == rows:
-        raise OutOfOrder(f"{session.positions} of {rows} positions were computed", header.positions, "Send them all.")
+    if not header.positions == session.rows.positions == rows:
+        raise OutOfOrder(
+            f"{session.rows.positions} of {rows} positions were computed", header.positions, "Send them all."
+        )
     tokens = tokens_from_bytes(payload, header.tokens if seat.is_last else 0, seat.descriptor.vocabulary)
     _require_answer(session, tokens)
     _require_inputs(session)
     if session.trace is None:
-        own = session.all_outputs()
+        own = session.rows.all_outputs()
         committed = await asyncio.to_thread(committed_trace, session, own)
         session.trace = await keep_trace(context, session, own, root=_root(committed), salt=Hash32(os.urandom(32)))
         await context.engine.forget(session.key)
-    session.tokens, session.committed = tokens, True
+    session.check.tokens, session.check.committed = tokens, True
     return Hidden(), await context.write(lambda: _commitment(context, session))
 
 
@@ -95,7 +98,7 @@ def _require_answer(session: SegmentSession, tokens: tuple[int, ...]) -> None:
     if output_hash(seat.salt, tokens) != result.output_hash:
         raise BadInput("this is not the answer that the node signed", len(tokens), "Send the answer's tokens.")
     # The last of more than two segments is not told what the first one computed from.
-    told = session.all_inputs().tolist() if seat.is_first else session.bound
+    told = session.rows.all_inputs().tolist() if seat.is_first else session.rows.bound
     if seat.index <= 1 and tuple(told) != (*prompt, *tokens[:-1]):
         raise BadInput("the text is not the one that was computed", len(tokens), "Send the same tokens again.")
 
@@ -104,7 +107,7 @@ def _require_inputs(session: SegmentSession) -> None:
     seat = session.seat
     if seat.is_first:
         return
-    entered = checks.head(seat.order_id, seat.head_salt, session.upstream.link)
+    entered = checks.head(seat.order_id, seat.head_salt, session.rows.upstream.link)
     if entered != seat.result.input_head:
         raise BadInput("these are not the rows that the node read", entered, "Send the rows of the segment before.")
 
@@ -139,20 +142,20 @@ async def judge(
         BadInput, InvalidRows, InvalidSignature: what was handed over is not what the inferencer signed.
     """
     seat, trace = session.seat, session.trace
-    if seat.infers or trace is None or not session.committed:
+    if seat.infers or trace is None or not session.check.committed:
         raise OutOfOrder("only a verifier that has committed judges", seat.index, "Send Advance and Recommit first.")
     if header.positions != trace.positions:
         raise BadInput("the trace has another length", header.positions, f"It has {trace.positions} positions.")
     rows = await beside(len(payload), _handed_over, session, header, payload)
-    received = sum(len(part) for part in session.claimed)
+    received = sum(len(part) for part in session.check.claimed)
     if header.start == 0 and received:
-        session.claimed, received = [], 0
+        session.check.claimed, received = [], 0
     if header.start != received or received + header.count > trace.positions:
         raise OutOfOrder(f"the next row to judge is {received}", header.start, "Send the rows in order.")
     if received + header.count < trace.positions:
-        session.claimed.append(rows)
+        session.check.claimed.append(rows)
         return Received(received + header.count), b""
-    claimed = np.concatenate([*session.claimed, rows])
+    claimed = np.concatenate([*session.check.claimed, rows])
     await beside(claimed.nbytes, _require_signed, context, session, header, claimed)
     word = await _decide(context, session, claimed)
     session.drop_rows()
@@ -181,8 +184,8 @@ def _require_signed(context: NodeContext, session: SegmentSession, header: Judge
     if seat.sends_hashes:
         hashes = verify_hashes(hashes, data, header.row, signer=signer, domain=domain)
     else:
-        bound = session.tokens_of(session.all_inputs())
-        size = session.row_size
+        bound = session.rows.tokens_of(session.rows.all_inputs())
+        size = session.rows.row_size
         hashes = verify_rows(hashes, data, size, header.row, signer=signer, domain=domain, tokens=bound)
     given = checks.head(seat.order_id, seat.head_salt, hashes.link)
     if given != seat.result.output_head:
@@ -221,29 +224,48 @@ async def _decide(context: NodeContext, session: SegmentSession, claimed: NDArra
     return await context.write(lambda: _sign(context, session, opinion, shown, keeps=alone))
 
 
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """See ``judging.JudgedSession``: what this node was given and what it computed."""
+
+    seat: Assignment
+    tokens: tuple[int, ...]
+    rows: SessionRows
+
+    @classmethod
+    def of(cls, session: SegmentSession) -> _Computed:
+        return cls(session.seat, session.check.tokens, session.rows)
+
+    def all_inputs(self) -> NDArray[Any]:
+        return self.rows.all_inputs()
+
+    def all_outputs(self) -> NDArray[Any]:
+        return self.rows.all_outputs()
+
+
 async def _compare_rows(
     context: NodeContext, session: SegmentSession, claimed: NDArray[Any], salt: Hash32
 ) -> _Compared:
     judged = await asyncio.to_thread(committed_trace, session, claimed)
     named = _is_named(session, judged, salt)
     own = await _own_rows(context, session)
-    judgement = await judge_rows(context.engine, session, claimed, root_matches=named)
+    judgement = await judge_rows(context.engine, _Computed.of(session), claimed, root_matches=named)
     return _Compared(judgement, own, judged, claimed)
 
 
 async def _compare_hashes(
     context: NodeContext, session: SegmentSession, claimed: NDArray[Any], salt: Hash32
 ) -> _Compared:
-    own, rows = await _own_rows(context, session), session.all_outputs()
+    own, rows = await _own_rows(context, session), session.rows.all_outputs()
     ahead = RowsAhead.over(
-        session, RowHashes(session.seat.order_id, 0), [rows], session.tokens_of(session.all_inputs())
+        session, RowHashes(session.seat.order_id, 0), [rows], session.rows.tokens_of(session.rows.all_inputs())
     )
     _, _, sent = await beside(ahead.size, ahead.extended)
     found = judge_hashes(hashes_in(claimed.tobytes()), hashes_in(sent))
     named = _is_named(session, own, salt)
     if not found.accepted and not named:
         return _Compared(Judgement(root_matches=False, states=found, tokens=None), own, None)
-    judgement = await judge_rows(context.engine, session, rows, root_matches=found.accepted and named)
+    judgement = await judge_rows(context.engine, _Computed.of(session), rows, root_matches=found.accepted and named)
     return _Compared(judgement, own, own)
 
 
@@ -270,8 +292,8 @@ async def _own_rows(context: NodeContext, session: SegmentSession) -> CommittedT
     trace = session.trace
     assert trace is not None
     if trace.keeps_rows:
-        session.outputs = [await context.write(lambda: context.stores.traces.rows(trace))]
-    committed = await asyncio.to_thread(committed_trace, session, session.all_outputs())
+        session.rows.outputs = [await context.write(lambda: context.stores.traces.rows(trace))]
+    committed = await asyncio.to_thread(committed_trace, session, session.rows.all_outputs())
     if committed.root != trace.root:
         what = "these are not the rows that this node committed to"
         raise ModelError(what, trace.order_id.hex(), "Start it with the weights and libraries that it had.")
@@ -371,5 +393,5 @@ def _rejection(context: NodeContext, session: SegmentSession, signed: Signed[Ver
         root=Hash32(trace.root),
         salt=Hash32(trace.salt),
         request=b"" if seat.ordered is None else canonical_bytes(seat.ordered),
-        tokens=session.tokens,
+        tokens=session.check.tokens,
     )

@@ -29,17 +29,24 @@ class SampledText(Protocol):
     def noise_seed(self) -> Hash32: ...
 
 
+class TextSoFar(Protocol):
+    """The tokens that were chosen, by their positions, and what transforms the next row."""
+
+    @property
+    def emitted(self) -> dict[int, int]: ...
+    @property
+    def rules(self) -> TextRules | None: ...
+
+
 class Writing(Protocol):
-    """A session that chooses tokens: those chosen so far by their positions, and what transforms the next row."""
+    """A session that chooses tokens."""
 
     @property
     def key(self) -> SessionKey: ...
     @property
     def seat(self) -> SampledText: ...
     @property
-    def emitted(self) -> dict[int, int]: ...
-    @property
-    def rules(self) -> TextRules | None: ...
+    def text(self) -> TextSoFar: ...
 
 
 class LogitSource(Protocol):
@@ -60,7 +67,7 @@ async def next_token(
     context: LogitSource, writing: Writing, rows: NDArray[Any], *, position: int, asked: Asked
 ) -> tuple[ChosenToken, float]:
     """The token that one post-norm row, shape (1, hidden size), chooses at a position; and the head's seconds."""
-    engine, plain = context.engine, asked is msgspec.UNSET and writing.rules is None
+    engine, plain = context.engine, asked is msgspec.UNSET and writing.text.rules is None
     if plain and chooses(engine):
         draw = TokenDraw(Sampling.of(writing.seat.request), writing.seat.noise_seed, position)
         token, seconds = await engine.choose(writing.key, rows, draw)
@@ -93,14 +100,14 @@ def _choose(writing: Writing, logits: NDArray[Any], position: int) -> int:
 
 def _rule(writing: Writing, position: int) -> RowRule | None:
     """What transforms the row of a position, after all tokens before it."""
-    rules = writing.rules
+    rules = writing.text.rules
     if rules is None:
         return None
     first = len(writing.seat.request.prompt_tokens) - 1
     for before in range(first + rules.taken, position):
-        if before not in writing.emitted:
+        if before not in writing.text.emitted:
             raise BadInput("a token that transforms depend on was not chosen here", before, "Ask for every token.")
-        rules.take(writing.emitted[before])
+        rules.take(writing.text.emitted[before])
     return rules.row()
 
 

@@ -47,13 +47,15 @@ async def conclude(
         BadInput: tokens missing, or not those of this answer.
     """
     seat = session.seat
-    if not 0 < header.positions <= session.positions:
-        raise OutOfOrder(f"{session.positions} positions were computed", header.positions, "Conclude at most those.")
+    if not 0 < header.positions <= session.rows.positions:
+        raise OutOfOrder(
+            f"{session.rows.positions} positions were computed", header.positions, "Conclude at most those."
+        )
     tokens = tokens_from_bytes(payload, header.tokens if seat.is_last else 0, seat.descriptor.vocabulary)
     written = _written(session, header, tokens)
     await session.end()
     await chain_up(session)
-    rows = session.all_outputs()[: header.positions]
+    rows = session.rows.all_outputs()[: header.positions]
     salt = trace_salt(seat.order_id, seat.index, context.me, seat.head_salt)
     committed = await beside(rows.nbytes, committed_trace, session, rows)
     result = _result(session, header.positions, written, tokens, messages.trace_commitment(_root(committed), salt))
@@ -62,7 +64,7 @@ async def conclude(
     word, beside_it = await context.write(lambda: _concluded(context, session, made, rows, (result, imprints)))
     await context.engine.forget(session.key)
     session.drop_rows()
-    session.telling.conclude(word)
+    session.text.telling.conclude(word)
     last_row = rows_to_bytes(rows[-1:], seat.dtype) if seat.is_last and seat.sends_hashes else b""
     return Concluded(last_row, beside_it), word
 
@@ -71,7 +73,7 @@ def _written(session: SegmentSession, header: Conclude, tokens: tuple[int, ...])
     """Tokens of the answer, once they fit the positions: a trace has P + T - 1 rows."""
     seat = session.seat
     if seat.ordered is None:
-        written = header.tokens or header.positions - session.begun_with + 1
+        written = header.tokens or header.positions - session.rows.begun_with + 1
     else:
         written = header.positions - len(seat.ordered.prompt_tokens) + 1
     if written < 1:
@@ -83,10 +85,10 @@ def _written(session: SegmentSession, header: Conclude, tokens: tuple[int, ...])
 
 def _require_text(session: SegmentSession, header: Conclude, tokens: tuple[int, ...], written: int) -> None:
     first = len(session.seat.request.prompt_tokens) - 1
-    own = tuple(session.emitted.get(position, -1) for position in range(first, header.positions))
+    own = tuple(session.text.emitted.get(position, -1) for position in range(first, header.positions))
     if len(tokens) != written or tokens != own:
         raise BadInput("these are not the tokens that this node chose", len(tokens), "Send the text it emitted.")
-    if header.positions != session.positions or session.finish(header.positions - 1, tokens[-1]) is None:
+    if header.positions != session.rows.positions or session.text.finish(header.positions - 1, tokens[-1]) is None:
         # Verifiers reject a text that ends in its middle, so nobody signs for one.
         raise OutOfOrder("the text has not ended", len(tokens), "Go on until Rows says finished.")
 
@@ -96,14 +98,14 @@ def _result(
 ) -> Result:
     seat = session.seat
     entered, prompt = seat.order.request_hash, positions - written + 1
-    cached = min(session.cached, prompt)
+    cached = min(session.rows.cached, prompt)
     if not seat.is_first:
-        entered = checks.head(seat.order_id, seat.head_salt, session.upstream_at(positions).link)
+        entered = checks.head(seat.order_id, seat.head_salt, session.rows.upstream_at(positions).link)
     return Result(
         order=seat.order_id,
         segment=seat.index,
         input_head=entered,
-        output_head=checks.head(seat.order_id, seat.head_salt, session.own_at(positions).link),
+        output_head=checks.head(seat.order_id, seat.head_salt, session.rows.own_at(positions).link),
         prompt=prompt - cached,
         cached=cached,
         written=written,
@@ -196,7 +198,7 @@ def keep_read(context: NodeContext, session: SegmentSession, made: StoredTrace) 
     seat, stores = session.seat, context.stores
     if layers_of(seat.execution_class.name) is None:
         return
-    read = session.all_inputs()[: made.positions]
+    read = session.rows.all_inputs()[: made.positions]
     if seat.is_first:
         words = tokens_to_words([int(token) for token in read])
         stores.words.keep(seat.order_id, seat.index, READ_TOKENS, words)

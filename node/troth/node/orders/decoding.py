@@ -64,7 +64,7 @@ def decoding_of(context: NodeContext, session: SegmentSession, wanted: WantedTex
         raise BadInput("only the inferencer of the whole model decodes alone", seat.index, "Send Advance.")
     session.require_open()
     if session.decoding is None:
-        if wanted.start != session.positions or session.positions - 1 not in session.emitted:
+        if wanted.start != session.rows.positions or session.rows.positions - 1 not in session.text.emitted:
             raise OutOfOrder("no token was chosen before this position", wanted.start, "Ask to emit first.")
         session.decoding = Decoding(context, session, asked)
     loop = session.decoding
@@ -85,7 +85,7 @@ class Decoding:
         self._context = context
         self._session = session
         self.asked = asked
-        self.first = session.positions
+        self.first = session.rows.positions
         self.bell = Bell()
         self.failure: Exception | None = None
         self.told = 0.0
@@ -148,7 +148,7 @@ class Decoding:
             async with aclosing(self._written() if self._writes else self._computed()) as steps:
                 async for seconds in steps:
                     self._seconds.append(seconds)
-                    self._finished = self._session.telling.finished is not None
+                    self._finished = self._session.text.telling.finished is not None
                     ahead = self.end - self._wanted
                     if self._finished:
                         self.bell.ring(pressing=True)
@@ -181,7 +181,7 @@ class Decoding:
         self.bell.ring(pressing=True)
 
     def _over(self) -> OutOfOrder:
-        return OutOfOrder("the session is over", self._session.positions, "Order again.")
+        return OutOfOrder("the session is over", self._session.rows.positions, "Order again.")
 
     async def _computed(self) -> AsyncGenerator[float, None]:
         """Position by position, as ``advancing.advance`` would compute them; the seconds of each."""
@@ -189,12 +189,12 @@ class Decoding:
         while True:
             async with session.lock:
                 session.require_open()
-                position = session.positions
-                inputs = np.array([session.emitted[position - 1]], dtype=np.int64)
+                position = session.rows.positions
+                inputs = np.array([session.text.emitted[position - 1]], dtype=np.int64)
                 outputs, seconds, _ = await engine.forward(session.key, session.seat.layers, position, inputs)
                 self._note(seconds)
                 chosen, more = await next_token(self._context, session, outputs, position=position, asked=self.asked)
-                session.add(inputs, outputs)
+                session.rows.add(inputs, outputs)
                 self._chosen(position, chosen)
             yield seconds + more
 
@@ -202,7 +202,7 @@ class Decoding:
         """What the engine writes by itself after the text so far; the seconds of each position."""
         session, engine = self._session, self._context.engine
         assert writes_alone(engine)
-        text = [*session.all_inputs().tolist(), session.emitted[session.positions - 1]]
+        text = [*session.rows.all_inputs().tolist(), session.text.emitted[session.rows.positions - 1]]
         ordered = session.seat.request
         transforms = ordered.transforms
         if transforms.any:
@@ -220,16 +220,16 @@ class Decoding:
                         pass
                 # Nobody else is at the session until the next await.
                 session.require_open()
-                position = session.positions
-                inputs = np.array([session.emitted[position - 1]], dtype=np.int64)
+                position = session.rows.positions
+                inputs = np.array([session.text.emitted[position - 1]], dtype=np.int64)
                 # The first step brings the rows of the text so far, too; they are known and signed.
-                session.add(inputs, rows[-1:])
+                session.rows.add(inputs, rows[-1:])
                 self._chosen(position, ChosenToken(token))
                 yield seconds
                 began = time.perf_counter()
 
     def _chosen(self, position: int, chosen: ChosenToken) -> None:
-        self._session.emit(position, chosen.token, chosen.logprobs)
+        self._session.text.emit(position, chosen.token, chosen.logprobs)
         self._logprobs.append(chosen.logprobs)
 
     def _note(self, seconds: float) -> None:

@@ -66,7 +66,7 @@ class _Followed:
 
     @property
     def waiting_bytes(self) -> int:
-        return (self.decoding.end - self.wanted.start) * self.session.sent_size
+        return (self.decoding.end - self.wanted.start) * self.session.rows.sent_size
 
     def end(self, most: int) -> int:
         return min(self.decoding.end, self.wanted.start + most)
@@ -144,7 +144,7 @@ class TextsAnswer:
         room = ANSWER_BYTES
         # Who was left out for want of room comes first.
         for one in sorted(self._followed, key=lambda one: one.decoding.told):
-            needed = (one.end(self._most) - one.wanted.start) * one.session.sent_size
+            needed = (one.end(self._most) - one.wanted.start) * one.session.rows.sent_size
             if not needed or (chosen and needed > room):
                 continue
             room -= needed
@@ -159,7 +159,7 @@ class TextsAnswer:
                 parts.append(HaltedPart(one.wanted.order, one.wanted.start, failure_of(outcome)))
                 continue
             start, session = one.wanted.start, one.session
-            tokens = tuple(session.emitted[position] for position in range(start, end))
+            tokens = tuple(session.text.emitted[position] for position in range(start, end))
             parts.append(
                 WrittenPart(
                     one.wanted.order,
@@ -167,8 +167,8 @@ class TextsAnswer:
                     tokens,
                     outcome.row,
                     outcome.data,
-                    session.sent_size,
-                    session.finish(end - 1, tokens[-1]),
+                    session.rows.sent_size,
+                    session.text.finish(end - 1, tokens[-1]),
                     one.decoding.microseconds(start, end),
                     one.decoding.logprobs(start, end),
                 )

@@ -65,7 +65,7 @@ def _require_paid(session: SegmentSession, header: Advance, end: int) -> None:
     seat = session.seat
     if not seat.infers or seat.ordered is not None:
         return
-    prompt = min(session.begun_with or header.count, end)
+    prompt = min(session.rows.begun_with or header.count, end)
     worth, price = worth_of(seat, prompt, end - prompt + 1), seat.promise.message.price
     if worth > price:
         raise BadInput(f"the promise pays {price}, and so many positions cost {worth}", end, "Promise more next time.")
@@ -77,7 +77,7 @@ def _check_tokens(session: SegmentSession, start: int, tokens: tuple[int, ...]) 
         if position < len(prompt):
             if token != prompt[position]:
                 raise BadInput("this is not the prompt that was ordered", position, "Send the client's prompt.")
-        elif session.emitted.get(position - 1, token) != token:
+        elif session.text.emitted.get(position - 1, token) != token:
             raise BadInput("this is not the token that this node chose", position, "Send back what it emitted.")
 
 
@@ -93,8 +93,10 @@ def require_ordered(session: SegmentSession, header: Advance, bound: tuple[int, 
 
 def require_next(session: SegmentSession, header: Advance) -> None:
     """Raise OutOfOrder unless the message starts where the session ends."""
-    if header.start != session.positions:
-        raise OutOfOrder(f"the next position is {session.positions}", header.start, "Send the missing positions first.")
+    if header.start != session.rows.positions:
+        raise OutOfOrder(
+            f"the next position is {session.rows.positions}", header.start, "Send the missing positions first."
+        )
 
 
 def upstream_after(session: SegmentSession, given: MessageInputs, header: Advance, domain: Domain) -> RowHashes:
@@ -109,9 +111,9 @@ def upstream_after(session: SegmentSession, given: MessageInputs, header: Advanc
         if isinstance(header.veiled, UnsetType):
             raise BadInput("rows came without a proof of their signature", seat.index, "Forward a veiled row.")
         return verify_veiled(
-            session.upstream,
+            session.rows.upstream,
             given.rows,
-            session.row_size,
+            session.rows.row_size,
             header.veiled,
             members=seat.before,
             domain=domain,
@@ -120,9 +122,9 @@ def upstream_after(session: SegmentSession, given: MessageInputs, header: Advanc
     if signature is None:
         raise BadInput("rows came without their signer's signature", seat.index, "Forward the upstream one.")
     return verify_rows(
-        session.upstream,
+        session.rows.upstream,
         given.rows,
-        session.row_size,
+        session.rows.row_size,
         signature,
         signer=seat.nodes[seat.index - 1],
         domain=domain,

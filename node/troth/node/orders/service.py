@@ -298,7 +298,7 @@ class OrderService:
             rules = await asyncio.to_thread(lambda: rules_of(context.engine, seat.request))
         await self._record(seat, shown, papers)
         session = SegmentSession.begin(seat, context.clock())
-        session.rules = rules if seat.infers else None
+        session.text.rules = rules if seat.infers else None
         if not seat.infers:
             session.trace = await context.write(lambda: context.stores.traces.find(seat.order_id, seat.index, CHECKS))
         return session
@@ -376,13 +376,13 @@ class OrderService:
         if session is None:
             return
         session.closed = session.closed or "the session is over"
-        session.telling.end()
+        session.text.telling.end()
         await session.end()
         order, segment, role = name
         work = Work.INFERENCE if role == "infer" else Work.CHECK
         async with session.lock:
             # Not before the message at hand is answered, which would begin a cache that nobody frees.
-            if not session.telling.result:
+            if not session.text.telling.result:
                 await self._context.write(lambda: self._context.stores.books.broke_off(order, segment, work))
             await self._context.engine.forget(session.key)
 

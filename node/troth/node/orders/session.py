@@ -17,6 +17,7 @@ from troth.node.orders.telling import GrowingAnswer, Packed
 from troth.node.traces import StoredTrace
 from troth.protocol.market.rows import HASH_BYTES, RowHashes
 from troth.protocol.masks import TextRules
+from troth.protocol.request import Request
 from troth.protocol.tensors import row_size, rows_to_bytes
 from troth.protocol.tokens import Finish
 
@@ -33,20 +34,16 @@ class GoesOn(Protocol):
 
 
 @dataclass(slots=True)
-class SegmentSession:
-    """Grows with each Advance; handlers hold ``lock`` while they change it.
+class SessionRows:
+    """The rows of a session, and the hash chains over them and over the rows of the segment before.
 
     ``own`` is the end of the chain of its rows, as far as they are hashed: the first ``chained`` of ``outputs``. Who
     moves it holds ``chaining`` (module ``chaining``). ``positions`` are the rows computed so far. ``bound`` are the
     tokens that segment 0 signed with its rows, as far as this segment is told them. ``begun_with`` is the number of
-    positions of the first message, ``cached`` that of the prompt's which the engine need not compute. ``rules``
-    transform the logits of who chooses tokens, where the request says so. ``trace`` is set once it is on disk,
-    ``committed`` once a verifier was shown the answer and has committed, ``closed`` once nothing more is computed here.
+    positions of the first message, ``cached`` that of the prompt's which the engine need not compute.
     """
 
     seat: Assignment
-    touched: float
-    began: float
     own: RowHashes
     upstream: RowHashes
     inputs: list[NDArray[Any]] = field(default_factory=list)
@@ -54,31 +51,14 @@ class SegmentSession:
     outputs: list[NDArray[Any]] = field(default_factory=list)
     positions: int = 0
     chained: int = 0
-    emitted: dict[int, int] = field(default_factory=dict)
-    tokens: tuple[int, ...] = ()
-    rules: TextRules | None = None
     begun_with: int = 0
     cached: int = 0
-    trace: StoredTrace | None = None
-    committed: bool = False
-    claimed: list[NDArray[Any]] = field(default_factory=list)
-    decoding: GoesOn | None = None
-    closed: str = ""
-    counted: bool = False
-    telling: GrowingAnswer = field(default_factory=GrowingAnswer)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     chaining: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @classmethod
-    def begin(cls, seat: Assignment, now: float) -> SegmentSession:
-        """A session without any position."""
-        own = RowHashes(seat.order_id, seat.index)
-        return cls(seat, now, now, own, RowHashes(seat.order_id, max(seat.index - 1, 0)))
-
-    @property
-    def key(self) -> SessionKey:
-        """Name of the attention cache."""
-        return SessionKey(self.seat.order_id, self.seat.index, INFERS if self.seat.infers else CHECKS)
+    def begin(cls, seat: Assignment) -> SessionRows:
+        """None yet."""
+        return cls(seat, RowHashes(seat.order_id, seat.index), RowHashes(seat.order_id, max(seat.index - 1, 0)))
 
     @property
     def row_size(self) -> int:
@@ -125,6 +105,23 @@ class SegmentSession:
         self.outputs.append(outputs)
         self.positions += len(outputs)
 
+    def drop(self) -> None:
+        """Free them; what is kept of them is on disk."""
+        self.inputs, self.outputs, self.chained = [], [], 0
+
+
+@dataclass(slots=True)
+class SessionText:
+    """The tokens that a session chose, by position, and who listens to them.
+
+    ``rules`` transform the logits of who chooses tokens, where the request says so.
+    """
+
+    request: Request
+    emitted: dict[int, int] = field(default_factory=dict)
+    rules: TextRules | None = None
+    telling: GrowingAnswer = field(default_factory=GrowingAnswer)
+
     def emit(self, position: int, token: int, logprobs: Packed = UNSET) -> None:
         """A token was chosen at a position; whoever listens is told."""
         self.emitted[position] = token
@@ -132,21 +129,59 @@ class SegmentSession:
 
     def finish(self, position: int, token: int) -> Finish | None:
         """Why the text ends with the token chosen at a position; None if it goes on."""
-        request = self.seat.request
-        if token in request.end_tokens:
+        if token in self.request.end_tokens:
             return "stop"
-        return "length" if position == request.position_limit - 1 else None
+        return "length" if position == self.request.position_limit - 1 else None
+
+
+@dataclass(slots=True)
+class SessionCheck:
+    """What a verifier was shown: the answer's ``tokens``, after which it ``committed``, and the ``claimed`` rows."""
+
+    tokens: tuple[int, ...] = ()
+    committed: bool = False
+    claimed: list[NDArray[Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SegmentSession:
+    """Grows with each Advance; handlers hold ``lock`` while they change it.
+
+    ``trace`` is set once it is on disk, ``closed`` once nothing more is computed here.
+    """
+
+    seat: Assignment
+    touched: float
+    began: float
+    rows: SessionRows
+    text: SessionText
+    check: SessionCheck = field(default_factory=SessionCheck)
+    trace: StoredTrace | None = None
+    decoding: GoesOn | None = None
+    closed: str = ""
+    counted: bool = False
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @classmethod
+    def begin(cls, seat: Assignment, now: float) -> SegmentSession:
+        """A session without any position."""
+        return cls(seat, now, now, SessionRows.begin(seat), SessionText(seat.request))
+
+    @property
+    def key(self) -> SessionKey:
+        """Name of the attention cache."""
+        return SessionKey(self.seat.order_id, self.seat.index, INFERS if self.seat.infers else CHECKS)
 
     def require_alive(self) -> None:
         """Raise OutOfOrder where nothing more is done."""
         if self.closed:
-            raise OutOfOrder(self.closed, self.positions, "Ask for what was signed; order again for more.")
+            raise OutOfOrder(self.closed, self.rows.positions, "Ask for what was signed; order again for more.")
 
     def require_open(self) -> None:
         """Raise OutOfOrder where nothing more is computed."""
         self.require_alive()
         if self.trace is not None and self.seat.infers:
-            raise OutOfOrder("the segment is concluded", self.positions, "Ask for its result with Conclude.")
+            raise OutOfOrder("the segment is concluded", self.rows.positions, "Ask for its result with Conclude.")
 
     async def end(self) -> None:
         """The session is over: nothing goes on by itself."""
@@ -154,5 +189,6 @@ class SegmentSession:
             await self.decoding.stop()
 
     def drop_rows(self) -> None:
-        """Free the rows of a finished session; its trace is on disk."""
-        self.inputs, self.outputs, self.claimed, self.decoding, self.chained = [], [], [], None, 0
+        """Free what a finished session holds; its trace is on disk."""
+        self.rows.drop()
+        self.check.claimed, self.decoding = [], None
