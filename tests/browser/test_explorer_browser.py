@@ -133,6 +133,29 @@ def test_a_dispute_is_found_and_read_lane_by_lane(browser: Browser, url: str) ->
         looked.require_clean()
 
 
+def test_an_id_is_typed_and_its_page_opens(browser: Browser, url: str) -> None:
+    with looking(browser, url) as looked:
+        looked.page.goto(f"{url}/slashes")
+        field = looked.page.get_by_role("searchbox")
+        field.fill(CASE.removeprefix("cases/")[:14])
+        field.press("Enter")
+        looked.page.wait_for_url(f"{url}/{CASE}")
+        expect(looked.page.locator("h1")).to_contain_text("Case")
+        looked.require_clean()
+
+
+def test_on_a_phone_a_case_is_read_without_scrolling_sideways(browser: Browser, url: str) -> None:
+    with looking(browser, url, size=PHONE) as looked:
+        looked.page.goto(f"{url}/{CASE}")
+        looked.require_accessible()
+        looked.require_narrow()
+        lanes = looked.page.locator(".swim").locator("xpath=..")
+        assert lanes.evaluate("one => one.scrollWidth <= one.clientWidth")
+        shown = looked.page.locator(".swim td:visible")
+        assert shown.count() > 0
+        assert all(shown.nth(number).inner_text().strip() for number in range(shown.count()))
+
+
 def test_what_is_not_accessible_is_noticed(browser: Browser, url: str) -> None:
     with looking(browser, url) as looked:
         looked.page.goto(f"{url}/slashes")

@@ -50,6 +50,11 @@ def test_help_fits_a_terminal_and_cuts_nothing_off(path: tuple[str, ...], monkey
         assert f"troth {line}" in said
 
 
+def test_a_command_that_is_often_typed_needs_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert help_of(("models",), monkeypatch) == help_of(("client", "models"), monkeypatch)
+    assert re.search(r"models +List models on offer", help_of((), monkeypatch))
+
+
 def test_every_command_has_an_example_and_no_example_is_of_another() -> None:
     assert set(EXAMPLES) == set(LEAVES)
     assert all(line.startswith(f"{path} ") or line == path for path, lines in EXAMPLES.items() for line in lines)

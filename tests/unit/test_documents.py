@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from troth.command.main import app
-from troth.command.plugins import load, plugins
+from troth.command.plugins import SHORT, load, plugins
 
 ROOT = Path(__file__).parents[2]
 WITH_DOCUMENTS = ("*.md", "docs/**/*.md", "scripts/**/*.md", "bench/*.md", "bench/research/**/*.md", "plugins/**/*.md")
@@ -110,6 +110,7 @@ def command_lines(text: str) -> Iterator[str]:
 def wrong_in(line: str) -> str:
     """What is wrong with a shown command: a word that is no command, or an option that it does not have; else empty."""
     words = line.split()
+    words = [*SHORT[words[0]][0], *words[1:]] if words[:1] and words[0] in SHORT else words
     commands = [root()]
     while words and not words[0].startswith(("-", '"', "'")):
         below = {name: one for command in commands for name, one in members(command).items()}

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fastapi import FastAPI
 from starlette.responses import Response
 from support.tab_scene import TabScene
 
+from troth.node import outside
 from troth.node.configuration import NodeInitOptions, load
-from troth.node.outside import SchedulerWord, ask_schedulers, clock_finding, gas_finding, outside_findings
+from troth.node.outside import (
+    SchedulerWord,
+    ask_once_tried,
+    ask_schedulers,
+    clock_finding,
+    gas_finding,
+    outside_findings,
+)
 from troth.node.setup import set_up
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Role
-from troth.protocol.types import Hash32, to_address
+from troth.protocol.types import Address, Hash32, to_address
 from troth.scheduler.orders.nodes_seen import seen_of
 from troth.transport.identity import load_identity, load_or_create_identity
 from troth.transport.server import TlsServer, serving
@@ -59,6 +69,29 @@ async def test_a_scheduler_is_asked_and_believed_within_bounds(asked: Any) -> No
         assert word.seen.chosen == 2
     if kind == "huge":
         assert "too long" in word.failure
+
+
+async def test_a_node_that_has_just_started_is_asked_after_until_it_was_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheduler tries again by itself: the first word is of the time before the node was up."""
+    monkeypatch.setattr(outside, "PAUSE", 0.01)
+    refused, there = (json.loads(ANSWERS[kind]) for kind in ("away", "good"))
+    answers = [refused, refused, there]
+
+    async def asked(state: State, operator: Address) -> list[SchedulerWord]:
+        seen = msgspec.convert(answers.pop(0), outside._SeenByScheduler)
+        return [SchedulerWord(OPERATOR, seen, 0.0)]
+
+    monkeypatch.setattr(outside, "ask_schedulers", asked)
+    (word,) = await ask_once_tried(State(), OPERATOR, 0.0)
+    assert word.seen is not None
+    assert not word.seen.connected
+    assert "See `outside`" in outside._chosen([word]).fix
+    (word,) = await ask_once_tried(State(), OPERATOR, 5.0)
+    assert word.seen is not None
+    assert word.seen.connected
+    assert answers == []
 
 
 async def test_a_silent_scheduler_is_named(tmp_path: Path) -> None:

@@ -35,6 +35,10 @@ SUMMARIES = {
 }
 
 
+SHORT = {"models": (("client", "models"), "List models on offer with their prices, the cheapest first.")}
+"""Commands that are so often typed that their group may be left out: the words that they stand for, and a summary."""
+
+
 class CommandError(TrothError):
     """A sub-command could not be started: what happened, the offending value, and what to do about it."""
 
@@ -97,19 +101,22 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of the built-in commands and of all installed sub-commands."""
-        return [*super().list_commands(ctx), *plugins()]
+        return sorted([*super().list_commands(ctx), *plugins(), *SHORT])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command for listing purposes: its name and summary, without its package."""
         built_in = super().get_command(ctx, cmd_name)
         if built_in is not None:
             return built_in
+        if cmd_name in SHORT:
+            return TyperCommand(cmd_name, help=SHORT[cmd_name][1])
         if cmd_name not in plugins():
             return None
         return TyperCommand(cmd_name, help=SUMMARIES.get(cmd_name, "A sub-command of another package."))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` calls, imported now."""
-        name, command, rest = super().resolve_command(ctx, args)
+        words = [*SHORT[args[0]][0], *args[1:]] if args and args[0] in SHORT else args
+        name, command, rest = super().resolve_command(ctx, words)
         point = plugins().get(name) if name is not None else None
         return (name, load(point), rest) if point is not None else (name, command, rest)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from troth.explorer.database import DatabaseFailed
 from troth.explorer.errors import ExplorerError, IndexUnusable, NoSuchFigure, NothingHere
@@ -115,6 +115,12 @@ def application(open_site: Callable[[], Site]) -> FastAPI:
     @app.get("/figures/{name}.{kind}")
     async def figure(name: str, kind: str, request: Request) -> Response:
         return served.answer(lambda site: _file(site, name, kind, dict(request.query_params)), "figures")
+
+    @app.get("/find")
+    async def find(request: Request) -> Response:
+        typed = request.query_params.get("q", "")
+        # Relative, like all links: the pages may lie below any path.
+        return served.answer(lambda site: RedirectResponse(site.found(typed), 303), "find")
 
     @app.get("/{path:path}")
     async def page(path: str, request: Request) -> Response:

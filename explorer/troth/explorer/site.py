@@ -19,6 +19,7 @@ from troth.explorer import charts, words
 from troth.explorer.database import Database, QueryTooSlow
 from troth.explorer.errors import ExplorerError, NothingHere
 from troth.explorer.figures import FILE_ROWS, PAGE_ROWS, Figure
+from troth.explorer.finding import page_of
 from troth.explorer.index import FORMAT
 from troth.explorer.opening import Place, open_to_read
 from troth.explorer.services import reader_of
@@ -152,6 +153,10 @@ class Site:
             written=self.written,
             **values,
         )
+
+    def found(self, typed: str) -> str:
+        """The page to which an id or its beginning leads; NothingHere where there is none."""
+        return self._reading(lambda: page_of(self.database, typed))
 
     def figure(self, name: str, options: Mapping[str, str], cursor: str = "", most: int = FILE_ROWS) -> Figure:
         """A figure for a file or a page."""

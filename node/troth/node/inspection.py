@@ -22,8 +22,9 @@ from troth.node.machine_checks import machine_findings, slice_finding
 from troth.node.orders.running import connect
 from troth.node.outside import (
     DAY,
+    TRIED_AGAIN_SECONDS,
     SchedulerWord,
-    ask_schedulers,
+    ask_once_tried,
     clock_finding,
     gas_finding,
     outside_findings,
@@ -176,8 +177,8 @@ class LookedAround(NamedTuple):
     way: HealthFinding | None
 
 
-async def look_around(configuration: NodeConfiguration) -> LookedAround:
-    """Ask chain and schedulers."""
+async def look_around(configuration: NodeConfiguration, patience: float) -> LookedAround:
+    """Ask chain and schedulers, these for ``patience`` seconds where none of them is connected yet."""
     seen = await ask(configuration)
     async with await connect(configuration) as market, MarketFollower(market) as follower:
         state = await follower.catch_up()
@@ -186,7 +187,7 @@ async def look_around(configuration: NodeConfiguration) -> LookedAround:
         days = 0.0 if since is None else max(time.time() - since.timestamp, 0.0) / DAY
         sent = await market.chain.transactions_sent(seen.operator)
         gas = gas_finding(seen.operator, seen.gas_money, (await market.fees()).maximum, sent, days)
-    words = await ask_schedulers(state, seen.operator)
+    words = await ask_once_tried(state, seen.operator, patience)
     return LookedAround(seen, state, words, gas, await way_finding(configuration, state, seen.operator, words))
 
 
@@ -196,9 +197,10 @@ def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
     Without ``machine`` engine, model and port are left out: to hash a model takes a while.
     """
     configuration = load(home)
-    findings = [HealthFinding("config", True, str(home / "node.toml"), "")]
+    findings, state = [HealthFinding("config", True, str(home / "node.toml"), "")], process_state(configuration)
+    patience = TRIED_AGAIN_SECONDS if machine and state.get("ready") else 0.0
     try:
-        found: LookedAround = run(look_around(configuration))
+        found: LookedAround = run(look_around(configuration, patience))
     except (ChainError, KeystoreError, NodeError) as error:
         findings.append(HealthFinding("rpc", False, error.what, error.remedy))
         findings += machine_findings(configuration, None) if machine else []
@@ -211,7 +213,6 @@ def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
         findings += confidential_findings(configuration) if machine else []
         findings += [] if found.way is None else [found.way]
         findings += outside_findings(configuration, found.state, seen.operator, found.words)
-    state = process_state(configuration)
     reasons = "; ".join(state.get("reasons", []))
     return [
         *findings,

@@ -31,6 +31,10 @@ CLOCK_SECONDS = 30.0
 """Half of what the channel tolerates between two clocks."""
 MOST_SCHEDULERS = 16
 ANSWER_SECONDS = 8.0
+TRIED_AGAIN_SECONDS, PAUSE = 24.0, 4.0
+"""Within how long a scheduler tries a node again that was away, and seconds between two questions."""
+UNREACHED = "it cannot be reached"
+"""How a scheduler begins to say that it has no connection."""
 ANSWER_BYTES = 64 * 1024
 CALL_GAS = 59_000
 """Of the call that a node sends most: to redeem one voucher."""
@@ -70,6 +74,21 @@ async def ask_schedulers(state: State, operator: Address) -> list[SchedulerWord]
     """The word of every scheduler that takes orders, at most sixteen, all asked at once."""
     found = [one for one in state.parties.values() if one.role is Role.SCHEDULER and not one.exit_block]
     return list(await asyncio.gather(*(_ask(one, operator) for one in found[:MOST_SCHEDULERS])))
+
+
+async def ask_once_tried(state: State, operator: Address, patience: float) -> list[SchedulerWord]:
+    """The same, asked again while none of them is connected: they tried a node that has just started before it was up.
+
+    Args:
+        patience: seconds for which it is asked again.
+    """
+    give_up = time.monotonic() + patience
+    while True:
+        words = await ask_schedulers(state, operator)
+        seen = [word.seen for word in words if word.seen is not None]
+        if not seen or any(one.connected for one in seen) or time.monotonic() + PAUSE > give_up:
+            return words
+        await asyncio.sleep(PAUSE)
 
 
 async def _ask(scheduler: Party, operator: Address) -> SchedulerWord:
@@ -158,15 +177,18 @@ def _reached(configuration: NodeConfiguration, words: Sequence[SchedulerWord]) -
 
 def _chosen(words: Sequence[SchedulerWord]) -> HealthFinding:
     """Which schedulers chose it, and what keeps the others."""
-    lines, willing = [], False
+    lines, willing, reached = [], False, False
     for word in words:
         if word.seen is None:
             continue
         willing |= not word.seen.why
+        reached |= not all(why.startswith(UNREACHED) for why in word.seen.why)
         because = "; ".join(word.seen.why) or word.seen.note
         shown = f"{word.name} drew it {word.seen.drawn} times and chose it {word.seen.chosen} times"
         lines.append(f"{shown}: {because}" if because else shown)
     fix = "Do as they say: `troth node ask FIRST:END PRICES`, `top-up` and `move` change what is on chain."
+    if not reached:
+        fix = "See `outside`: once a scheduler is connected, orders can come."
     return HealthFinding("work", willing, " | ".join(lines), fix)
 
 
