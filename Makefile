@@ -55,8 +55,8 @@ dev: setup ## everything of setup, and the checks that run before each commit
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pre-commit==4.7.0
 	$(BIN)/pre-commit install
 
-quick: setup ## tests that need neither chain nor model, in about a minute, for the inner loop
-	$(BIN)/pytest -m quick tests/unit tests/property --numprocesses 2 --dist loadfile --no-loadscope-reorder
+quick: setup ## tests that need neither chain nor model, in less than a minute, for the inner loop
+	$(BIN)/pytest -m quick tests/unit tests/property --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 vllm: setup ## the vLLM engine for CPU into .venv, 2.2 GB; without it `make test` leaves its tests out
 	$(BIN)/troth node engine install vllm

@@ -14,7 +14,7 @@ _.pause_writing, _.resume_writing, _.datagram_received, _.handle_starttag
 # What libraries look at or call: jinja2, typer, uvicorn, ssl, numpy, starlette, rich, torch, tokenizers, UPnP, xdist.
 _.intercepted_binops, _.call_binop, _.put_together
 _._add_completion, _.rich_markup_mode, _.__signature__, _.__annotations__
-_.should_exit, _.capture_signals, _.configure_logging
+_.should_exit, _.capture_signals, _.configure_logging, _.main_loop
 _.num_tickets, _.writeable, _.background, _.justify, _.allow_bf16_reduced_precision_reduction, _.pre_tokenizer
 _.async_http_request, _.send_runtest_some, _.shutting_down, _.__class__
 # What transformers calls of a cache, with arguments that ours need not.

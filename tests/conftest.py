@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -180,15 +181,32 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-SLOW = {"slow", "model", "chain", "browser", "gpu", "vllm", "namespaces", "network"}
+SLOW = {"slow", "torch", "model", "chain", "browser", "gpu", "vllm", "namespaces", "network"}
 """Markers of tests that the inner loop leaves out."""
+INNER_LOOP = "quick"
+LEFT_OUT = re.compile(rf"^pytestmark = (?:pytest|\[\s*pytest)\.mark\.(?:{'|'.join(sorted(SLOW))})\b", re.MULTILINE)
+"""A file whose every test is left out."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def is_inner_loop(config: pytest.Config) -> bool:
+    """Whether `make quick` runs, or a part of it."""
+    return bool(config.option.markexpr == INNER_LOOP)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The inner loop does not even import a file of which it runs no test: torch alone costs each worker a second."""
+    if not is_inner_loop(config) or collection_path.suffix != ".py":
+        return None
+    return True if LEFT_OUT.search(collection_path.read_text(encoding="utf-8")) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is quick, so that `pytest -m quick` needs no list of its own."""
     for item in items:
         if not SLOW.intersection(marker.name for marker in item.iter_markers()):
             item.add_marker(pytest.mark.quick)
+    if is_inner_loop(config) and "torch" in sys.modules:
+        raise pytest.UsageError("the inner loop imported torch: mark the file that does with pytest.mark.torch")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

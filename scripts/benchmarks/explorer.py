@@ -223,7 +223,7 @@ CHECKS = ((1, "Events follow from each other"), (2, "Money is conserved"), (5, "
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
     """Time and size of each page."""
-    parser = argparse.ArgumentParser(prog="scripts/bench explorer")
+    parser = argparse.ArgumentParser(prog="scripts/bench explorer", description=__doc__)
     parser.add_argument("--tasks", type=int, default=100_000)
     parser.add_argument("--keep", type=Path, help="write the index into this folder and leave it there")
     parser.add_argument("--database", default="", help="write the index into this empty Postgres database")

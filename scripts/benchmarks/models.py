@@ -6,12 +6,11 @@ nothing but hash blocks of a row's size, in turns with it. Choices are compared 
 Texts are written with the real SmolLM2-135M, which `make demo` puts into `.troth`.
 
 Families on vLLM for CPU (`--vllm`) are tried where vLLM is installed: each computes the probe of its exact class.
-
-Options: --families, --vllm, --root, --choice, --batches, --exact take only some parts; --comparisons N for choices.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import importlib.util
 import json
@@ -22,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +55,14 @@ KINDS = ("text", "wide", "flat", "bfloat16", "equal", "one", "cut")
 BATCH, VOCABULARY = 256, 152_064
 
 
-def measure(options: list[str] | None = None) -> list[Figure]:
+def measure(options: Sequence[str] = ()) -> list[Figure]:
     """All parts, or those that options name."""
-    given = options or []
-    count = int(given[given.index("--comparisons") + 1]) if "--comparisons" in given else 100_000
-    chosen = [part for part in PARTS if part in given] or list(PARTS)
+    parser = argparse.ArgumentParser(prog="scripts/bench models", description=__doc__)
+    for part in PARTS:
+        parser.add_argument(part, action="append_const", const=part, dest="parts", help="only this part, or these")
+    parser.add_argument("--comparisons", type=int, default=100_000, help="choices that are compared")
+    chosen = parser.parse_args(options)
+    count = chosen.comparisons
     parts: dict[str, Callable[[], list[Figure]]] = {
         "--families": families,
         "--vllm": vllm_families,
@@ -69,7 +71,7 @@ def measure(options: list[str] | None = None) -> list[Figure]:
         "--batches": lambda: batches.measure(find_model(Path(".troth"), "smollm2-135m")),
         "--exact": lambda: torch_shapes.measure(weights()),
     }
-    return [figure for part in chosen for figure in parts[part]()]
+    return [figure for part in chosen.parts or PARTS for figure in parts[part]()]
 
 
 def families() -> list[Figure]:

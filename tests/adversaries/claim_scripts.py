@@ -277,6 +277,10 @@ async def strikes_early(trial: Trial) -> None:
     defend(trial, tree, amounts)
     await trial.until(lambda: bool(claim_of(trial).answered), "the scheduler's answer")
     await until_settled(trial)
+    # The unit that was left out is claimed by the scheduler's own program as soon as it is late.
+    await trial.network.wind(PATIENCE * trial.client.session.parameters.lag + 2)
+    await trial.until(lambda: record_of(trial).claim is not None, "the claim of the unit that was left out")
+    await until_settled(trial)
 
 
 async def _true_claim(trial: Trial) -> None:

@@ -16,6 +16,7 @@ from benchmarks.market import cases, convictions
 from benchmarks.market.cases import Case
 from benchmarks.market.orders import draw_verifiers, open_tab, serve
 from benchmarks.market.stage import GWEI, PARAMETERS, Stage, build_stage, class_of, key
+from support.folding import fold
 
 from troth.chain import decoding
 from troth.protocol.market import economy, messages, reveals
@@ -29,7 +30,7 @@ from troth.protocol.market.events import (
     Summoned,
     parse_log,
 )
-from troth.protocol.market.fold import case_after, fold
+from troth.protocol.market.fold import case_after
 from troth.protocol.market.getters import GetterQuestions
 from troth.protocol.market.messages import compact, sign
 from troth.protocol.market.parts import Part

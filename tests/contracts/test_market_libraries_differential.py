@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from support.sound_classes import deters, rewards
 from web3.exceptions import ContractLogicError
 
 from troth.chain.headers import header_of
@@ -188,8 +189,8 @@ def test_the_economy_is_equal(market_harness: Any, seed: int) -> None:
     for penalty in (limit + step for limit in limits for step in (-1, 0, 1) if limit + step >= 0):
         for chance in (detection, conviction):
             assert market_harness.functions.sound(penalty, gain, chance, gas, gas_price).call() == [
-                economy.deters(penalty, gain, chance),
-                economy.rewards(penalty, chance, gas, gas_price),
+                deters(penalty, gain, chance),
+                rewards(penalty, chance, gas, gas_price),
                 economy.least_seat(penalty, gas, gas_price),
             ]
 

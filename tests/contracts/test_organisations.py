@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import Anvil
+from support import contract_reads as reads
 from support.market_world import LAYERS, class_of
 from support.organisation_stage import EPOCH, OrganisationStage, organisation_stage, own_class
 
@@ -69,9 +70,9 @@ async def same(stage: OrganisationStage, folder: Path) -> None:
         assert followed() == state
     async with await Chain.connect(stage.anvil.url, stage.place.contract) as chain:
         for owner, balance in state.balances.items():
-            assert await chain.read(calls.balance_of(owner)) == balance
+            assert await chain.read(reads.balance_of(owner)) == balance
         for number, deployment in state.deployments.items():
-            found = await chain.read(calls.deployment_of(number))
+            found = await chain.read(reads.deployment_of(number))
             assert (found.owner, found.reserve, found.hosted, found.first, found.end) == (
                 deployment.owner,
                 deployment.reserve,
@@ -80,13 +81,13 @@ async def same(stage: OrganisationStage, folder: Path) -> None:
                 deployment.end,
             )
         for node, hosting in state.hostings.items():
-            assert await chain.read(calls.hosting_of(node)) == hosting
+            assert await chain.read(reads.hosting_of(node)) == hosting
         for node, through in state.posted.items():
-            assert await chain.read(calls.posted_through(node)) == through
+            assert await chain.read(reads.posted_through(node)) == through
         held = sum(state.balances.values()) + sum(one.reserve for one in state.deployments.values())
         assert held == state.total == await chain.read(calls.total())
         rules = rules_in(reading.record.market, state_hash(own_class()))
-        assert await chain.read(calls.cost_of(state_hash(own_class()), 3, 7)) == cost_of(rules, 3, 7, EPOCH)
+        assert await chain.read(reads.cost_of(state_hash(own_class()), 3, 7)) == cost_of(rules, 3, 7, EPOCH)
 
 
 async def test_credits_are_made_by_serving_and_move_to_whoever_hosts(stage: OrganisationStage, tmp_path: Path) -> None:

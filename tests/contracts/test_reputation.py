@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Anvil
+from support import contract_reads as reads
 from support.reputation_stage import ReputationStage, reputation_stage, vrf_secret
 
 from troth.chain.errors import ChainRejected, WrongChain
@@ -69,9 +70,9 @@ async def test_the_fold_of_all_events_is_what_the_contract_says(stage: Reputatio
     assert state.deployed.start_block == stage.start_block
     assert len(state.standings) == 4
     for one in stage.nodes:
-        assert state.standings[one] == await stage.chain.read(calls.standing_of(one))
+        assert state.standings[one] == await stage.chain.read(reads.standing_of(one))
     for operator in stage.members:
-        assert state.raters[operator] == await stage.chain.read(calls.rater_of(operator))
+        assert state.raters[operator] == await stage.chain.read(reads.rater_of(operator))
     assert state.through == 12
     assert state.ratings[stage.nodes[3]].silent
     assert set(shared_scores(state.standings)) == set(stage.nodes)
@@ -94,7 +95,7 @@ async def test_scores_are_those_of_the_contract(anvil: Anvil, sensitivity: int, 
         await stage.settle(await stage.update(credits))
         standings = {one: rated(standings[one], credits[one], epoch, rules) for one in stage.nodes}
     for one, standing in standings.items():
-        assert await stage.chain.read(calls.standing_of(one)) == standing
+        assert await stage.chain.read(reads.standing_of(one)) == standing
     await stage.chain.close()
 
 
@@ -111,7 +112,7 @@ async def test_the_last_leader_draws_the_next_by_a_proof_that_python_makes(stage
         leader_alpha(stage.chain.domain, 2, seed),
         proof.proof,
     )
-    raters = {operator: await stage.chain.read(calls.rater_of(operator)) for operator in stage.members}
+    raters = {operator: await stage.chain.read(reads.rater_of(operator)) for operator in stage.members}
     assert update.leader == leader_by(raters, stage.members, 2, beta)
     await stage.settle(update, proof)
     async with followed_reputation(stage.url, stage.contract) as follower:

@@ -366,6 +366,31 @@ async def test_one_host_cannot_take_all_connections(tmp_path: Path, monkeypatch:
             writer.close()
 
 
+async def test_who_never_ends_a_handshake_holds_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half-open connections are bounded by host before TLS costs anything, and cut off after a few seconds."""
+    monkeypatch.setattr("troth.transport.server.HANDSHAKE_SECONDS", 2.0)
+    monkeypatch.setattr("troth.transport.server.CONNECTIONS_PER_HOST", 3)
+    async with endpoint(tmp_path) as served:
+        place = ("127.0.0.1", served.server.port)
+        held = [await asyncio.open_connection(*place) for _ in range(3)]
+        turned_away, _ = await asyncio.open_connection(*place)
+        assert await closed_by_peer(turned_away)
+        assert not any(reader.at_eof() for reader, _ in held)
+        assert [await closed_by_peer(reader) for reader, _ in held] == [True] * 3
+        assert isinstance((await (await served.connect()).request(TASK)).header, Received)
+        for _, writer in held:
+            writer.close()
+
+
+async def test_handshakes_that_go_on_end_with_their_server(tmp_path: Path) -> None:
+    async with endpoint(tmp_path) as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
+        writer.write(b"\x16\x03\x01")
+        await asyncio.sleep(0.05)
+    assert await closed_by_peer(reader)
+    writer.close()
+
+
 async def test_one_sender_cannot_take_all_connections_or_all_work(tmp_path: Path) -> None:
     gate = asyncio.Event()
 

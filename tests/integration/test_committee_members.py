@@ -401,7 +401,7 @@ async def test_relays_that_fall_silent_do_not_hold_a_list_up(tmp_path: Path) -> 
     async with committee_stage(tmp_path, 1) as stage:
         await published(stage, "loyal", "gone")
         loyal, gone = stage.relays
-        await gone.listener.stop_listening()
+        gone.listener.stop_listening()
         admission = stage.members[0].state.admission
         admission._prober._lately = 0.0
         await admission.ask_again()

@@ -14,6 +14,7 @@ from support.reputation_stage import reputation_stage
 
 from troth.committee import rating
 from troth.committee.challenges import PromptOpening, new_openings, root_of
+from troth.committee.corpus import Corpus
 from troth.committee.epochs import EpochFile, ExaminedList, with_signature
 from troth.committee.errors import CommitteeError, EpochRefused, RequestRefused, SignedOther
 from troth.committee.evidence import MOST_NODES, NOTHING_YET, SURE, UNKNOWN
@@ -76,6 +77,25 @@ async def test_an_honest_epoch_is_asked_scored_signed_and_settled(stage: RatingS
     assert stage.through() == 4
     asked = [prompt for prompt, _ in stage.market.prompts]
     assert len(set(asked)) == len(asked)
+
+
+async def test_members_with_one_small_corpus_sign_each_others_lists(stage: RatingStage) -> None:
+    """None knows what the others ask by themselves, and yet no prompt of a list is one of these."""
+    texts = [" ".join(f"{letter}{word}" * 3 for word in ("ask", "tell", "find")) for letter in _names(200)]
+    terms = rating.RatingTerms(prompts=2, tokens=64, attempts=4, characters=100, corpus=Corpus.of(texts))
+    for operator in stage.members:
+        stage.kill(operator)
+        stage.start(operator, terms)
+    for number in range(2, 6):
+        await stage.to(number, 0.01 if number > 2 else 0.02)
+        await epoch(stage, number)
+        settled = stage.clock.follower.state.settled
+        assert settled is not None
+        assert (settled.epoch, settled.signers) == (number, MEMBERS), "\n".join(stage.refusals)
+
+
+def _names(count: int) -> list[str]:
+    return [chr(97 + number // 26) + chr(97 + number % 26) for number in range(count)]
 
 
 async def opened_by_the_leader(stage: RatingStage) -> list[PromptOpening]:
@@ -392,7 +412,8 @@ async def test_a_member_that_missed_an_epoch_signs_what_the_others_know(stage: R
     await epoch(stage, number)
     settled = stage.clock.follower.state.settled
     assert settled is not None
-    assert (settled.epoch, settled.signers, stage.credits()[node]) == (number, MEMBERS, WORTH[0] // 2)
+    seen = (settled.epoch, settled.signers, stage.credits()[node])
+    assert seen == (number, MEMBERS, WORTH[0] // 2), "\n".join(stage.refusals)
 
 
 def test_who_is_not_sure_believes_the_half_and_nothing_else() -> None:

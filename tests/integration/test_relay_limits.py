@@ -52,7 +52,7 @@ async def test_one_host_cannot_take_every_handshake(tmp_path: Path) -> None:
 async def test_a_relay_that_is_down_is_named_while_building(position: int, tmp_path: Path) -> None:
     async with overlay_stage(tmp_path) as stage:
         down = stage.relays[position - 1]
-        await down.listener.stop_listening()
+        down.listener.stop_listening()
         with pytest.raises(CircuitFailed) as caught:
             await stage.client.build(stage.path)
         assert caught.value.position == position

@@ -78,6 +78,7 @@ def graphs(draw: st.DrawFn) -> tuple[frozenset[int], list[tuple[int, int]]]:
     return members, draw(st.lists(st.tuples(one, one), max_size=20))
 
 
+@pytest.mark.slow
 @given(graphs())
 def test_clusters_are_what_edges_reach(graph: tuple[frozenset[int], list[tuple[int, int]]]) -> None:
     members, edges = graph

@@ -78,6 +78,7 @@ def test_a_maximum_is_the_largest(drawn: list[int]) -> None:
     assert np.array_equal(found, expected, equal_nan=True)
 
 
+@pytest.mark.slow
 @given(st.lists(usual, min_size=1, max_size=12), usual.map(lambda bits: bits & 0x7FFFFFFF))
 def test_a_factor_is_the_inverse_root(drawn: list[int], epsilon: int) -> None:
     found = steps.evaluate(StepKind.FACTOR, [drawn], [epsilon], FLOAT32)

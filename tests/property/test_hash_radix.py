@@ -88,12 +88,14 @@ def test_bytes_are_refused_or_are_the_one_encoding(content: bytes, data: st.Data
     assert (encode_update(said) if isinstance(said, Update) else encode_heartbeat(said)) == content
 
 
+@pytest.mark.slow
 @given(updates().map(encode_update) | heartbeats.map(encode_heartbeat), st.integers(0, 400))
 def test_a_cut_update_is_refused(content: bytes, place: int) -> None:
     with pytest.raises(UpdateMalformed):
         decode(content[: place % len(content)])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["update", "heartbeat"]), st.booleans(), st.booleans()), max_size=40))
 def test_a_missed_update_is_noticed_and_a_heartbeat_makes_no_gap(steps: list[tuple[str, bool, bool]]) -> None:
     """Updates and heartbeats get lost or come twice: a view is behind exactly from a lost update to a snapshot."""
@@ -222,6 +224,7 @@ def test_views_converge_to_what_the_caches_hold(
         assert [matches.held_by(slot) for slot in range(3)] == [engine.match(prompt) for engine in engines]
 
 
+@pytest.mark.slow
 @given(ACTIONS, st.integers(0, 60), st.sampled_from([(), (96,), (32, 64), (128, 32)]))
 def test_renamed_blocks_are_those_that_had_the_names_from_the_start(
     actions: list[tuple[int, str, list[int]]], place: int, lengths: tuple[int, ...]
@@ -243,6 +246,7 @@ def test_renamed_blocks_are_those_that_had_the_names_from_the_start(
     assert renamed.names == fresh.names
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from("sSrexu"), st.lists(st.integers(1, 30), max_size=6)), max_size=60
@@ -276,6 +280,7 @@ def test_the_tree_is_the_sum_of_what_its_members_claim(
         assert tree.contents() == expected
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 40)), max_size=8), max_size=20))
 def test_an_announcer_says_in_deltas_what_its_snapshot_says(steps: list[list[tuple[int, int]]]) -> None:
     announcer = Announcer(b"abcd", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from hypothesis.extra.numpy import arrays
@@ -23,6 +24,7 @@ rows = some.integers(1, 40).flatmap(
 counts = some.integers(0, ALTERNATIVES_LIMIT)
 
 
+@pytest.mark.slow
 @given(rows, some.data(), counts)
 def test_what_any_finite_logits_give_survives(logits: np.ndarray, data: some.DataObject, count: int) -> None:
     token = data.draw(some.integers(0, len(logits) - 1))
@@ -42,6 +44,7 @@ def test_any_bytes_are_possible_or_refused(data: bytes, token: int, count: int, 
     assert logprobs_to_bytes(found) == data
 
 
+@pytest.mark.slow
 @given(rows, some.data(), counts)
 def test_a_changed_byte_is_possible_or_refused(logits: np.ndarray, data: some.DataObject, count: int) -> None:
     packed = bytearray(logprobs_to_bytes(logprobs_of(logits, 0, count)))

@@ -34,6 +34,7 @@ def test_every_place_round_trips(leaves: dict[int, int]) -> None:
         assert claims.is_claimed(claim, number) == (number in leaves)
 
 
+@pytest.mark.slow
 @given(amounts, st.data())
 def test_a_forged_leaf_path_or_claim_fails(leaves: dict[int, int], data: st.DataObject) -> None:
     claim, tree = claims.claim_of(_voucher(), leaves)
@@ -61,6 +62,7 @@ def test_a_forged_leaf_path_or_claim_fails(leaves: dict[int, int], data: st.Data
             claims.verify_path(*wrong)
 
 
+@pytest.mark.slow
 @given(amounts, st.integers(1, 500))
 def test_a_sum_beyond_the_last_number_or_in_an_exception_is_seen(leaves: dict[int, int], hidden: int) -> None:
     """A tree whose total hides money at a place that is not claimed: the path of that place is no zero leaf."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.market_scene import Scene, execution_class, hash_of, rules
+from support.sound_classes import deters
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.market import economy, lottery, prices
@@ -162,8 +163,8 @@ def test_p_is_rounded_down_by_next_to_nothing(verifiers: int, reviewers: int, sh
 @given(st.integers(1, 10**30), st.integers(1, economy.ONE))
 def test_the_least_penalty_is_the_least(gain: int, probability: int) -> None:
     least = economy.least_penalty(gain, probability)
-    assert economy.deters(least, gain, probability)
-    assert least == 0 or not economy.deters(least - 1, gain, probability)
+    assert deters(least, gain, probability)
+    assert least == 0 or not deters(least - 1, gain, probability)
     # What a cheat loses is one and a half times what it gains until it is found.
     assert 2 * least * probability >= 3 * gain * (economy.ONE - probability)
 

@@ -40,6 +40,7 @@ def committees(draw: st.DrawFn) -> tuple[Sample, tuple[Reveal, ...], bytes]:
     return sample, tuple(draw(st.lists(shown(sample, roots), max_size=5))), node
 
 
+@pytest.mark.slow
 @given(committees())
 def test_what_is_packed_is_read(committee: tuple[Sample, tuple[Reveal, ...], bytes]) -> None:
     sample, given_, node = committee

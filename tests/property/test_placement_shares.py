@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def test_shares_fill_the_model_within_capacities(case: tuple[tuple[int, ...], tu
     assert all(1 <= share <= capacity for share, capacity in zip(given_out, capacities, strict=True))
 
 
+@pytest.mark.slow
 @given(pipelines())
 def test_a_stage_below_its_capacity_is_within_a_layer_of_its_part(
     case: tuple[tuple[int, ...], tuple[float, ...], int],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from eth_account._utils.encode_typed_data.encoding_and_hashing import hash_struct
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -57,6 +58,7 @@ def test_requests_round_trip(request: Request) -> None:
     assert from_canonical_bytes(canonical_bytes(request)) == request
 
 
+@pytest.mark.slow
 @given(requests, some.data())
 def test_canonical_bytes_are_canonical(request: Request, data: some.DataObject) -> None:
     encoded = bytearray(canonical_bytes(request))
@@ -95,6 +97,7 @@ def test_any_signature(order: Order, signature: bytes) -> None:
     assert address_to_bytes(signer)
 
 
+@pytest.mark.slow
 @given(
     some.binary(min_size=1, max_size=120).filter(lambda data: len(data) % 4 == 0),
     some.lists(some.integers(0, 30), max_size=5),

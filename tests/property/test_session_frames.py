@@ -65,6 +65,7 @@ texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
 headers = st.lists(st.tuples(texts, texts), max_size=5).map(tuple)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["GET", "POST", "DELETE"]), texts.map(lambda text: "/" + text), headers, st.binary(max_size=300))
 def test_requests_and_heads_read_back(method, target, fields, body):
     request = HttpRequest(method, target, fields, body)
@@ -140,6 +141,7 @@ def test_a_destination_answers_any_bytes_with_nothing(messages):
     assert sessions == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(0, 255), st.binary(max_size=120))
 def test_a_destination_survives_any_frame_of_one_who_opened_a_path(kind, content):

@@ -24,6 +24,7 @@ def thresholds(draw: st.DrawFn, least: int = 1, most: int = 32) -> Threshold:
 secrets = st.one_of(st.just(b""), st.binary(min_size=16, max_size=64))
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=3000), thresholds(2), secrets, st.randoms(use_true_random=False))
 def test_what_is_prepared_is_recovered_from_any_k_in_any_order(message, threshold, secret, random) -> None:  # type: ignore[no-untyped-def]
     wires = prepare(message, threshold, IDENTIFIER, secret=secret)
@@ -98,6 +99,7 @@ def test_an_inbox_under_any_traffic_gives_each_part_once_in_order_within_its_mem
         assert len(inbox) <= 3
 
 
+@pytest.mark.slow
 @given(st.binary(min_size=1, max_size=64), thresholds(1), st.data())
 def test_any_k_shares_give_the_secret(secret: bytes, threshold: Threshold, data: st.DataObject) -> None:
     size = (threshold.k - 1) * len(secret)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ NUMBERS = st.integers(0, 2**64 - 1)
 AMOUNTS = st.integers(0, 2**256 - 1)
 
 
+@pytest.mark.slow
 @given(
     secret=st.integers(1, CURVE_ORDER - 1),
     to=st.none() | st.binary(min_size=20, max_size=20).map(address_from_bytes),

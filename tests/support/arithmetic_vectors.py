@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from troth.protocol.arithmetic import steps
 from troth.protocol.arithmetic.layers import LayerRows, layer_rows, rounded
-from troth.protocol.arithmetic.operations import LayerShape, Operation, StepKind, WeightSlice, operations, step, width
+from troth.protocol.arithmetic.operations import (
+    LayerShape,
+    Operation,
+    StepKind,
+    WeightSlice,
+    has_operation,
+    step,
+    width,
+)
 from troth.protocol.arithmetic.shapes import layer_shape
 from troth.protocol.exact_numbers import NumberFormat
 from troth.protocol.hashing import keccak256
@@ -53,6 +61,11 @@ SINGLE = {
 }  # fmt: skip
 """How many operands of one number kinds have that are no sums."""
 STEPS_OF_A_KIND = 16
+
+
+def operations(shape: LayerShape) -> tuple[Operation, ...]:
+    """The operations of a layer in order; one that is not among them has no rows."""
+    return tuple(operation for operation in Operation if has_operation(shape, operation))
 
 
 def vectors() -> dict[str, Any]:

@@ -189,7 +189,7 @@ class Stage:
         for member in self.members:
             await member.stop()
         for relay in self.relays:
-            await relay.listener.stop_listening()
+            relay.listener.stop_listening()
             await relay.switch.pool.close()
             relay.switch.deliveries.close()
             relay.listener.close()

@@ -217,6 +217,12 @@ def agreed(made: Sequence[Member]) -> bool:
     )
 
 
+def seems_silent(gone: Member, others: Sequence[Member]) -> None:
+    """As if these had heard nothing of it for as long as it takes to be dead."""
+    for member in others:
+        member.group._sharing.view.members[gone.address].heard -= member_table.SILENCE
+
+
 async def heard_again(members: Sequence[Member]) -> None:
     """Each of these has heard each of the others once more: whatever was said before this call has arrived."""
     since = time.monotonic()
@@ -249,9 +255,9 @@ async def group_stage(folder: Path) -> AsyncIterator[Stage]:
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tenths of seconds instead of seconds, but for silence: this machine is slow."""
     for module in (telling, sharing):
-        monkeypatch.setattr(module, "HEARTBEAT", 0.1)
-        monkeypatch.setattr(module, "INTERVAL", 0.5)
-    monkeypatch.setattr(views, "INTERVAL", 0.5)
-    monkeypatch.setattr(agreement, "SETTLED", 0.3)
+        monkeypatch.setattr(module, "HEARTBEAT", 0.05)
+        monkeypatch.setattr(module, "INTERVAL", 0.2)
+    monkeypatch.setattr(views, "INTERVAL", 0.2)
+    monkeypatch.setattr(agreement, "SETTLED", 0.2)
     for module in (member_table, key):
         monkeypatch.setattr(module, "SILENCE", 4.0)

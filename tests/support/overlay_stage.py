@@ -76,7 +76,7 @@ async def overlay_stage(
         await client.close()
         await server.stop()
         for relay in staged:
-            await relay.listener.stop_listening()
+            relay.listener.stop_listening()
             await relay.switch.pool.close()
             relay.switch.deliveries.close()
             relay.listener.close()

@@ -54,7 +54,7 @@ class PoolStage:
     async def kill(self, descriptor: RelayDescriptor) -> None:
         """It takes no more links, and those it had break."""
         relay = self.relay(descriptor)
-        await relay.listener.stop_listening()
+        relay.listener.stop_listening()
         await relay.switch.pool.close()
         relay.listener.close()
 

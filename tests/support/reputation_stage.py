@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from support import contract_reads as reads
+
 from troth.chain.adapter import Chain
 from troth.chain.deployment import committee_creation, reputation_creation, submit
 from troth.chain.keystore import Key
@@ -91,7 +93,7 @@ class ReputationStage:
         epoch = await self.chain.read(calls.epoch_now())
         seed = await self.chain.read(calls.seed_of(epoch))
         randomness = seed if proof is None else vrf.proof_to_hash(proof.proof)
-        leader = await self.chain.read(calls.leader_of(epoch, randomness))
+        leader = await self.chain.read(reads.leader_of(epoch, randomness))
         nodes = () if credits is None else self.nodes
         given = tuple((credits or {}).get(one, NOT_SCORED) for one in nodes)
         root = ZERO_HASH if credits is None else PROMPTS

@@ -79,7 +79,7 @@ class SessionStage:
 
 async def kill(relay: StagedRelay) -> None:
     """Cut every connection of a relay, and refuse new ones."""
-    await relay.listener.stop_listening()
+    relay.listener.stop_listening()
     for link in (*relay.listener.links, *relay.switch.pool.links()):
         link.close()
     relay.listener.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +22,15 @@ PACKAGES = (
 BESIDE = ("bench", "scripts", "tests")
 """Folders of what it does not."""
 OPAQUE = {".venv", "__pycache__", "node_modules"}
+FOR_TESTS = "testnet"
+"""The package on whose networks tests, benchmarks and the demo run: what it has may be for tests alone."""
+FOR_OTHERS = {
+    "lapse": "what Court.sol does with money in the one way that no party computes beforehand",
+    "dispute_of": "the getter of Disputes.sol, whose every other function has its call beside it",
+    "ENDED": "what that getter says of a dispute that is over",
+    "imprints_creation": "an Imprints is deployed by hand, before the market whose prover it is",
+}
+"""What stays in the wheel though only tests use it here, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +129,83 @@ def functions(source: Source) -> Iterator[tuple[str, int, int]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min((one.lineno for one in node.decorator_list), default=node.lineno)
             yield node.name, first, (node.end_lineno or first) - first + 1
+
+
+def only_for_tests() -> list[str]:
+    """Functions, classes and constants of the wheel's modules that nobody uses but tests.
+
+    What scripts, benchmarks and blocks of documents use counts as used, and so does a name in a text, by which a module
+    may be loaded; a docstring is none. So do commands, which typer keeps by their decorators.
+    """
+    packages = [source for source in sources(*PACKAGES) if not source.name.startswith(FOR_TESTS)]
+    users = [*sources(*PACKAGES), *sources("scripts", "bench"), *_blocks()]
+    used = {name for source in users for name in _used(source)} | _entry_points()
+    return [
+        f"{source.name}:{node.lineno} {name}"
+        for source in packages
+        for name, node in _defined(source.tree)
+        if not {(source.module, name), ("", name)} & used and not _is_kept(node) and name not in FOR_OTHERS
+    ]
+
+
+def _blocks() -> Iterator[Source]:
+    """The Python of documents, which a test runs."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        text = "".join(re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL))
+        yield Source(str(path.relative_to(ROOT)), text, ast.parse(text))
+
+
+def _defined(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+    """What a module defines at its top."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from ((one.id, node) for one in targets if isinstance(one, ast.Name) and not one.id.startswith("__"))
+
+
+def _is_kept(node: ast.stmt) -> bool:
+    """Whether a decorator keeps it: a command's, or a page's."""
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) for one in node.decorator_list
+    )
+
+
+def _used(source: Source) -> Iterator[tuple[str, str]]:
+    """Module and name of what a file uses; without the module where a text names it."""
+    modules, attributes, names = set[str](), set[str](), defaultdict[str, list[int]](list)
+    texts = {id(one) for one in _docstrings(source.tree)}
+    for node in ast.walk(source.tree):
+        match node:
+            case ast.Import():
+                modules |= {one.name for one in node.names}
+            case ast.ImportFrom(module=str(module)):
+                yield from ((module, one.name) for one in node.names)
+                modules |= {f"{module}.{one.name}" for one in node.names}
+            case ast.Attribute():
+                attributes.add(node.attr)
+            case ast.Name(ctx=ast.Load()):
+                names[node.id].append(node.lineno)
+            case ast.Constant(value=str(text)) if id(node) not in texts and (text.isidentifier() or "troth." in text):
+                modules.add(text)
+                yield from (("", word) for word in re.findall(r"[A-Za-z_]\w*", text))
+    yield from ((module, name) for module in modules for name in attributes)
+    for name, node in _defined(source.tree):
+        if any(not node.lineno <= line <= (node.end_lineno or line) for line in names[name]):
+            yield source.module, name
+
+
+def _docstrings(tree: ast.Module) -> Iterator[ast.expr]:
+    for node in [tree, *statements(tree)]:
+        body = getattr(node, "body", None)
+        for one in body if isinstance(body, list) else []:
+            if isinstance(one, ast.Expr):
+                yield one.value
+
+
+def _entry_points() -> set[tuple[str, str]]:
+    """What `pyproject.toml` names: the commands."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [*project["scripts"].values(), *project["entry-points"]["troth.commands"].values()]
+    return {(module, name) for module, _, name in (one.partition(":") for one in named)}

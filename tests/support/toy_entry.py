@@ -112,7 +112,7 @@ def choice_of(nodes: Collection[Address]) -> NodeChoice:
 async def toy_entry(stage: Stage, *, nodes: Collection[Address] = (ENTRY,)) -> AsyncIterator[ToyEntry]:
     """An entry on a socket, at which the stage's session enters from now on."""
     entry = ToyEntry({toy.key.address: toy for toy in stage.schedulers})
-    async with serving(TlsServer(entry.app(), None, "127.0.0.1", 0)) as server:
+    async with serving(TlsServer(entry.app(), None, "127.0.0.1", 0, grace_seconds=0.1)) as server:
 
         def opening(scheduler: Address, _node: Address) -> SchedulerWay:
             base = f"http://127.0.0.1:{server.port}/schedulers/{scheduler}"

@@ -99,7 +99,8 @@ async def toy_stage(
     async with AsyncExitStack() as stack:
         clients = {}
         for toy in toys:
-            server = await stack.enter_async_context(serving(TlsServer(toy.app(), None, "127.0.0.1", 0)))
+            serves = TlsServer(toy.app(), None, "127.0.0.1", 0, grace_seconds=0.1)
+            server = await stack.enter_async_context(serving(serves))
             client = httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, verify=False)
             clients[toy.key.address] = await stack.enter_async_context(client)
         session, store = session_on(world, home, clients)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.arithmetic_vectors import CONFIGS, POSITIONS, small_layer
+from support.arithmetic_vectors import CONFIGS, POSITIONS, operations, small_layer
 
 from troth.protocol.arithmetic.layers import layer_rows, rounded, settled
-from troth.protocol.arithmetic.operations import NOT_A_NUMBER, LayerShape, Operation, operations, step, width
+from troth.protocol.arithmetic.operations import NOT_A_NUMBER, LayerShape, Operation, step, width
 from troth.protocol.arithmetic.shapes import layer_shape
 from troth.protocol.errors import InvalidStep
 from troth.protocol.exact_numbers import NumberFormat

@@ -7,6 +7,7 @@ from benchmarks.economy import answers, committees, honest, leaves
 from benchmarks.economy.coalition import TOLERATED, best
 from benchmarks.economy.table import Economy, every_coalition, run
 from benchmarks.economy.world import CHECK_RATES, demo_world, main_world
+from support.sound_classes import deters
 
 from troth.protocol.market import economy
 
@@ -47,7 +48,7 @@ def test_a_class_for_another_check_rate_deters_too(rate: int) -> None:
 
     world = main_world()
     world = world.at(money=class_for(world, rate), check_rate=rate)
-    assert economy.deters(world.penalty, world.g, economy.detection(rate, 6_000, 3, 15))
+    assert deters(world.penalty, world.g, economy.detection(rate, 6_000, 3, 15))
     assert leaves.false_answer(world) < 0
 
 

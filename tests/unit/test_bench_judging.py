@@ -17,6 +17,8 @@ from benchmarks.judging.verdicts import Verdict
 from troth.protocol.findings import HONEST_LOST, Kind, TaskFinding
 from troth.protocol.tokens import Sampling
 
+pytestmark = pytest.mark.torch
+
 LOST = TaskFinding(Kind.TOKENS, 1.0, HONEST_LOST)
 
 

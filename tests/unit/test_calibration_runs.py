@@ -32,6 +32,8 @@ from troth.protocol.doubts import under_rules  # noqa: E402
 from troth.protocol.tokens import Sampling  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 MODEL = Hash32(bytes([7]) * 32)
 LAYERS = 5
 

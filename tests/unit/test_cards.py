@@ -32,6 +32,8 @@ from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.stressing import FILE, stress_key  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 HOPPER = CardMachine(90, "TRITON_ATTN", 2)
 NAME = f"llama/vllm-0.32.0/bfloat16/{HOPPER.label}/probe-0123456789abcdef0123456789abcdef"
 

@@ -68,6 +68,7 @@ def test_a_text_that_cannot_be_judged_costs_nobody_anything() -> None:
     assert tolerant(0.5, report=noisy).opinion is Opinion.REJECT
 
 
+@pytest.mark.slow
 def test_a_text_that_the_nodes_own_rows_do_not_choose_convicts_whatever_noise_there_is() -> None:
     noisy = TokenReport(0.5, 0.02, 0.5, 0, True, False, 2.0, told=False)
     again = (true_states() * np.float32(1.01)).astype(np.float32)

@@ -309,6 +309,7 @@ async def test_a_case_context_hands_out_pledges_and_showings(seat: Seat) -> None
     assert list(seat.gatherer.inbox.every(case, "rows", 0)) == [b"somemore"]
 
 
+@pytest.mark.slow
 def test_an_inbox_keeps_senders_apart_and_is_bounded(tmp_path: Path) -> None:
     inbox, case = CaseInbox(tmp_path, address(1), 100), hash_of("case")
     assert inbox.put(case, address(2), "rows", 0, 0, 10, b"12345") == 5

@@ -74,7 +74,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         (200, b"[]"),
         (200, b"{}"),
         failure(-32005, "limit exceeded"),
-        None,
+        pytest.param(None, marks=pytest.mark.slow),
     ],
     ids=["503", "429", "html", "list", "empty", "busy", "silent"],
 )
@@ -183,3 +183,19 @@ async def test_fees_end_at_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(FEE_CAP_VARIABLE, "much")
         with pytest.raises(AmountError):
             await sends.fees()
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [("http://127.0.0.1:9", "Connection refused"), ("http://nowhere.invalid:8545", "Name or service not known")],
+)
+async def test_why_nothing_answers_is_said_in_the_system_s_words(url: str, reason: str) -> None:
+    client = Rpc(url, timeout=10.0, attempts=1)
+    try:
+        with pytest.raises(ChainUnavailable) as caught:
+            await client.request("eth_chainId")
+    finally:
+        await client.close()
+    # A resolver that cannot be asked says another thing, and never a class of a library.
+    assert reason in caught.value.what or "resolution" in caught.value.what
+    assert "Error" not in caught.value.what

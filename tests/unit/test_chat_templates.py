@@ -16,6 +16,8 @@ from transformers.utils.chat_template_utils import render_jinja_template  # noqa
 from troth.client.errors import ModelUnavailable  # noqa: E402
 from troth.client.template import render  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 CONVERSATIONS: dict[str, list[dict[str, str]]] = {
     "question": [{"role": "user", "content": "Hi, <you> & \u00e9"}],

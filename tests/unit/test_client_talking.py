@@ -48,6 +48,7 @@ def typed(*lines: str) -> Typing:
     return Typing(None, io.BytesIO("".join(f"{line}\n" for line in lines).encode()))
 
 
+@pytest.mark.slow
 async def test_a_turn_ends_with_one_line_and_the_next_remembers_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

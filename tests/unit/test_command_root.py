@@ -11,7 +11,6 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from troth.command import plugins
-from troth.command.errors import CommandError
 from troth.command.main import main
 from troth.command.rendering import describe, show_error
 
@@ -175,7 +174,7 @@ def test_a_broken_plug_in_breaks_its_own_sub_command_only(
 
 
 def test_a_plug_in_that_is_no_typer_application_is_named() -> None:
-    with pytest.raises(CommandError, match="not a Typer application"):
+    with pytest.raises(plugins.CommandError, match="not a Typer application"):
         plugins.load(EntryPoint("odd", "json:dumps", plugins.GROUP))
 
 

@@ -21,6 +21,8 @@ from troth.command import plugins
 from troth.command.main import main
 from troth.command.rendering import UNKNOWN, describe
 
+pytestmark = pytest.mark.torch  # `troth calibrate` does
+
 NOWHERE = "http://127.0.0.1:9"
 PASSWORD = "a long enough password"
 ADDRESS, HASH = "0x" + "11" * 20, "0x" + "22" * 32

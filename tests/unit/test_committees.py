@@ -12,6 +12,8 @@ pytest.importorskip("torch")
 from benchmarks.committees import bound_of_lemma, captured, majority, smallest, taken_whole
 from benchmarks.detection import toploc
 
+pytestmark = pytest.mark.torch
+
 
 @pytest.mark.parametrize(("nodes", "malicious", "committee"), [(7, 3, 3), (9, 4, 5), (6, 0, 3), (5, 5, 5)])
 def test_chances_of_committees_are_those_of_counting_them(nodes: int, malicious: int, committee: int) -> None:

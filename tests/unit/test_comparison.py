@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.paper_rules import OFF_CHAIN_RULE, ON_CHAIN_RULE
 
 from troth.protocol.comparison import judge_states
 from troth.protocol.errors import InvalidStates
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.scores import dimension_spread, rho, trace_score, weighted_rms
-from troth.protocol.statistics import OFF_CHAIN_RULE, ON_CHAIN_RULE, PaperStatistics, paper_statistics
+from troth.protocol.statistics import PaperStatistics, paper_statistics
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Hash32
 

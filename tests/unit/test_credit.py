@@ -43,6 +43,8 @@ from troth.protocol.reputation import ONE, newcomer, paper_rules, rated
 from troth.protocol.request import Request
 from troth.protocol.types import ZERO_ADDRESS, Hash32, ModelDescriptor, Segment
 
+pytestmark = pytest.mark.torch
+
 VOCABULARY, TOKENS, TEXTS = 200, 64, 40
 ORDER, CLASS, SEED = Hash32(b"\x11" * 32), Hash32(b"\x12" * 32), Hash32(b"\x13" * 32)
 

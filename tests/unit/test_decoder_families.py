@@ -29,6 +29,8 @@ from troth.node.errors import ModelError  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 WHOLE = Segment(0, LAYERS)
 
 

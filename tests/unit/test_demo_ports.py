@@ -44,6 +44,7 @@ def test_processes_that_ask_at_the_same_time_get_different_ports() -> None:
     assert len(set(given)) == 32
 
 
+@pytest.mark.slow
 def test_a_port_that_somebody_listens_on_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -21,6 +21,8 @@ from troth.protocol.errors import InvalidOpening, InvalidStep
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 
+pytestmark = pytest.mark.torch
+
 ORDER = Hash32(keccak256(b"an order"))
 
 

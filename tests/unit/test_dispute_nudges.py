@@ -18,6 +18,8 @@ from troth.protocol.errors import InvalidStep
 from troth.protocol.hashing import keccak256
 from troth.protocol.types import Hash32
 
+pytestmark = pytest.mark.torch
+
 SEED = Hash32(keccak256(b"a signed result"))
 
 

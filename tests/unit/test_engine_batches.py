@@ -35,6 +35,8 @@ from troth.protocol.errors import InvalidTokens  # noqa: E402
 from troth.protocol.tokens import Sampling  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 LAYERS, VOCABULARY, LONGEST = 3, 400, 120
 WHOLE, UPPER = Segment(0, LAYERS), Segment(1, LAYERS)
 SESSION_BYTES = 2 * LAYERS * 2 * 24 * 4 * BLOCK

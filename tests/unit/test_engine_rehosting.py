@@ -24,6 +24,8 @@ from troth.node.errors import BadInput, ModelError  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 TOKENS = np.array([3, 14, 15, 9, 26, 5, 35, 8])
 LAYERS = 6
 WHOLE, LOWER, MIDDLE, UPPER = Segment(0, 6), Segment(0, 4), Segment(2, 4), Segment(2, 6)

@@ -27,6 +27,8 @@ from troth.node.models.execution_class import rough_class  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 WHOLE = Segment(0, 3)
 
 

@@ -85,6 +85,7 @@ def test_every_page_is_small_and_says_how_fresh_it_is(web: TestClient, page: str
     assert "audited to block 2,060, 0 behind, 0 findings" in answer.text
 
 
+@pytest.mark.slow
 def test_pages_say_what_happened(site: Site) -> None:
     network, case, task = site.page(""), site.page(f"cases/{CASE}"), site.page(f"tasks/{TASK}")
     assert re.search(r"<dt>Nodes</dt><dd>24 ", network)

@@ -87,6 +87,7 @@ def shown(folder: Path, page: str = "services") -> str:
         site.close()
 
 
+@pytest.mark.slow
 def test_sums_are_shown_and_nobody_who_bought_or_spent(index: ExplorerIndex, tmp_path: Path) -> None:
     assert "No ticket was sold here" in shown(tmp_path)
     index.served(read(sold(), *HONEST), reproduce)
@@ -108,6 +109,7 @@ def test_sums_are_shown_and_nobody_who_bought_or_spent(index: ExplorerIndex, tmp
     site.close()
 
 
+@pytest.mark.slow
 def test_a_later_look_replaces_and_what_is_wrong_turns_the_badge(index: ExplorerIndex, tmp_path: Path) -> None:
     lost = sold()
     assert lost.holdings is not None

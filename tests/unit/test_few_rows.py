@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 from troth.node.engine import few_rows  # noqa: E402
 from troth.node.engine.few_rows import FEWER, FixedProduct, few_queries  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 ROWS, WIDTH = 16, 24
 
 

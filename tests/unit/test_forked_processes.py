@@ -14,6 +14,7 @@ import pytest
 from troth.testnet import cli, forked
 from troth.testnet.processes import ProcessGroup
 
+pytestmark = pytest.mark.slow
 SECONDS = 60.0
 
 

@@ -17,6 +17,8 @@ from troth.node.engine.torch_engine import TORCH_DTYPES, TorchEngine, from_words
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 WHOLE = Segment(0, len(KINDS))
 TOKENS = np.random.default_rng(5).integers(VOCABULARY, size=40)
 # Sums of another length are grouped in another way: a cache that drops what is outside of the window and a mask that

@@ -22,6 +22,8 @@ from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 LAYERS = len(KINDS)
 TOKENS = np.random.default_rng(8).integers(VOCABULARY, size=(3, 17))
 

@@ -14,6 +14,8 @@ pytest.importorskip("torch")
 from benchmarks import gpu
 from benchmarks.gpu import Deadline, luggage, measure
 
+pytestmark = pytest.mark.torch
+
 
 def test_a_part_begins_nothing_after_its_time() -> None:
     now = 0.0

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.group_stage import Member, Stage, group_stage, heard_again, hurry, keeps_its_names
+from support.group_stage import Member, Stage, group_stage, heard_again, hurry, keeps_its_names, seems_silent
 from support.waiting import eventually
 
 from troth.protocol.types import Segment
@@ -30,6 +30,7 @@ async def _everybody_knows(members: Sequence[Member], holder: Member, tokens: Se
     await eventually(lambda: all(member.known(holder, tokens) == held for member in members))
 
 
+@pytest.mark.slow
 async def test_after_a_few_rounds_each_knows_what_the_others_hold_and_how_loaded_they_are(stage: Stage) -> None:
     members = await stage.started(4)
     members[1].engine.holds_prompt(PROMPT)
@@ -78,6 +79,7 @@ async def test_a_dead_member_is_emptied_and_the_key_moves_on_once(stage: Stage) 
     before = lowest.names
     changes = [len(member.group._sharing._agreement._changes) for member in others]
     await lowest.stop()
+    seems_silent(lowest, others)
     await eventually(lambda: not any(member.alive(lowest) for member in others))
     await eventually(lambda: all(member.names != before for member in others))
     assert others[0].names == others[1].names

@@ -130,6 +130,7 @@ def test_an_unrevealed_order_needs_no_check() -> None:
     assert examined(changed(secret="", verdicts=())) == []
 
 
+@pytest.mark.slow
 def test_a_rejection_that_nobody_brings_is_named_with_its_call() -> None:
     findings = examined(line_of(SCENE, verdicts=rejections()))
     assert [(finding.check, finding.kind) for finding in findings] == [("M16", FindingKind.INCONCLUSIVE)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.folding import fold
 from support.market_logs import META, address, sample
 from support.movements import pack_movements
 
@@ -17,7 +18,7 @@ from troth.protocol.identifiers import group_id
 from troth.protocol.logs import LogMeta
 from troth.protocol.market import events as on
 from troth.protocol.market.events import Event
-from troth.protocol.market.fold import apply, fold
+from troth.protocol.market.fold import apply
 from troth.protocol.market.proceedings import CasePhase, CaseState, Fault, LogCounts, Outcome
 from troth.protocol.market.state import NOTHING, AnsweredLeaf, State, account_id
 from troth.protocol.market.types import NO_ADDRESS, NO_HASH, Ask, GroupEntry, Movement, PotKind, Role, Tab

@@ -254,6 +254,7 @@ def test_a_node_that_was_not_drawn_is_refused() -> None:
     assert len(drawn) == 2
 
 
+@pytest.mark.slow
 def test_segments_that_do_not_meet_are_refused() -> None:
     journey = TWO.checked()
     assert journey.results is not None

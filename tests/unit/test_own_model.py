@@ -23,6 +23,8 @@ from troth.node.own_model import FolderModel
 from troth.protocol.request import Request
 from troth.protocol.types import Hash32, ModelDescriptor, Segment
 
+pytestmark = pytest.mark.torch
+
 ORDER, CLASS = Hash32(b"\x11" * 32), Hash32(b"\x12" * 32)
 SEED = Hash32(b"\x13" * 32)
 PROMPT = (3, 9, 27, 4)

@@ -87,6 +87,7 @@ def test_nodes_whose_operators_did_not_agree_stay_and_are_counted() -> None:
     assert min(hosts(decision.slices, LAYERS)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calm", [False, True])
 @settings(max_examples=60)
 @given(

@@ -168,6 +168,7 @@ async def test_of_hashes_a_client_believes_the_salt_that_leads_to_what_was_signe
     await scene.stop()
 
 
+@pytest.mark.slow
 async def test_a_client_believes_the_imprints_of_the_node_that_served_it_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

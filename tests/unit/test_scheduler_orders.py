@@ -357,7 +357,8 @@ async def test_a_secret_that_is_late_or_wrong_is_refused(scene: TabScene) -> Non
 async def test_a_node_that_fails_ends_the_order_and_nothing_is_owed(
     tmp_path: Path, ends: tuple[int, ...], fault: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(concluding, "AWAY_SECONDS", 1.0)
+    monkeypatch.setattr(concluding, "AWAY_SECONDS", 0.2)
+    monkeypatch.setattr(concluding, "AGAIN_SECONDS", 0.1)
     scene = TabScene(tmp_path, ends=ends)
     scene.start()
     probe = scene.asked()

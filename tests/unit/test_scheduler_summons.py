@@ -233,6 +233,7 @@ class _Seen:
         self.evidence = type("Evidence", (), {"domain": DOMAIN, "parameters": PARAMETERS})()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", [(2,), (1, 2)])
 async def test_the_auditors_own_checks_pass_over_what_is_served(tmp_path: Path, ends: tuple[int, ...]) -> None:
     scene = TabScene(tmp_path, ends=ends)

@@ -281,6 +281,7 @@ async def test_every_late_objection_to_a_nodes_claim_is_struck_whoever_dies_betw
     await scene.stop()
 
 
+@pytest.mark.slow
 async def test_a_number_that_was_shown_is_not_asked_for_again(tmp_path: Path) -> None:
     scene = TabScene(tmp_path, nodes=9)
     scene.start()

@@ -48,6 +48,7 @@ def looks(rate: float, honest: float, *, nodes: int, tasks: int, seed: int) -> t
     return int((found > 0).sum()), sorted(int(task) for task in found if task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("honest", [0.001, 0.1, 0.6])
 def test_a_thousand_honest_nodes_at_the_bound_are_never_found_out(honest: float) -> None:
     assert looks(honest, honest, nodes=1_000, tasks=5_000, seed=1) == (0, [])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from support.sources import BESIDE, PACKAGES, Source, circles, class_places, functions, imports, sources
+from support.sources import BESIDE, PACKAGES, Source, circles, class_places, functions, imports, only_for_tests, sources
 
 pytestmark = pytest.mark.slow  # it reads and parses a quarter of a million lines
 
@@ -45,6 +45,11 @@ def test_no_class_name_is_defined_twice() -> None:
 def test_no_modules_import_one_another() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
     assert circles(imports()) == []
+
+
+def test_what_only_tests_use_is_not_in_the_wheel() -> None:
+    """It lies in tests/support; what others use all the same is named in ``FOR_OTHERS``, with the reason."""
+    assert only_for_tests() == []
 
 
 def test_every_folder_says_what_belongs_there() -> None:

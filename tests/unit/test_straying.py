@@ -39,6 +39,7 @@ def seen(heads: list[np.ndarray], text: list[int], sampling: Sampling, dtype: Dt
     return straying(heads, text, sampling, dtype=dtype, seed=SEED, positions=PLACES)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(some.integers(0, 10**6), some.sampled_from(SAMPLINGS), some.sampled_from([4.0, 12.0, 40.0]))
 def test_no_rounding_of_a_head_makes_an_honest_token_stray(seed: int, sampling: Sampling, scale: float) -> None:

@@ -21,6 +21,8 @@ from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 MEGABYTE = 1 << 20
 
 

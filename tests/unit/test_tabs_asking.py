@@ -75,7 +75,7 @@ async def test_an_order_that_is_being_admitted_is_left_alone(tmp_path: Path, mon
         await OrderKeeper(stage.session).once()
         other, store = stage.another()
         # Longer than another process leaves an order to one that shows no sign of life.
-        for _ in range(10):
+        for _ in range(5):
             await asyncio.sleep(0.1)
             await OrderKeeper(other).once()
         assert "again" not in stage.scheduler.calls_of

@@ -117,6 +117,7 @@ async def test_beyond_the_bond_nothing_is_sent_and_the_line_names_the_command(cl
     assert client.room.sent == ["open"]
 
 
+@pytest.mark.slow
 async def test_the_bonds_of_all_open_cases_are_bounded_together(client: Case) -> None:
     await asked(client.stage)
     assert client.room.sent == ["open"]

@@ -113,6 +113,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     return Shell(tmp_path, room, name, bond)
 
 
+@pytest.mark.slow
 def test_the_command_says_what_can_be_done_and_sends_nothing(shell: Shell) -> None:
     path = shell.folder / "my.evidence"
     done = shell(shell.name[:14], "--write", str(path))
@@ -144,6 +145,7 @@ def test_the_command_opens_within_the_bond_that_it_is_given(shell: Shell) -> Non
     assert case["steps"][0]["step"] == "opened"
 
 
+@pytest.mark.slow
 def test_the_command_carries_a_case_that_stands_to_its_end(shell: Shell) -> None:
     shell(shell.name, "--open", "--most-bond", f"{shell.bond}units", "--no-carry", password=True)
     (case_id,) = shell.room.world.state.cases

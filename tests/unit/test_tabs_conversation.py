@@ -145,6 +145,7 @@ async def over_tls(stage: Stage, folder: Path) -> AsyncIterator[None]:
         yield
 
 
+@pytest.mark.slow
 async def test_the_whole_exchange_runs_over_the_pinned_connection(tmp_path: Path) -> None:
     async with run(tmp_path) as (stage, running), over_tls(stage, tmp_path):
         await converse(running, ALWAYS, "", "hello")

@@ -20,7 +20,6 @@ from troth.client.choices import SamplingChoices
 from troth.client.errors import SchedulerUnreachable
 from troth.client.orders import course, session
 from troth.client.orders.asking import ask
-from troth.client.orders.course import ADMISSION_SECONDS
 from troth.client.orders.failing import OrderStalled
 from troth.client.orders.journal import Phase
 from troth.client.orders.keeping import OrderKeeper
@@ -97,6 +96,7 @@ async def test_the_tab_covers_no_more_than_it_holds(tmp_path: Path) -> None:
         assert record.book.authorised <= 250
 
 
+@pytest.mark.slow
 async def test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds(tmp_path: Path) -> None:
     async with toy_stage(tmp_path, schedulers=2) as stage:
         first, second = stage.schedulers
@@ -113,17 +113,21 @@ async def test_a_dead_scheduler_costs_the_next_question_less_than_five_seconds(t
         await dead.aclose()
 
 
-async def test_a_scheduler_that_stalls_before_the_first_word_is_left_within_five_seconds(tmp_path: Path) -> None:
+async def test_a_scheduler_that_stalls_before_the_first_word_is_left_within_five_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An eighth of the wait is tried, so that a busy machine has time for the rest."""
+    assert course.ADMISSION_SECONDS < 5
+    monkeypatch.setattr(course, "ADMISSION_SECONDS", course.ADMISSION_SECONDS / 8)
     async with toy_stage(tmp_path, schedulers=2) as stage:
         first, second = stage.schedulers
         first.tamper = lambda _one, _lines: [None]
         begun = time.monotonic()
         updates = await asked(stage)
-        assert time.monotonic() - begun < ADMISSION_SECONDS + 1
+        assert time.monotonic() - begun < 5
         assert [update.again for update in updates if isinstance(update, SentUpdate)] == [False, True]
         assert len(second.served) == 1
         first.tamper = lambda _one, lines: lines
-        begun = time.monotonic()
         await asked(stage)
         assert len(second.served) == 2
 
@@ -155,10 +159,10 @@ async def test_a_machine_that_stands_still_is_left_within_five_seconds(
 
 async def test_where_nobody_is_quick_the_first_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is this machine that is slow, or its line."""
-    monkeypatch.setattr(session, "PRICES_SECONDS", 0.3)
+    monkeypatch.setattr(session, "PRICES_SECONDS", 0.2)
     async with toy_stage(tmp_path, schedulers=2) as stage:
         for toy in stage.schedulers:
-            toy.delay = 1.0
+            toy.delay = 0.5
         with pytest.raises(SchedulerUnreachable, match="did not answer within"):
             await stage.session.open_tab_context(stage.session.usable()[0])
         assert await stage.session.ready()
@@ -173,7 +177,7 @@ async def test_the_last_tab_that_is_left_has_its_time_to_admit(tmp_path: Path, m
         await asked(stage, SELDOM)
         assert (len(first.served), len(second.served)) == (1, 1)
         second.admitting.clear()
-        asyncio.get_running_loop().call_later(1.5, second.admitting.set)
+        asyncio.get_running_loop().call_later(0.8, second.admitting.set)
         assert text_of(await asked(stage, SELDOM)) == "hello world"
         assert (len(first.served), len(second.served)) == (1, 2)
 
@@ -222,6 +226,7 @@ async def test_a_single_tab_is_asked_again_after_a_broken_stream(tmp_path: Path)
         assert [entry.phase for entry in stage.session.journal.all()].count(Phase.CHECKED) == 1
 
 
+@pytest.mark.slow
 async def test_a_scheduler_that_is_away_when_it_is_asked_again_may_have_the_order_all_the_same(tmp_path: Path) -> None:
     """Its number must not be acknowledged with nothing: that word, and every later one, would be refused."""
     async with toy_stage(tmp_path) as stage:

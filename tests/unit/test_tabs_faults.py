@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.toy_market import PARAMETERS
+from support.toy_market import DOMAIN, PARAMETERS
 from support.toy_tab_scheduler import ToyOrder, honest
 from support.toy_tab_stage import Stage, restarted, toy_stage
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended
@@ -19,15 +19,18 @@ from troth.client.orders import checking
 from troth.client.orders.asking import ask
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.course import OLD_DRAWS
-from troth.client.orders.failing import OrderStalled, unknown_until
+from troth.client.orders.failing import OrderStalled, OrderUnseen, unknown_until
 from troth.client.orders.journal import OrderJournal, OrderRecord, Phase
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.session import PayerSession
 from troth.client.orders.updates import OrderOutcome, SentUpdate
 from troth.client.tabs.errors import TabBehind
 from troth.client.tabs.recovery import recover
+from troth.protocol.market import messages
 from troth.protocol.market.bodies import Admitted
 from troth.protocol.market.checks import DRAW_AGE
+from troth.protocol.market.messages import sign
+from troth.protocol.market.signed import Admission
 from troth.protocol.types import Hash32
 
 
@@ -208,6 +211,32 @@ async def test_an_old_draw_is_asked_for_again_and_a_fresh_one_decides(tmp_path: 
         placed = stage.scheduler.orders[entry.identifier]
         placed.draw, _ = stage.scheduler.drawn(entry.identifier, placed.given)
         placed.lines = stage.scheduler.honest_lines(placed)
+        await OrderKeeper(stage.session).once()
+        (entry,) = stage.session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.CHECKED, entry.fee)
+        assert not stage.session.books.record(stage.tab).doubt
+
+
+@pytest.mark.parametrize("ahead", ["admitted", "draw"])
+async def test_a_client_whose_chain_node_is_slow_calls_no_scheduler_a_liar(ahead: str, tmp_path: Path) -> None:
+    """The scheduler has seen two blocks more: once this client has seen them, the order goes on and is paid."""
+    async with toy_stage(tmp_path) as stage:
+
+        def two_blocks_more(one: ToyOrder, lines: list[Any]) -> list[Any]:
+            seen = stage.world.block + 2
+            if ahead == "admitted":
+                named = Admission(one.identifier, messages.nodes_hash(one.nodes), seen)
+                one.admission = sign(named, DOMAIN, stage.scheduler.key.secret)
+            one.draw, _ = stage.scheduler.drawn(one.identifier, one.given, seen)
+            return stage.scheduler.honest_lines(one)
+
+        stage.scheduler.tamper = two_blocks_more
+        with pytest.raises(OrderUnseen, match="chain node is behind"):
+            await asked(stage)
+        (entry,) = stage.session.journal.all()
+        assert (entry.phase, entry.paid) == (Phase.ORDERED if ahead == "admitted" else Phase.ANSWERED, None)
+        assert not stage.session.books.record(stage.tab).doubt
+        stage.world.block += 2
         await OrderKeeper(stage.session).once()
         (entry,) = stage.session.journal.all()
         assert (entry.phase, entry.paid) == (Phase.CHECKED, entry.fee)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from openai import AsyncOpenAI
 from support.toy_market import CLASS_ID, PARAMETERS
 from support.toy_tab_gateway import MESSAGES, TabGateway, said, tab_gateway
 
@@ -16,8 +15,13 @@ from troth.client.gateway.guard import SpendingLimits
 from troth.client.orders.wishes import PriceLimit
 from troth.protocol.market.signed import Opinion
 
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
 
 def openai(stage: TabGateway) -> AsyncOpenAI:
+    from openai import AsyncOpenAI
+
     return AsyncOpenAI(base_url=stage.gateway.base_url, api_key=stage.gateway.access.key, max_retries=0)
 
 
@@ -54,6 +58,7 @@ async def test_the_openai_package_asks_streams_and_reads_the_cost(tmp_path: Path
         await client.close()
 
 
+@pytest.mark.slow
 async def test_models_show_pricing_as_openrouter_does(tmp_path: Path) -> None:
     async with tab_gateway(tmp_path) as stage:
         (model,) = (await stage.get("/v1/models")).json()["data"]

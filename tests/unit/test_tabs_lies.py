@@ -17,6 +17,7 @@ from support.toy_tab_stage import Stage, toy_stage
 from support.waiting import eventually
 from unit.test_tabs_asking import ALWAYS, PROMPT, asked, ended, text_of
 
+from troth.client.orders import checking
 from troth.client.orders.asking import ask
 from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled
 from troth.client.orders.journal import OrderRecord, Phase
@@ -333,7 +334,11 @@ async def test_verifiers_that_always_say_yes_count_for_nothing(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("who", ["node", "opened", "all"])
-async def test_openings_that_are_not_shown_prove_nothing(who: str, tmp_path: Path) -> None:
+async def test_openings_that_are_not_shown_prove_nothing(
+    who: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "OPENING_PAUSES", (0.0, 0.05, 0.05))
+
     def missing(_one: ToyOrder, body: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [] if who == "all" else [{**part, who: "0x" if who == "node" else {}} for part in body]
 

@@ -19,6 +19,8 @@ from troth.protocol.errors import InvalidTokens  # noqa: E402
 from troth.protocol.tokens import Sampling, noise  # noqa: E402
 from troth.protocol.types import Hash32  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 SEED = Hash32(bytes(range(200, 232)))
 
 

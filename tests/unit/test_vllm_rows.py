@@ -29,6 +29,7 @@ def rows(start: int, count: int) -> np.ndarray:
     return (np.arange(start, start + count)[:, None] + np.zeros(WIDTH)).astype(np.float32)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.text(max_size=8), st.integers(0, 1 << 20), st.integers(1, 5)), max_size=6))
 def test_a_frame_survives_its_journey(parts: list[tuple[str, int, int]]) -> None:
     count = sum(part[2] for part in parts)

@@ -18,6 +18,8 @@ from troth.node.engine.vllm import worker as module  # noqa: E402
 from troth.node.engine.vllm.row_frames import RowFrame, frame_from_bytes  # noqa: E402
 from troth.node.engine.vllm.worker import RowSender, RowTap  # noqa: E402
 
+pytestmark = pytest.mark.torch
+
 WIDTH, VOCABULARY = 4, 8
 
 

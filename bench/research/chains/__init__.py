@@ -49,7 +49,7 @@ class World:
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
     """All rows. Options: `--seeds N` pools a row, `--parallax PATH` to the published scheduler's `src` folder."""
-    parser = argparse.ArgumentParser(prog="scripts/bench chains")
+    parser = argparse.ArgumentParser(prog="scripts/bench chains", description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="pools per row")
     parser.add_argument("--parallax", type=Path, help="src folder of the published scheduler")
     arguments = parser.parse_args(options)

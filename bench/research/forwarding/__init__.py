@@ -64,7 +64,7 @@ def measure(options: Sequence[str] = ()) -> list[Figure]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="scripts/bench forwarding")
+    parser = argparse.ArgumentParser(prog="scripts/bench forwarding", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; else all")
     parser.add_argument("--workload", action="append", choices=tuple(REQUESTS), help="only these; else all")
     parser.add_argument("--machine", choices=tuple(MACHINES), default="a100", help="the service model")

@@ -32,7 +32,7 @@ PUBLISHED_GREEDY = 0.43
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
     """All rows. Options: `--seeds N` for every size, `--parallax PATH` to the published scheduler's `src` folder."""
-    parser = argparse.ArgumentParser(prog="scripts/bench placement")
+    parser = argparse.ArgumentParser(prog="scripts/bench placement", description=__doc__)
     parser.add_argument(
         "--seeds", type=int, help=f"pools per row; else {SEEDS}, and {SEEDS_IF_LARGE} of 1,024 machines"
     )

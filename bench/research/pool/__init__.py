@@ -56,7 +56,7 @@ def scenarios(quick: bool) -> list[Scenario]:
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
     """All rows. Options: `--quick`, `--requests N` in each trace, `--seed N` of the traces."""
-    parser = argparse.ArgumentParser(prog="scripts/bench pool")
+    parser = argparse.ArgumentParser(prog="scripts/bench pool", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the testbed only, few requests")
     parser.add_argument("--requests", type=int, help=f"requests of a trace; else {REQUESTS}")
     parser.add_argument("--seed", type=int, default=0, help="of lengths and arrivals")

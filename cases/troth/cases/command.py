@@ -110,7 +110,10 @@ def open_case(
     carry_on: Annotated[bool, typer.Option("--carry/--no-carry", help="Carry it to its end.")] = True,
     options: CaseOptions,
 ) -> None:
-    """Bring a result to the court, and carry the case to its end."""
+    """Bring a result to the court, and carry the case to its end.
+
+    Sent at once: `troth case show` says first what it costs.
+    """
     settings = options.settings()
     held = read_evidence(file)
 
@@ -133,7 +136,10 @@ def convict(
     *,
     options: CaseOptions,
 ) -> None:
-    """Take every conviction that the evidence makes; the reward is the caller's."""
+    """Take every conviction that the evidence makes; the reward is the caller's.
+
+    Sent at once: `troth case show` looks first.
+    """
     settings = options.settings()
     held = read_evidence(file)
 
@@ -158,7 +164,10 @@ def summon(
     *,
     options: CaseOptions,
 ) -> None:
-    """Ask a scheduler on chain for what it owes; again later, convict who stayed silent."""
+    """Ask a scheduler on chain for what it owes; again later, convict who stayed silent.
+
+    Sent at once: `troth case show` looks first.
+    """
     settings = options.settings()
     held = read_evidence(file)
 

@@ -14,6 +14,7 @@ from troth.chain.keystore import Key
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.records import Simulation
+from troth.protocol.errors import TrothError
 from troth.protocol.market.calls import PartCall, PartView
 from troth.protocol.market.state import State
 from troth.protocol.market.types import NO_ADDRESS, Contracts, DrawRequest
@@ -24,11 +25,14 @@ DRAWS_KEPT = 64
 """Draws of cases that a courtroom remembers."""
 
 
-class CallRefused(Exception):
-    """A call that would fail was not sent: ``name`` of the contract's error. The chain has moved on, or will."""
+class CallRefused(TrothError):
+    """A call that would fail was not sent: ``name`` of the contract's error. The chain has moved on, or will.
+
+    No CaseError: the case goes on.
+    """
 
     def __init__(self, function: str, name: str, words: str) -> None:
-        super().__init__(f"{function} would fail now: {words}")
+        super().__init__(f"{function} would fail now", words, "Nothing was sent; look at the chain again.")
         self.function = function
         self.name = name
 

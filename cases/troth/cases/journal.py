@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from troth.cases import evidence as files
 from troth.cases.errors import CaseStorageError
@@ -43,7 +42,6 @@ CREATE TABLE IF NOT EXISTS sent (
 """
 _NODE = "node"
 _CASES = "SELECT case_id, evidence, folder, wanted, ended FROM cases"
-Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)

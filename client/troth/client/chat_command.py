@@ -17,7 +17,14 @@ MaxTokensOption = Annotated[
     int, typer.Option("--max-tokens", envvar="TROTH_MAX_TOKENS", min=1, max=65_536, help="Longest answer.")
 ]
 TemperatureOption = Annotated[
-    float, typer.Option("--temperature", envvar="TROTH_TEMPERATURE", min=0.0, max=2.0, help="0 is greedy.")
+    float,
+    typer.Option(
+        "--temperature",
+        envvar="TROTH_TEMPERATURE",
+        min=0.0,
+        max=2.0,
+        help="0 takes the likeliest token each time; 1 draws as the model says.",
+    ),
 ]
 TopPOption = Annotated[
     float,

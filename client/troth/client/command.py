@@ -47,7 +47,7 @@ from troth.transport.command_options import (
 
 app = typer.Typer(no_args_is_help=True, help="Ask a model and pay from a wallet; every answer is verified.")
 app.command()(serve)
-app.command("ask", help="Ask one question: `chat` with one.")(chat)
+app.command("ask", help="Ask one question; the answer streams, the verdict follows. Without one it is `chat`.")(chat)
 app.command()(chat)
 app.command("open")(open_tab)
 app.command("top-up")(top_up)

@@ -58,14 +58,27 @@ WaitOption = Annotated[
     Wait, typer.Option("--wait", envvar="TROTH_WAIT", help="End an answer when it is whole, or when it is checked.")
 ]
 LengthOption = Annotated[
-    int, typer.Option("--max-tokens", envvar="TROTH_MAX_TOKENS", min=1, max=65_536, help="Where a chat does not say.")
+    int,
+    typer.Option(
+        "--max-tokens",
+        envvar="TROTH_MAX_TOKENS",
+        min=1,
+        max=65_536,
+        help="Longest answer in tokens, where a request does not say.",
+    ),
 ]
 ConcurrentOption = Annotated[
     int, typer.Option("--concurrent", envvar="TROTH_CONCURRENT", min=1, max=64, help="Orders answered at a time.")
 ]
 KeepAliveOption = Annotated[
     float,
-    typer.Option("--keep-alive", envvar="TROTH_KEEP_ALIVE", min=0.1, max=60.0, help="Seconds between comments."),
+    typer.Option(
+        "--keep-alive",
+        envvar="TROTH_KEEP_ALIVE",
+        min=0.1,
+        max=60.0,
+        help="Seconds between signs of life in a stream that waits.",
+    ),
 ]
 RelayOption = Annotated[
     bool, typer.Option("--relay/--no-relay", envvar="TROTH_RELAY", help="Carry others too: run a relay beside it.")

@@ -44,7 +44,9 @@ def root(
     max_fee: Annotated[
         str,
         typer.Option(
-            "--max-fee", envvar="TROTH_MAX_FEE", help="Most that a unit of gas may cost, like 200gwei; 1000gwei."
+            "--max-fee",
+            envvar="TROTH_MAX_FEE",
+            help="Most that a unit of gas may cost, like 200gwei; without it 1000gwei.",
         ),
     ] = "",
     debug: Annotated[bool, typer.Option("--debug", envvar="TROTH_DEBUG", help="Show tracebacks.")] = False,

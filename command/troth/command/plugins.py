@@ -11,8 +11,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from troth.command.errors import CommandError
+from troth.command import examples
 from troth.network.option import offer_network
+from troth.protocol.errors import TrothError
 
 GROUP = "troth.commands"
 
@@ -32,6 +33,10 @@ SUMMARIES = {
     "committee": "Run a member of the directory's committee.",
     "relay": "Run a relay of the anonymous overlay.",
 }
+
+
+class CommandError(TrothError):
+    """A sub-command could not be started: what happened, the offending value, and what to do about it."""
 
 
 def plugins() -> dict[str, EntryPoint]:
@@ -63,7 +68,21 @@ def load(point: EntryPoint) -> Any:
     command = typer.main.get_command(application)
     command.name = point.name
     offer_network(point.name, command)
+    _complete_help(command, point.name)
     return command
+
+
+def _complete_help(command: Any, path: str) -> None:
+    """Lists of commands show each one's first sentence whole, where Click would cut it; commands show examples."""
+    command.epilog = examples.shown(path)
+    for name, below in getattr(command, "commands", {}).items():
+        below.short_help = below.short_help or _first_sentence(below.help or "")
+        _complete_help(below, f"{path} {name}")
+
+
+def _first_sentence(text: str) -> str:
+    """Up to the first full stop that ends a sentence, on one line."""
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split()).split(". ")[0].removesuffix(".") + "."
 
 
 def _remedy(error: Exception) -> str:

@@ -24,7 +24,7 @@ from troth.committee.errors import EpochRefused
 from troth.committee.prompts import LONGEST, prompts_of
 from troth.protocol.hashing import keccak256
 from troth.protocol.reputation import prompt_commitment, prompt_root
-from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.types import ZERO_HASH, Address, Hash32, address_to_bytes
 
 MOST_PROMPTS = 1_024
 """Of one list."""
@@ -62,14 +62,24 @@ class Challenge:
 
 
 def new_openings(
-    count: int, is_new: Callable[[str], bool], longest: int = LONGEST, corpus: Corpus | None = None
+    count: int, is_ours: Callable[[str], bool], longest: int = LONGEST, corpus: Corpus | None = None
 ) -> list[PromptOpening]:
     """``count`` fresh prompts of a fresh secret, ``MOST_PROMPTS`` at most; from the shipped corpus unless another is
     given."""
     seed = secrets.token_bytes(32)
-    prompts = prompts_of(seed, min(count, MOST_PROMPTS), is_new, longest, corpus)
+    prompts = prompts_of(seed, min(count, MOST_PROMPTS), is_ours, longest, corpus)
     salts = [keccak256(seed + place.to_bytes(4, "big")) for place in range(len(prompts))]
     return [PromptOpening(salt.hex(), prompt) for salt, prompt in zip(salts, prompts, strict=True)]
+
+
+def writer_of(prompt: str, members: Sequence[Address]) -> Address:
+    """Which member may write a prompt: whom the least hash of prompt and operator names.
+
+    Two members never write the same, though neither knows what the other one hides. Who joins or leaves changes this
+    for that member's part alone.
+    """
+    hashed = keccak256(prompt.encode())
+    return min(members, key=lambda member: keccak256(hashed + address_to_bytes(member)))
 
 
 def root_of(openings: Sequence[PromptOpening]) -> Hash32:

@@ -66,7 +66,7 @@ def init(
     from troth.transport.interview import Interview, listening_host, outward_host
 
     interview = Interview()
-    rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node")
+    rpc = interview.text(rpc, "--rpc", "HTTP address of a chain node; --network FILE names it, too")
     usual = f"https://{outward_host(rpc)}:{port}"
     endpoint = interview.text(endpoint, "--endpoint", "Address by which others reach this member", default=usual)
     here = host or listening_host(endpoint)

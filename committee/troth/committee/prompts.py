@@ -19,8 +19,9 @@ MEAN_TOKENS, SPREAD, TOKEN_CHARACTERS = 161.31, 1.0, 4.2
 """Of prompts: mean, the standard deviation of the logarithm, and characters of a token."""
 LONGEST = 8_600
 """Characters."""
-TRIES, DRAWN = 200, 6
-"""Prompts that are written until one is new; texts of which one is chosen that has to do with another."""
+TRIES, DRAWN = 2_000, 6
+"""Prompts that are written until one may be asked, which of 64 members each may of one in 64; texts of which one is
+chosen that has to do with another."""
 ENOUGH = 24
 """Texts of about a length, of which one is chosen: where there are fewer, everybody would ask the same."""
 REACH, LEAST_REACH = 0.2, 4
@@ -30,9 +31,9 @@ JOINED = {" ": 3, "\n": 1}
 
 
 def prompts_of(
-    seed: bytes, count: int, is_new: Callable[[str], bool], longest: int = LONGEST, corpus: Corpus | None = None
+    seed: bytes, count: int, is_ours: Callable[[str], bool], longest: int = LONGEST, corpus: Corpus | None = None
 ) -> tuple[str, ...]:
-    """``count`` different prompts of ``longest`` characters at most, of those that ``is_new`` says were never written.
+    """``count`` different prompts of ``longest`` characters at most, of those that ``is_ours`` says may be asked.
 
     Whoever does not know the secret seed cannot guess them; the same seed and corpus write the same. ``corpus`` is by
     default the one that ships.
@@ -47,7 +48,8 @@ def prompts_of(
         raise MemberConfigurationInvalid(what, len(source.texts), "Raise reputation.characters, or add short ones.")
     writer = _Writer(chooser, source, places, longest)
     for _ in range(count):
-        text = next(text for text in writer.written() if text not in found and is_new(text))
+        text, place = next(one for one in writer.written() if one[0] not in found and is_ours(one[0]))
+        writer.take(place)
         found[text] = None
     return tuple(found)
 
@@ -61,24 +63,29 @@ class _Writer:
         self._lengths = [len(corpus.texts[place]) for place in self._places]
         self._taken: set[int] = set()
 
-    def written(self) -> Iterator[str]:
-        """One after another; raises MemberConfigurationInvalid after many."""
+    def written(self) -> Iterator[tuple[str, int | None]]:
+        """One after another, with the place of a text that is there by itself; raises MemberConfigurationInvalid after
+        many."""
         for _ in range(TRIES):
-            text = self._one()
+            text, place = self._one()
             if len(text) <= self._longest:
-                yield text
+                yield text, place
         what = f"No new prompt came of {TRIES}"
         raise MemberConfigurationInvalid(what, len(self._places), "Name a larger corpus: reputation.corpus.")
 
-    def _one(self) -> str:
+    def take(self, place: int | None) -> None:
+        """Never write this text by itself again."""
+        if place is not None:
+            self._taken.add(place)
+
+    def _one(self) -> tuple[str, int | None]:
         wanted = self._chooser.lognormvariate(math.log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD) * TOKEN_CHARACTERS
         wanted = min(self._longest, wanted)
         near = self._near(wanted)
         if not near:
-            return self._joined(wanted)
+            return self._joined(wanted), None
         place = self._chooser.choice(near)
-        self._taken.add(place)
-        return self._corpus.rewritten(place, self._chooser)
+        return self._corpus.rewritten(place, self._chooser), place
 
     def _near(self, wanted: float) -> list[int]:
         """Texts of about a length that were not taken by themselves yet: one that comes twice would be known again."""

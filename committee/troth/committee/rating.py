@@ -8,7 +8,6 @@ next list against the class's hosts.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -23,6 +22,7 @@ from troth.committee.challenges import (
     new_openings,
     places_of,
     require_openings,
+    writer_of,
 )
 from troth.committee.corpus import Corpus
 from troth.committee.epoch_store import EpochStore
@@ -38,8 +38,6 @@ from troth.protocol.credit import Credit
 from troth.protocol.errors import InvalidSignature, ProtocolError
 from troth.protocol.reputation import UpdateEvidence
 from troth.protocol.types import ZERO_HASH, Address, Hash32, to_address
-
-log = logging.getLogger(__name__)
 
 VERSION = 1
 
@@ -80,9 +78,9 @@ class RatingTerms:
     characters: int = LONGEST
     corpus: Corpus | None = None
 
-    def new_openings(self, count: int, is_new: Callable[[str], bool]) -> list[PromptOpening]:
+    def new_openings(self, count: int, is_ours: Callable[[str], bool]) -> list[PromptOpening]:
         """Fresh prompts, of a fresh secret."""
-        return new_openings(count, is_new, self.characters, self.corpus)
+        return new_openings(count, is_ours, self.characters, self.corpus)
 
 
 @dataclass(eq=False)
@@ -202,9 +200,17 @@ class RatingMember:
         now = moment.now
         made = self.store.attempts(now.epoch, now.seed)
         if made is None:
-            made = self.terms.new_openings(self.terms.attempts, self.store.is_new)
+            made = self.new_openings(moment, self.terms.attempts)
             self.store.keep_attempts(now.epoch, now.seed, made)
         return made
+
+    def new_openings(self, moment: EpochMoment, count: int) -> list[PromptOpening]:
+        """Fresh prompts that no other member writes, and that none is known to have asked."""
+
+        def is_ours(text: str) -> bool:
+            return self.store.is_new(text) and writer_of(text, moment.now.members) == self.operator
+
+        return self.terms.new_openings(count, is_ours)
 
     def silent(self, moment: EpochMoment, file: EpochFile) -> list[Address]:
         """Nodes of the list that did not answer this member in this epoch, and that nobody scored."""

@@ -212,8 +212,7 @@ class EpochTurns:
         nodes = self.rater.examiner.hosts(moment.first).listed(moment.now.seed)
         root = ZERO_HASH
         if nodes:
-            terms, store = self.rater.terms, self.rater.store
-            openings = terms.new_openings(PARTS * terms.prompts * len(nodes), store.is_new)
+            openings = self.rater.new_openings(moment, PARTS * self.rater.terms.prompts * len(nodes))
             self.rater.store.keep_openings(moment.now.epoch + 1, openings)
             root = root_of(openings)
         after = ExaminedList(list(nodes), "0x" + root.hex())

@@ -35,7 +35,6 @@ CREATE TABLE IF NOT EXISTS deployments (
     hosts INTEGER NOT NULL, source TEXT NOT NULL
 );
 """
-TABLES = ("ticket_sales", "ticket_money", "credits", "deployments")
 _SOURCE = 120
 """Characters of where a model is to be had: an owner's own words."""
 

@@ -21,6 +21,8 @@ KEY = "troth.network"
 OWN = "network"
 """The command group that has networks as arguments."""
 HELP = "A network file, or a name that `troth network list` shows: contracts, start block and chain node."
+FROM_A_FILE = {"factory", "bank", "committee", "tickets", "reputation", "organisations", "rpc"}
+"""Options that a network's file fills in."""
 FIXED = ("factory", "bank", "committee", "tickets", "reputation", "organisations")
 """Options that must not name anything else than the network does."""
 
@@ -42,6 +44,18 @@ def offer_network(group: str, command: Any) -> None:
         return carry_out(context)
 
     command.invoke = invoke
+    parse = command.parse_args
+
+    def parse_args(context: Any, arguments: list[str]) -> Any:
+        try:
+            return parse(context, arguments)
+        except typer.BadParameter as error:
+            # Click says nothing of its own about what is missing: then the network is what most people want to name.
+            if not error.message and error.param is not None and error.param.name in FROM_A_FILE & filled:
+                error.message = "--network FILE|NAME names it, too."
+            raise
+
+    command.parse_args = parse_args
 
 
 def _option(filled: set[str]) -> Any:

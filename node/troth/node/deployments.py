@@ -49,9 +49,15 @@ class OrganisationsAt:
     async def read(self) -> tuple[OrganisationsReading, float]:
         """Everything up to now, and the seconds of a block; raises ChainError, ConfigError."""
         if not self.factory:
-            raise ConfigError("no deployment is named", "", "Name the --network, or its --factory.")
+            raise ConfigError(
+                "No deployment is named", "no --network, no --factory", "Add --network FILE|NAME, or --factory 0x…."
+            )
         if not self.contract:
-            raise ConfigError("no contract is named", "", "Name it with --organisations, or TROTH_ORGANISATIONS.")
+            raise ConfigError(
+                "No contract is named",
+                "no --organisations",
+                "Add --organisations 0x…, or --network with a file that names it.",
+            )
         bank = to_address(self.bank) if self.bank else None
         place = OrganisationsPlace(to_address(self.contract), self.start_block)
         found = await find_place(self.rpc, to_address(self.factory), bank, self.start_block)
@@ -277,7 +283,11 @@ def _trusted(reading: OrganisationsReading, owner: Address) -> Address:
 async def change(place: OrganisationsAt, call: Call, sender: OwnerSender, told: Mapping[str, Any]) -> dict[str, Any]:
     """Stop or withdraw a deployment, send a node away, have one host or leave."""
     if not place.contract:
-        raise ConfigError("no contract is named", "", "Name it with --organisations, or TROTH_ORGANISATIONS.")
+        raise ConfigError(
+            "No contract is named",
+            "no --organisations",
+            "Add --organisations 0x…, or --network with a file that names it.",
+        )
     return await send(place.rpc, call, to_address(place.contract), sender, told)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from typing import Any
 
 import aiohttp
@@ -22,6 +23,15 @@ ANSWER_LIMIT = 256 << 20
 """Bytes of one answer, unpacked; ten thousand logs have a twentieth. A node that goes on does not take all memory."""
 
 _BUSY_CODE = -32005
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no connection, as the system says it: "Connection refused", "Name or service not known"."""
+    cause = getattr(error, "os_error", error)
+    number = getattr(cause, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number)
+    return getattr(cause, "strerror", None) or type(error).__name__
 
 
 def _may_pass(error: Exception) -> bool:
@@ -62,7 +72,7 @@ class Rpc:
         except aiohttp.ClientResponseError as error:
             raise self._unavailable(f"The chain node answered {method} with HTTP status {error.status}") from error
         except (aiohttp.ClientError, ConnectionError) as error:
-            raise self._unavailable(f"The chain node cannot be reached: {type(error).__name__}") from error
+            raise self._unavailable(f"The chain node cannot be reached: {_reason(error)}") from error
         except (ValueError, RecursionError) as error:
             raise self._unavailable(f"The answer to {method} is no JSON") from error
         if not isinstance(answer, dict) or ("error" not in answer and "result" not in answer):

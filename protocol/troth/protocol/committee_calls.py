@@ -8,7 +8,7 @@ from troth.protocol.bindings import COMMITTEE
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import Call, View, calldata
 from troth.protocol.committee import CommitteeMember
-from troth.protocol.types import Address, Hash32
+from troth.protocol.types import Address
 
 
 def members() -> View[tuple[CommitteeMember, ...]]:
@@ -16,24 +16,9 @@ def members() -> View[tuple[CommitteeMember, ...]]:
     return View("members", _data("members"), converter(tuple[CommitteeMember, ...]), COMMITTEE)
 
 
-def threshold() -> View[int]:
-    """How many signatures make a list or a change."""
-    return View("threshold", _data("threshold"), int, COMMITTEE)
-
-
-def is_member(operator: Address) -> View[bool]:
-    """Whether an operator belongs to the committee."""
-    return View("isMember", _data("isMember", operator), bool, COMMITTEE)
-
-
 def nonce() -> View[int]:
     """What the next change is signed over."""
     return View("nonce", _data("nonce"), int, COMMITTEE)
-
-
-def domain_separator() -> View[Hash32]:
-    """The contract's EIP-712 domain."""
-    return View("domainSeparator", _data("domainSeparator"), Hash32, COMMITTEE)
 
 
 def add_member(member: CommitteeMember, signatures: Sequence[bytes]) -> Call:

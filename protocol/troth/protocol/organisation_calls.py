@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from troth.protocol.bindings import ORGANISATIONS
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import Call, View, calldata
-from troth.protocol.organisations import HostedModel, Hosting, Presence
+from troth.protocol.organisations import Presence
 from troth.protocol.types import Address, Hash32, Segment
 
 
@@ -16,34 +16,9 @@ def reputation() -> View[Address]:
     return View("reputation", _data("reputation"), converter(Address), ORGANISATIONS)
 
 
-def balance_of(owner: Address) -> View[int]:
-    """Credits that an owner has and has not set aside."""
-    return View("balanceOf", _data("balanceOf", owner), int, ORGANISATIONS)
-
-
 def total() -> View[int]:
     """Credits that were ever made."""
     return View("total", _data("total"), int, ORGANISATIONS)
-
-
-def deployment_of(number: int) -> View[HostedModel]:
-    """A deployment; without an owner if it is none."""
-    return View("deploymentOf", _data("deploymentOf", number), converter(HostedModel), ORGANISATIONS)
-
-
-def hosting_of(node: Address) -> View[Hosting]:
-    """What a node hosts, or hosted last."""
-    return View("hostingOf", _data("hostingOf", node), converter(Hosting), ORGANISATIONS)
-
-
-def posted_through(node: Address) -> View[int]:
-    """One more than the last epoch for which a node was credited."""
-    return View("postedThrough", _data("postedThrough", node), int, ORGANISATIONS)
-
-
-def cost_of(execution_class: Hash32, replicas: int, epochs: int) -> View[int]:
-    """What a deployment costs."""
-    return View("costOf", _data("costOf", execution_class, replicas, epochs), int, ORGANISATIONS)
 
 
 def post(epoch: int, nodes: Sequence[Presence]) -> Call:

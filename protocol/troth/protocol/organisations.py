@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated
 
 from troth.protocol.errors import InvalidField
 from troth.protocol.identifiers import group_id
@@ -18,9 +17,7 @@ from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import NO_HASH, Role, Rules
 from troth.protocol.market.views import rules_in
 from troth.protocol.reputation_events import NodeRated, ReputationDeployed
-from troth.protocol.types import Address, Hash32, Segment, Solidity, Uint8, Uint16, Uint32, Uint64
-
-Uint128 = Annotated[int, Solidity("uint128")]
+from troth.protocol.types import Address, Hash32, Segment, Uint8, Uint32, Uint64
 
 LAYER_SQUARES = 12
 """Weights of a layer over its width squared: four of attention, eight of a gated feed-forward."""
@@ -49,21 +46,6 @@ class Presence:
     end: Uint8
     place_before: Uint32
     place_after: Uint32
-
-
-@dataclass(frozen=True, slots=True)
-class HostedModel:
-    """An organisation's model on others' machines; the fields are explained at the contract's struct."""
-
-    owner: Address
-    execution_class: Hash32
-    replicas: Uint16
-    layers: Uint16
-    hosted: Uint32
-    first: Uint64
-    end: Uint64
-    layer_bytes: Uint128
-    reserve: Uint128
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,11 +247,6 @@ def leader_by(raters: Mapping[Address, Rater], members: Iterable[Address], epoch
     return min(able, key=lambda member: abi_keccak(["bytes32", "address"], [randomness, member]), default=ZERO_ADDRESS)
 
 
-def silence_threshold(signatures: int) -> int:
-    """The least number that is more than 1/3 of the members, from the number of signatures that they need."""
-    return (signatures + 1) // 2
-
-
 # ---- scores
 
 

@@ -8,7 +8,7 @@ from troth.protocol.bindings import REPUTATION
 from troth.protocol.bindings.structs import converter
 from troth.protocol.calls import Call, View, calldata
 from troth.protocol.market.signed import VrfProof
-from troth.protocol.reputation import EpochUpdate, Rater, ReputationRules, SignedSilence, Standing, UpdateEvidence
+from troth.protocol.reputation import EpochUpdate, ReputationRules, SignedSilence, UpdateEvidence
 from troth.protocol.types import Address, Hash32
 
 NO_PROOF = VrfProof(b"", ())
@@ -28,26 +28,6 @@ def epoch_now() -> View[int]:
 def seed_of(epoch: int) -> View[Hash32]:
     """Hash of the last block before an epoch; zero if it is to come or too old."""
     return View("seedOf", _data("seedOf", epoch), Hash32, REPUTATION)
-
-
-def leader_of(epoch: int, randomness: bytes) -> View[Address]:
-    """Who leads an epoch by this randomness."""
-    return View("leaderBy", _data("leaderBy", epoch, randomness), converter(Address), REPUTATION)
-
-
-def standing_of(node: Address) -> View[Standing]:
-    """How a node stands."""
-    return View("standingOf", _data("standingOf", node), converter(Standing), REPUTATION)
-
-
-def rater_of(operator: Address) -> View[Rater]:
-    """A bonded member; without owner if it is none."""
-    return View("raterOf", _data("raterOf", operator), converter(Rater), REPUTATION)
-
-
-def domain_separator() -> View[Hash32]:
-    """The contract's EIP-712 domain."""
-    return View("domainSeparator", _data("domainSeparator"), Hash32, REPUTATION)
 
 
 def enroll(operator: Address, vrf_key: tuple[int, int], consent: bytes, bond: int) -> Call:

@@ -1,16 +1,13 @@
 """Putting a scheduler of a market together from its configuration and keys, and taking it apart again.
 
-What is read of a deployment's chain beside its events.
-
-Prometheus metrics of a scheduler of a market: read when they are asked for, never content.
-
-The keys that a scheduler signs with.
+Here are the parts that are nothing but a seam between others: keys, gauges of Prometheus (never content), what is read
+of the chain beside events, and the pools as those who choose chains of machines among drawn nodes see them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -33,7 +30,7 @@ from troth.overlay.sessions.entry import vouched_machines
 from troth.protocol import vrf
 from troth.protocol.errors import InvalidField
 from troth.protocol.market.suspicion import SuspectList, read_list
-from troth.protocol.market.types import PotKind, Role
+from troth.protocol.market.types import Parameters, PotKind, Role
 from troth.protocol.organisation_events import OrganisationsState
 from troth.protocol.reputation import Reputation
 from troth.protocol.typed_data import Domain
@@ -46,17 +43,17 @@ from troth.scheduler.duties import DutyPace, SchedulerDuties, supervised
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.ledger import MarketLedger
 from troth.scheduler.log.entries import LogBook
-from troth.scheduler.orders.context import SchedulerContext
+from troth.scheduler.orders.context import RoutedOrder, SchedulerContext
 from troth.scheduler.orders.http import mount_orders, refuse_with_words, ticket_routes
 from troth.scheduler.orders.offers import Offers
 from troth.scheduler.orders.rows_kept import KeptRows
 from troth.scheduler.orders.service import Orders
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.peers import NodeContact, Peers
-from troth.scheduler.pool.coordinator import Coordinator, Gauges
+from troth.scheduler.pool.coordinator import Coordinator, Gauges, RouteRequest
+from troth.scheduler.pool.pace import PlacementPace
 from troth.scheduler.pool.showing import placement_routes
 from troth.scheduler.pool.sides import MarketSides
-from troth.scheduler.routing import PoolRoutes, placing_pace
 from troth.scheduler.tabs.client_tabs import ClientTabs
 from troth.scheduler.tabs.database import SchedulerDatabase
 from troth.scheduler.tabs.node_tabs import NodeTabs
@@ -65,6 +62,37 @@ from troth.scheduler.tabs.tickets import TicketDesk
 from troth.scheduler.tunnels import LentEndpoints
 from troth.transport.health import health_routes
 from troth.transport.identity import Operator
+
+BLOCK_SECONDS = 12.0
+
+
+def placing_pace(parameters: Parameters) -> PlacementPace:
+    """How often nodes are moved: for mere improvement not before the seats of the last move have seasoned.
+
+    A seat in a new group checks and judges nothing until then, so that a pool which is always improved checks nothing.
+    """
+    plain = PlacementPace()
+    return PlacementPace(plain.settle_seconds, max(plain.calm_seconds, parameters.seasoning * BLOCK_SECONDS))
+
+
+class PoolRoutes:
+    """``orders.context.Routes`` over a Coordinator."""
+
+    def __init__(self, pools: Coordinator) -> None:
+        self._pools = pools
+
+    def choose(self, wanted: RoutedOrder, allowed: Sequence[Sequence[Address]]) -> tuple[Address, ...] | None:
+        """The fastest chain with room for the order; None where measured times say nothing."""
+        asked = RouteRequest(wanted.order_id, wanted.execution_class, wanted.spans, wanted.positions)
+        return self._pools.choose_for(asked, allowed)
+
+    def note_answer(self, wanted: RoutedOrder, node: Address, layers: int, seconds: float) -> None:
+        """One position through so many layers took so long."""
+        self._pools.note_answer_for(wanted.execution_class, node, layers, seconds)
+
+    def release(self, wanted: RoutedOrder) -> None:
+        """The order is over."""
+        self._pools.release_for(wanted.execution_class, wanted.order_id)
 
 
 async def asset_decimals(market: Market, asset: Address) -> int:

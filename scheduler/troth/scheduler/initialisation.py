@@ -190,7 +190,7 @@ def asked_for(
     interview: Interview, given: AskedOptions, port: int, bank: str, start_block: int
 ) -> tuple[AskedOptions, InitialMoney]:
     """The same with nothing missing, and its money read."""
-    rpc = interview.text(given.rpc, "--rpc", "HTTP address of a chain node")
+    rpc = interview.text(given.rpc, "--rpc", "HTTP address of a chain node; --network FILE names it, too")
     factory = interview.factory(given.factory)
     class_id = interview.text(given.class_id, "--class", "Id of the execution class to serve, 0x…")
     folder = interview.text(str(given.model or ""), "--model", "Folder with config, tokenizer and chat template")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from support.paper_rules import OFF_CHAIN_RULE, PaperRule
 
 from benchmarks.detection import latency, lazy, toploc
 from benchmarks.figures import Figure
@@ -25,7 +26,7 @@ from troth.node.calibration.verifying import Measured, VerifierRun
 from troth.node.models.report import describe_with_progress
 from troth.node.models.thresholds import Thresholds, shipped_calibration
 from troth.protocol.identifiers import model_id
-from troth.protocol.statistics import OFF_CHAIN_RULE, PaperRule, PaperStatistics
+from troth.protocol.statistics import PaperStatistics
 from troth.protocol.tensors import Dtype
 from troth.protocol.trace import TileLayout
 from troth.protocol.types import Hash32

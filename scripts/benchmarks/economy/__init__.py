@@ -19,7 +19,7 @@ SEED = 12
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
     """All rows; ``--demo`` for the small parameters, ``--plays 2`` for twice as many plays."""
-    parser = argparse.ArgumentParser(prog="scripts/bench economy")
+    parser = argparse.ArgumentParser(prog="scripts/bench economy", description=__doc__)
     parser.add_argument("--demo", action="store_true", help="the small parameters of demos, at their own honest share")
     parser.add_argument("--plays", type=float, default=1.0, help="times the usual number of plays")
     parser.add_argument("--seed", type=int, default=SEED)

@@ -6,6 +6,7 @@ text with one token changed must differ for every task. The second part measures
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -29,15 +30,20 @@ CHANGED = "one token changed"
 HOUR = 3600.0
 
 
-def measure(options: list[str] | None = None) -> list[Figure]:
-    """Options: --tasks N, --cheats N, --dtype float32, --scratch FOLDER to go on where an earlier run was stopped."""
-    count, cheats = _number(options, "--tasks", TASKS), _number(options, "--cheats", CHEAT_TASKS)
-    dtype = 0 if options and "float32" in options else 1
+def measure(options: Sequence[str] = ()) -> list[Figure]:
+    """The figures of both parts; a scratch folder that is named goes on where an earlier run was stopped."""
+    parser = argparse.ArgumentParser(prog="scripts/bench exact", description=__doc__)
+    parser.add_argument("--tasks", type=int, default=TASKS, help="texts whose roots are compared")
+    parser.add_argument("--cheats", type=int, default=CHEAT_TASKS, help="of them also with each cheat")
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
+    parser.add_argument("--scratch", type=Path, help="a folder that is kept: a run that was stopped goes on there")
+    chosen = parser.parse_args(options)
+    dtype = int(chosen.dtype == "bfloat16")
     require_vllm()
     with tempfile.TemporaryDirectory(prefix="troth-exact-") as passing:
-        scratch = Path(options[options.index("--scratch") + 1]) if options and "--scratch" in options else Path(passing)
+        scratch = chosen.scratch or Path(passing)
         scratch.mkdir(parents=True, exist_ok=True)
-        outcome = play(scratch, count, min(cheats, count), dtype)
+        outcome = play(scratch, chosen.tasks, min(chosen.cheats, chosen.tasks), dtype)
         return figures_of(outcome, dtype) + cost(weights().path, dtype) + torch_shapes.measure(weights())
 
 
@@ -132,8 +138,3 @@ def _process(command: list[str]) -> bytes:
         "PYTHONPATH": os.pathsep.join([str(SCRIPTS), os.environ.get("PYTHONPATH", "")]),
     }
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment, timeout=HOUR).stdout
-
-
-def _number(options: list[str] | None, name: str, default: int) -> int:
-    given = options or []
-    return int(given[given.index(name) + 1]) if name in given else default

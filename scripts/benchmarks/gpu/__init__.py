@@ -52,7 +52,7 @@ class Deadline:
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
     """The figures of all parts, or of those that are named."""
-    parser = argparse.ArgumentParser(prog="scripts/bench gpu")
+    parser = argparse.ArgumentParser(prog="scripts/bench gpu", description=__doc__)
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--tiny", action="store_true", help="small shapes: a dry run, also on a CPU")

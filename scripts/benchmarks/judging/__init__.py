@@ -57,7 +57,7 @@ def measure(options: list[str]) -> list[Figure]:
 
 
 def _parse(options: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/bench judging")
+    parser = argparse.ArgumentParser(prog="scripts/bench judging", description=__doc__)
     split = partial(str.split, sep=",")
     parser.add_argument("--parts", type=split, default=[part for part in PARTS if part not in {"ids", "hunt"}])
     parser.add_argument("--dtypes", type=split, default=list(DTYPES))

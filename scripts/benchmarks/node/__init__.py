@@ -46,7 +46,7 @@ class Measured:
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
     """Figures for each rate."""
-    parser = argparse.ArgumentParser(prog="scripts/bench node")
+    parser = argparse.ArgumentParser(prog="scripts/bench node", description=__doc__)
     parser.add_argument("--sequences", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=256, help="of each sequence")
     parser.add_argument("--hidden", type=int, default=4_096)

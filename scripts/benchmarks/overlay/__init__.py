@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from benchmarks.figures import Figure
@@ -10,9 +11,12 @@ from benchmarks.overlay import cells, paths, session, sida
 TABLES = {"sida": sida, "cells": cells, "session": session, "paths": paths}
 
 
-def measure(parts: Sequence[str] = tuple(TABLES)) -> list[Figure]:
-    """The figures of these tables, or of all, in one run; raises SystemExit for a name that is none."""
-    unknown = set(parts) - set(TABLES)
+def measure(options: Sequence[str] = ()) -> list[Figure]:
+    """The figures of the tables that are named, or of all, in one run."""
+    parser = argparse.ArgumentParser(prog="scripts/bench overlay", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(TABLES)}; all of them if none is named")
+    parts = parser.parse_args(options).parts or list(TABLES)
+    unknown = sorted(set(parts) - set(TABLES))
     if unknown:
-        raise SystemExit(f"scripts/bench overlay has the parts {', '.join(TABLES)}; not {', '.join(sorted(unknown))}")
+        parser.error(f"there is no part {', '.join(unknown)}: choose of {', '.join(TABLES)}")
     return [figure for part in parts for figure in TABLES[part].measure()]

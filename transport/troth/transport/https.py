@@ -7,7 +7,6 @@ connection that is not being answered has a few seconds to ask something, and on
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -17,6 +16,7 @@ import httpx
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from troth.transport.errors import ChannelTimeout, ChannelUnavailable
+from troth.transport.listener import customer_of
 from troth.transport.tls import as_wrong_tls_key, pinned_context
 
 KEPT_SECONDS = 2.0
@@ -135,14 +135,3 @@ class BoundedHttp(H11Protocol):
     def _from_same_host(self) -> int:
         own, others = customer_of(self.client), cast("set[Any]", self.connections)
         return sum(customer_of(connection.client) == own for connection in others)
-
-
-def customer_of(peer: Any) -> object:
-    """Whose a connection is, by its peer's (address, port, …): the address, or an IPv6 network as one customer has."""
-    if peer is None:
-        return None
-    try:
-        address = ipaddress.ip_address(peer[0].partition("%")[0])
-    except ValueError:
-        return peer[0]
-    return address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False)

@@ -34,13 +34,22 @@ def task_bound(task_id: bytes) -> Iterator[None]:
         yield
 
 
+class StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is at the time of each line: who replaced and closed it disturbs no later line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        self.stream = sys.stderr
+        super().emit(record)
+
+
 def configure(level: str = "INFO", stream: TextIO | None = None) -> None:
     """Send the root logger to `stream` (standard error by default) in the form that suits it.
 
     A JSON line has time (UTC), level, logger, message, the task if one is bound, and the traceback if there is one.
     """
     target = stream or sys.stderr
-    handler = logging.StreamHandler(target)
+    handler = logging.StreamHandler(stream) if stream else StandardError()
     known: list[Processor] = [merge_contextvars, add_log_level, add_logger_name]
     handler.setFormatter(
         ProcessorFormatter(

@@ -15,7 +15,7 @@ from async_upnp_client.client import UpnpRequester, UpnpService
 from async_upnp_client.client_factory import UpnpFactory
 from async_upnp_client.const import HttpRequest, HttpResponse
 from async_upnp_client.exceptions import UpnpActionError, UpnpConnectionError, UpnpError
-from async_upnp_client.search import async_search
+from async_upnp_client.search import SsdpSearchListener
 from async_upnp_client.utils import CaseInsensitiveDict
 
 from troth.transport.errors import RouterRefused
@@ -133,11 +133,20 @@ class UpnpGateway:
                 if urlsplit(location).hostname == host and ipaddress.ip_address(host).is_private:
                     found.put_nowait((host, location))
 
-        with suppress(OSError):
-            await async_search(heard, SEARCH_SECONDS, GATEWAY, target=self._target)
-        if found.empty():
-            raise RouterRefused("no router answers UPnP", "", "Forward the port by hand.")
-        return found.get_nowait()
+        async def ask() -> None:
+            search.async_search()
+
+        search = SsdpSearchListener(
+            heard, timeout=SEARCH_SECONDS, search_target=GATEWAY, target=self._target, async_connect_callback=ask
+        )
+        try:
+            async with asyncio.timeout(SEARCH_SECONDS):
+                await search.async_start()
+                return await found.get()
+        except (OSError, TimeoutError) as error:
+            raise RouterRefused("no router answers UPnP", "", "Forward the port by hand.") from error
+        finally:
+            search.async_stop()
 
 
 def _unusable(error: Exception) -> RouterRefused:

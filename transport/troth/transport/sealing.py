@@ -12,8 +12,6 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from troth.transport.errors import SealBroken
 
-OVERHEAD = 48
-"""Bytes that sealing adds: the encapsulated key and the tag."""
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import signal
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import uvicorn
@@ -20,8 +23,9 @@ from websockets.exceptions import InvalidState
 from troth.transport.channel_server import ChannelLimits
 from troth.transport.envelope import OVERHEAD
 from troth.transport.errors import ChannelUnavailable
-from troth.transport.https import BoundedHttp
+from troth.transport.https import CONNECTIONS, CONNECTIONS_PER_HOST, BoundedHttp
 from troth.transport.identity import TlsIdentity
+from troth.transport.listener import TlsListener, listening_socket
 from troth.transport.shared_port import SharedPort
 from troth.transport.tls import server_context
 
@@ -49,6 +53,7 @@ class TlsServer:
         host, port: where it listens; port 0 takes a free one, see `port` after `start`.
         drain: awaited between the wish to stop and the end of the listening socket.
         drain_seconds: how long draining may take.
+        grace_seconds: how long requests that are being answered then have for their ends.
         shared: what else is spoken on the port.
     """
 
@@ -61,6 +66,7 @@ class TlsServer:
         *,
         drain: Drain | None = None,
         drain_seconds: float = 30.0,
+        grace_seconds: float = 5.0,
         limits: ChannelLimits | None = None,
         shared: SharedPort | None = None,
     ) -> None:
@@ -69,7 +75,8 @@ class TlsServer:
         self._host = host
         self._wanted_port = port
         self._socket: socket.socket | None = None
-        self._server = _Server(_configuration(app, identity, limits or ChannelLimits(), shared or SharedPort(())))
+        configuration = _configuration(app, identity, limits or ChannelLimits(), shared or SharedPort(()))
+        self._server = _Server(configuration, grace_seconds)
         self._running: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
@@ -82,12 +89,7 @@ class TlsServer:
 
     async def start(self) -> None:
         """Listen; raises ChannelUnavailable if the address is taken."""
-        try:
-            self._socket = _listen(self._host, self._wanted_port)
-        except OSError as error:
-            raise ChannelUnavailable(
-                f"Cannot listen on {self._host}:{self._wanted_port}", error, "Choose another port, or stop its owner."
-            ) from error
+        self._socket = listening_socket(self._host, self._wanted_port)
         self._running = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started:
             if self._running.done():
@@ -99,7 +101,7 @@ class TlsServer:
         """Drain, close every connection, stop listening."""
         if self._drain is not None:
             await self._drained(asyncio.ensure_future(self._drain()))
-        self._server.should_exit = True
+        self._server.end()
         if self._running is not None:
             await self._running
 
@@ -149,14 +151,90 @@ async def serving(server: TlsServer) -> AsyncIterator[TlsServer]:
         await server.stop()
 
 
+HANDSHAKE_SECONDS = 10.0
+"""For TLS; longer than any honest peer's three packets take."""
+
+
 class _Server(uvicorn.Server):
-    """uvicorn that leaves the process's signals to `run_until_stopped`: draining comes first."""
+    """uvicorn behind a listener of ours, which bounds handshakes, and that ends as soon as it may.
+
+    It leaves the process's signals to `run_until_stopped`. uvicorn itself looks ten times a second whether it is to
+    end, and for how long it is quiet.
+    """
+
+    def __init__(self, configuration: uvicorn.Config, grace_seconds: float) -> None:
+        super().__init__(configuration)
+        self._grace_seconds = grace_seconds
+        self._ending = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen at the sockets of `TlsServer`."""
+        protocol = cast(Callable[..., asyncio.Protocol], self.config.http_protocol_class)
+        made = partial(protocol, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        await self.lifespan.startup()
+        self.servers = [
+            cast(
+                asyncio.Server,
+                TlsListener(one, self.config.ssl, lambda _host: made(), _has_room, seconds=HANDSHAKE_SECONDS),
+            )
+            for one in sockets or ()
+        ]
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    def end(self) -> None:
+        """Take nothing more, and finish."""
+        self.should_exit = True
+        self._ending.set()
 
+    async def main_loop(self) -> None:
+        """Keep the date in answers right until the end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DATE_SECONDS):
+                    await self._ending.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close what is idle at once, and what is being answered after its answer, or when the grace is over."""
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        state, closing = self.server_state, dict[Any, float]()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._grace_seconds):
+                # Who shakes hands at this moment is there a moment later.
+                await asyncio.sleep(LOOK_SECONDS)
+                while state.connections or state.tasks:
+                    self._close(closing)
+                    await asyncio.sleep(LOOK_SECONDS)
+        for task in state.tasks:
+            task.cancel(msg="the server ends")
+
+    def _close(self, closing: dict[Any, float]) -> None:
+        """Tell every connection once, and cut those that were idle then and whose peers read nothing.
+
+        Such a peer does not answer the end of TLS. ``closing``: when each was told; never, where it was answering.
+        """
+        now = time.monotonic()
+        for connection in list(self.server_state.connections):
+            if connection not in closing:
+                connection.shutdown()
+                closing[connection] = now if connection.transport.is_closing() else math.inf
+            elif now - closing[connection] > GOODBYE_SECONDS:
+                connection.transport.abort()
+
+
+def _has_room(listener: TlsListener, host: str) -> bool:
+    """As many may be in a handshake as may be connected afterwards, see `BoundedHttp`."""
+    return listener.handshakes < CONNECTIONS and listener.handshakes_from(host) < CONNECTIONS_PER_HOST
+
+
+DATE_SECONDS = 1.0
+LOOK_SECONDS = 0.01
+GOODBYE_SECONDS = 0.5
+"""For a peer to answer the end of TLS; after it an idle connection is cut."""
 IDLE_SECONDS = 5
 """After which a connection without a request is closed."""
 
@@ -191,23 +269,6 @@ def _configuration(
         lifespan="off",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=5,
         timeout_keep_alive=IDLE_SECONDS,
         ssl_context_factory=context if identity is not None else None,
     )
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Answers are small and a token waits for each: never hold one back for a fuller packet.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.bind((host, port))
-        listener.listen(2048)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener

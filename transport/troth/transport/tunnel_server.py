@@ -28,8 +28,9 @@ from troth.protocol.wire import TUNNEL_REQUESTS
 from troth.protocol.wire_tunnel import VISITORS_LIMIT, Attend, Visited
 from troth.transport.channel_server import ChannelLimits, ChannelServer
 from troth.transport.errors import TunnelRefused, encode_failure, failure_of
-from troth.transport.https import CONNECTIONS, customer_of
+from troth.transport.https import CONNECTIONS
 from troth.transport.identity import Operator
+from troth.transport.listener import customer_of
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from troth.client.orders import building
 from troth.client.orders.checking import OrderSettlement
 from troth.client.orders.chosen import AnswerToken
 from troth.client.orders.course import Course
-from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled, what_happened
+from troth.client.orders.failing import OrderContradicted, OrderFailed, OrderStalled, OrderUnseen, what_happened
 from troth.client.orders.journal import OrderRecord
 from troth.client.orders.judging import case_command, go_to_court
 from troth.client.orders.last_state import last_state
@@ -138,7 +138,7 @@ def _note_failure(
         state.at_stake += entry.most
     lied = isinstance(error, OrderContradicted) and bool(state.shown)
     whole = state.answered or len(state.shown) >= state.wish.choices.max_tokens
-    if last or lied or whole:
+    if last or lied or whole or isinstance(error, OrderUnseen):
         raise error
 
 

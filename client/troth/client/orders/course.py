@@ -30,6 +30,7 @@ from troth.client.orders.failing import (
     OrderContradicted,
     OrderFailed,
     OrderStalled,
+    OrderUnseen,
     unknown_until,
 )
 from troth.client.orders.journal import LEASE_SECONDS, OrderRecord, Phase
@@ -257,7 +258,7 @@ class Course:
             raise _Lie("The scheduler admitted the order twice, with other nodes: both convict it")
         if self._admitted is not None:
             raise _Lie("The scheduler admitted the order twice")
-        await self._session.seen(said.admission.message.block_number)
+        await self._see(said.admission.message.block_number)
         self._view = self._session.view(self._order, self._submission.tab)
         checks.require_admission(self._order, said.admission, said.nodes, said.infer_proof, self._view)
         self._session.journal.step(self._entry.identifier, Phase.ADMITTED, admitted=said)
@@ -325,7 +326,7 @@ class Course:
         if self._results is None:
             raise _Lie("A draw came before the results")
         results = [one.message for one in self._results.results]
-        await self._session.seen(said.draw.message.block_number)
+        await self._see(said.draw.message.block_number)
         seen_at, drawn_at = self._session.block, said.draw.message.block_number
         assert self._admitted is not None
         late = self._admitted.admission.message.block_number <= drawn_at < seen_at - checks.DRAW_AGE
@@ -341,6 +342,23 @@ class Course:
     def _vocabulary(self) -> int:
         known = self._session.state.classes[self._order.execution_class]
         return int(self._session.state.models[known.model].vocabulary)
+
+    async def _see(self, block: int) -> None:
+        """Wait until this client has seen a block that the scheduler names.
+
+        A chain node that is slow is no lie of the scheduler: the order stalls, and is asked after again. So far ahead
+        that this client's own order would have been too old, it is refused by the rules.
+        """
+        await self._session.seen(block)
+        if self._session.block < block <= self._session.block + self._session.parameters.reference_age:
+            what = f"This client's chain node is behind: the scheduler names block {block}"
+            if self._hearsay:
+                raise EntryFailed(what, silent=True)
+            self._session.journal.step(self._entry.identifier, failure=what)
+            self._session.journal.release(self._entry.identifier)
+            shown = f"`troth client receipts {self._entry.name[:12]}` shows what becomes of the order."
+            remedy = f"Wait, or name another chain node: `rpc` in client.toml. {shown}"
+            raise OrderUnseen(what, f"block {self._session.block}", remedy)
 
     # ---- how it fails
 

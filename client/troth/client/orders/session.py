@@ -52,7 +52,7 @@ QUOTE_SECONDS = 60.0
 """How long a price list is believed."""
 AWAY_SECONDS = 30.0
 """How long a scheduler that failed is asked last."""
-SEEN_SECONDS = 10.0
+SEEN_SECONDS = 30.0
 """How far the client's chain node may lag behind the scheduler's."""
 REBUILT_ATTEMPTS, REBUILT_PAUSE = 3, 1.0
 """How often prices are asked for over the overlay, and seconds between."""
@@ -149,7 +149,7 @@ class PayerSession:
             try:
                 await self.follower.reach(block, SEEN_SECONDS)
             except ChainError:
-                # What names a block that this client does not see is refused by the rules themselves.
+                # Whoever asked looks whether it was seen.
                 return
 
     def require_tier(self, scheduler: Address, execution_class: Hash32) -> None:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from troth.client.configuration import ClientConfiguration
 
 WebOption = Annotated[bool, typer.Option("--web", help="Have a browser's wallet sign it, on a page of this machine.")]
-TabArgument = Annotated[
-    str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address; none: the only one, or all.")
+OneTabArgument = Annotated[str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address.")]
+TabsArgument = Annotated[
+    str, typer.Argument(help="Beginning of the tab's id or of its scheduler's address; without it, all tabs.")
 ]
 
 
@@ -63,7 +64,7 @@ def _show_page(address: str) -> None:
 
 @grouped
 def top_up(
-    tab: TabArgument,
+    tab: OneTabArgument,
     amount: Annotated[str, typer.Argument(help="For example 0.05ether, 5usdc or 1000units.")],
     *,
     broadcast: BroadcastOption = False,
@@ -79,7 +80,7 @@ def top_up(
 
 @grouped
 def finish(
-    tab: TabArgument = "",
+    tab: TabsArgument = "",
     *,
     broadcast: BroadcastOption = False,
     web: WebOption = False,

@@ -154,8 +154,3 @@ def _tile_rule(bits: int, steps: int, honest: Numbers, cheating: Numbers) -> Til
     most = float(np.quantile(cheating, 1 - FORGETTABLE))
     theta = most + min((least - most) / 2, CLEAR) if least > most else least
     return TileRule(bits, steps, int(theta * 10_000), least, most)
-
-
-def rejected(least: Numbers, cut: float) -> int:
-    """How many runs a cut rejects."""
-    return int((least > cut).sum())

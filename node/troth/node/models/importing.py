@@ -65,7 +65,9 @@ def import_model(source: str, home: Path, name: str, report: Report) -> ModelFol
         elif path.is_dir():
             _take_folder(path, staging, report)
         else:
-            raise ModelError("nothing to import", str(path), "Give a .gguf file or a folder with safetensors.")
+            what = "This is no model to import" if path.exists() else "There is no such file or folder"
+            remedy = f"Name a .gguf file, a folder with safetensors, or one of {', '.join(sorted(PACKAGED))}."
+            raise ModelError(what, str(path), remedy)
         open_folder(staging)
     report(f"wrote {target}")
     return open_folder(target)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable
 
@@ -52,8 +51,6 @@ from troth.protocol.wire_market import (
 )
 from troth.transport.event_loop import beside
 from troth.transport.logs import task_bound
-
-log = logging.getLogger(__name__)
 
 QUIET_SECONDS = 5.0
 """A session that is asked nothing for so long no longer keeps a node from being stopped."""

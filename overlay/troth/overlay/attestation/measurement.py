@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from troth.overlay.attestation.errors import EvidenceMalformed
 
-MACHINES = ("tdx", "sev-snp")
 LONGEST = 8 + 64 + 8 + 64
 """Characters."""
 _TEXT = re.compile(r"(tdx|sev-snp):([0-9a-f]{64})(?:\+nvidia:([0-9a-f]{64}))?")

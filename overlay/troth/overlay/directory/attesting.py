@@ -7,7 +7,6 @@ POST /v1/attestations   [nonce, tls_key_hash, seal_key, operator, kind, evidence
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Protocol
@@ -27,8 +26,6 @@ from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, address_from_bytes, address_to_bytes
 from troth.transport.errors import OverlayError, decode_failure, remote_failure
 from troth.transport.https import naming_errors, pinned_client
-
-log = logging.getLogger(__name__)
 
 NONCE_PATH, ATTESTATION_PATH = "/v1/nonce", "/v1/attestations"
 LARGEST_SHOWING = LARGEST_EVIDENCE + 1024

@@ -154,13 +154,13 @@ class RunningRelay:
 
     async def _drain(self) -> None:
         self.switch.draining = True
-        await self.listener.stop_listening()
+        self.listener.stop_listening()
         while self.switch.circuits and not self._hurry.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), 0.05)
 
     async def _close(self) -> None:
-        await self.listener.stop_listening()
+        self.listener.stop_listening()
         for circuit in list(self.switch.circuits):
             self.switch.close(circuit, EndReason.DRAINING)
         self.switch.batch_ended()

@@ -12,6 +12,7 @@ from troth.overlay.sessions.errors import MalformedFrame
 from troth.overlay.sessions.frames import AnswerKind, PathKeys, encode_known, encode_opening, split_answer
 from troth.overlay.sessions.opening import PathHandshake
 from troth.overlay.sida import Threshold
+from troth.protocol.errors import TrothError
 from troth.transport.errors import CircuitFailed
 
 
@@ -24,8 +25,11 @@ class Trust:
     threshold: Threshold
 
 
-class Unsealed(Exception):
+class Unsealed(TrothError):
     """The last answer was not sealed: the destination does not know the path, or the proxy says so."""
+
+    def __init__(self) -> None:
+        super().__init__("The last answer of a path was not sealed", None, "Open the path anew.")
 
 
 class SessionPath:

@@ -224,11 +224,6 @@ _WIDE = frozenset(
 """Rows in float32 whatever the layer's number format."""
 
 
-def operations(shape: LayerShape) -> tuple[Operation, ...]:
-    """The operations of a layer in order; one that is not among them has no rows."""
-    return tuple(operation for operation in Operation if has_operation(shape, operation))
-
-
 def has_operation(shape: LayerShape, operation: Operation) -> bool:
     """Whether a layer of this shape has an operation."""
     if operation in _HEAD_NORMS:

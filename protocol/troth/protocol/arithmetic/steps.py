@@ -77,11 +77,6 @@ def evaluate(kind: StepKind, operands: Sequence[Bits], constants: Bits, number_f
     return _single(kind, [operand[0] for operand in operands], constants, number_format)
 
 
-def check(kind: StepKind, operands: Sequence[Bits], constants: Bits, number_format: NumberFormat, claimed: int) -> bool:
-    """Whether the claimed bits are the element's."""
-    return evaluate(kind, operands, constants, number_format) == claimed
-
-
 def add(kind: StepKind, so_far: int, operands: Sequence[Bits]) -> int:
     """The exact sum so far and some more terms, in units of 2**-298: squares, products, or numbers. NO_SUM stays."""
     if kind not in SUMS or len(operands) != _factors(kind) or len({len(operand) for operand in operands}) != 1:

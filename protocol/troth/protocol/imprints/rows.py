@@ -18,11 +18,11 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.protocol.errors import InvalidNumbers, InvalidOpening
+from troth.protocol.errors import InvalidNumbers
 from troth.protocol.hashing import keccak256
 from troth.protocol.imprints.poseidon import FIELD, poseidon
 from troth.protocol.types import Hash32
-from troth.protocol.weight_rows import root_of_path, tree_path, tree_root
+from troth.protocol.weight_rows import tree_path, tree_root
 
 MAGNITUDE_BITS = 20
 MOST_SCALE = 63
@@ -94,12 +94,6 @@ def imprints_root(imprints: Sequence[int]) -> Hash32:
 def imprints_path(imprints: Sequence[int], index: int) -> tuple[Hash32, ...]:
     """The way of one of them to it."""
     return tree_path([imprints_leaf(one) for one in imprints], index)
-
-
-def require_path(imprint: int, index: int, count: int, siblings: Sequence[bytes], root: bytes) -> None:
-    """Raise InvalidOpening unless an imprint is under a root."""
-    if root_of_path(imprints_leaf(imprint), index, count, siblings) != root:
-        raise InvalidOpening("The root is over other imprints", imprint, "Open it again.")
 
 
 # ------------------------------------------------------------------------------------------------------ a model's head

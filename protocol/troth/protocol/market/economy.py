@@ -70,11 +70,6 @@ def detection_of(execution_class: ExecutionClass) -> int:
     )
 
 
-def deters(penalty: int, gain: int, probability: int) -> bool:
-    """Whether a penalty L outweighs what can be gained with fees of at most g: 2 L p >= 3 g (1 - p)."""
-    return LOSS_TIMES * penalty * probability >= GAIN_TIMES * gain * (ONE - probability)
-
-
 def least_penalty(gain: int, probability: int) -> int:
     """The smallest L that deters; raises WeakEconomy where nothing is ever found."""
     if probability <= 0:
@@ -94,11 +89,6 @@ def case_gas(reviewers: int, tiles: int) -> int:
 def case_gas_of(execution_class: ExecutionClass) -> int:
     """Gas of a whole case in a class."""
     return case_gas(execution_class.reviewers, execution_class.tiles)
-
-
-def rewards(penalty: int, convicting: int, gas: int, gas_price: int) -> bool:
-    """Whether bringing a rejection pays: a tenth of L where it convicts, against a case's ``gas`` where it does not."""
-    return penalty * convicting * PER >= REWARD_SHARE * gas * gas_price * (ONE - convicting)
 
 
 def least_rewarding(convicting: int, gas: int, gas_price: int) -> int:

@@ -5,9 +5,7 @@ Every event carries what is true after it, so that a missing or repeated log sho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from functools import reduce
 from typing import Any, NoReturn, assert_never
 
 from troth.protocol.errors import InvalidField
@@ -63,11 +61,6 @@ def apply(event: Event, state: State) -> State:
             return state
         case _:
             assert_never(event)
-
-
-def fold(events: Iterable[Event], state: State | None = None) -> State:
-    """The state after all ``events`` in order."""
-    return reduce(lambda before, event: apply(event, before), events, state or State())
 
 
 def _refuse(what: str, value: object) -> NoReturn:

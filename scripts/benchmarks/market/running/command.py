@@ -18,7 +18,7 @@ CLIENTS = 8
 
 def parse(options: Sequence[str]) -> argparse.Namespace:
     """What to measure, and how much of it."""
-    parser = argparse.ArgumentParser(prog="scripts/bench market")
+    parser = argparse.ArgumentParser(prog="scripts/bench market", description=__doc__)
     parser.add_argument("--rows", default=",".join(ROWS), help=f"of {', '.join(ROWS)}; all of them if not named")
     parser.add_argument("--orders", type=int, default=2_000, help="orders whose time is taken")
     parser.add_argument("--tasks", type=int, default=10_000, help="short tasks over which gas is counted")

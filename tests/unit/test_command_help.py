@@ -1,0 +1,73 @@
+"""What `--help` says of every command: lists that cut nothing off, and examples that its own parser reads."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from typing import Any
+
+import pytest
+import typer
+
+from troth.command import plugins
+from troth.command.examples import EXAMPLES
+from troth.command.main import app
+
+COLUMNS = 80
+ELSEWHERE = {"factory", "rpc", "committee", "bank", "tickets", "reputation", "organisations", "home", "keystore"}
+"""What a command needs, and a network's file or the environment may give."""
+
+
+def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from walk(below, (*path, name))
+
+
+ALL = [pair for name, point in plugins.plugins().items() for pair in walk(plugins.load(point), (name,))]
+LEAVES = {" ".join(path): command for path, command in ALL if not hasattr(command, "commands")}
+
+
+def help_of(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+    written = io.StringIO()
+    with redirect_stdout(written), pytest.raises(SystemExit):
+        typer.main.get_command(app).main(args=[*path, "--help"], prog_name="troth")
+    return written.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path, _ in ALL], ids=" ".join)
+def test_help_fits_a_terminal_and_cuts_nothing_off(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = help_of(path, monkeypatch)
+    assert [line for line in shown.splitlines() if len(line) > COLUMNS] == []
+    assert re.findall(r"\w+,?\.\.\.$", shown, re.MULTILINE) == []
+    said = " ".join(shown.replace("\\\n", " ").split())
+    for line in EXAMPLES.get(" ".join(path), ()):
+        assert f"troth {line}" in said
+
+
+def test_every_command_has_an_example_and_no_example_is_of_another() -> None:
+    assert set(EXAMPLES) == set(LEAVES)
+    assert all(line.startswith(f"{path} ") or line == path for path, lines in EXAMPLES.items() for line in lines)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES))
+def test_examples_are_read_by_their_commands(path: str) -> None:
+    """Unknown options, missing values and missing arguments are refused; nothing is carried out."""
+    command = LEAVES[path]
+    for line in EXAMPLES[path]:
+        words = shlex.split(line.split(" < ")[0])[len(path.split()) :]
+        context = typer.Context(command, info_name=path)
+        given, left, _ = command.make_parser(context).parse_args(words)
+        assert not left, (line, left)
+        needed = {one.name for one in command.params if one.required}
+        for name in needed - (ELSEWHERE if given.get("network") else set()):
+            assert given.get(name), (line, name)
+        for one in command.params:
+            kind = one.type_descriptor.annotation
+            if given.get(one.name) is not None and kind in {int, float}:
+                kind(given[one.name])
