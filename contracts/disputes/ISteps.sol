@@ -120,7 +120,7 @@ interface ISteps {
     ) external view returns (bool);
 
     /// @notice Whether the signed row is further from the trace's last row than honest machines are: than the tolerance, and
-    ///         than eight times as far as the nudge moves the row.
+    ///         than four times as far as the nudge moves the row.
     /// @param opening the rows, as the contract takes them
     function isFar(Matter calldata matter, bytes calldata shape, Claim calldata claim, bytes calldata opening)
         external

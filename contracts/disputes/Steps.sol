@@ -119,8 +119,8 @@ contract Steps is ISteps {
     uint256 private constant ONE = 0x3f800000;
     /// @dev 10^-4: by so much of a row's root mean square each of its numbers may differ from the trace's.
     uint256 private constant TOLERANCE = 0x38d1b717;
-    /// @dev 8: by so many times what a nudge moves it a row may differ.
-    uint256 private constant ROOM = 0x41000000;
+    /// @dev 4: by so many times what a nudge moves it a row may differ.
+    uint256 private constant ROOM = 0x40800000;
     /// @dev 1 + 2^-20 and 1 - 2^-20.
     uint256 private constant MORE = 0x3f800008;
     uint256 private constant LESS = 0x3f7ffff0;

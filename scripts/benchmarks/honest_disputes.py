@@ -32,7 +32,7 @@ from troth.protocol.tensors import Dtype
 from troth.protocol.types import Hash32, Segment
 
 KEPT = HOME / "honest-disputes.jsonl"
-TOLERANCE, ROOM = 1e-4, 8.0
+TOLERANCE, ROOM = 1e-4, 4.0
 FOUND = (33_795, 7_325)
 """The first text: honest rows of it are beyond the tolerance."""
 KINDS = ("repeated", "written", "random")
@@ -100,16 +100,16 @@ class _Weigher:
         }
         # Texts that need no nudge are nudged once in a while, to see how far that moves usual rows.
         usual = not far and number % 10 == 1
-        allowed, tried = np.zeros(positions), 0
+        most, tried = np.zeros(positions), 0
         while (far and tried < NUDGES) or (usual and not tried):
             tried += 1
             nudged = await asyncio.to_thread(computed, Nudge(Hash32(keccak256(tokens.tobytes())), tried))
-            allowed = np.maximum(allowed, ROOM * _distances(nudged, canonical) / TOLERANCE)
+            most = np.maximum(most, _distances(nudged, canonical) / TOLERANCE)
             moved = [movement(nudged[at], canonical[at], most_moved(nudged[at], canonical[at])) for at in far]
             pairs = zip(far, moved, strict=True)
             far = [at for at, by in pairs if furthest(rows[at], canonical[at], by) is not None]
         if tried:
-            told |= {"nudges": tried, "moved": [round(float(one), 4) for one in allowed]}
+            told |= {"nudges": tried, "moved": [round(float(one), 4) for one in most]}
             told |= {"shares": [round(float(one), 4) for one in shares]}
         return told | {"lost": len(far)}
 
@@ -133,7 +133,7 @@ def _told(texts: list[dict[str, Any]]) -> list[Figure]:
             name = f"furthest honest row, {kind} texts"
             figures.append(Figure(name, max(one["tolerance"] for one in mine), "tolerances", note=f"{len(mine)} texts"))
     used = [
-        share / moved
+        share / (ROOM * moved)
         for one in texts if "moved" in one
         for share, moved in zip(one["shares"], one["moved"], strict=True) if share > 1
     ]  # fmt: skip

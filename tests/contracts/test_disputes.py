@@ -136,8 +136,8 @@ async def defended(stage: DisputeStage, off: int, **changes: Any) -> tuple[Playe
 
 
 async def test_a_row_within_what_a_nudge_moves_stands_and_one_beyond_convicts(stage: DisputeStage) -> None:
-    """Ten are allowed, and eight for each that the nudge moves the row: 74 by nudge 8, 18 by nudge 1."""
-    for off, nudge, stands in ((50, 8, True), (50, 1, False)):
+    """Ten are allowed, and four for each that the nudge moves the row: 42 by nudge 8, 14 by nudge 1."""
+    for off, nudge, stands in ((40, 8, True), (40, 1, False)):
         played, doubled, row = await defended(stage, off, nudge=nudge)
         assert game.first_difference(played.state, played.shown, doubled) is None
         proof = opening_of(SeenTrace(doubled), doubled, row)

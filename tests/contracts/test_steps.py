@@ -252,13 +252,13 @@ async def test_short_sums_and_other_numbers_have_no_parts(checked: Checked) -> N
                 assert await checked.chain.read(view) == (not parts)
 
 
-async def test_a_row_that_a_nudge_defends_convicts_beyond_eight_times_its_movement(doubled: Checked) -> None:
+async def test_a_row_that_a_nudge_defends_convicts_beyond_four_times_its_movement(doubled: Checked) -> None:
     trace, layout = doubled.trace, doubled.layout
     assert isinstance(trace, DoubledTrace)
     last, nudged = trace.plain.last_row, trace.nudged.last_row
     scale = float(np.sqrt(np.mean(last.astype(np.float64) ** 2)))
     moved = float(np.abs(nudged[trace.most_moved] - last[trace.most_moved]))
-    for off in (0.5e-4 * scale, 1.5e-4 * scale, 4 * moved, 20 * moved, 200 * moved):
+    for off in (0.5e-4 * scale, 1.5e-4 * scale, 3 * moved, 5 * moved, 20 * moved, 200 * moved):
         row = last.copy()
         row[7] += np.float32(off)
         rows = trace.plain.rows.copy()

@@ -118,7 +118,7 @@ def test_a_nudged_trace_is_judged_by_the_same_rules(judged: Judged) -> None:
     assert differ >= 1
     row = judged.trace.last_row.copy()
     moved = float(np.abs(nudged.last_row - row).max())
-    for off, far in ((4 * moved, False), (max(20 * moved, 2e-4 * float(np.abs(row).max())), True)):
+    for off, far in ((3 * moved, False), (max(20 * moved, 2e-4 * float(np.abs(row).max())), True)):
         rows = judged.trace.rows.copy()
         rows[-1, 7] += np.float32(off)
         signed = SignedRows(rows, scene.tokens)

@@ -28,7 +28,7 @@ contract ToySteps is ISteps {
     }
 
     uint256 private constant LIMIT = 10;
-    uint256 private constant ROOM = 8;
+    uint256 private constant ROOM = 4;
 
     function depth(Matter calldata, bytes calldata shape) external pure returns (uint8) {
         return _levels(abi.decode(shape, (Shape)).tensors);

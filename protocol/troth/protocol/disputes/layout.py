@@ -41,8 +41,8 @@ MOST_WIDTH = 1 << 16
 ONE = 0x3F800000
 TOLERANCE = 0x38D1B717
 """10**-4: by so much of a row's root mean square each of its numbers may differ from the trace's."""
-ROOM = 0x41000000
-"""8: by so many times what a nudge moves it a row may differ."""
+ROOM = 0x40800000
+"""4: by so many times what a nudge moves it a row may differ."""
 NUDGES = 8
 """Nudges of which the accused may choose one, from 1 on."""
 GEMMA = frozenset({"gemma", "gemma2", "gemma3_text"})
