@@ -185,6 +185,7 @@ class Network:
 
     async def wind(self, blocks: int) -> None:
         """Let blocks pass, those that come by themselves among them; only where nobody's window runs."""
+        await self.follower.catch_up()
         await asyncio.to_thread(self.chain.mine_until, self.follower.block + blocks)
         for follower in (self.follower, *(one.running.follower for one in self.clients.values())):
             await follower.catch_up()
