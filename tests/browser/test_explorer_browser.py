@@ -35,9 +35,12 @@ SEEN = (
     (CASE, DESKTOP, "dark"),
     (TASK, PHONE, "light"),
     ("logs", DESKTOP, "dark"),
+    ("reputation", DESKTOP, "light"),
+    ("reputation", PHONE, "dark"),
     ("receipt", PHONE, "dark"),
 )
 OTHERS = (
+    "reputation",
     "nodes",
     "cases",
     "slashes",

@@ -46,6 +46,7 @@ PAGES = (
     "logs",
     "cases",
     "slashes",
+    "reputation",
     "services",
     "audit",
     "receipt",

@@ -155,6 +155,16 @@ def day(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y")
 
 
+def score(billionths: int) -> str:
+    """A score or credit, 0 to 1, rounded down: what is below the bar never looks as if it were at it."""
+    return f"{billionths // 10**6 / 1000:.3f}"
+
+
+LEADERS = {
+    "proved": "by VRF, proof holds", "by_seed": "by the seed", "wrong": "proof or draw is wrong", "unseen": "not seen",
+}  # fmt: skip
+
+
 def _named(table: Mapping[str, str]) -> Callable[[str], str]:
     return lambda name: table.get(name, name.replace("_", " "))
 
@@ -169,6 +179,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "reason": _named(REASONS),
     "outcome": _named(OUTCOMES),
     "audit_state": _named(STATES),
+    "leader": _named(LEADERS),
+    "score": score,
     "share": share,
     "day": day,
     "wei": Money(""),
