@@ -42,9 +42,12 @@ SEEN = (
     (DISPUTE, PHONE, "dark"),
     (TASK, PHONE, "light"),
     ("logs", DESKTOP, "dark"),
+    ("reputation", DESKTOP, "light"),
+    ("reputation", PHONE, "dark"),
     ("receipt", PHONE, "dark"),
 )
 OTHERS = (
+    "reputation",
     "nodes",
     "cases",
     "slashes",

@@ -15,11 +15,13 @@ from typing import Any
 from support.market_case import CaseScene
 from support.market_logs import CONTRACTS, META, address, log_of
 from support.market_record import PLACE, SCHEDULER, line_of, posted, record
-from support.market_scene import DOMAIN, Scene, hash_of
+from support.market_scene import DOMAIN, KEYS, Scene, hash_of
+from support.reputation_record import ratings_reading
 
 from troth.audit.checks import logs as log_checks
 from troth.audit.history import read_history
 from troth.audit.report import CheckReport, Finding
+from troth.audit.services import ReadServices
 from troth.audit.subject import AuditSubject
 from troth.explorer.index import ExplorerIndex
 from troth.explorer.opening import Place
@@ -34,6 +36,8 @@ from troth.protocol.market.types import PotKind
 from troth.protocol.types import Address, Hash32
 
 CASES = CaseScene()
+RATED = (next(one for one in KEYS if one != CASES.node), CASES.node, address(99))
+"""Whom members rate: an honest node, the one that is convicted, and one that is registered nowhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +189,7 @@ def home_of(folder: Path, chain: Stage | None = None, block: int = 2_060, place:
     examine(index, held, block)
     times = {name: 1_800_000_000 + 12 * name for name in held.blocks}
     index.priced({name: (60_000 + number % 7 * 9_000, 10**9) for name, number in index.unpriced(1_000)}, times)
+    index.served(ReadServices(None, None, (), ratings_reading(RATED)), reproduce)
     index.close()
     for (scheduler, number), data in held.served.items():
         path = folder / "logs" / scheduler.lower() / f"{number}.jsonl"

@@ -48,6 +48,7 @@ PAGES = (
     "logs",
     "cases",
     "slashes",
+    "reputation",
     "services",
     "audit",
     "receipt",

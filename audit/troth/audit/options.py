@@ -34,6 +34,9 @@ OrganisationsOption = Annotated[
         "--organisations", envvar="TROTH_ORGANISATIONS", help="Also look at this Organisations contract, 0x…."
     ),
 ]
+ReputationOption = Annotated[
+    str, typer.Option("--reputation", envvar="TROTH_REPUTATION", help="Also look at this Reputation contract, 0x….")
+]
 
 
 @option_group
@@ -52,14 +55,18 @@ class WatchedOptions:
         return audited_services(self.rpc, self.tickets, self.organisations, self.start_block)
 
 
-def audited_services(rpc: str, tickets: str, organisations: str, start_block: int) -> AuditedServices:
+def audited_services(
+    rpc: str, tickets: str, organisations: str, start_block: int, reputation: str = ""
+) -> AuditedServices:
     """What stands beside a market, by its addresses; empty: not looked at."""
     from troth.audit.services import AuditedServices
     from troth.chain.tickets import TicketsContract
     from troth.protocol.organisations import OrganisationsPlace
+    from troth.protocol.reputation import ReputationPlace
 
     return AuditedServices(
         rpc,
         TicketsContract(read_address(tickets), start_block) if tickets else None,
         OrganisationsPlace(read_address(organisations), start_block) if organisations else None,
+        ReputationPlace(read_address(reputation), start_block) if reputation else None,
     )

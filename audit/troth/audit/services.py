@@ -1,4 +1,4 @@
-"""What stands beside a market, audited again and again: contribution credits (M23) and tickets (M24, M25).
+"""What stands beside a market, audited again and again: contribution credits (M23), tickets (M24, M25), reputation.
 
 `troth audit watch` and the explorer look at these contracts with each look at the market, where they are named.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from troth.audit import credits, tickets
 from troth.audit.checks import CREDITED, TICKETS_MONEY, TICKETS_SIGNED
@@ -15,8 +15,10 @@ from troth.audit.report import CheckReport, CheckResult, Finding, FindingKind
 from troth.audit.running import again, at_node
 from troth.audit.subject import AuditSubject
 from troth.chain.organisations import OrganisationsReading, read_organisations
+from troth.chain.reputation_reading import Known, ReputationReading, read_reputation
 from troth.chain.tickets import TicketsContract, TicketsReading, read_tickets
 from troth.protocol.organisations import OrganisationsPlace
+from troth.protocol.reputation import ReputationPlace
 from troth.protocol.types import Address
 
 
@@ -27,6 +29,7 @@ class ReadServices:
     tickets: TicketsReading | None
     organisations: OrganisationsReading | None
     reports: tuple[CheckReport, ...]
+    reputation: ReputationReading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +39,15 @@ class AuditedServices:
     rpc: str
     tickets: TicketsContract | None = None
     organisations: OrganisationsPlace | None = None
+    reputation: ReputationPlace | None = None
+    _known: Known = field(default_factory=dict, repr=False, compare=False)
 
     async def read(self, subject: AuditSubject) -> ReadServices:
-        """Read and check both up to the subject's block; raises ChainError."""
+        """Read and check them up to the subject's block; raises ChainError."""
         reports = list[CheckReport]()
-        sold = hosted = None
+        sold = hosted = rated = None
+        registry, market = subject.evidence.place.contracts.registry, subject.history.state
         if self.organisations is not None:
-            registry, market = subject.evidence.place.contracts.registry, subject.history.state
             hosted = await read_organisations(self.rpc, self.organisations, market, registry, block=subject.block)
             found = (*credits.examine(hosted), CheckResult(None, tuple(standing(hosted))))
             reports.append(CheckReport(*CREDITED, found))
@@ -50,7 +55,10 @@ class AuditedServices:
             sold = await read_tickets(self.rpc, self.tickets, subject.history.state, block=subject.block)
             calls = await tickets.calls_of(self.rpc, sold)
             reports += await asyncio.to_thread(tickets.reports, sold, calls)
-        return ReadServices(sold, hosted, tuple(reports))
+        if self.reputation is not None:
+            place = self.reputation
+            rated = await read_reputation(self.rpc, place, registry, block=subject.block, known=self._known)
+        return ReadServices(sold, hosted, tuple(reports), rated)
 
     def again(self, finding: Finding, factory: Address) -> str:
         """The command that shows a finding again."""

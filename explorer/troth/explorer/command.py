@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from troth.audit.options import OrganisationsOption, TicketsOption, audited_services, read_address
+from troth.audit.options import OrganisationsOption, ReputationOption, TicketsOption, audited_services, read_address
 from troth.audit.services import AuditedServices
 from troth.explorer.errors import ExplorerError
 from troth.explorer.exporting import PAGES_LIMIT, export
@@ -62,6 +62,7 @@ def serve(
     created_by: CreatedByOption = "",
     tickets: TicketsOption = "",
     organisations: OrganisationsOption = "",
+    reputation: ReputationOption = "",
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = "",
     host: Annotated[
@@ -72,7 +73,7 @@ def serve(
 ) -> None:
     """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
     configure("WARNING")
-    beside = audited_services(rpc, tickets, organisations, start_block)
+    beside = audited_services(rpc, tickets, organisations, start_block, reputation)
     settings = _settings(
         *(factory, bank, rpc, start_block, home, beside), database=database, created_by=created_by, interval=interval
     )
@@ -96,11 +97,12 @@ def read_once(
     created_by: CreatedByOption = "",
     tickets: TicketsOption = "",
     organisations: OrganisationsOption = "",
+    reputation: ReputationOption = "",
     home: HomeOption = DEFAULT_HOME,
     database: DatabaseOption = "",
 ) -> None:
     """Read the deployment to its newest block, examine all logs, audit once, and leave."""
-    beside = audited_services(rpc, tickets, organisations, start_block)
+    beside = audited_services(rpc, tickets, organisations, start_block, reputation)
     settings = _settings(factory, bank, rpc, start_block, home, beside, database=database, created_by=created_by)
     asyncio.run(read(settings, once=True))
     site = Site.open(settings.index, settings.home)
@@ -150,7 +152,7 @@ def show(
     case: Annotated[str | None, typer.Option("--case", help="Of this case.")] = None,
     dispute: Annotated[str | None, typer.Option("--dispute", help="Of this dispute.")] = None,
     entry: Annotated[str | None, typer.Option("--entry", help="Of log entries with this number.")] = None,
-    state: Annotated[str | None, typer.Option("--state", help="drawn, rejected, unrevealed, wrong, live, …")] = None,
+    state: Annotated[str | None, typer.Option("--state", help="drawn, rejected, wrong, live, banned, …")] = None,
     part: Annotated[str | None, typer.Option("--part", help="infer or check.")] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -18,7 +18,7 @@ from troth.audit.report import CheckReport, Reproduce
 from troth.audit.services import ReadServices
 from troth.chain.market import DeploymentPlace
 from troth.chain.store import WINDOW
-from troth.explorer import disputes, rows, services
+from troth.explorer import disputes, reputation, rows, services
 from troth.explorer.database import Database
 from troth.explorer.errors import IndexUnusable
 from troth.explorer.opening import Place, open_to_write
@@ -29,7 +29,7 @@ from troth.protocol.market.log_data import LogLine
 from troth.protocol.market.state import State
 from troth.protocol.types import Address, Hash32
 
-FORMAT = 1
+FORMAT = 2
 ASK_AGAIN_SECONDS, EXAMINE_AGAIN_SECONDS = 60.0, 3_600.0
 """After which data that was not served is asked for again, and data with findings is examined again."""
 CHAIN = "chain"
@@ -178,7 +178,8 @@ class ExplorerIndex:
     @classmethod
     def open(cls, at: Place, chain_id: int, place: DeploymentPlace) -> ExplorerIndex:
         """Open or make the index; IndexUnusable if it is another deployment's, or another version's."""
-        database = open_to_write(at, FORMAT, SCHEMA + services.SCHEMA + disputes.SCHEMA)
+        schemas = (SCHEMA, services.SCHEMA, disputes.SCHEMA, reputation.SCHEMA)
+        database = open_to_write(at, FORMAT, "".join(schemas))
         named = (chain_id, str(place.factory), str(place.contracts.bank))
         database.execute(
             'INSERT INTO progress ("only", chain_id, factory, bank, start, lens, registry) '

@@ -14,6 +14,7 @@ from troth.chain.tickets import TicketsReading
 from troth.explorer.database import Database
 from troth.explorer.disputes import DISPUTE_QUERIES
 from troth.explorer.figures import QUERIES, Column, FigureReader, Query
+from troth.explorer.reputation import REPUTATION_QUERIES, fill_reputation
 from troth.explorer.rows import Row, hexadecimal
 
 SCHEMA = """
@@ -100,7 +101,7 @@ SERVICE_QUERIES: Mapping[str, Query] = {
         filters={"owner": "owner = ?"},
     ),
 }
-ALL_QUERIES: Mapping[str, Query] = {**QUERIES, **DISPUTE_QUERIES, **SERVICE_QUERIES}
+ALL_QUERIES: Mapping[str, Query] = {**QUERIES, **DISPUTE_QUERIES, **SERVICE_QUERIES, **REPUTATION_QUERIES}
 """Every figure that there is."""
 
 
@@ -120,6 +121,8 @@ def fill(database: Database, read: ReadServices) -> None:
         database.execute(f"DELETE FROM {table}")  # noqa: S608 -- own names
         if filled := list(rows):
             database.insert(table, filled)
+    if read.reputation is not None:
+        fill_reputation(database, read.reputation)
 
 
 def _sales(reading: TicketsReading) -> Iterable[Row]:

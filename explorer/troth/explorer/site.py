@@ -48,6 +48,7 @@ NAVIGATION = (
     ("logs", "Logs"),
     ("cases", "Cases"),
     ("slashes", "Slashes"),
+    ("reputation", "Reputation"),
     ("services", "Tickets"),
     ("audit", "Audit"),
     ("receipt", "Receipt"),
@@ -287,6 +288,7 @@ class Site:
         ).fetchall()
         more = {"work": self._some("work", query, operator=address), "cases": self._some("cases", node=address)}
         more["disputes"] = self._some("disputes", node=address)
+        more |= {"standing": self._standing(address), "ratings": self._some("ratings", operator=address)}
         return "node.html", {**common, **more, "tallies": tallies, "groups": groups}
 
     def logs(self, _: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
@@ -360,6 +362,28 @@ class Site:
         """Who lost stake, and why."""
         return "slashes.html", {"slashes": self._some("slashes", query)}
 
+    def _standing(self, operator: str) -> dict[str, Any] | None:
+        """A node's score and what it means; None where members do not rate it."""
+        found = self._some("reputation", operator=operator)
+        names = [one.name for one in found.columns]
+        return dict(zip(names, found.rows[0], strict=True)) if found.rows else None
+
+    def reputation(self, _: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+        """What the committee's members say of nodes, and how their epochs went."""
+        chosen = {key: value for key, value in query.items() if key != "epochs_after"}
+        found = self.database.execute("SELECT * FROM reputation_rules")
+        row = found.fetchone()
+        epochs = self._some("epochs", {"after": query.get("epochs_after", "")}, most=20)
+        banned, nodes = self._one("SELECT coalesce(sum(banned), 0), count(*) FROM standings")
+        return "reputation.html", {
+            "rules": None if row is None else dict(zip(found.names, row, strict=True)),
+            "standings": self._some("reputation", chosen),
+            "epochs": epochs,
+            "banned": banned,
+            "rated": nodes,
+            "query": chosen,
+        }
+
     def services(self, _: str, __: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """What stands beside the market."""
         names = {"tickets": "tickets", "sums": "ticket-money", "credits": "credits", "deployments": "deployments"}
@@ -385,6 +409,7 @@ _PAGES: Mapping[tuple[str, bool], Any] = {
     ("cases", True): Site.case,
     ("disputes", True): Site.dispute,
     ("slashes", False): Site.slashes,
+    ("reputation", False): Site.reputation,
     ("services", False): Site.services,
     ("audit", False): Site.audit,
     ("receipt", False): Site.receipt,

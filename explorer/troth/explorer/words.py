@@ -162,6 +162,16 @@ def day(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y")
 
 
+def score(billionths: int) -> str:
+    """A score or credit, 0 to 1, rounded down: what is below the bar never looks as if it were at it."""
+    return f"{billionths // 10**6 / 1000:.3f}"
+
+
+LEADERS = {
+    "proved": "by VRF, proof holds", "by_seed": "by the seed", "wrong": "proof or draw is wrong", "unseen": "not seen",
+}  # fmt: skip
+
+
 def _named(table: Mapping[str, str]) -> Callable[[str], str]:
     return lambda name: table.get(name, name.replace("_", " "))
 
@@ -177,6 +187,8 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "outcome": _named(OUTCOMES),
     "audit_state": _named(STATES),
     "ended": _named(ENDED),
+    "leader": _named(LEADERS),
+    "score": score,
     "share": share,
     "day": day,
     "wei": Money(""),
