@@ -99,9 +99,10 @@ def joining(
     """A node of the whole model takes the next place, ``number``, of the class's group; its stake exceeds its seats."""
     pot, segment = Hash32(bytes(12) + bytes.fromhex(operator[2:])), Segment(0, 12)
     entry = GroupEntry(operator, place.block, place.block, seats, 0)
+    endpoint, tls_key = f"https://{operator[2:12].lower()}.example", Hash32(keccak256(pot))
     return [
         on.Collected(ZERO_HASH, owner, PotKind.STAKE, pot, STAKE, STAKE, place),
-        on.NodeRegistered(operator, owner, class_id, owner, 0, 12, "https://n.example", Hash32(keccak256(pot)), place),
+        on.NodeRegistered(operator, owner, class_id, owner, 0, 12, endpoint, tls_key, place),
         on.EntryChanged(group_id(class_id, segment), number, entry, number + 1, place),
         on.AskChanged(operator, segment.first, segment.end, ASK, place),
     ]
