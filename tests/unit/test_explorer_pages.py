@@ -386,6 +386,7 @@ def test_an_index_of_another_deployment_or_version_is_refused(tmp_path: Path) ->
     answer = web.get("/")
     assert answer.status_code == 503
     assert "Reading the chain" in answer.text
+    assert 'href="static/explorer.css"' in answer.text, "links are relative: the pages may lie below any path"
     assert web.get("/livez").status_code == 200
 
 
