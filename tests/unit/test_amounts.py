@@ -158,3 +158,11 @@ def test_the_price_comes_from_the_command_or_the_environment(monkeypatch: pytest
     monkeypatch.setenv(command_options.PRICE_VARIABLE, "much")
     with pytest.raises(AmountError):
         command_options.asset_price()
+
+
+def test_an_amount_that_is_not_known_loses_its_unit_too() -> None:
+    assert readable({"per_1000_units": None, "gas_wei": None, "why": None}) == {
+        "per_1000": None,
+        "gas": None,
+        "why": None,
+    }

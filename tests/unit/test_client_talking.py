@@ -22,6 +22,7 @@ from unit.test_tabs_asking import ALWAYS
 
 from troth.client.errors import ModelUnavailable, PromptError
 from troth.client.home import Home
+from troth.client.orders import talking
 from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.models import choose_model, models_on_offer
 from troth.client.orders.running import Running
@@ -29,6 +30,7 @@ from troth.client.orders.session import _class_id
 from troth.client.orders.talking import Conversation, Typing, read_saved, talk
 from troth.client.terminal import coloured
 from troth.protocol.amounts import Asset
+from troth.protocol.errors import InvalidField
 from troth.protocol.market.signed import Opinion
 from troth.protocol.market.types import NO_ADDRESS
 
@@ -104,6 +106,34 @@ def test_what_is_no_conversation_is_refused(content: bytes, tmp_path: Path) -> N
         read_saved(path)
     with pytest.raises(PromptError, match="cannot be read"):
         read_saved(tmp_path / "none")
+
+
+async def test_what_cannot_be_saved_is_said_and_the_conversation_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    async with conversation_in(tmp_path) as (_, conversation):
+        await talk(conversation, typed(f"/save {tmp_path}/file/below", f"/save {tmp_path}", "hello"))
+    said = capsys.readouterr()
+    assert said.err.count("The conversation cannot be saved") == 2
+    assert said.out == "hello world\n"
+    assert not os.path.lexists(f"{tmp_path.parent}/.{tmp_path.name}.{os.getpid()}"), "nothing is left half-written"  # noqa: ASYNC240
+
+
+@pytest.mark.parametrize("failure", [TimeoutError(), InvalidField("A field is wrong", "x", "Mend it.")])
+async def test_no_failure_of_a_turn_ends_a_conversation(
+    failure: Exception, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*_: Any) -> Any:
+        raise failure
+
+    async with conversation_in(tmp_path) as (_, conversation):
+        await conversation.running.session.ready()
+        monkeypatch.setattr(talking, "models_on_offer", failing)
+        await talk(conversation, typed("/models", "hello"))
+    said = capsys.readouterr()
+    assert "error: " in said.err
+    assert said.out == "hello world\n"
 
 
 async def test_an_unknown_command_is_not_asked_and_not_paid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

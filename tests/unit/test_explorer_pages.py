@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import multiprocessing
 import re
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -147,6 +149,19 @@ def test_of_several_ids_that_begin_alike_none_is_taken(home: Path, tmp_path: Pat
     with pytest.raises(NothingHere, match="Several"):
         made.found("0xabcd")
     made.close()
+
+
+@pytest.mark.slow
+def test_a_reader_that_is_stopped_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
+    """A port that is taken stops it at once: a process that was left would hold up the command's exit."""
+    for pause in (0.0, 0.02):
+        before = {one.pid for one in multiprocessing.active_children()}
+        reader = reading.ReaderProcess(reading.ReaderSettings("http://127.0.0.1:9", PLACE.factory, None, 0, tmp_path))
+        reader.start()
+        time.sleep(pause)
+        reader.stop()
+        assert not reader._thread.is_alive()
+        assert {one.pid for one in multiprocessing.active_children()} == before
 
 
 def test_nobody_is_found_by_the_account_that_pays(web: TestClient) -> None:
@@ -373,6 +388,7 @@ def test_an_index_of_another_deployment_or_version_is_refused(tmp_path: Path) ->
     answer = web.get("/")
     assert answer.status_code == 503
     assert "Reading the chain" in answer.text
+    assert 'href="static/explorer.css"' in answer.text, "links are relative: the pages may lie below any path"
     assert web.get("/livez").status_code == 200
 
 

@@ -13,7 +13,9 @@ from troth.client.configuration import load
 from troth.client.home import Home
 from troth.committee.command import app as committee
 from troth.committee.configuration import load as load_member
+from troth.node.command import app as node
 from troth.protocol.amounts import COIN
+from troth.protocol.errors import InvalidField
 from troth.scheduler.command import app as scheduler
 from troth.scheduler.configuration import load_market
 from troth.transport import interview as module
@@ -91,6 +93,41 @@ def test_nobody_is_asked_without_a_terminal() -> None:
 )
 def test_where_to_listen_follows_from_the_endpoint(endpoint: str, host: str) -> None:
     assert listening_host(endpoint) == host
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://node.example:9443", "node.example:9443", "https://", "ftp://x", "https://x:99999"]
+)
+def test_what_is_no_https_address_is_no_endpoint(endpoint: str) -> None:
+    with pytest.raises(InvalidField, match="no endpoint"):
+        listening_host(endpoint)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "what", "value"),
+    [
+        (("--class", "0x12"), "no id", "0x12"),
+        (("--endpoint", "http://x"), "no endpoint", "http://x"),
+        (("--slice", "0:31"), "the model has 2 layers", "0:31"),
+    ],
+)
+def test_a_node_s_wrong_options_are_named_before_anything_is_written(
+    tmp_path: Path, password: str, options: tuple[str, str], what: str, value: str
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(
+        '{"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 8, "vocab_size": 9}'
+    )
+    for name in ("tokenizer.json", "model.safetensors"):
+        (model / name).write_text("{}")
+    given = {"--class": CLASS, "--slice": "0:2", "--model": str(model), "--factory": FACTORY} | dict([options])
+    words = ["init", "--home", str(tmp_path / "n"), "--password-file", password]
+    done = CliRunner().invoke(node, [*words, *(word for pair in given.items() for word in pair)])
+    assert what in getattr(done.exception, "what", "")
+    assert getattr(done.exception, "value", "") == value
+    assert not (tmp_path / "n").exists()
 
 
 @pytest.mark.slow

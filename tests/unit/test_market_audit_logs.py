@@ -16,8 +16,8 @@ from support.market_scene import TAB_KEY, Scene, hash_of
 
 from troth.audit import running
 from troth.audit.checks import CHAIN, logs
-from troth.audit.display import counted
-from troth.audit.errors import SourceUnusable
+from troth.audit.display import counted, guarded
+from troth.audit.errors import AuditError, SourceUnusable
 from troth.audit.findings import ShownFindings
 from troth.audit.report import Finding, FindingKind
 from troth.protocol.errors import InvalidField
@@ -287,3 +287,13 @@ def test_a_line_out_of_all_bounds_is_its_scheduler_s_fault_and_stops_no_audit(ch
     (finding,) = [found for report in reports for one in report.results for found in one.findings]
     assert (finding.check, finding.kind, finding.party) == ("M13", FindingKind.CHEATED, SCHEDULER)
     assert "cannot be read" in finding.message
+
+
+def test_a_file_that_cannot_be_used_is_named_and_no_violation() -> None:
+    def work() -> None:
+        Path("/nowhere/at/all").write_bytes(b"")
+
+    with pytest.raises(AuditError, match="A file cannot be used: No such file") as caught:
+        guarded(work)
+    assert str(caught.value.value) == "/nowhere/at/all"
+    assert caught.value.exit_code != 1

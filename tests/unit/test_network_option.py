@@ -190,6 +190,14 @@ def test_what_is_missing_and_a_network_would_name_is_said(capsys: pytest.Capture
         assert "--network FILE|NAME names it, too" in said
 
 
+@pytest.mark.slow  # it loads every package
+def test_a_network_that_does_not_name_what_is_missing_is_told(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        load(plugins()["audit"]).main(["tickets", "--network", str(file)])
+    assert stopped.value.code == 2
+    assert f"The network {NETWORK.name} names none" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
 def test_what_stands_beside_a_market_is_filled_in_and_not_exchanged(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -73,6 +73,19 @@ def test_nothing_of_it_is_markup(tmp_path: Path) -> None:
         assert "&lt;script&gt;" in text
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Run `troth node start`.", "Run <code>troth node start</code>."),
+        ("one ` alone", "one ` alone"),
+        ("`a` and `<b>` and `", "<code>a</code> and <code>&lt;b&gt;</code> and `"),
+        ("none", "none"),
+    ],
+)
+def test_what_stands_between_backticks_is_a_command(text: str, shown: str) -> None:
+    assert str(module.commands(text)) == shown
+
+
 def test_no_other_site_reads_it() -> None:
     page = client(Glance([], STANDING, MONEY, []))
     for host in ("evil.example:9480", "evil.example", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil.example:9480", ""):

@@ -25,7 +25,7 @@ from troth.client.orders.policy import require_worth
 from troth.client.orders.terminal import price_limit, wish_of
 from troth.client.orders.terms import CheckedOffer, offer_of, read_quotes, require_served, require_within
 from troth.client.orders.wishes import CheckWish, PriceLimit
-from troth.protocol.amounts import AmountError, Asset
+from troth.protocol.amounts import COIN, AmountError, Asset
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.types import NO_ADDRESS, Ask
 from troth.protocol.request import Request
@@ -136,10 +136,10 @@ def test_the_shipped_policy_wants_what_the_market_says() -> None:
 
 def test_prices_above_the_users_limit_are_refused() -> None:
     given = offer(World())
-    require_within(given, PriceLimit(10**9, 2 * 10**9))
+    require_within(given, PriceLimit(10**9, 2 * 10**9), COIN)
     for limit in (PriceLimit(10**9 - 1), PriceLimit(None, 2 * 10**9 - 1)):
-        with pytest.raises(FeeTooHigh):
-            require_within(given, limit)
+        with pytest.raises(FeeTooHigh, match=r"cost [12] units per 10\^9|wei a million"):
+            require_within(given, limit, COIN)
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,18 @@ def guarded(work: Callable[[], Made]) -> Made:
         return work()
     except AuditError:
         raise
+    except OSError as error:
+        if error.filename is None:
+            raise _unforeseen(error) from error
+        what, remedy = f"A file cannot be used: {error.strerror}", "Check the path, its rights and the disk."
+        raise AuditError(what, error.filename, remedy) from error
     except Exception as error:
-        what = f"The audit stopped on an error that it does not know: {type(error).__name__}"
-        raise AuditError(what, error, "Run `troth --debug audit ...` to see where, and report it.") from error
+        raise _unforeseen(error) from error
+
+
+def _unforeseen(error: Exception) -> AuditError:
+    what = f"The audit stopped on an error that it does not know: {type(error).__name__}"
+    return AuditError(what, error, "Run `troth --debug audit ...` to see where, and report it.")
 
 
 def finish(

@@ -173,7 +173,7 @@ EXAMPLES: Mapping[str, Iterable[str]] = {
     "relay doctor": ("relay doctor",),
     "scheduler init": (
         "scheduler init",
-        "scheduler init --network NET --class 0x… --model smollm2-135m --ends 30"
+        "scheduler init --network NET --class 0x… --model ~/.troth/models/smollm2-135m --ends 30"
         " --prices 0.0009ether,0.00009ether,0.0018ether --deposit 0.01ether",
     ),
     "scheduler register": (

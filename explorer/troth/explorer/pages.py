@@ -40,11 +40,11 @@ MEDIA = {
 WAITING = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="refresh" content="3"><title>Reading · Troth explorer</title>
-<link rel="stylesheet" href="/static/explorer.css"></head>
+<link rel="stylesheet" href="{root}static/explorer.css"></head>
 <body><main><h1>Reading the chain</h1><p class="lead">The first reading takes as long as the deployment has events.
 This page looks again by itself.</p></main></body></html>
 """
-"""What is shown until there is an index."""
+"""What is shown until there is an index; ``root`` leads up to the first page, which may lie below any path."""
 QUERY_LIMIT = 1_000
 """Bytes of a query string."""
 
@@ -158,7 +158,7 @@ class _Served:
         except IndexUnusable as error:
             # The first reading lasts, and the page says so: no line of the log for every visitor.
             _log.info("%s", error)
-            return HTMLResponse(WAITING, 503, headers={"Retry-After": "3"})
+            return HTMLResponse(WAITING.format(root="../" * path.count("/")), 503, headers={"Retry-After": "3"})
         except (NothingHere, NoSuchFigure) as error:
             return self._told(error, 404, path)
         except DatabaseFailed as error:

@@ -243,7 +243,7 @@ class ReaderProcess:
 
     def __init__(self, settings: ReaderSettings) -> None:
         self._settings = settings
-        self._stopping = threading.Event()
+        self._stopping, self._starting = threading.Event(), threading.Lock()
         self._process: BaseProcess | None = None
         self._thread = threading.Thread(target=self._keep, name="reader's keeper", daemon=True)
 
@@ -254,14 +254,19 @@ class ReaderProcess:
     def stop(self) -> None:
         """End it."""
         self._stopping.set()
-        if self._process is not None and self._process.is_alive():
-            self._process.terminate()
+        # One that is just being started is waited for: a process that outlives this call would hold up the exit.
+        with self._starting:
+            if self._process is not None and self._process.is_alive():
+                self._process.terminate()
         self._thread.join(RESTART_SECONDS)
 
     def _keep(self) -> None:
         while not self._stopping.is_set():
-            self._process = multiprocessing.get_context("spawn").Process(target=_main, args=(self._settings,))
-            self._process.start()
+            with self._starting:
+                if self._stopping.is_set():
+                    return
+                self._process = multiprocessing.get_context("spawn").Process(target=_main, args=(self._settings,))
+                self._process.start()
             self._process.join()
             if not self._stopping.is_set():
                 _log.warning("the reader ended (%s) and is started again", self._process.exitcode)

@@ -52,7 +52,9 @@ def offer_network(group: str, command: Any) -> None:
         except typer.BadParameter as error:
             # Click says nothing of its own about what is missing: then the network is what most people want to name.
             if not error.message and error.param is not None and error.param.name in FROM_A_FILE & filled:
-                error.message = "--network FILE|NAME names it, too."
+                named = context.meta.get(KEY)
+                lacking = "" if named is None else f"The network {named.name} names none."
+                error.message = lacking or "--network FILE|NAME names it, too."
             raise
 
     command.parse_args = parse_args

@@ -20,7 +20,7 @@ from troth.protocol.amounts import COIN, Asset
 from troth.protocol.identifiers import group_id
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Ask, ExecutionClass
-from troth.protocol.types import Hash32, ModelDescriptor, Segment, to_address
+from troth.protocol.types import Hash32, ModelDescriptor, Segment, hash32_of, to_address
 from troth.transport.interview import Alternative, Interview, listening_host, outward_host
 
 SEATS = 2
@@ -172,9 +172,10 @@ def wanted_of(
     if interview.asking:
         found = asyncio.run(look_around(rpc, factory, bank, start_block))
         return complete(interview, home, found, rpc, port, given), (rpc, factory)
-    named = interview.text(given.execution_class, "--class", "Id of the execution class")
+    named = "0x" + hash32_of(interview.text(given.execution_class, "--class", "Id of the execution class")).hex()
     model = interview.text(given.model, "--model", "Name or path of the model folder")
     layers = interview.text(given.slice, "--slice", "Layers to host, FIRST:END")
+    _require_layers(home, model, layers)
     asked = given.ask
     if asked:
         plain = asked.replace(",", "").replace(" ", "").isdecimal()
@@ -183,13 +184,24 @@ def wanted_of(
     return Wanted(named, model, layers, given.endpoint, asked, given.tunnel), (rpc, factory)
 
 
+def _require_layers(home: Path, model: str, layers: str) -> None:
+    """ConfigError for a slice beyond the model's layers, where its folder is there already."""
+    try:
+        known = find_model(home, model).layers
+    except ModelError:
+        return  # it may be imported later: `register` and `doctor` look at it again
+    if segment_of(layers).end > known:
+        raise ConfigError(f"the model has {known} layers", layers, f"Say --slice 0:{known}, or a part of it.")
+
+
 def options_of(
     wanted: Wanted, place: tuple[str, str], listen: tuple[str, int], segments: str, **others: Any
 ) -> NodeInitOptions:
     """What `set_up` is told. Where to listen follows from the endpoint, unless a host was named."""
     if wanted.tunnel and others.get("router"):
         raise ConfigError("a node is reached in one way", wanted.tunnel, "Give either --router or --tunnel.")
-    host = listen[0] or ("127.0.0.1" if wanted.tunnel else listening_host(wanted.endpoint))
+    usual = listening_host(wanted.endpoint)
+    host = listen[0] or ("127.0.0.1" if wanted.tunnel else usual)
     return NodeInitOptions(
         rpc=place[0],
         factory=place[1],

@@ -29,7 +29,7 @@ from troth.node.outside import (
     gas_finding,
     outside_findings,
 )
-from troth.node.process import operator_of, process_state
+from troth.node.process import NO_PROCESS, operator_of, process_state
 from troth.node.reach import way_finding
 from troth.overlay.attestation.errors import MachineUnable
 from troth.overlay.attestation.machine import LinuxMachine
@@ -214,10 +214,8 @@ def examine(home: Path, *, machine: bool = True) -> list[HealthFinding]:
         findings += [] if found.way is None else [found.way]
         findings += outside_findings(configuration, found.state, seen.operator, found.words)
     reasons = "; ".join(state.get("reasons", []))
-    return [
-        *findings,
-        HealthFinding("process", bool(state.get("ready")), reasons or "ready", "Run `troth node start`."),
-    ]
+    fix = "Run `troth node start`." if reasons.startswith(NO_PROCESS) else "The node runs; its log says more of this."
+    return [*findings, HealthFinding("process", bool(state.get("ready")), reasons or "ready", fix)]
 
 
 def confidential_findings(configuration: NodeConfiguration) -> list[HealthFinding]:

@@ -64,8 +64,10 @@ def asks_of(texts: list[str], segments: tuple[Segment, ...], asset: Asset) -> di
         asks |= dict.fromkeys(chosen, Ask(*asset.prices(prices)))
     missing = [segment for segment in segments if segment not in asks]
     if missing or len(asks) != len(segments):
-        what = "each segment has one ask" if missing else "an ask is for a segment that is not configured"
-        raise ConfigError(what, missing or list(asks), "Give --ask PROMPT,CACHED,WRITTEN, or FIRST:END=… for each.")
+        what = "no ask is given for these layers" if missing else "an ask is for a segment that is not configured"
+        shown = ", ".join(text_of(one) for one in missing or [one for one in asks if one not in segments])
+        remedy = "Say what a million positions cost, such as --ask 0.0007ether,0.00007ether,0.0014ether, or FIRST:END=…"
+        raise ConfigError(what, shown, f"{remedy} for each segment.")
     return asks
 
 

@@ -8,6 +8,7 @@ and the policy allows nothing but the page's own style.
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from troth.chain.errors import ChainError, KeystoreError
@@ -36,6 +38,18 @@ _FAILURES = (ChainError, KeystoreError, NodeError, OverlayError, TrothError)
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
+
+
+def commands(text: str) -> Markup:
+    """Text as HTML, in which what stands between backticks is a command."""
+    made = Markup()
+    while (found := re.search("`([^`]+)`", text)) is not None:
+        made += escape(text[: found.start()]) + Markup("<code>{}</code>").format(found[1])
+        text = text[found.end() :]
+    return made + escape(text)
+
+
+_TEMPLATES.filters["commands"] = commands
 
 
 def counted(count: int, what: str) -> str:

@@ -49,6 +49,10 @@ def _process(configuration: NodeConfiguration) -> httpx.Client:
     return pinned_sync_client(f"https://{host}:{configuration.port}", identity.spki_sha256)
 
 
+NO_PROCESS = "no process answers"
+"""How the reasons begin where the node does not run."""
+
+
 def process_state(configuration: NodeConfiguration) -> dict[str, Any]:
     """What /readyz of the running node says."""
     import httpx
@@ -58,4 +62,4 @@ def process_state(configuration: NodeConfiguration) -> dict[str, Any]:
             answer: dict[str, Any] = client.get("/readyz").json()
             return answer
     except (httpx.HTTPError, OverlayError, ValueError) as error:
-        return {"ready": False, "reasons": [f"no process answers: {type(error).__name__}"]}
+        return {"ready": False, "reasons": [f"{NO_PROCESS}: {type(error).__name__}"]}

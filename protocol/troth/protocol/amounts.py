@@ -158,11 +158,16 @@ def readable(told: Mapping[str, Any], price: AssetPrice | None = None, asset: As
     return shown
 
 
+_UNITS = ("_units_per_billion", "_units", "_wei")
+
+
 def _readable_one(name: str, value: Any, asset: Asset) -> tuple[str, Any]:
     if isinstance(value, Mapping):
         return name, readable(value, asset.price, asset)
     if isinstance(value, list):
         return name, [readable(one, asset.price, asset) if isinstance(one, Mapping) else one for one in value]
+    if value is None and name.endswith(_UNITS):
+        return next(name.removesuffix(one) for one in _UNITS if name.endswith(one)), value
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).isdecimal():
         return name, value
     if name.endswith("_units_per_billion"):

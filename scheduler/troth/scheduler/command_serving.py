@@ -107,7 +107,8 @@ def init(
 
     given = AskedOptions(rpc, factory, class_id, model, ends, endpoint, (prices, deposit, least))
     told, money = asked_for(Interview(), given, port, bank, start_block)
-    here = host or listening_host(told.endpoint)
+    usual = listening_host(told.endpoint)
+    here = host or usual
     wishes = SchedulerInitOptions(
         rpc=told.rpc,
         class_id=told.class_id,

@@ -12,6 +12,7 @@ from troth.chain.tokens import asset_at
 from troth.overlay.sessions.entry_section import overlay_table
 from troth.protocol import vrf
 from troth.protocol.amounts import COIN, Asset
+from troth.protocol.types import hash32_of
 from troth.scheduler.configuration import load_market
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.sections import FILE, VERSION
@@ -193,6 +194,7 @@ def asked_for(
     rpc = interview.text(given.rpc, "--rpc", "HTTP address of a chain node; --network FILE names it, too")
     factory = interview.factory(given.factory)
     class_id = interview.text(given.class_id, "--class", "Id of the execution class to serve, 0x…")
+    class_id = "0x" + hash32_of(class_id).hex()
     folder = interview.text(str(given.model or ""), "--model", "Folder with config, tokenizer and chat template")
     ends = interview.text(given.ends, "--ends", "Ends of the segments, or auto", default="auto")
     endpoint = given.endpoint

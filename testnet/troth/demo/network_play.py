@@ -74,7 +74,7 @@ def _introduce(network: LocalNetwork, display: Display) -> None:
     (network.home / PROMETHEUS).write_text(prometheus_file(network))
     display.good(f"a chain, a scheduler, {len(network.nodes)} nodes and {network.plan.relays} relays are ready")
     display.command("in another terminal, in the same folder", f". .venv/bin/activate && . {shlex.quote(str(file))}")
-    display.step("this network stays until Ctrl-C; then all of it is removed, what you made on it too")
+    display.step("this network stays until Ctrl-C; then all of it is removed, yours too")
 
 
 def _wait(display: Display) -> None:

@@ -107,11 +107,13 @@ def contract_or_none(text: str) -> None:
 def listening_host(endpoint: str) -> str:
     """Where to listen for what reaches an endpoint: on this machine alone where that names it, else everywhere.
 
-    InvalidField for an endpoint that is no URL, or whose port is none.
+    InvalidField for an endpoint that is no https URL, or whose port is none.
     """
     try:
         parts = urlsplit(endpoint)
         host, _ = parts.hostname or "127.0.0.1", parts.port
+        if endpoint and (parts.scheme != "https" or not parts.hostname):
+            raise ValueError("it has to begin with https:// and a name")
     except ValueError as error:
         what = f"This is no endpoint: {error}"
         raise InvalidField(what, endpoint[:100], "Write it like https://node.example.org:9443.") from error

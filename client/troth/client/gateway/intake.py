@@ -27,6 +27,7 @@ from troth.client.orders.running import Running
 from troth.client.orders.terms import CheckedOffer
 from troth.client.orders.wishes import CheckWish, PriceLimit, Wish
 from troth.client.prompt import LARGEST_PROMPT
+from troth.protocol.amounts import Asset
 from troth.protocol.errors import InvalidGrammar, ProtocolError
 from troth.protocol.masks import compiled
 
@@ -134,7 +135,7 @@ class MarketIntake:
                 language = running.session.language
                 assert language is not None
                 choices = await _choices(language, offer.model.vocabulary, wanted)
-                wish = self._wish(replace(wanted, choices=choices))
+                wish = self._wish(replace(wanted, choices=choices), running.asset)
                 prompts = self._prompts(running, offer, wanted, wish)
                 completion = self._completion(running, offer, wanted, prompts, wish, model)
                 self._require_money(running, completion)
@@ -161,13 +162,13 @@ class MarketIntake:
             except (ClientError, ChainError, ProtocolError, TimeoutError) as error:
                 raise refusal_of(error, (), "messages") from error
 
-    def _wish(self, wanted: GatewayRequest) -> Wish:
+    def _wish(self, wanted: GatewayRequest, asset: Asset) -> Wish:
         choices = replace(wanted.choices, logprobs=wanted.logprobs, max_cost=self._limits.request)
         check = CheckWish.read(wanted.check) if wanted.check else self._check
         state = wanted.kind == "embedding"
         if state:
             require_checkable(check.mode)
-        return Wish(choices, check, self._price, state)
+        return Wish(choices, check, self._price, state, asset)
 
     def _prompts(
         self, running: Running, offer: CheckedOffer, wanted: GatewayRequest, wish: Wish

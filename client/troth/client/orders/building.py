@@ -68,14 +68,17 @@ def most_of(offer: CheckedOffer, wish: Wish, prompt: int, *, spent: int = 0) -> 
 
     ``spent``: what earlier orders of the same question may still cost.
     """
-    require_within(offer, wish.price)
+    require_within(offer, wish.price, wish.asset)
     terms = replace(offer.terms(), check_rate=check_rate_of(offer, wish))
     written = wish.choices.max_tokens
     most = max(prices.most(terms, offer.rules, len(offer.segments), prompt=prompt, written=written), 1)
     limit = wish.choices.max_cost
     if limit is not None and spent + most > limit:
-        what = f"This request may cost {spent + most} units"
-        raise FeeTooHigh(what, f"--max-cost is {limit}", "Raise --max-cost, lower --max-tokens, or use another class.")
+        what, shown = (
+            f"This request may cost {wish.asset.show(spent + most)}",
+            f"--max-cost is {wish.asset.show(limit)}",
+        )
+        raise FeeTooHigh(what, shown, "Raise --max-cost, lower --max-tokens, or use another class.")
     return most
 
 

@@ -291,6 +291,11 @@ class PayerSession:
     def no_tab(self) -> NoTab:
         """Why there is none, in words."""
         records = self.books.all(self.domain)
+        if self.scheduler is not None and records and all(one.tab.payee != self.scheduler for one in records):
+            remedy = (
+                f"`troth client open AMOUNT --scheduler {self.scheduler}` opens one; `troth client tabs` lists yours."
+            )
+            return NoTab("This client has no tab with this scheduler", self.scheduler, remedy)
         doubts = [f"{record.tab.payee}: {record.doubt}" for record in records if record.doubt]
         blocked = [(record.identifier.hex()[:8], tabs.blocking(record.book)) for record in records]
         doubts += [

@@ -19,21 +19,20 @@ from typing import Annotated, BinaryIO, Literal, cast
 
 import msgspec
 
-from troth.chain.errors import ChainError
-from troth.client.errors import ClientError, PromptError
+from troth.client.errors import PromptError
 from troth.client.home import Home
 from troth.client.orders.conversation import Turn, opening, say, turn_of, user_message
+from troth.client.orders.failing import what_happened
 from troth.client.orders.models import ModelOnOffer, choose_model, models_on_offer
 from troth.client.orders.receipts import shown
 from troth.client.orders.running import Running
+from troth.client.orders.session import FAILURES
 from troth.client.orders.wishes import Wish
 from troth.client.prompt import LARGEST_PROMPT, check_text, decode_question
 from troth.client.template import Message
 from troth.client.terminal import printable_line
 from troth.protocol.amounts import Asset
-from troth.transport.errors import OverlayError
 
-FAILURES = (ClientError, ChainError, OverlayError)
 LARGEST_SAVED = 16 << 20
 LAST = "last"
 HELP = """/models          models on offer, with their prices
@@ -74,13 +73,19 @@ def read_saved(path: Path) -> SavedConversation:
 
 
 def write_saved(path: Path, saved: SavedConversation) -> None:
-    """Write it for its owner's eyes alone: it holds prompts and answers."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Write it for its owner's eyes alone: it holds prompts and answers. PromptError where it cannot be written."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(saved)))
-    fresh.replace(path)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(saved)))
+        fresh.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            fresh.unlink()
+        what, remedy = f"The conversation cannot be saved: {error.strerror}", "Write /save FILE with another name."
+        raise PromptError(what, path, remedy) from error
 
 
 class Typing:
@@ -283,4 +288,5 @@ async def talk(conversation: Conversation, typing: Typing) -> None:
             else:
                 await conversation.asked(line)
         except FAILURES as error:
-            say(f"error: {error.what}\nvalue: {error.value}\nto do: {error.remedy}")
+            value, remedy = getattr(error, "value", ""), getattr(error, "remedy", "Ask again.")
+            say(f"error: {what_happened(error)}\nvalue: {value}\nto do: {remedy}")

@@ -80,7 +80,8 @@ def wish_of(choices: SamplingChoices, check: str, limits: tuple[str, str], asset
     """What is wanted of an answer, with amounts in the asset's units."""
     cost, price = limits
     most = asset.parse(cost) if cost else None
-    return Wish(replace(choices, max_cost=most), CheckWish.read(check), price_limit(price, asset))
+    limited = price_limit(price, asset)
+    return Wish(replace(choices, max_cost=most), CheckWish.read(check), limited, asset=asset)
 
 
 def price_limit(text: str, asset: Asset) -> PriceLimit:
@@ -107,7 +108,8 @@ async def print_receipts(
             found = [journal.find(order)] if order else journal.all()
             if prove is not None:
                 if len(found) != 1:
-                    raise ReceiptNotFound("Name the order to prove", order, "`troth client receipts` lists them.")
+                    what, remedy = "Name the order to prove", "`troth client receipts` lists them."
+                    raise ReceiptNotFound(what, order or "no ORDER", remedy)
                 _write(prove, receipt.encode(proof_of(found[0], follower.state, market.domain)))
             told = [shown(one, follower.state) for one in found]
     if as_json:

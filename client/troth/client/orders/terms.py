@@ -13,6 +13,7 @@ from typing import Any
 from troth.client.errors import FeeTooHigh, ModelUnavailable
 from troth.client.orders.wishes import PriceLimit
 from troth.client.untrusted import read_hex, read_list, read_text, read_whole
+from troth.protocol.amounts import Asset
 from troth.protocol.errors import InvalidField, ProtocolError
 from troth.protocol.identifiers import group_id
 from troth.protocol.market import prices
@@ -207,16 +208,19 @@ def require_served(offer: CheckedOffer, state: State, block: int) -> None:
             raise ModelUnavailable(what, (offer.quote.prompt_price, offer.quote.written_price), _OTHER)
 
 
-def require_within(offer: CheckedOffer, limit: PriceLimit) -> None:
-    """FeeTooHigh where a price is above what the user allows."""
+def require_within(offer: CheckedOffer, limit: PriceLimit, asset: Asset) -> None:
+    """FeeTooHigh where a price is above what the user allows; ``asset``: in which both are shown."""
     quote = offer.quote
     for name, price, most in (
-        ("prompt", max(quote.prompt_price, quote.cached_price), limit.prompt),
+        ("read", max(quote.prompt_price, quote.cached_price), limit.prompt),
         ("written", quote.written_price, limit.written),
     ):
         if most is not None and price > most:
-            what = f"A {name} token costs {price} units per 10^9"
-            raise FeeTooHigh(what, f"--max-price allows {most}", "Raise --max-price, or use another scheduler.")
+            what, shown = (
+                f"Tokens {name} cost {asset.show_price(price)}",
+                f"--max-price allows {asset.show_price(most)}",
+            )
+            raise FeeTooHigh(what, shown, "Raise --max-price, or use another scheduler.")
 
 
 def groups_of(offer: CheckedOffer, state: State) -> tuple[GroupHistory, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from troth.client.choices import SamplingChoices
 from troth.client.errors import ConfigurationError
+from troth.protocol.amounts import COIN, Asset
 from troth.protocol.market.prices import MILLION
 
 _SHARE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,4}))?%")
@@ -49,10 +50,11 @@ class PriceLimit:
 class Wish:
     """One question's answer as it is wanted; ``choices.max_cost`` in the asset's smallest unit.
 
-    ``state``: the state behind the last token is wanted, too (``last_state``).
+    ``state``: the state behind the last token is wanted, too (``last_state``). ``asset``: in which amounts are shown.
     """
 
     choices: SamplingChoices
     check: CheckWish = CheckWish()
     price: PriceLimit = PriceLimit()
     state: bool = False
+    asset: Asset = COIN

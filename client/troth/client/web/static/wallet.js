@@ -109,4 +109,4 @@ const wish = await (await fetch("wish")).json();
 at("title").textContent = wish.title;
 await rest(0.3);
 if (!wallets.size && globalThis.ethereum) offer("your wallet", globalThis.ethereum);
-if (!wallets.size) say("No wallet was found in this browser. Install one, or send the printed calls another way.", true);
+if (!wallets.size) say("No wallet was found in this browser. Install one, or run the command without --web: it prints the calls for any wallet.", true);
