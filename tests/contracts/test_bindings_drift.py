@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 import pytest
 from eth_abi import encode
+from support import contract_reads
 
 from troth.protocol import committee, contract_errors, organisations, reputation, types
 from troth.protocol.bindings import (
@@ -40,11 +41,9 @@ BESIDE_A_MARKET = (COMMITTEE, REPUTATION, ORGANISATIONS, DISPUTES, STEPS, IMPRIN
 CONTRACTS = (COMMITTEE, REPUTATION, ORGANISATIONS, *MARKET)
 NOT_OURS = {("market/lens", ""), ("market/lens", "page"), ("market/registry", ""), ("market/judgement", "finding")}
 """What only explorers and the contracts themselves read."""
+MODULES = (types, market_types, signed, proceedings, committee, reputation, organisations, token_proofs, contract_reads)
 STRUCTS = tuple(
-    kind
-    for module in (types, market_types, signed, proceedings, committee, reputation, organisations, token_proofs)
-    for kind in vars(module).values()
-    if isinstance(kind, type) and is_dataclass(kind)
+    kind for module in MODULES for kind in vars(module).values() if isinstance(kind, type) and is_dataclass(kind)
 )
 
 

@@ -17,12 +17,11 @@ from troth.committee.challenges import PromptOpening, new_openings, root_of
 from troth.committee.corpus import Corpus
 from troth.committee.epochs import EpochFile, ExaminedList, with_signature
 from troth.committee.errors import CommitteeError, EpochRefused, RequestRefused, SignedOther
-from troth.committee.evidence import MOST_NODES, NOTHING_YET, SURE, UNKNOWN
+from troth.committee.evidence import NOTHING_YET, SURE, UNKNOWN
 from troth.committee.rating import EpochProposal, encode_message
 from troth.committee.rating_requests import REVIEW, SIGNED
-from troth.protocol.credit import Credit, CreditEvidence
 from troth.protocol.reputation import ONE, paper_rules
-from troth.protocol.types import Address, address_from_bytes
+from troth.protocol.types import Address
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
@@ -451,30 +450,6 @@ async def test_a_member_that_missed_updates_leads_with_what_the_others_tell_it(s
 
 def last_leader(stage: RatingStage) -> Address:
     return stage.clock.follower.state.leader
-
-
-def test_who_is_not_sure_believes_the_half_and_nothing_else() -> None:
-    own = Credit(900_000_000, 0.9, 0.0, 4, 400)
-    for value, sure, unsure in (
-        (905_000_000, True, True), (700_000_000, False, True), (450_000_000, False, True), (430_000_000, False, False),
-        (920_000_000, False, False),
-    ):  # fmt: skip
-        assert NOTHING_YET.allows(own, value) is sure
-        assert UNKNOWN.allows(own, value) is unsure
-    known = UNKNOWN
-    for number in range(SURE):
-        assert known.judged == number
-        known = known.after({})
-    assert known == NOTHING_YET
-    many = {address_from_bytes(n.to_bytes(20, "big")): credit_with(1 + n % 7) for n in range(1, MOST_NODES + 100)}
-    kept = known.after(many)
-    assert len(kept.sums) == MOST_NODES
-    assert {many[node].evidence.above for node in set(many) - set(kept.nodes)} == {1}
-    assert kept.after({node: credit_with(0) for node in many}).sums == {}
-
-
-def credit_with(above: float) -> Credit:
-    return Credit(ONE, 1.0, 0.0, 4, 400, CreditEvidence(above))
 
 
 async def proposed_by(stage: RatingStage, leader: Address) -> EpochProposal:

@@ -82,14 +82,14 @@ def test_a_nudged_trace_begins_with_the_plain_input_and_moves_each_state(scene: 
     assert 0 < off < 1e-3
 
 
-def test_a_row_is_far_beyond_the_tolerance_and_beyond_eight_times_the_movement() -> None:
+def test_a_row_is_far_beyond_the_tolerance_and_beyond_four_times_the_movement() -> None:
     last = np.random.default_rng(2).normal(size=64).astype(np.float32)
     last /= np.sqrt(np.mean(last.astype(np.float64) ** 2)).astype(np.float32)
     nudged = last.copy()
     nudged[9] += np.float32(1e-3)
     assert most_moved(nudged, last) == 9
     moved = movement(nudged, last, 9)
-    for off, far, excused in ((5e-5, False, True), (2e-4, True, True), (7.5e-3, True, True), (8.5e-3, True, False)):
+    for off, far, excused in ((5e-5, False, True), (2e-4, True, True), (3.5e-3, True, True), (4.5e-3, True, False)):
         signed = last.copy()
         signed[3] += np.float32(off)
         assert is_far(signed, last, 3) == far

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 from troth.audit.checks import logs as log_checks
 from troth.audit.report import Finding, FindingKind
-from troth.explorer import charts, exporting, reading, rows, words
+from troth.explorer import charts, exporting, reading, words
 from troth.explorer.command import app as commands
 from troth.explorer.errors import ExplorerError, IndexUnusable, NoSuchFigure, NothingHere
 from troth.explorer.figures import QUERIES, Column, Figure
@@ -406,28 +406,6 @@ def test_commands_say_what_is_missing(tmp_path: Path) -> None:
     assert CliRunner().invoke(commands, ["show", "odd", "--home", str(tmp_path)]).exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("amount", "shown"),
-    [
-        (0, "0 ether"),
-        (130, "130 wei"),
-        (99_999, "99,999 wei"),
-        (126_160_044_643, "126.16 gwei"),
-        (579_949_768_407_725_344, "0.57995 ether"),
-        (12 * 10**18, "12 ether"),
-        (4_000_000, "0.004 gwei"),
-    ],
-)
-def test_money_is_written_in_the_unit_that_fits(amount: int, shown: str) -> None:
-    assert words.Money("")(f"{amount:030d}") == shown
-
-
-def test_money_of_a_token_keeps_its_unit() -> None:
-    assert words.Money(TAB.payee)(1_234) == "1,234 units"
-    assert words.Money("").price(300_000_000) == "0.0003 gwei"
-    assert words.Money("").price(500) == "0.5 wei"
-
-
 def test_commands_that_show_a_finding_again_hide_the_node_s_password(tmp_path: Path) -> None:
     told = reading.ReaderSettings("https://me:secret@node.example/key", PLACE.factory, None, 0, tmp_path)
     said = told.reproduce(Finding("M1", FindingKind.MISMATCH, "x"))
@@ -476,10 +454,6 @@ def test_no_name_in_an_index_leads_out_of_an_export(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*stolen*")) == []
     with pytest.raises(ExplorerError, match="out of the folder"):
         exporting._write(tmp_path / "out", "tasks/../../stolen.html", b"")
-
-
-def test_signs_that_deceive_the_eye_are_left_out() -> None:
-    assert rows.plain("https://a\u202eexample\u200b\x00.org" + "x" * 200, 30) == "https://aexample.orgxxxxxxx"
 
 
 def test_lines_of_prices_begin_where_somebody_asked_and_are_named(site: Site) -> None:

@@ -37,7 +37,6 @@ CREATE TABLE IF NOT EXISTS ratings (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS ratings_epoch ON ratings (epoch, operator);
 """
-TABLES = ("reputation_rules", "standings", "epochs", "ratings")
 MOST_EPOCHS = 1_000
 """Good epochs that are tried to lift a node to the bar."""
 _NODE = Column("operator", "Node", "node")

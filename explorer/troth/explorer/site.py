@@ -286,10 +286,14 @@ class Site:
             'SELECT class, first, "end", seats, prompt, cached, written FROM members WHERE operator=? ORDER BY 1, 2, 3',
             (address,),
         ).fetchall()
-        more = {"work": self._some("work", query, operator=address), "cases": self._some("cases", node=address)}
-        more["disputes"] = self._some("disputes", node=address)
-        more |= {"standing": self._standing(address), "ratings": self._some("ratings", operator=address)}
-        return "node.html", {**common, **more, "tallies": tallies, "groups": groups}
+        figures = {
+            "work": self._some("work", query, operator=address),
+            "cases": self._some("cases", node=address),
+            "disputes": self._some("disputes", node=address),
+            "ratings": self._some("ratings", operator=address),
+        }
+        more = {"standing": self._standing(address), "tallies": tallies, "groups": groups}
+        return "node.html", {**common, **figures, **more}
 
     def logs(self, _: str, query: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         """Log entries and tasks."""

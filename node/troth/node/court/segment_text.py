@@ -101,7 +101,7 @@ def first_far(weights: OpenedWeights, layout: Layout, text: SegmentText, seed: H
     signed = text.signed
     if signed is None:
         raise NothingToDo("The rows that were signed are not known", text.order.hex(), ASK)
-    computed = _Computed(weights, layout, text.states(weights, layout.position + 1))
+    computed = _CanonicalRows(weights, layout, text.states(weights, layout.position + 1))
     canonical = computed.rows(layout.position)
     far = [at for at in range(layout.position + 1) if furthest(signed[at], canonical[at]) is not None]
     # Most often the first one is nobody's to defend, and short texts are soon nudged.
@@ -117,7 +117,7 @@ def first_far(weights: OpenedWeights, layout: Layout, text: SegmentText, seed: H
 
 
 @dataclass(frozen=True)
-class _Computed:
+class _CanonicalRows:
     """The canonical rows of a text up to any position, plain or nudged."""
 
     weights: OpenedWeights
