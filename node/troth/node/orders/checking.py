@@ -225,7 +225,7 @@ async def _decide(context: NodeContext, session: SegmentSession, claimed: NDArra
 
 
 @dataclass(frozen=True, slots=True)
-class _Computed:
+class _JudgedRows:
     """See ``judging.JudgedSession``: what this node was given and what it computed."""
 
     seat: Assignment
@@ -233,7 +233,7 @@ class _Computed:
     rows: SessionRows
 
     @classmethod
-    def of(cls, session: SegmentSession) -> _Computed:
+    def of(cls, session: SegmentSession) -> _JudgedRows:
         return cls(session.seat, session.check.tokens, session.rows)
 
     def all_inputs(self) -> NDArray[Any]:
@@ -249,7 +249,7 @@ async def _compare_rows(
     judged = await asyncio.to_thread(committed_trace, session, claimed)
     named = _is_named(session, judged, salt)
     own = await _own_rows(context, session)
-    judgement = await judge_rows(context.engine, _Computed.of(session), claimed, root_matches=named)
+    judgement = await judge_rows(context.engine, _JudgedRows.of(session), claimed, root_matches=named)
     return _Compared(judgement, own, judged, claimed)
 
 
@@ -265,7 +265,7 @@ async def _compare_hashes(
     named = _is_named(session, own, salt)
     if not found.accepted and not named:
         return _Compared(Judgement(root_matches=False, states=found, tokens=None), own, None)
-    judgement = await judge_rows(context.engine, _Computed.of(session), rows, root_matches=found.accepted and named)
+    judgement = await judge_rows(context.engine, _JudgedRows.of(session), rows, root_matches=found.accepted and named)
     return _Compared(judgement, own, own)
 
 
