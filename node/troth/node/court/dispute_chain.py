@@ -90,7 +90,11 @@ class LiveDisputes:
     bond: int
     turn: int
     opening: int
-    _events: list[tuple[int, DisputeEvent]] = field(default_factory=list)
+    _settled: Mapping[Hash32, Life] = field(default_factory=dict)
+    """Disputes that had not ended in blocks that no reorganisation changes."""
+    _recent: list[DisputeEvent] = field(default_factory=list)
+    """Events since then, from block ``_first`` on."""
+    _first: int = -1
     _read: int = -1
 
     @property
@@ -113,16 +117,16 @@ class LiveDisputes:
         return await self.chain.block_number()
 
     async def lives(self) -> Mapping[Hash32, Life]:
-        """All disputes of the deployment, as they stand now."""
+        """The disputes of the deployment, as they stand now, but those that ended long ago."""
         head = await self.block()
-        first = max(self.market.place.block, min(self._read, head) - SETTLED + 1)
-        known = [one for one in self._events if one[0] < first]
-        for found in await self.chain.logs(first, head):
-            event = calls.decode_event(found)
-            if event is not None:
-                known.append((event.meta.block, event))
-        self._events, self._read = known, head
-        return life.lives((event for _, event in known), self.turn)
+        first = max(self.market.place.block, self._first, min(self._read, head) - SETTLED + 1)
+        logs = await self.chain.logs(first, head)
+        settled = (one for one in self._recent if one.meta.block < first)
+        known = life.lives(settled, self.turn, self._settled)
+        self._settled = {identity: one for identity, one in known.items() if one.ending is None}
+        self._recent = [event for log in logs if (event := calls.decode_event(log)) is not None]
+        self._first, self._read = first, head
+        return life.lives(self._recent, self.turn, self._settled)
 
     async def is_convicted(self, result: Hash32) -> bool:
         """Whether arithmetic has convicted for a result already."""

@@ -66,12 +66,15 @@ class Life:
         return trace
 
 
-def lives(events: Iterable[DisputeEvent], window: int) -> Mapping[Hash32, Life]:
+def lives(
+    events: Iterable[DisputeEvent], window: int, known: Mapping[Hash32, Life] | None = None
+) -> Mapping[Hash32, Life]:
     """All disputes of a contract by its events, in their order; a turn has ``window`` blocks.
 
-    Raises InvalidField where an event is missing, InvalidOpening where what was shown fills no tree.
+    ``known``: what they were before these events. Raises InvalidField where an event is missing, InvalidOpening where
+    what was shown fills no tree.
     """
-    found: dict[Hash32, Life] = {}
+    found = dict(known or {})
     for event in events:
         if not isinstance(event, DisputesDeployed):
             found[event.dispute] = after(found.get(event.dispute), event, window)
