@@ -11,7 +11,8 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ from troth.protocol.masks import RowRule, TextRules, text_rules
 from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.request import Request
 from troth.protocol.sequential import NodeEvidence
-from troth.protocol.straying import FAITHFUL, Straying, straying
+from troth.protocol.straying import FAITHFUL, Straying, kinder, strays
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens
 from troth.protocol.types import Hash32, Segment
@@ -381,21 +382,50 @@ async def judge_straying(
     engine: Engine, session: JudgedSession, claimed: NDArray[Any], places: Iterable[int]
 ) -> Straying:
     """How far the tokens at some places of the text are from what the inferencer's own rows choose there."""
-    seat, found = session.seat, FAITHFUL
-    told = partial(straying, sampling=Sampling.of(seat.request), dtype=seat.dtype, seed=seat.noise_seed)
-    first, wanted = len(seat.request.prompt_tokens) - 1, set(places)
+    found, wanted = FAITHFUL, set(places)
+    first = len(session.seat.request.prompt_tokens) - 1
     async for position, tokens, _, ruled in _blocks(engine, session, session.tokens if wanted else ()):
         rows = [row for row in range(len(tokens)) if position + row - first in wanted]
         if not rows:
             continue
-        states = claimed[[position + row for row in rows]]
-        formats = [states] if seat.dtype is Dtype.FLOAT32 else [states, widen(states, seat.dtype)]
-        heads = [(await engine.logits(one)).rows for one in formats]
-        rules = None if ruled is None else [ruled[row] for row in rows]
-        places_of = [position + row for row in rows]
-        theirs = [tokens[row] for row in rows]
-        found |= await asyncio.to_thread(told, heads, theirs, rules=rules, positions=places_of)
+        block = _Claimed(claimed[position : position + len(tokens)], tokens, ruled, position)
+        by_rows = await _strays(engine, session, block.only(rows))
+        doubted = [index for index, one in enumerate(by_rows) if one.worst]
+        if doubted and session.seat.dtype is Dtype.BFLOAT16:
+            unrounded = await _strays(engine, session, block.only([rows[index] for index in doubted]), widened=True)
+            for index, other in zip(doubted, unrounded, strict=True):
+                by_rows[index] = kinder(by_rows[index], other)
+        found = reduce(or_, by_rows, found)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """Rows of the inferencer's, the tokens that it chose by them, what transforms them, and the place of the first one;
+    or the ``places`` of all."""
+
+    states: NDArray[Any]
+    tokens: Sequence[int]
+    rules: Ruled
+    first: int
+    places: Sequence[int] = ()
+
+    def only(self, rows: Sequence[int]) -> _Claimed:
+        """Some of them."""
+        rules = None if self.rules is None else [self.rules[row] for row in rows]
+        places = [self.first + row for row in rows]
+        return _Claimed(self.states[list(rows)], [self.tokens[row] for row in rows], rules, self.first, places)
+
+
+async def _strays(
+    engine: Engine, session: JudgedSession, claimed: _Claimed, *, widened: bool = False
+) -> list[Straying]:
+    """How far each token is from its row, by the class's head or by the one that rounds nothing."""
+    seat = session.seat
+    states = widen(claimed.states, seat.dtype) if widened else claimed.states
+    told = partial(strays, dtype=seat.dtype, seed=seat.noise_seed, positions=claimed.places)
+    logits = (await engine.logits(states)).rows
+    return await asyncio.to_thread(told, logits, claimed.tokens, Sampling.of(seat.request), claimed.rules)
 
 
 async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) -> NDArray[Any]:

@@ -51,8 +51,8 @@ class Straying:
 FAITHFUL = Straying()
 
 
-def straying(
-    heads: Sequence[Logits],
+def strays(
+    logits: Logits,
     tokens: Sequence[int],
     sampling: Sampling,
     rules: Sequence[RowRule] | None = None,
@@ -60,18 +60,23 @@ def straying(
     dtype: Dtype,
     seed: Hash32,
     positions: Sequence[int],
-) -> Straying:
-    """How far tokens stray from their node's rows; ``heads`` are what the rows' logits may be, each (tokens x
-    vocabulary): by the class's own head, and in bfloat16 by the one that rounds nothing.
+) -> list[Straying]:
+    """How far each token strays from its node's row; ``logits`` are what one head makes of the rows, (tokens x
+    vocabulary).
 
     ``positions``: the trace row of each token; ``rules``: what transforms it.
     """
-    found = FAITHFUL
+    found = []
     for index, (token, position) in enumerate(zip(tokens, positions, strict=True)):
         choice = _Choice(token, sampling, None if rules is None else rules[index], seed, position)
-        seen = [choice.strays(one[index], dtype) for one in heads]
-        found |= min(seen, key=lambda one: (one.beyond, one.worst))
+        found.append(choice.strays(logits[index], dtype))
     return found
+
+
+def kinder(first: Straying, second: Straying) -> Straying:
+    """Of what two heads say of one token: in bfloat16 the class's own, and the one that rounds nothing. Where the first
+    finds nothing, nobody need ask the second."""
+    return min(first, second, key=lambda one: (one.beyond, one.worst))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from troth.node.engine.torch_engine import from_words
 from troth.node.judging import LOGIT_ROWS
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import first_look
-from troth.protocol.straying import straying
+from troth.protocol.straying import strays
 from troth.protocol.tensors import Dtype
 from troth.protocol.tokens import choices
 from troth.protocol.types import Segment
@@ -60,15 +60,17 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
     def beside(block: NDArray[np.float32]) -> NDArray[np.float32] | None:
         return block if recorder.dtype else None
 
-    def strays(places: NDArray[np.intp]) -> None:
+    def stray(places: NDArray[np.intp]) -> None:
         if not len(places):
             return
         claimed = kept["decode"]["rows-1"][prompt][first + places]
-        heads = [low.logits(from_words(claimed, recorder.dtype)).numpy()]
-        if high is not None:
-            heads.append(high.logits(from_words(claimed, 1).float()).numpy())
-        theirs = [tokens[place] for place in places]
-        straying(heads, theirs, sampling, dtype=Dtype(recorder.dtype), seed=seed, positions=list(first + places))
+        logits = low.logits(from_words(claimed, recorder.dtype)).numpy()
+        theirs, where = [tokens[place] for place in places], list(first + places)
+        told = partial(strays, dtype=Dtype(recorder.dtype), seed=seed)
+        doubted = [index for index, one in enumerate(told(logits, theirs, sampling, positions=where)) if one.worst]
+        if high is not None and doubted:
+            logits = high.logits(from_words(claimed[doubted], 1).float()).numpy()
+            told(logits, [theirs[one] for one in doubted], sampling, positions=[where[one] for one in doubted])
 
     def judge() -> None:
         judge_states(Rules(recorder.dtype, 1_000_000), kept["decode"]["rows-1"][prompt], rows, reference)
@@ -87,7 +89,7 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
                     first_look(
                         block[one], mine[one], sampling, beside=block[one], seed=seed, first_position=place + int(row)
                     )
-            strays(start + (differing if recorder.dtype else np.flatnonzero(lost)))
+            stray(start + (differing if recorder.dtype else np.flatnonzero(lost)))
 
     with torch.inference_mode():
         return computing, _timed(judge)[0]

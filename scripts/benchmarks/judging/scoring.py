@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from troth.node.engine.torch_engine import from_words
 from troth.protocol.doubts import apart, reach
 from troth.protocol.hashing import keccak256
 from troth.protocol.margins import Losses, loss
-from troth.protocol.straying import FAITHFUL, Straying, straying
+from troth.protocol.straying import FAITHFUL, Straying, kinder, strays
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, choose, noise
 from troth.protocol.types import Hash32
@@ -90,9 +91,9 @@ class Row:
         """How far a token of a way or a lie strays from the rows that are claimed with it: a lie's are honest."""
         if token == self.choice("own"):
             return FAITHFUL
-        heads = [one[None] for one in self.claimed["decode" if name in TEXTS else name]]
-        dtype = Dtype(len(heads) - 1)
-        return straying(heads, [token], self.sampling, dtype=dtype, seed=seed, positions=[position])
+        heads = self.claimed["decode" if name in TEXTS else name]
+        told = partial(strays, dtype=Dtype(len(heads) - 1), seed=seed, positions=[position])
+        return reduce(kinder, [told(one[None], [token], self.sampling)[0] for one in heads])
 
     def apart(self, first: str, second: str) -> float:
         """How far two runs' logits are apart, as the product measures it."""

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from transformers.masking_utils import sdpa_mask
 
 from troth.node.engine.attention_cache import AttentionCache
-from troth.node.engine.few_rows import FixedProduct, few_queries, in_fixed_rows
+from troth.node.engine.few_rows import FEWER, FixedLinear, equal_queries, in_fixed_rows
 from troth.node.engine.layers import LayerSlice
 from troth.node.engine.packing import KeptPair, register_packed
 from troth.node.errors import ModelError
@@ -63,16 +63,28 @@ class ExactSlice(LayerSlice):
     def _layer(self, index: int, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
         # Where layers are made, since a slice that moves makes others later.
         layer = super()._layer(index, weights)
-        for module in layer.modules():
-            # Some routers are linear layers that do more.
-            if type(module).forward is torch.nn.Linear.forward:
-                _fix(module)
-            elif _has_matrix(module):
-                _fix_products(module)
         for part in layer.children():
+            filled = _fix_all(part)
             if _feeds_forward(part):
-                _run_in_blocks(part)
+                _run_in_blocks(part, filled)
         return layer
+
+
+class _Filled:
+    """How many rows at the end of the block that a part of a layer is given count for nothing."""
+
+    rows = 0
+
+
+def _fix_all(part: torch.nn.Module) -> _Filled:
+    filled = _Filled()
+    for module in part.modules():
+        # Some routers are linear layers that do more.
+        if type(module).forward is torch.nn.Linear.forward:
+            _fix(module, filled)
+        elif _has_matrix(module):
+            _fix_products(module)
+    return filled
 
 
 def _feeds_forward(part: torch.nn.Module) -> bool:
@@ -81,8 +93,8 @@ def _feeds_forward(part: torch.nn.Module) -> bool:
     return not attends and any(weight.ndim > 1 for weight in part.parameters())
 
 
-def _run_in_blocks(part: torch.nn.Module) -> None:
-    forward = part.forward
+def _run_in_blocks(part: torch.nn.Module, filled: _Filled) -> None:
+    forward, mixes = part.forward, _is_mixture(part)
     beside: list[Any] = []
 
     def once(block: torch.Tensor) -> torch.Tensor:
@@ -92,12 +104,15 @@ def _run_in_blocks(part: torch.nn.Module) -> None:
         beside[:] = made[1:]
         return made[0].view(block.shape)
 
-    # A mixture sends rows to experts by what they hold: what a few random rows show says nothing of others.
-    product = FixedProduct(once, ROWS, tries=not _is_mixture(part))
-
     def in_blocks(states: torch.Tensor) -> Any:
         beside.clear()
-        made = product(states)
+        single = states.numel() == states.shape[-2] * states.shape[-1]
+        # A mixture sends rows to experts by what they hold, so its linear layers see others than are counted here.
+        filled.rows = max(0, ROWS - states.shape[-2]) if single and not mixes else 0
+        try:
+            made = in_fixed_rows(once, states, ROWS)
+        finally:
+            filled.rows = 0
         return (made, *beside) if beside else made
 
     part.forward = in_blocks  # type: ignore[method-assign, unused-ignore]
@@ -113,11 +128,13 @@ def _has_matrix(module: torch.nn.Module) -> bool:
     return any(weight.ndim > 1 for weight in module.parameters(recurse=False))
 
 
-def _fix(module: torch.nn.Module) -> None:
-    product = FixedProduct(module.forward, ROWS)
+def _fix(module: torch.nn.Module, filled: _Filled) -> None:
+    assert isinstance(module, torch.nn.Linear)
+    product = FixedLinear(module, ROWS)
 
     def fixed(states: torch.Tensor) -> torch.Tensor:
-        made = product(states.reshape(-1, states.shape[-1]))
+        rows = states.reshape(-1, states.shape[-1])
+        made = product(rows, filled.rows if len(rows) == ROWS else 0)
         return made.reshape(*states.shape[:-1], made.shape[-1])
 
     module.forward = fixed  # type: ignore[method-assign, unused-ignore]
@@ -211,12 +228,16 @@ def attend_in_blocks(  # noqa: PLR0917 - the order of the arguments is that of t
 
     made = []
     for new, place, end, mask in attention_mask:
-        few = few_queries(attend, kind, ROWS, query, key, value)
+        seen = key[:, :, :end], value[:, :, :end]
         # Of a decode step's block, the part that holds its position.
-        first = place.start // few * few
-        asked = slice(first, first + few) if place.stop <= first + few else slice(0, ROWS)
+        first = place.start // FEWER[0] * FEWER[0]
+        asked = slice(first, first + FEWER[0])
+        # Caps and sinks are elementwise operations, of which rounding to bfloat16 hides from a trial what they do.
+        shows = query.dtype == torch.float32 or not any(kind)
+        if place.stop > asked.stop or not shows or not equal_queries(attend, kind, ROWS, query, *seen):
+            asked = slice(0, ROWS)
         rows = _filled(query[:, :, new], place.start - asked.start, asked.stop - asked.start)
-        out = attend(rows, key[:, :, :end], value[:, :, :end], mask[:, :, asked])
+        out = attend(rows, *seen, mask[:, :, asked])
         made.append(out[:, :, place.start - asked.start : place.stop - asked.start])
     return torch.cat(made, dim=2).transpose(1, 2).contiguous(), None
 

@@ -2,53 +2,68 @@
 
 An exact class is defined by products over `rows` positions at a time (`exact_layers`). Sixteen of them cost a decode
 step more than the one position that is new. Libraries sum a row of four in the same order as a row of sixteen on most
-machines, and nothing promises it. So each product is tried with its own weights before it is first used with fewer
-rows: every row of a block of random states must come out equal to the last bit wherever it stands. Where one
-does not, that product goes on in whole blocks. What a node signs is the same either way.
+machines, and nothing promises it. So each linear layer is tried before it is first used with fewer rows, in two ways.
 
-This holds for float32 on processors. There another order of a sum shows in a part of all results, so that a trial of a
-few thousand cannot miss it. Rounded to bfloat16, it would show in one of thousands: a text finds it and a trial does
-not.
+With its own weights, every row of a block of random states must come out equal to the last bit wherever it stands. And
+with weights of its shape whose terms cancel: each product appears twice, with either sign, and of sizes that lie far
+apart. The true sum is zero, so that what comes out is nothing but rounding, and another order of the sum shows in 40 to
+99 % of all results. Rounded to bfloat16, it would show in one of thousands among random ones: a text finds it and a
+trial does not. Where a trial finds a difference, that layer goes on in whole blocks. What a node signs is the same
+either way.
+
+Attention is tried the same way, at each length that it is used at, since kernels cut sequences into parts: with scores
+that cancel, and with values that do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
+from functools import partial
 
 import torch
 
 Product = Callable[[torch.Tensor], torch.Tensor]
-FEWER = (4, 8)
+FEWER: tuple[int, ...] = (4, 8)
 """Numbers of rows that are tried, fewest first. Of fewer than four, libraries are known to sum in another order."""
 SCALES = (1.0, 30.0)
 """Of the random states that are tried: what stands after a norm, and what large activations are."""
-TRIED_KEYS = (0, 48, 512, 1_040)
-"""Positions before the block that attention is tried with: kernels cut long sequences into parts."""
+APART = 8
+"""Powers of two by which factors that cancel lie apart at most, to either side: sums of few terms round, too."""
+RESULTS, MOST_DRAWS = 16_384, 16
+"""Of a shape that cancel, at least, and in how many draws at most."""
+FAR_APART = 20
+"""The same of values that attention adds up, which are only weighed and not multiplied."""
+LOUD = 6
+"""Powers of two that make rounding in a score worth about one: less would not show in its share."""
 
 
-class FixedProduct:
-    """`product` over (positions, width) states, called with one of few numbers of positions, and so always one kernel.
+class FixedLinear:
+    """A linear layer over (positions, width) states, called with one of few numbers of positions, and so always one
+    kernel.
 
     Called with `rows` of them at a time, or with the fewest of `FEWER` that hold all of them and give the same bits.
     """
 
-    def __init__(self, product: Product, rows: int, *, tries: bool = True) -> None:
-        """`tries`: whether fewer rows may be used; not where rows are sent to parts by what they hold."""
-        self._product = product
+    def __init__(self, layer: torch.nn.Linear, rows: int) -> None:
+        self._product: Product = layer.forward
+        self._layer = layer
         self._rows = rows
-        self._fewer: tuple[int, ...] | None = None if tries else ()
+        self._fewer: tuple[int, ...] | None = None
 
-    def __call__(self, states: torch.Tensor) -> torch.Tensor:
-        """States (…, positions, width) to (…, positions, other width)."""
-        return in_fixed_rows(self._product, states, self._fewest(states))
+    def __call__(self, states: torch.Tensor, filled: int = 0) -> torch.Tensor:
+        """States (positions, width) to (positions, other width). Of a whole block, the last `filled` count for nothing:
+        some numbers are given for them."""
+        rows = self._fewest(states, len(states) - filled)
+        if filled:
+            return self._product(states[:rows]).repeat(self._rows // rows, 1)
+        return in_fixed_rows(self._product, states, rows)
 
-    def _fewest(self, states: torch.Tensor) -> int:
-        count = states.shape[-2]
-        if count > FEWER[-1] or not _shows(states) or states.numel() != count * states.shape[-1]:
+    def _fewest(self, states: torch.Tensor, count: int) -> int:
+        if count > FEWER[-1] or states.device.type != "cpu":
             return self._rows
         if self._fewer is None:
-            # Measured for both at once: a width belongs to a product, and its dtype to the class.
-            self._fewer = equal_rows(self._product, states, self._rows)
+            own = equal_rows(self._product, states, self._rows)
+            self._fewer = tuple(few for few in own if few in cancelling_rows(self._layer, self._rows))
         return next((rows for rows in self._fewer if rows >= count), self._rows)
 
 
@@ -66,59 +81,129 @@ def in_fixed_rows(product: Product, states: torch.Tensor, rows: int) -> torch.Te
 
 
 def equal_rows(product: Product, like: torch.Tensor, rows: int) -> tuple[int, ...]:
-    """Those of `FEWER` with which every row of a block has the bits that it has among `rows`.
+    """Those of `FEWER` with which every row of a block of random states has the bits that it has among `rows`.
 
-    `like` gives shape before the positions, width and dtype of the states that are tried.
+    `like` gives width and dtype of the states that are tried.
     """
-    found = []
-    blocks = [_random((*like.shape[:-2], rows, like.shape[-1]), like, scale) for scale in SCALES]
-    whole = [product(block) for block in blocks]
-    for few in FEWER:
-        # Twice, the second time two rows further: each row stands at several places.
-        tried = [(turn, *pair) for turn in (0, 2) for pair in zip(blocks, whole, strict=True)]
-        if all(_in_parts(product, block.roll(turn, -2), few).equal(made.roll(turn, -2)) for turn, block, made in tried):
-            found.append(few)
-    return tuple(found)
+    blocks = [_random((rows, like.shape[-1]), like, scale) for scale in SCALES]
+    return tuple(few for few in FEWER if all(_equal(product, block, few) for block in blocks))
+
+
+def cancelling_rows(layer: torch.nn.Linear, rows: int) -> tuple[int, ...]:
+    """Those of `FEWER` whose sums have the order of a block of `rows`, in layers of this shape; tried once for each."""
+    weight, bias = layer.weight, None if layer.bias is None else torch.zeros_like(layer.bias)
+    known = (tuple(weight.shape), weight.dtype, bias is not None, rows, torch.get_num_threads())
+    if known not in _ORDERED:
+        generator, fewer = torch.Generator().manual_seed(rows), FEWER
+        for _ in range(min(MOST_DRAWS, -(-RESULTS // (rows * len(weight))) + 1)):
+            states, weights = cancelling(rows, weight, generator)
+            product = partial(torch.nn.functional.linear, weight=weights, bias=bias)
+            fewer = tuple(few for few in fewer if _equal(product, states, few))
+        _ORDERED[known] = fewer
+    return _ORDERED[known]
+
+
+def cancelling(rows: int, like: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """States (rows, width) and weights (other width, width), shaped as `like`, whose products sum to zero.
+
+    Each product is there twice, with either sign, at two places that are drawn; of odd widths one weight is zero.
+    """
+    height, width = like.shape
+    places = torch.randperm(width, generator=generator)
+    paired = [_apart((count, width // 2), like.dtype, generator, APART) for count in (rows, height)]
+    states, weights = torch.ones(rows, width, dtype=like.dtype), torch.zeros(height, width, dtype=like.dtype)
+    for half, sign in ((places[: width // 2], 1), (places[width // 2 : width // 2 * 2], -1)):
+        states[:, half], weights[:, half] = sign * paired[0], paired[1]
+    return states, weights
+
+
+def _apart(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator, apart: int) -> torch.Tensor:
+    powers = torch.randint(-apart, apart + 1, shape, generator=generator)
+    return torch.ldexp(torch.randn(shape, generator=generator), powers).to(dtype)
+
+
+def _equal(product: Product, block: torch.Tensor, few: int) -> bool:
+    """Whether a block has the same bits in parts; twice, the second time two rows further: each row stands at several
+    places."""
+    whole = product(block)
+    return all(_in_parts(product, block.roll(turn, 0), few).equal(whole.roll(turn, 0)) for turn in (0, 2))
 
 
 def _in_parts(product: Product, block: torch.Tensor, few: int) -> torch.Tensor:
-    return torch.cat([product(part) for part in block.split(few, dim=-2)], dim=-2)
+    return torch.cat([product(part) for part in block.split(few)])
 
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """Query (1, heads, rows, size), key and value (1, their heads, keys, size), mask (1, 1, rows, keys) to attention."""
-_TRIED: dict[Hashable, int] = {}
+_TRIED: dict[Hashable, bool] = {}
+_ORDERED: dict[Hashable, tuple[int, ...]] = {}
 
 
-def few_queries(  # noqa: PLR0917 - what attention takes
+def equal_queries(  # noqa: PLR0917 - what attention takes
     attend: Attend, kind: Hashable, rows: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-) -> int:
-    """The fewest query rows that give the bits of `rows`; tried once for each `kind` of attention and each shape."""
-    if not _shows(query):
-        return rows
-    sizes = tuple((states.shape[1], states.shape[3]) for states in (query, key, value))
-    known = (kind, rows, sizes, query.dtype, torch.get_num_threads())
+) -> bool:
+    """Whether `FEWER[0]` query rows give the bits of the block of `rows` at the keys' end.
+
+    Tried once for each `kind` of attention, each shape and each length.
+    """
+    if query.device.type != "cpu":
+        return False
+    laid = [(tuple(states.shape), states.stride()) for states in (key, value)]
+    known = (kind, rows, query.shape[1], *laid, query.dtype, torch.get_num_threads())
     if known not in _TRIED:
-        same = all(_same_queries(attend, rows, sizes, query, before) for before in TRIED_KEYS)
-        _TRIED[known] = FEWER[0] if same else rows
+        _TRIED[known] = _same_queries(attend, rows, query, key, value)
     return _TRIED[known]
 
 
-def _same_queries(attend: Attend, rows: int, sizes: Sequence[tuple[int, int]], like: torch.Tensor, before: int) -> bool:
-    end = before + rows
-    query, key, value = (
-        _random((1, heads, count, size), like, 1.0)
-        for (heads, size), count in zip(sizes, (rows, end, end), strict=True)
-    )
-    mask = (torch.arange(end) <= torch.arange(before, end)[:, None])[None, None]
-    parts = [slice(first, first + FEWER[0]) for first in range(0, rows, FEWER[0])]
-    made = [attend(query[:, :, part], key, value, mask[:, :, part]) for part in parts]
-    return bool(torch.equal(torch.cat(made, dim=2), attend(query, key, value, mask)))
+def _same_queries(attend: Attend, rows: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
+    generator, end = torch.Generator().manual_seed(rows), key.shape[2]
+    mask = (torch.arange(end) <= torch.arange(end - rows, end)[:, None])[None, None]
+    likes = (query.new_empty(1, query.shape[1], rows, query.shape[3]), key, value)
+    for draw in (_any_states, _cancelling_scores, _cancelling_values):
+        asked, *kept = draw(likes, rows, generator)
+        # Kernels may mind where keys and values lie.
+        keys, values = (_laid_like(states, like) for states, like in zip(kept, (key, value), strict=True))
+        parts = [slice(first, first + FEWER[0]) for first in range(0, rows, FEWER[0])]
+        made = [attend(asked[:, :, part], keys, values, mask[:, :, part]) for part in parts]
+        if not torch.equal(torch.cat(made, dim=2), attend(asked, keys, values, mask)):
+            return False
+    return True
 
 
-def _shows(states: torch.Tensor) -> bool:
-    """Whether another order of a sum would show in a trial."""
-    return bool(states.device.type == "cpu" and states.dtype == torch.float32)
+Drawn = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _any_states(likes: Drawn, rows: int, generator: torch.Generator) -> Drawn:
+    query, key, value = (torch.randn(one.shape, generator=generator).to(one.dtype) for one in likes)
+    return query, key, value
+
+
+def _cancelling_scores(likes: Drawn, rows: int, generator: torch.Generator) -> Drawn:
+    """Scores are rounding alone, and shares follow from them."""
+    query, key, value = _any_states(likes, rows, generator)
+    size = query.shape[-1]
+    places = torch.randperm(size, generator=generator)
+    halves = places[: size // 2], places[size // 2 : size // 2 * 2]
+    for states, signs in ((query, (1, -1)), (key, (1, 1))):
+        paired = 2**LOUD * _apart((*states.shape[:-1], size // 2), states.dtype, generator, APART)
+        states.zero_()
+        for half, sign in zip(halves, signs, strict=True):
+            states[..., half] = sign * paired
+    return query, key, value
+
+
+def _cancelling_values(likes: Drawn, rows: int, generator: torch.Generator) -> Drawn:
+    """All shares are equal, and values come in pairs that cancel: before the block anywhere, in it side by side."""
+    query, key, value = (torch.zeros_like(one) for one in likes)
+    before = value.shape[2] - rows
+    places = torch.cat([torch.randperm(before, generator=generator), torch.arange(before, before + rows)])
+    paired = _apart((*value.shape[:2], len(places) // 2, value.shape[3]), value.dtype, generator, FAR_APART)
+    value[:, :, places[::2]], value[:, :, places[1::2]] = paired, -paired
+    return query, key, value
+
+
+def _laid_like(states: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype).copy_(states)
 
 
 def _random(shape: tuple[int, ...], like: torch.Tensor, scale: float) -> torch.Tensor:
