@@ -136,6 +136,27 @@ def test_an_unknown_sub_command_is_a_usage_error() -> None:
     assert run("nodde").returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("clint", "`troth client`"),
+        ("chat", "`troth client chat`"),
+        ("register", "`troth model register` or `troth node register` or `troth scheduler register`"),
+        ("zzz", "`troth --help` lists them"),
+        ("x" * 500, "lists them"),
+    ],
+)
+def test_a_word_that_is_no_command_is_answered_with_what_may_be_meant(
+    typed: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([typed])
+    assert stopped.value.code == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert meant in said
+    assert "x" * 50 not in said
+
+
 @pytest.mark.slow
 def test_an_empty_question_is_an_error_and_no_conversation() -> None:
     done = run("client", "chat", "")

@@ -90,7 +90,7 @@ def chat(
     place = asking.place()
     configuration = asking.configuration()
     if resume and first:
-        raise typer.BadParameter("a conversation is gone on with, and no single question", param_hint="--resume")
+        raise typer.BadParameter("it goes on with a conversation: leave the question out", param_hint="--resume")
     choices = SamplingChoices(
         max_tokens, millionths(temperature, 0), millionths(top_p, 1), top_k=top_k, min_p_millionths=millionths(min_p, 0)
     )

@@ -5,6 +5,8 @@ Loading lazily keeps `troth --help` fast and lets a broken package break its own
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -96,6 +98,15 @@ def _remedy(error: Exception) -> str:
     return "Reinstall troth; `troth --debug ...` shows where it failed. The other sub-commands still work."
 
 
+def _meant(name: str, known: Sequence[str]) -> str:
+    """What a word that is no command may be meant for: one of a group, or a command with a typing error."""
+    below = [path for path in examples.EXAMPLES if path.split()[1:] == [name]]
+    if below:
+        return f"Did you mean {' or '.join(f'`troth {path}`' for path in below)}?"
+    close = difflib.get_close_matches(name, known)
+    return f"Did you mean {' or '.join(f'`troth {one}`' for one in close)}?" if close else "`troth --help` lists them."
+
+
 class LazyGroup(TyperGroup):
     """A command group whose members are imported when they are called, not when they are listed."""
 
@@ -117,6 +128,9 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that `args` calls, imported now."""
         words = [*SHORT[args[0]][0], *args[1:]] if args and args[0] in SHORT else args
+        known = self.list_commands(ctx)
+        if words and words[0] not in known and not words[0].startswith("-"):
+            ctx.fail(f"No such command {words[0][:40]!r}. {_meant(words[0], known)}")
         name, command, rest = super().resolve_command(ctx, words)
         point = plugins().get(name) if name is not None else None
         return (name, load(point), rest) if point is not None else (name, command, rest)

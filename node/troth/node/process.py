@@ -62,4 +62,6 @@ def process_state(configuration: NodeConfiguration) -> dict[str, Any]:
             answer: dict[str, Any] = client.get("/readyz").json()
             return answer
     except (httpx.HTTPError, OverlayError, ValueError) as error:
-        return {"ready": False, "reasons": [f"{NO_PROCESS}: {type(error).__name__}"]}
+        # That nothing listens is the usual case, and needs no more words.
+        more = "" if isinstance(error, httpx.ConnectError) else f": {type(error).__name__}"
+        return {"ready": False, "reasons": [f"{NO_PROCESS} on port {configuration.port}{more}"]}
