@@ -215,9 +215,7 @@ def kept(dtype: torch.dtype, end: int = END) -> tuple[torch.Tensor, torch.Tensor
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(
-    ("kernel", "same"), [(summed, True), (scores_backwards, False), (values_backwards, False)], ids=str
-)
+@pytest.mark.parametrize(("kernel", "same"), [(summed, True), (scores_backwards, False), (values_backwards, False)])
 def test_attention_that_sums_otherwise_is_asked_for_whole_blocks(
     kernel: Callable[..., torch.Tensor], same: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
