@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from support.toy_tab_stage import Stage, toy_stage
 from unit.test_tabs_asking import ALWAYS
 
 from troth.client.errors import ModelUnavailable, PromptError
+from troth.client.gateway.catalogue import require_model
+from troth.client.gateway.errors import NotFound
 from troth.client.home import Home
 from troth.client.orders import talking
 from troth.client.orders.keeping import OrderKeeper
@@ -31,8 +34,11 @@ from troth.client.orders.talking import Conversation, Typing, read_saved, talk
 from troth.client.terminal import coloured
 from troth.protocol.amounts import Asset
 from troth.protocol.errors import InvalidField
+from troth.protocol.market.heads import with_head
+from troth.protocol.market.layers import with_layers
 from troth.protocol.market.signed import Opinion
 from troth.protocol.market.types import NO_ADDRESS
+from troth.protocol.types import Hash32
 
 ASSET = Asset(NO_ADDRESS, "usdc", 6)
 RECEIPT = r"checked · \d+ read( \(\d+ cached\))?, \d+ written · \d verifiers · .* usdc · 0x[0-9a-f]{10}"
@@ -165,6 +171,27 @@ async def test_models_are_listed_by_price_and_chosen(tmp_path: Path, capsys: pyt
         assert _class_id(name, stage.session.state) == offered.offer.class_id
         with pytest.raises(ModelUnavailable, match="No class has this name"):
             _class_id("nobody/has/this", stage.session.state)
+
+
+async def test_a_class_that_names_its_head_is_asked_by_the_name_that_is_listed(tmp_path: Path) -> None:
+    async with conversation_in(tmp_path) as (stage, _):
+        await stage.session.ready()
+        (offered,) = await models_on_offer(stage.session)
+        plain, class_id = offered.offer.execution_class, offered.offer.class_id
+        whole = replace(plain, name=with_layers(with_head("Tiny/torch/float32", "model.embed"), Hash32(b"\7" * 32)))
+        classes = stage.session.state.classes
+        state = replace(stage.session.state, classes=classes.set(class_id, whole))
+        assert _class_id("tiny/torch/float32", state) == _class_id(whole.name, state) == class_id
+        twice = replace(state, classes=state.classes.set(Hash32(b"\1" * 32), replace(whole, name=whole.name + "x")))
+        assert _class_id(whole.name, twice) == class_id, "the whole name says which"
+        with pytest.raises(ModelUnavailable, match="Several classes"):
+            _class_id("tiny/torch/float32", twice)
+        headed = replace(offered.offer, execution_class=whole)
+        for name in ("Tiny/torch/float32", "tiny", "TINY", whole.name, "0x" + class_id.hex(), "Tiny-torch-float32"):
+            assert require_model(headed, name) == "Tiny-torch-float32"
+        for name in ("", "/", "tin", "gpt-4"):
+            with pytest.raises(NotFound):
+                require_model(headed, name)
 
 
 async def test_the_client_keeps_its_watch_while_a_pipe_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:

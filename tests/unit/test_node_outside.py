@@ -168,6 +168,11 @@ def test_an_endpoint_other_than_on_chain_is_found(tmp_path: Path) -> None:
         assert found["endpoint"].ok is fine, changed
         assert not found["outside"].ok, "nobody could be asked"
     assert outside_findings(configuration, State(), node, []) == [], "not registered yet"
+    said = [SchedulerWord(OPERATOR, outside._SeenByScheduler(True, 0, 0, ["it is leaving"]), 0.0)]
+    for exit_block, works in ((0, True), (9, False)):
+        state = replace(State(), parties=parties.set(node, replace(party, exit_block=exit_block)))
+        checks = {one.check for one in outside_findings(configuration, state, node, said)}
+        assert ("work" in checks) is works
 
 
 async def test_a_scheduler_says_why_a_node_gets_no_work_and_dials_nobody(tmp_path: Path) -> None:

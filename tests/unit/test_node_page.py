@@ -53,6 +53,15 @@ def test_the_page_says_what_an_operator_asks(tmp_path: Path) -> None:
     assert "Nothing. Work comes by itself." in client(Glance([], STANDING, MONEY, [])).get("/").text
 
 
+def test_it_loads_itself_again_for_those_who_want_that() -> None:
+    page = client(Glance([], STANDING, MONEY, []))
+    once, again = page.get("/").text, page.get("/?again").text
+    assert "http-equiv" not in once
+    assert 'href="/?again"' in once
+    assert '<meta http-equiv="refresh" content="30">' in again
+    assert 'href="/"' in again
+
+
 def test_one_of_anything_is_one() -> None:
     once = {"earned": "1 ether", "answers": 1, "checks": 1, "tokens": 1}
     standing = STANDING | {"seats": 1, "groups": [{"layers": "0:2", "seats": 1, "since_block": 7, "members": 1}]}
@@ -102,7 +111,7 @@ def test_no_other_site_reads_it() -> None:
     (nonce,) = re.findall(r"'nonce-([\w-]+)'", policy)
     assert f'<style nonce="{nonce}">' in answer.text
     assert nonce not in page.get("/").text
-    assert not re.findall(r'(?:src|href)="', answer.text), "it loads nothing"
+    assert not re.findall(r'src="|<link|href="(?!/(?:"|\?again"))', answer.text), "it loads nothing"
     assert page.post("/").status_code == 405
 
 

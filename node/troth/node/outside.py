@@ -126,7 +126,9 @@ def outside_findings(
     if party is None or party.role is not Role.NODE:
         return []
     found = [_endpoint(configuration, party), _reached(configuration, words)]
-    return [*found, _chosen(words)] if any(word.seen is not None for word in words) else found
+    # Who leaves is in no group, and expects no work.
+    expects = not party.exit_block and any(word.seen is not None for word in words)
+    return [*found, _chosen(words)] if expects else found
 
 
 def clock_finding(behind: float, words: Sequence[SchedulerWord]) -> HealthFinding:

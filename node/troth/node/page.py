@@ -124,12 +124,20 @@ class OperatorPage:
                 self._until = time.monotonic() + KEPT_SECONDS
             return self._glance
 
-    async def html(self, nonce: str) -> str:
-        """The page."""
+    async def html(self, nonce: str, *, again: bool = False) -> str:
+        """The page; ``again``: it loads itself again, which nobody wants who reads it slowly."""
         found = await self.glance()
         template = _TEMPLATES.get_template("page.html")
         age = f"{max(time.time() - found.at, 0):.0f}"
-        return template.render(glance=found, counted=counted, log=tail(self._log), nonce=nonce, age=age, **self._about)
+        shown = {
+            "glance": found,
+            "counted": counted,
+            "log": tail(self._log),
+            "nonce": nonce,
+            "age": age,
+            "again": again,
+        }
+        return template.render(**shown, **self._about)
 
 
 def application(page: OperatorPage, port: int) -> FastAPI:
@@ -151,7 +159,7 @@ def application(page: OperatorPage, port: int) -> FastAPI:
             "cross-origin-resource-policy": "same-origin",
             "cache-control": "no-store",
         }
-        return HTMLResponse(await page.html(nonce), headers=headers)
+        return HTMLResponse(await page.html(nonce, again="again" in request.query_params), headers=headers)
 
     return app
 

@@ -21,9 +21,12 @@ def model_name(offer: CheckedOffer) -> str:
 
 
 def names(offer: CheckedOffer) -> set[str]:
-    """All that a request may call it: readable name, the class's own name and id, model id, and name of its family."""
+    """All that a request may call it: readable name, the class's name whole, as it is listed, and its first part, class
+    id, model id, and name of its family."""
     family, execution = offer.model.architecture.split("/", maxsplit=1)[0], offer.execution_class
-    return {model_name(offer), execution.name, "0x" + offer.class_id.hex(), "0x" + execution.model.hex(), family}
+    listed = without_layers(execution.name)
+    called = {execution.name, listed, listed.split("/", maxsplit=1)[0].lower(), family} - {""}
+    return {model_name(offer), *called, "0x" + offer.class_id.hex(), "0x" + execution.model.hex()}
 
 
 def require_model(offer: CheckedOffer, asked: str) -> str:

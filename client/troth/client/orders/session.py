@@ -38,6 +38,7 @@ from troth.overlay.paths.pool import CircuitPool
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import tabs
 from troth.protocol.market.checks import OrderView
+from troth.protocol.market.layers import without_layers
 from troth.protocol.market.signed import Order
 from troth.protocol.market.state import Party, State
 from troth.protocol.market.types import Parameters, Tab
@@ -370,10 +371,13 @@ async def market_session(home: Home, configuration: ClientConfiguration, passwor
 
 
 def _class_id(named: str, state: State) -> Hash32 | None:
-    """The class of an id, or of a name on chain. Anybody may register a name: two classes of one are refused."""
+    """The class of an id, or of a name on chain, whole or as it is listed. Anybody may register a name: two classes of
+    one are refused."""
     if not named or named.startswith("0x"):
         return Hash32(bytes.fromhex(named[2:])) if named else None
-    found = [one for one, known in state.classes.items() if known.name.lower() == named.lower()]
+    wanted = named.lower()
+    found = [one for one, known in state.classes.items() if known.name.lower() == wanted]
+    found = found or [one for one, known in state.classes.items() if without_layers(known.name).lower() == wanted]
     if len(found) == 1:
         return found[0]
     what = "Several classes have this name" if found else "No class has this name"
