@@ -243,14 +243,16 @@ def test_whoever_is_below_the_bar_neither_earns_by_hosting_nor_deploys() -> None
     )
 
 
-def test_two_owners_of_one_machine_are_named() -> None:
-    """All nodes of the record have one endpoint, so that the second owner to be credited is seen."""
-    both = [rating(FIRST, 0), rating(SECOND, 0)]
-    found = audited(HONEST[0], posted(FIRST), posted(SECOND), ratings=both)
-    (only,) = found
+@pytest.mark.parametrize("sign", ["endpoint", "tls_key_hash"])
+def test_two_owners_of_one_machine_are_named(sign: str) -> None:
+    parties = market().parties
+    second = replace(parties[SECOND], **{sign: getattr(parties[FIRST], sign)})
+    shared, both = replace(market(), parties=parties.set(SECOND, second)), [rating(FIRST, 0), rating(SECOND, 0)]
+    (only,) = audited(HONEST[0], posted(FIRST), posted(SECOND), ratings=both, state=shared)
     assert only.kind is FindingKind.OBSERVED
     assert "share a machine" in only.message
-    assert audited(HONEST[0], posted(FIRST), ratings=both) == []
+    assert audited(HONEST[0], posted(FIRST), posted(SECOND), ratings=both) == []
+    assert audited(HONEST[0], posted(FIRST), ratings=both, state=shared) == []
 
 
 # ---- consent and demand
