@@ -80,10 +80,8 @@ def _figures(name: str, texts: Sequence[Surprises], reach: float) -> list[Figure
     mean = float(np.mean([score for score, _ in scores]))
     found = [Figure(f"score after {EPOCHS} epochs: {name}", mean, "", None, reach, note)]
     banned = sum(least < RULES.bar / ONE for _, least in scores)
-    return [
-        *found,
-        Figure(f"{name}: ever below the bar, of {RUNS} runs", banned, "", None, 0 if name.startswith("honest") else None),
-    ]
+    wanted = 0 if name.startswith("honest") else None
+    return [*found, Figure(f"{name}: ever below the bar, of {RUNS} runs", banned, "", None, wanted)]
 
 
 def _run(texts: Sequence[Surprises], source: np.random.Generator) -> tuple[float, float]:
