@@ -42,7 +42,7 @@ MOST_QUESTIONS = 26
 RATING = (
     f"client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\nagreeing = {AGREEING}\ncharacters = 100\n"
 )
-SECONDS, MINED_AT_ONCE = 1500.0, 20
+SECONDS, MINED_AT_ONCE = 1500.0, 5
 
 
 @dataclass
