@@ -78,7 +78,7 @@ def _figures(name: str, texts: Sequence[Surprises], reach: float) -> list[Figure
     each = f"{len(texts)} texts, {whole.tokens:,} tokens"
     note = f"credit {whole.mean:.3f}, z {whole.z:+.1f} over {each}; 1 / PPL {paper.mean:.3f}"
     mean = float(np.mean([score for score, _ in scores]))
-    found = [Figure(f"score after {EPOCHS} epochs: {name}", mean, "", None, reach, note)]
+    found = [Figure(f"{name} after {EPOCHS} epochs, entropy-normalised (SmolLM2)", mean, "", None, reach, note)]
     banned = sum(least < RULES.bar / ONE for _, least in scores)
     wanted = 0 if name.startswith("honest") else None
     return [*found, Figure(f"{name}: ever below the bar, of {RUNS} runs", banned, "", None, wanted)]
