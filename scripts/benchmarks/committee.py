@@ -81,10 +81,8 @@ async def _epochs(rpc: str, payer: Key) -> list[Figure]:
     ratio = RATED * one / many
     note = f"{many / RATED:,.0f} a node; {ratio:.1f} times below {RATED} updates of one node, {one:,} each"
     return [
-        Figure(
-            f"reputation: an epoch of {RATED} nodes, {RATERS} members", many, "gas", reach=RATED * one / 10, note=note
-        ),
-        Figure(f"reputation: an epoch of one node, {RATERS} members", one, "gas"),
+        Figure(f"gas of an epoch of {RATED} nodes, {RATERS} members", many, "gas", reach=RATED * one / 10, note=note),
+        Figure(f"gas of an epoch of one node, {RATERS} members", one, "gas"),
     ]
 
 

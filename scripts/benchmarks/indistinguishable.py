@@ -68,7 +68,8 @@ def measure() -> list[Figure]:
     challenges, users = _orders()
     plain = _accuracy(_rows(challenges), _rows(users))
     note = f"{len(challenges):,} challenges, {len(users):,} orders of users"
-    return [Figure("pairs told apart by length, timing and pay", plain, "%", reach=REACH, note=note), *_texts()]
+    what = "challenge told from a user's request by length, timing and pay, of pairs"
+    return [Figure(what, plain, "%", reach=REACH, note=note), *_texts()]
 
 
 def _rows(orders: Sequence[SeenOrder]) -> Features:
@@ -134,10 +135,11 @@ def _texts() -> list[Figure]:
         reach = REACH if name == "structure" else None
         told = [_told(rows, users, shipped(), number) for number in range(DRAWS)]
         note = f"against {len(users):,} of users; seeds 0 to {DRAWS - 1}: {min(told):.1f} to {max(told):.1f}"
-        found.append(Figure(f"pairs told apart by {name}", float(np.mean(told)), "%", reach=reach, note=note))
+        what = f"challenge told from a user's request by {name}, of pairs"
+        found.append(Figure(what, float(np.mean(told)), "%", reach=reach, note=note))
         told = [_told(rows, users[half:], secret, number) for number in range(DRAWS)]
         note = f"against {len(users) - half}; {min(told):.1f} to {max(told):.1f}"
-        what = f"pairs told apart by {name}, a corpus of the member's own"
+        what = f"the same by {name}, a corpus of the member's own"
         found.append(Figure(what, float(np.mean(told)), "%", reach=reach, note=note))
         both = _accuracy(rows(users[:half]), rows(users[half:]))
         found.append(Figure(f"two halves of the users told apart by {name}", both, "%"))

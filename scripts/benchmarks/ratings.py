@@ -54,8 +54,10 @@ NODES: tuple[tuple[Condition, float], ...] = (
     (Condition("another model", CHEAT, _another), 0.4),
     (Condition("greedy", CHEAT, text="greedy"), 0.4),
 )
-GROUPS = {"honest": 3, "W8A8": 3}
+GROUPS = {"honest": 4, "W8A8": 4}
 """Groups of 16 prompts whose texts are written, one for whoever is not named: close ones want more of them."""
+HELD_OUT = 3
+"""The group whose texts were written when rule and limits had been chosen; it is shown by itself, too."""
 
 
 def measure() -> list[Figure]:
@@ -64,6 +66,8 @@ def measure() -> list[Figure]:
     for condition, reach in NODES:
         texts = [text for group in range(GROUPS.get(condition.name, 1)) for text in _kept(condition, group)]
         figures += _figures(condition.name, texts, reach)
+        if condition.name in GROUPS:
+            figures += _figures(f"{condition.name}, held-out prompts alone", _kept(condition, HELD_OUT), reach)
     return figures
 
 
@@ -74,12 +78,10 @@ def _figures(name: str, texts: Sequence[Surprises], reach: float) -> list[Figure
     each = f"{len(texts)} texts, {whole.tokens:,} tokens"
     note = f"credit {whole.mean:.3f}, z {whole.z:+.1f} over {each}; 1 / PPL {paper.mean:.3f}"
     mean = float(np.mean([score for score, _ in scores]))
-    found = [Figure(f"score after {EPOCHS} epochs: {name}", mean, "", None, reach, note)]
+    found = [Figure(f"{name} after {EPOCHS} epochs, entropy-normalised (SmolLM2)", mean, "", None, reach, note)]
     banned = sum(least < RULES.bar / ONE for _, least in scores)
-    return [
-        *found,
-        Figure(f"{name}: ever below the bar, of {RUNS} runs", banned, "", None, 0 if name == "honest" else None),
-    ]
+    wanted = 0 if name.startswith("honest") else None
+    return [*found, Figure(f"{name}: ever below the bar, of {RUNS} runs", banned, "", None, wanted)]
 
 
 def _run(texts: Sequence[Surprises], source: np.random.Generator) -> tuple[float, float]:

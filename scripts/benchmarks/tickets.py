@@ -54,7 +54,7 @@ def _signing(committee: TicketCommittee) -> list[Figure]:
         f"by the clock {median_milliseconds(client) + median_milliseconds(member):.2f} ms"
     )
     return [
-        Figure("blind signature, 5 of 7: client and a member", ours + theirs, "ms", paper=0.39, reach=1.0, note=note),
+        Figure("blind signature, 5 of 7, client and members", ours + theirs, "ms", paper=0.39, reach=1.0, note=note),
         Figure("the five members one after the other", THRESHOLD * theirs, "ms"),
         _purchase(committee),
     ]
@@ -89,9 +89,9 @@ def _checking(committee: TicketCommittee) -> list[Figure]:
     one, all_ = processor_milliseconds(single), processor_milliseconds(many, repeats=40, warm_up=3)
     clock = median_milliseconds(single), median_milliseconds(many, repeats=40, warm_up=3) / BATCH
     return [
-        Figure("ticket check, one", one, "ms", paper=1.3, reach=1.3, note=f"by the clock {clock[0]:.2f} ms"),
+        Figure("ticket check at a scheduler", one, "ms", paper=1.3, reach=1.3, note=f"by the clock {clock[0]:.2f} ms"),
         Figure(
-            "ticket check, in batches of 32",
+            "ticket check at a scheduler, in batches of 32",
             all_ / BATCH,
             "ms",
             paper=0.5,
@@ -135,7 +135,7 @@ async def _redeeming(stage: TicketsStage, count: int) -> Figure:
     reach = 80_000 if count == BATCH else None
     note = f"{gas:,} in all, with the tab that it opens and its payer"
     return Figure(
-        f"redeeming {count} at once, a ticket", gas / count, "gas", paper=TRIALS[count], reach=reach, note=note
+        f"redeeming on chain at {count}, a ticket", gas / count, "gas", paper=TRIALS[count], reach=reach, note=note
     )
 
 
@@ -156,6 +156,12 @@ async def _settling(stage: TicketsStage) -> list[Figure]:
         gas = (await stage.market.execute(call, stage.payer)).gas_used
     note = f"{gas:,} for one voucher of a tab that {BATCH} tickets filled"
     return [
-        Figure("settling a scheduler's vouchers, a ticket", gas / BATCH, "gas", reach=3_000, note=note),
+        Figure(
+            "redeeming on chain, only vouchers of a scheduler settled, a ticket",
+            gas / BATCH,
+            "gas",
+            reach=3_000,
+            note=note,
+        ),
         Figure("buying, whatever their number", purchased.gas_used, "gas"),
     ]

@@ -21,6 +21,7 @@ from support import dying, two_faced
 
 from troth.chain import keystore
 from troth.client.home import Home
+from troth.client.orders.journal import RUNNING
 from troth.client.orders.updates import OrderOutcome
 from troth.testnet import cli
 from troth.testnet.anvil import fund, rpc
@@ -34,11 +35,14 @@ from troth.testnet.weights import int8_name, prepare_models
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(3600)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
-MEMBERS, NODES, EPOCH, BOND, KILLED = 4, 9, 500, "0.1ether", -9
+MEMBERS, NODES, EPOCH, AGREEING, BOND, KILLED = 4, 9, 500, 260, "0.1ether", -9
 QUESTIONS = "SELECT question FROM orders"
+UNDER_WAY = "SELECT COUNT(*) FROM orders WHERE phase IN ({})".format(", ".join(f"'{phase}'" for phase in RUNNING))
 MOST_QUESTIONS = 26
-RATING = "client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\nagreeing = 260\ncharacters = 100\n"
-SECONDS, MINED_AT_ONCE = 1500.0, 20
+RATING = (
+    f"client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\nagreeing = {AGREEING}\ncharacters = 100\n"
+)
+SECONDS, MINED_AT_ONCE = 1500.0, 5
 
 
 @dataclass
@@ -122,15 +126,17 @@ class RatingNetwork:
 
     def questions(self) -> Counter[str]:
         """How many orders there are for each question of each member, by their clients' journals."""
-        found: Counter[str] = Counter()
+        # Members' own attempts have the same names.
+        return Counter(f"{name} {question}" for name, question in self._asked(QUESTIONS))
+
+    def _asked(self, query: str) -> Iterator[tuple[str, Any]]:
+        """What each member's client has in its journal."""
         for member in self.members:
             database = sqlite3.connect(f"file:{Home(member.home / 'asking').tabs}?mode=ro", uri=True)
             try:
-                # Members' own attempts have the same names.
-                found.update(f"{member.name} {name}" for (name,) in database.execute(QUESTIONS))
+                yield from ((member.name, found) for (found,) in database.execute(query).fetchall())
             finally:
                 database.close()
-        return found
 
     # ---- looking
 
@@ -146,6 +152,12 @@ class RatingNetwork:
         """Nobody waits for blocks in which nothing happens."""
         while (left := self.start + epoch * EPOCH - self.block()) > 0:
             rpc(self.network.rpc, "anvil_mine", hex(min(left, MINED_AT_ONCE)))
+
+    def hurry(self, epoch: int) -> None:
+        """Nor for the next question, while none is under way and there is time left to ask."""
+        left = self.start + (epoch + 1) * EPOCH - AGREEING - self.block()
+        if left > MINED_AT_ONCE and not sum(count for _, count in self._asked(UNDER_WAY)):
+            rpc(self.network.rpc, "anvil_mine", hex(MINED_AT_ONCE))
 
     def until(
         self, condition: Callable[[dict[str, Any]], bool], each: Callable[[], object] = lambda: None
@@ -167,7 +179,11 @@ class RatingNetwork:
             assert shown["epoch"] <= number, f"epoch {number} passed without an update\n{self.logs()}"
             return bool(shown["settled_through"] is not None and shown["settled_through"] >= number)
 
-        return self.until(settled, each)
+        def look() -> None:
+            each()
+            self.hurry(number)
+
+        return self.until(settled, look)
 
     def logs(self) -> str:
         folder = self.network.home / "logs"

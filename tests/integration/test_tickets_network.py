@@ -166,9 +166,10 @@ def test_members_that_are_killed_while_they_sign_are_not_missed_and_sign_the_sam
 def test_a_client_that_is_killed_at_each_step_of_change_gets_all_of_it(buyer: TicketBuyer) -> None:
     """Of a closing that was signed and not sent, sent and not heard; of a purchase likewise."""
     network, errand = buyer.network, f"{PAYMENTS}:TicketPayments._errand"
-    before = sum(COIN.parse(price.replace(" ", "")) * count for price, count in listed(buyer)[0].items())
+    buyer.run("tickets", "buy", PRICES[1], 1, "--broadcast")
     opened = buyer.run("tickets", "open", "0.0009ether")
     assert opened["opened"]
+    before = sum(COIN.parse(price.replace(" ", "")) * count for price, count in listed(buyer)[0].items())
     killed(buyer, errand, "tickets", "change")
     killed(buyer, errand, "tickets", "change", after=True)
     steps = buyer.run("tickets", "change")
@@ -191,6 +192,7 @@ def test_a_client_that_is_killed_at_each_step_of_change_gets_all_of_it(buyer: Ti
 
 def test_a_client_that_is_killed_while_it_is_refunded_is_paid_once(buyer: TicketBuyer) -> None:
     network, refund = buyer.network, ("tickets", "refund", "--broadcast")
+    buyer.run("tickets", "buy", PRICES[1], 1, "--broadcast")
     assert buyer.run(*refund) == []
     for _ in range(2 * EPOCH // MINED_AT_ONCE):
         # Not all at once: a busy machine takes longer for thousands of blocks than a call may last.
