@@ -36,8 +36,7 @@ from troth.testnet.weights import prepare_model, prepare_models
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
-MOST_GAS = 1_450_000
-"""1.2 million were hoped for: tests/integration/test_disputes.py stays below that with smaller layers."""
+MOST_GAS = 1_200_000
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
 
 
