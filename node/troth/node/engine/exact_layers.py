@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from transformers.masking_utils import sdpa_mask
 
 from troth.node.engine.attention_cache import AttentionCache
-from troth.node.engine.few_rows import FEWER, FixedLinear, equal_queries, in_fixed_rows
+from troth.node.engine.few_rows import FEWER, FixedLinear, equal_queries, equal_rows, in_fixed_rows
 from troth.node.engine.layers import LayerSlice
 from troth.node.engine.packing import KeptPair, register_packed
 from troth.node.errors import ModelError
@@ -104,13 +104,24 @@ def _run_in_blocks(part: torch.nn.Module, filled: _Filled) -> None:
         beside[:] = made[1:]
         return made[0].view(block.shape)
 
+    tried: list[tuple[int, ...]] = []
+
+    def fewest(states: torch.Tensor) -> int:
+        # What stands between linear layers shows in a trial in float32 alone.
+        if states.shape[-2] > FEWER[-1] or states.dtype != torch.float32 or states.device.type != "cpu":
+            return ROWS
+        if not tried:
+            tried.append(equal_rows(lambda block: once(block[None])[0], states, ROWS))
+        return next((rows for rows in tried[0] if rows >= states.shape[-2]), ROWS)
+
     def in_blocks(states: torch.Tensor) -> Any:
-        beside.clear()
-        single = states.numel() == states.shape[-2] * states.shape[-1]
         # A mixture sends rows to experts by what they hold, so its linear layers see others than are counted here.
-        filled.rows = max(0, ROWS - states.shape[-2]) if single and not mixes else 0
+        counted = not mixes and states.numel() == states.shape[-2] * states.shape[-1]
+        rows = fewest(states) if counted else ROWS
+        beside.clear()
+        filled.rows = max(0, ROWS - states.shape[-2]) if counted and rows == ROWS else 0
         try:
-            made = in_fixed_rows(once, states, ROWS)
+            made = in_fixed_rows(once, states, rows)
         finally:
             filled.rows = 0
         return (made, *beside) if beside else made
