@@ -215,6 +215,35 @@ def test_an_unanswered_objection_names_the_call_that_strikes() -> None:
     assert "Bank.strike" in str(found.action)
 
 
+# -------------------------------------------------------------------------------------------------------------- payees
+
+
+def test_money_in_a_tab_whose_payee_has_left_is_found_with_the_call_that_brings_it_back() -> None:
+    leaves = on.Deregistered(TAB.payee, BLOCK + 900, META)
+    (found,) = findings(record(leaves))
+    tab = messages.tab_id(TAB)
+    assert (found.check, found.kind, found.task_id) == ("M27", FindingKind.OBSERVED, tab)
+    assert (found.party, found.role) == (TAB.payee, "payee")
+    assert dict(found.evidence)["payer"] == TAB.payer
+    assert dict(found.evidence)["balance"] == "1000000"
+    assert found.action == f"Bank.close(tab 0x{tab.hex()}), by its payer"
+
+
+def test_a_tab_that_closes_or_is_empty_does_not_wait_for_a_payee_that_has_left() -> None:
+    tab, leaves = messages.tab_id(TAB), on.Deregistered(TAB.payee, BLOCK + 900, META)
+    closes = on.TabClosing(tab, BLOCK + 1_000, META)
+    assert findings(record(leaves, closes)) == []
+    assert "M27" not in numbers(record(leaves, on.TabRedeemed(tab, 1_000_000, META)))
+
+
+def test_a_watcher_shows_a_payee_that_has_left_once_while_the_tab_is_redeemed() -> None:
+    leaves, paid = on.Deregistered(TAB.payee, BLOCK + 900, META), on.TabRedeemed(messages.tab_id(TAB), 10, META)
+    (before,) = findings(record(leaves))
+    (after,) = [found for found in findings(record(leaves, paid)) if found.check == "M27"]
+    assert before.evidence != after.evidence
+    assert name_of(before) == name_of(after)
+
+
 # --------------------------------------------------------------------------------------------------------------- money
 
 

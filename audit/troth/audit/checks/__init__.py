@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from itertools import chain
 
-from troth.audit.checks import court, disputes, faults, logs, owners, stream, tabs
+from troth.audit.checks import court, disputes, faults, logs, owners, payees, stream, tabs
 
 CHAIN = tuple(
     sorted(
-        chain.from_iterable(one.CHECKS for one in (stream, tabs, court, faults, owners, disputes)),
+        chain.from_iterable(one.CHECKS for one in (stream, tabs, court, faults, owners, disputes, payees)),
         key=lambda check: int(check.number.removeprefix("M")),
     )
 )
