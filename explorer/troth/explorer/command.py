@@ -148,6 +148,7 @@ def show(
     execution_class: Annotated[str | None, typer.Option("--class", help="Of this execution class.")] = None,
     order: Annotated[str | None, typer.Option("--order", help="Of this task.")] = None,
     case: Annotated[str | None, typer.Option("--case", help="Of this case.")] = None,
+    dispute: Annotated[str | None, typer.Option("--dispute", help="Of this dispute.")] = None,
     entry: Annotated[str | None, typer.Option("--entry", help="Of log entries with this number.")] = None,
     state: Annotated[str | None, typer.Option("--state", help="drawn, rejected, unrevealed, wrong, live, …")] = None,
     part: Annotated[str | None, typer.Option("--part", help="infer or check.")] = None,
@@ -156,7 +157,7 @@ def show(
     """Print a figure of the pages as CSV, or as JSON."""
     options = _chosen(
         **{"scheduler": scheduler, "operator": operator, "node": node, "party": party, "class": execution_class},
-        **{"order": order, "case": case, "entry": entry, "state": state, "part": part},
+        **{"order": order, "case": case, "dispute": dispute, "entry": entry, "state": state, "part": part},
     )
     site = _site(home, database)
     figure = site.figure(name, options, after, most)
