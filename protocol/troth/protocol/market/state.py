@@ -77,8 +77,10 @@ class ClaimRecord:
 
 @dataclass(frozen=True, slots=True)
 class TabRecord:
-    """A tab; its balance is a pot. ``shown``: the largest sum of settled claims, where one was not covered.
+    """A tab; its balance is a pot. ``known``: it was opened, and is not closed for good yet.
 
+    ``closes_at``: the block from which it may be, once its payer began to close it; 0 before.
+    ``shown``: the largest sum of settled claims, where one was not covered.
     ``forgiven``: of what counts as redeemed, what the tab never paid: the cost of struck claims, or a payer's stake.
     ``struck``: claims that fell by one objection, as long as the deposits of others to them are held.
     """
@@ -103,7 +105,8 @@ class TabRecord:
 class Party:
     """A node or a scheduler. A node's groups are in ``State.entries``; ``hosted`` is None for a scheduler.
 
-    ``slices``: every slice that a node has hosted, with the block from which on it did.
+    ``slices``: every slice that a node has hosted, with the block from which on it did. ``exit_block``: the block
+    after which its stake is free, once it has left (was deregistered); 0 before. Who left stays in ``State.parties``.
     """
 
     operator: Address
