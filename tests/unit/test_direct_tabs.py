@@ -28,8 +28,8 @@ ALWAYS = Wish(SamplingChoices(64), CheckWish("lot", MILLION))
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(course, "ENTRY_SECONDS", 0.4)
-    monkeypatch.setattr(checking, "ENTRY_SECONDS", 0.4)
+    monkeypatch.setattr(course, "ENTRY_SECONDS", 1.0)
+    monkeypatch.setattr(checking, "ENTRY_SECONDS", 1.0)
 
 
 async def asked(stage: Stage) -> list[Any]:
