@@ -16,6 +16,8 @@ from troth.command import plugins
 from troth.command.examples import EXAMPLES
 from troth.command.main import app
 
+pytestmark = pytest.mark.torch
+
 COLUMNS = 80
 ELSEWHERE = {"factory", "rpc", "committee", "bank", "tickets", "reputation", "organisations", "home", "keystore"}
 """What a command needs, and a network's file or the environment may give."""
