@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from troth.chain.errors import ChainRejected
 from troth.chain.keystore import create_account, load_account, load_vrf_secret
 from troth.protocol.amounts import AmountError
+from troth.protocol.market.parts import Part
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.command import app
 from troth.scheduler.configuration import load_market
@@ -117,12 +118,18 @@ async def leaves(home: Path, secret: Path, stage: TabsStage, anvil: Any) -> None
     """Money comes back from tabs, and then the stake, each in its time."""
     with pytest.raises(ConfigurationInvalid, match="takes orders"):
         await finish_of_market(home, secret, broadcast=True)
+    gone = stage.nodes[0]
+    await stage.send(stage.owner_of(gone), Part.REGISTRY, "deregister", gone.address)
+    closed = await finish_of_market(home, secret, broadcast=True)
+    assert [one["function"] for one in closed["calls"]] == ["close"]
+    (waiting,) = (await finish_of_market(home, secret, broadcast=True))["waiting"]
+    assert gone.address in waiting
     assert not (await exit_of_market(home, secret, broadcast=False))["sent"]
     await exit_of_market(home, secret, broadcast=True)
     found = await status_of_market(home)
     assert found["problems"] == [f"leaving: withdraw after block {found['exit_block']}"]
     closed = await finish_of_market(home, secret, broadcast=True)
-    assert [one["function"] for one in closed["calls"]] == ["close"] * len(stage.nodes)
+    assert [one["function"] for one in closed["calls"]] == ["close"] * (len(stage.nodes) - 1)
     waiting = (await finish_of_market(home, secret, broadcast=True))["waiting"]
     assert ["free from block" in one for one in waiting] == [True] * len(stage.nodes)
     with pytest.raises(ChainRejected, match="NothingToWithdraw"):

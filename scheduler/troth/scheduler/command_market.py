@@ -69,7 +69,10 @@ def finish(
     broadcast: BroadcastOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring money back from tabs with nodes, once this scheduler is leaving and owes nothing on them."""
+    """Bring money back from tabs with nodes that have left, or from all of them once this scheduler is leaving.
+
+    A tab on which something is owed is closed later.
+    """
     from troth.scheduler.money import finish_of_market
 
     show(asyncio.run(finish_of_market(folder_of(home), password_file, broadcast=broadcast)), as_json=as_json)

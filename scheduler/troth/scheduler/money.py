@@ -20,7 +20,7 @@ from troth.protocol.market.parts import Part
 from troth.protocol.market.state import State
 from troth.protocol.market.types import Contracts, Parameters, PotKind, Tab
 from troth.protocol.market.views import parameters_of
-from troth.protocol.types import Hash32
+from troth.protocol.types import Address, Hash32
 from troth.scheduler.errors import ConfigurationInvalid
 from troth.scheduler.orders.store import OrderStore
 from troth.scheduler.registering import OpenKey, Told, carry_out, carry_out_all, carry_out_paying
@@ -145,25 +145,33 @@ def _tab_with(looked: DeploymentStatus, node: str) -> Hash32:
 async def finish_of_market(folder: Path, password_file: Path | None, *, broadcast: bool) -> Told:
     """Bring money back from tabs with nodes: close them, and take what is left once it is free.
 
-    Refused while this scheduler may take orders, whose nodes it pays from these tabs.
+    While this scheduler may take orders it pays nodes from these tabs: then only those with nodes that have left are
+    closed, and it is refused where there is none.
     """
     async with holding(folder) as held:
         state, me = held.ledger.state, held.looked.operator
-        party = state.parties.get(me)
-        if party is not None and not party.exit_block:
-            remedy = "Run `troth scheduler exit --broadcast` first."
-            raise ConfigurationInvalid("This scheduler takes orders and pays nodes from its tabs", me, remedy)
+        is_in_service = _is_in_service(state, me)
         calls, waiting = [], []
         for tab, record in state.tabs.items():
             if record.tab.payer != me or not record.known or not state.tab_state(tab).balance:
+                continue
+            if is_in_service and _is_in_service(state, record.tab.payee) and not record.closes_at:
                 continue
             step = _finishing(held, record.tab, record.closes_at)
             if isinstance(step, PartCall):
                 calls.append(step)
             else:
                 waiting.append(f"0x{tab.hex()} with {record.tab.payee}: {step}")
+        if is_in_service and not calls and not waiting:
+            what = "This scheduler takes orders and pays nodes from its tabs, and none of these nodes has left"
+            raise ConfigurationInvalid(what, me, "Run `troth scheduler exit --broadcast` first.")
         told = await _all(held.looked, calls, password_file, broadcast=broadcast)
         return {**told, "waiting": waiting}
+
+
+def _is_in_service(state: State, operator: Address) -> bool:
+    party = state.parties.get(operator)
+    return party is not None and not party.exit_block
 
 
 def _finishing(held: SchedulerBooks, tab: Tab, closes_at: int) -> PartCall | str:
