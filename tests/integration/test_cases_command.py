@@ -132,5 +132,5 @@ async def test_an_export_holds_what_schedulers_serve_of_their_logs(
     given = ["market", "--factory", place.factory, "--bank", place.contracts.bank, "--rpc", court.stage.anvil.url]
     done = await asyncio.to_thread(CliRunner().invoke, app, [*given, "--export", str(file)])
     assert done.exit_code == 0, done.output
-    assert "1 log entries" in done.stdout
+    assert "1 entry of logs" in done.stdout
     assert read_bundle(file).served == {(court.stage.scheduler.address, 1): data}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Anvil
+from support import contract_reads
 from support.explorer_stage import CASES, RATED, home_of, reproduce
 from support.market_record import PLACE
 from support.market_scene import DOMAIN
@@ -77,7 +78,7 @@ async def test_epochs_are_read_with_their_gas_and_their_leaders_proofs_are_check
     assert [one.gas for one in found.epochs] == [receipt.gas_used for receipt in settled]
     assert [(one.event.signers, one.scored, one.silent) for one in found.epochs] == [(3, 0, 0)] + [(3, 2, 0)] * 3
     assert {node: one.score for node, one in found.state.standings.items()} == {
-        node: (await epochs.chain.read(calls.standing_of(node))).score for node in epochs.nodes
+        node: (await epochs.chain.read(contract_reads.standing_of(node))).score for node in epochs.nodes
     }
     assert len(known) == EPOCHS
     # Each settlement is looked up once.

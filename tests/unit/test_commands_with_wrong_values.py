@@ -17,6 +17,7 @@ import aiohttp  # noqa: F401 -- loaded once here, and not by the first command t
 import pytest
 from eth_account import Account
 
+from troth.chain import retries
 from troth.command import plugins
 from troth.command.main import main
 from troth.command.rendering import UNKNOWN, describe
@@ -61,6 +62,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home without anything, and files that are wrong in each way."""
     for name in [name for name in os.environ if name.startswith("TROTH_")]:
         monkeypatch.delenv(name)
+    # Four attempts at a chain node that is nowhere, without the pauses between them.
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(retries, "LONGEST_PAUSE", 0.001)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bytes").write_bytes(bytes(range(256)))

@@ -13,7 +13,7 @@ from troth.audit import running
 from troth.audit.bundle import write_bundle
 from troth.audit.checks import CHAIN, LOG
 from troth.audit.credits import audit_credits
-from troth.audit.display import finish, guarded
+from troth.audit.display import counted, finish, guarded
 from troth.audit.notes import audit_notes, read_notes
 from troth.audit.options import LastOption, read_address
 from troth.audit.receipts import audit_receipt, read_receipt
@@ -66,7 +66,7 @@ def market(
         served = held if bundle is not None else guarded(lambda: running.every_log(history, held))
         content = guarded(lambda: write_bundle(export, reading.subject.evidence, served))
         lines.append(
-            f"{len(served)} {'entry' if len(served) == 1 else 'entries'} of logs, as their schedulers serve them"
+            f"{counted(len(served), 'entry')} of logs, as their schedulers serve them"
         )
         lines.append(f"bundle {export}, content {content}")
     finish(report, _again("market", rpc, factory, bundle, report.last_block), as_json, lines, more)
