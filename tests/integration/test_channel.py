@@ -30,6 +30,7 @@ from troth.transport.errors import (
 )
 from troth.transport.https import naming_errors, pinned_client
 from troth.transport.identity import Operator, TlsIdentity, create_identity
+from troth.transport.listener import TlsListener
 from troth.transport.server import TlsServer, serving
 from troth.transport.tls import pinned_context
 
@@ -382,11 +383,34 @@ async def test_who_never_ends_a_handshake_holds_no_place(tmp_path: Path, monkeyp
             writer.close()
 
 
+async def test_of_all_handshakes_the_oldest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many hosts that hold all places keep nobody out: whoever is honest needs a place for a moment."""
+    monkeypatch.setattr("troth.transport.server.CONNECTIONS", 3)
+    monkeypatch.setattr("troth.transport.server.HANDSHAKE_SECONDS", 600.0)
+    async with endpoint(tmp_path) as served:
+        place = ("127.0.0.1", served.server.port)
+        held = []
+        for number in range(1, 4):
+            held.append(await asyncio.open_connection(*place))
+            await eventually(lambda number=number: listener_of(served).handshakes == number)
+        assert isinstance((await (await served.connect()).request(TASK)).header, Received)
+        assert await closed_by_peer(held[0][0])
+        assert not any(reader.at_eof() for reader, _ in held[1:])
+        for _, writer in held:
+            writer.close()
+
+
+def listener_of(served: Endpoint) -> TlsListener:
+    (listener,) = served.server._server.servers
+    assert isinstance(listener, TlsListener)
+    return listener
+
+
 async def test_handshakes_that_go_on_end_with_their_server(tmp_path: Path) -> None:
     async with endpoint(tmp_path) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
         writer.write(b"\x16\x03\x01")
-        await asyncio.sleep(0.05)
+        await eventually(lambda: listener_of(served).handshakes == 1)
     assert await closed_by_peer(reader)
     writer.close()
 

@@ -253,8 +253,12 @@ class FaultNetwork:
     async def settled(self) -> None:
         """Wait until nothing is owed any more: by the client, and to any node.
 
-        Who was drawn to check and never committed is owed nothing, and told so when two lags are over.
+        What a failed order's nodes did is acknowledged after a lag, whose blocks come at once. Who was drawn to check
+        and never committed is owed nothing, and told so when two lags are over.
         """
+        waits = "everything is acknowledged, or waits for its block"
+        await self.until(lambda: self._unpaid() <= self._silent() or self._awaited() > self.block, waits)
+        await self.mined(max(self._awaited() - self.block, 0) + 1)
         await self.until(lambda: self._unpaid() <= self._silent(), "everything is acknowledged")
         if self._unpaid():
             await self.mined(2 * LAG + 1)
@@ -266,6 +270,13 @@ class FaultNetwork:
         owing = self.read("scheduler", "market.sqlite", "SELECT tab, number FROM client_number")
         refused = {(client, entry.sequence) for entry in self.refused()}
         return {*nodes, *owing} - refused
+
+    def _awaited(self) -> int:
+        """The block from which on all that is left is acknowledged; 0 where it is not decided for some, or for none."""
+        left = self._unpaid() - self._silent()
+        rows = self.read("scheduler", "market.sqlite", "SELECT tab, number, due FROM node_number")
+        dues = {(tab, number): due or 0 for tab, number, due in rows}
+        return max(blocks) if all(blocks := [dues.get(one, 0) for one in left]) and blocks else 0
 
     def _silent(self) -> set[tuple[bytes, int]]:
         """Promises to verifiers that the scheduler has no commitment of, and of whom none is taken any more."""

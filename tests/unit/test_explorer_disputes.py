@@ -14,6 +14,7 @@ from support.market_scene import DOMAIN, hash_of
 
 from troth.explorer.disputes import ReadDisputes, told
 from troth.explorer.errors import NothingHere
+from troth.explorer.finding import page_of
 from troth.explorer.index import ExplorerIndex
 from troth.explorer.reading import INDEX_FILE
 from troth.explorer.site import Site
@@ -52,6 +53,11 @@ def test_a_dispute_is_listed_with_its_outcome_and_where_the_sides_differ(site: S
     assert (won["accused"], won["accuser"], won["row"], won["bond"]) == (CASES.node, ACCUSER, 2, str(BOND))
     assert won["order"] == lines()[0].order
     assert json.loads(site.figure("disputes", {"state": "live"}).as_json())["rows"] == []
+
+
+def test_it_is_found_by_the_beginning_of_its_id(site: Site) -> None:
+    name = f"0x{hash_of('won').hex()}"
+    assert page_of(site.database, name[:14]) == f"disputes/{name}"
 
 
 def test_its_life_stands_in_lanes(site: Site) -> None:

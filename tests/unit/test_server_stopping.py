@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.responses import Response
 
 from troth.transport.errors import ChannelUnavailable
 from troth.transport.https import naming_errors, pinned_client
@@ -52,6 +53,10 @@ SECONDS = 20.0
 """Less than the grace and than the half minute after which asyncio cuts such a connection itself."""
 
 
+LARGE = 32 * 2**20
+"""Bytes of an answer that no socket's buffers hold."""
+
+
 class Asked:
     """What the server saw; ``answering`` is set while it answers, ``answered`` lets it end."""
 
@@ -64,6 +69,10 @@ class Asked:
         @app.get("/quick")
         async def quick() -> str:
             return "quick"
+
+        @app.get("/large")
+        async def large() -> Response:
+            return Response(bytes(LARGE))
 
         @app.get("/slow")
         async def slow() -> str:
@@ -107,6 +116,16 @@ async def test_what_is_being_answered_is_answered(tmp_path: Path) -> None:
         assert not stopping.done()
         asked.answered.set()
         assert (await answer).json() == "slow"
+        await client.aclose()
+        await stopping
+
+
+async def test_who_reads_a_finished_answer_slowly_gets_all_of_it(tmp_path: Path) -> None:
+    async with asking(tmp_path, Asked(), GRACE) as (server, client), asyncio.timeout(SECONDS):
+        async with client.stream("GET", "/large") as answer:
+            stopping = asyncio.create_task(server.stop())
+            await asyncio.sleep(2 * GOODBYE_SECONDS)
+            assert len(await answer.aread()) == LARGE
         await client.aclose()
         await stopping
 

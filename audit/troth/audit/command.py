@@ -65,9 +65,7 @@ def market(
         history, held = reading.subject.history, reading.served
         served = held if bundle is not None else guarded(lambda: running.every_log(history, held))
         content = guarded(lambda: write_bundle(export, reading.subject.evidence, served))
-        lines.append(
-            f"{counted(len(served), 'entry')} of logs, as their schedulers serve them"
-        )
+        lines.append(f"{counted(len(served), 'entry')} of logs, as their schedulers serve them")
         lines.append(f"bundle {export}, content {content}")
     finish(report, _again("market", rpc, factory, bundle, report.last_block), as_json, lines, more)
 

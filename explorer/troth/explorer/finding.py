@@ -1,4 +1,4 @@
-"""Where an id, or its beginning, leads: to the page of a node, a scheduler, a task or a case.
+"""Where an id, or its beginning, leads: to the page of a node, a scheduler, a task, a case or a dispute.
 
 Accounts that pay are in no index, so that nobody is found by one.
 """
@@ -11,7 +11,9 @@ from troth.explorer.database import Database
 from troth.explorer.errors import NothingHere
 
 TYPED = re.compile(r"(?:0x)?([0-9a-f]{4,64})")
-REMEDY = "Type the id of a node, a scheduler, a task or a case, or its beginning: four digits after 0x or more."
+REMEDY = (
+    "Type the id of a node, a scheduler, a task, a case or a dispute, or its beginning: four digits after 0x or more."
+)
 _PLACES = (
     (
         "schedulers",
@@ -19,6 +21,7 @@ _PLACES = (
     ),
     ("nodes", "SELECT operator FROM parties WHERE role='node' AND lower(operator) >= ? AND lower(operator) < ?"),
     ("cases", "SELECT case_id FROM cases WHERE case_id >= ? AND case_id < ?"),
+    ("disputes", "SELECT dispute FROM disputes WHERE dispute >= ? AND dispute < ?"),
     ("tasks", "SELECT DISTINCT order_id FROM tasks WHERE order_id >= ? AND order_id < ?"),
 )
 

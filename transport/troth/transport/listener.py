@@ -52,7 +52,7 @@ class TlsListener:
         self._admits = admits
         self._seconds = seconds if context is not None else None
         self._hosts: Counter[str] = Counter()
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], None] = {}
         self._listening = listening
         self._loop = asyncio.get_running_loop()
         self._again: asyncio.TimerHandle | None = None
@@ -66,6 +66,13 @@ class TlsListener:
     def handshakes_from(self, host: str) -> int:
         """Of these, the ones from one host."""
         return self._hosts[host]
+
+    def cut_oldest(self) -> None:
+        """End the handshake that has gone on for longest."""
+        oldest = next(iter(self._handshakes), None)
+        if oldest is not None:
+            del self._handshakes[oldest]
+            oldest.cancel()
 
     def stop_accepting(self) -> None:
         """Take nobody more; handshakes go on. Call it before the socket is closed."""
@@ -108,7 +115,7 @@ class TlsListener:
         connection.setblocking(False)
         self._hosts[host] += 1
         task = asyncio.create_task(self._shake_hands(connection, host))
-        self._handshakes.add(task)
+        self._handshakes[task] = None
         task.add_done_callback(lambda done: self._over(done, host))
 
     async def _shake_hands(self, connection: socket.socket, host: str) -> None:
@@ -122,7 +129,7 @@ class TlsListener:
             log.debug("a TLS handshake failed: %s", error)
 
     def _over(self, task: asyncio.Task[None], host: str) -> None:
-        self._handshakes.discard(task)
+        self._handshakes.pop(task, None)
         self._hosts[host] -= 1
         if not self._hosts[host]:
             del self._hosts[host]

@@ -204,8 +204,6 @@ class _Server(uvicorn.Server):
         state, closing = self.server_state, dict[Any, float]()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._grace_seconds):
-                # Who shakes hands at this moment is there a moment later.
-                await asyncio.sleep(LOOK_SECONDS)
                 while state.connections or state.tasks:
                     self._close(closing)
                     await asyncio.sleep(LOOK_SECONDS)
@@ -215,20 +213,28 @@ class _Server(uvicorn.Server):
     def _close(self, closing: dict[Any, float]) -> None:
         """Tell every connection once, and cut those that were idle then and whose peers read nothing.
 
-        Such a peer does not answer the end of TLS. ``closing``: when each was told; never, where it was answering.
+        Such a peer does not answer the end of TLS. Who still has something of its answer to read is left until the
+        grace is over. ``closing``: when each was told; never, where it was answering.
         """
         now = time.monotonic()
         for connection in list(self.server_state.connections):
             if connection not in closing:
                 connection.shutdown()
                 closing[connection] = now if connection.transport.is_closing() else math.inf
-            elif now - closing[connection] > GOODBYE_SECONDS:
+            elif now - closing[connection] > GOODBYE_SECONDS and not connection.transport.get_write_buffer_size():
                 connection.transport.abort()
 
 
 def _has_room(listener: TlsListener, host: str) -> bool:
-    """As many may be in a handshake as may be connected afterwards, see `BoundedHttp`."""
-    return listener.handshakes < CONNECTIONS and listener.handshakes_from(host) < CONNECTIONS_PER_HOST
+    """As many may be in a handshake as may be connected afterwards, see `BoundedHttp`.
+
+    Where many hosts hold all places the oldest gives way: an honest peer needs its place for a moment only.
+    """
+    if listener.handshakes_from(host) >= CONNECTIONS_PER_HOST:
+        return False
+    if listener.handshakes >= CONNECTIONS:
+        listener.cut_oldest()
+    return True
 
 
 DATE_SECONDS = 1.0

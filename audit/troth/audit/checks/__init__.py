@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from itertools import chain
 
-from troth.audit.checks import court, disputes, faults, logs, owners, payees, stream, tabs
+from troth.audit.checks import court, disputes, faults, logs, owners, stream, tabs
 
 CHAIN = tuple(
     sorted(
-        chain.from_iterable(one.CHECKS for one in (stream, tabs, court, faults, owners, disputes, payees)),
+        chain.from_iterable(one.CHECKS for one in (stream, tabs, court, faults, owners, disputes)),
         key=lambda check: int(check.number.removeprefix("M")),
     )
 )

@@ -1,4 +1,5 @@
-"""M5: claims and payments stand on a word of the payer. M12: what is overdue, and the call that ends it."""
+"""M5: claims and payments stand on a word of the payer. M12: what is overdue, and the call that ends it. M27: no money
+waits in an open tab whose payee has left: nobody takes orders on it any more."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from troth.protocol.market import claims
 from troth.protocol.market.events import Claimed, ClaimSettled, ClaimStruck, Objected, ObjectionAnswered, TabRedeemed
 from troth.protocol.market.messages import signed_by_account, tab_id
 from troth.protocol.market.parts import Part
-from troth.protocol.market.state import State
+from troth.protocol.market.state import Party, State, TabRecord
 from troth.protocol.market.types import Claim, PotKind, Tab, Voucher
 from troth.protocol.types import Hash32
 
@@ -163,4 +164,37 @@ def _overdue_proceedings(subject: AuditSubject) -> Iterator[tuple[Hash32, str, s
             yield case, what, f"Court.expire({shown(case)}), or Court.decide with the reveals that there are"
 
 
-CHECKS = (AuditCheck("M5", "Vouchers and claims", _tabs), AuditCheck("M12", "Nothing is overdue", _overdue))
+def _payees(subject: AuditSubject) -> Iterator[CheckResult]:
+    """One result for each open tab that holds money and whose payee was ever registered; M12 follows closing ones."""
+    state = subject.history.state
+    for tab, record in sorted(state.tabs.items()):
+        payee, balance = state.parties.get(record.tab.payee), state.pot(PotKind.TAB, tab)
+        if record.known and not record.closes_at and balance and payee is not None:
+            yield CheckResult(tab, tuple(_left(tab, record, payee, balance)))
+
+
+def _left(tab: Hash32, record: TabRecord, payee: Party, balance: int) -> Iterator[Finding]:
+    if payee.exit_block:
+        # The balance stands in the evidence: it falls with each voucher that the payee still redeems.
+        yield Finding(
+            "M27",
+            FindingKind.OBSERVED,
+            "Money lies in an open tab whose payee has left",
+            tab,
+            party=payee.operator,
+            role="payee",
+            evidence=(
+                ("payer", record.tab.payer),
+                ("balance", str(balance)),
+                ("payee was a", payee.role.name.lower()),
+                ("payee's stake is free after block", str(payee.exit_block)),
+            ),
+            action=f"Bank.close(tab {shown(tab)}), by its payer",
+        )
+
+
+CHECKS = (
+    AuditCheck("M5", "Vouchers and claims", _tabs),
+    AuditCheck("M12", "Nothing is overdue", _overdue),
+    AuditCheck("M27", "No open tab's payee has left", _payees),
+)
