@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from support.toy_market import DOMAIN
 from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import restarted, toy_stage
 from unit.test_tabs_asking import ALWAYS, PROMPT, SELDOM, asked, ended, text_of
@@ -26,7 +27,9 @@ from troth.client.orders.keeping import OrderKeeper
 from troth.client.orders.updates import OrderOutcome, SentUpdate
 from troth.client.orders.wishes import CheckWish, Wish
 from troth.client.tabs.errors import TabShort
-from troth.protocol.market import tabs
+from troth.protocol.market import messages, tabs
+from troth.protocol.market.messages import sign
+from troth.protocol.market.signed import Admission
 
 
 @pytest.mark.slow
@@ -94,6 +97,23 @@ async def test_the_tab_covers_no_more_than_it_holds(tmp_path: Path) -> None:
         assert f"top-up 0x{stage.tab.hex()[:10]}" in caught.value.remedy
         record = stage.session.books.record(stage.tab)
         assert record.book.authorised <= 250
+
+
+async def test_who_pretends_that_its_client_is_behind_loses_the_question(tmp_path: Path) -> None:
+    """It names a block that is not there yet; the order is open, another scheduler answers, and nothing is paid."""
+    async with toy_stage(tmp_path, schedulers=2) as stage:
+        first, second = stage.schedulers
+
+        def ahead(one: ToyOrder, lines: list[Any]) -> list[Any]:
+            named = Admission(one.identifier, messages.nodes_hash(one.nodes), stage.world.block + 2)
+            one.admission = sign(named, DOMAIN, first.key.secret)
+            return first.honest_lines(one)
+
+        first.tamper = ahead
+        assert text_of(await asked(stage)) == "hello world"
+        assert (len(first.orders), len(second.served)) == (1, 1)
+        (left,) = [entry for entry in stage.session.journal.all() if entry.identifier in first.orders]
+        assert (left.phase, left.paid) == (Phase.ORDERED, None)
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ async def ask(
             return
         except (OrderFailed, OrderStalled, OrderContradicted) as error:
             failure = error
-            _note_failure(state, tab_context, entry, error, last=attempt == attempts - 1)
+            _note_failure(session, state, tab_context, entry, error, last=attempt == attempts - 1)
         finally:
             # Whoever stops reading leaves the order to the keeper.
             session.journal.release(entry.identifier)
@@ -127,9 +127,18 @@ async def _served(
 
 
 def _note_failure(
-    state: _Question, tab_context: TabContext, entry: OrderRecord, error: ClientError, *, last: bool
+    session: PayerSession,
+    state: _Question,
+    tab_context: TabContext,
+    entry: OrderRecord,
+    error: ClientError,
+    *,
+    last: bool,
 ) -> None:
-    """Raise the error where no other order may follow; else note what the failed one may still cost."""
+    """Raise the error where no other order may follow; else note what the failed one may still cost.
+
+    Who names a block that nobody has yet may only pretend that this client is behind: then another scheduler answers.
+    """
     tab_context.gone()
     state.tried.add(tab_context.identifier)
     if isinstance(error, OrderFailed) and error.shortfall:
@@ -138,7 +147,8 @@ def _note_failure(
         state.at_stake += entry.most
     lied = isinstance(error, OrderContradicted) and bool(state.shown)
     whole = state.answered or len(state.shown) >= state.wish.choices.max_tokens
-    if last or lied or whole or isinstance(error, OrderUnseen):
+    behind = isinstance(error, OrderUnseen) and all(one.identifier in state.tried for one in session.usable())
+    if last or lied or whole or behind:
         raise error
 
 

@@ -3,7 +3,7 @@
 ClientError
 ├── OrderFailed        nothing is owed: it was refused, or its scheduler gave it up; asking elsewhere is free
 ├── OrderStalled       no line came in time, or the stream broke; what becomes of it is found out in the background
-│   └── OrderUnseen    it names a block that this client's chain node has not shown: no other order would fare better
+│   └── OrderUnseen    it names a block that this client's chain node has not shown: another scheduler is tried
 ├── OrderContradicted  what was sent breaks a rule: the evidence is kept, nothing is paid, the tab is used no more
 ├── AnswerChanged      what a node signed while it wrote is not what its scheduler tells: what was shown does not stand
 ├── StateUnknown       the answer stands, and the state behind it was not shown
