@@ -218,16 +218,18 @@ async def interrupted(scene: TabScene, full: Any, real: Any) -> None:
     assert scene.context.client_tabs.book(asked.order.tab).worth == {1: 0}
 
 
-async def drawn_order(folder: Path) -> tuple[TabScene, Asked, OrderHistory, DrawnSeats]:
-    """An answer that a draw has hit, and who is to check it; nobody was asked yet."""
+async def drawn_order(folder: Path, verifiers: int = 1) -> tuple[TabScene, Asked, OrderHistory, DrawnSeats]:
+    """An answer that a draw has hit, and who is to check it, so many at least; nobody was asked yet."""
     scene = TabScene(folder)
     scene.start()
-    asked = await scene.send(scene.asked())
-    history = scene.context.store.get(asked.order_id)
-    assert history is not None
-    await reveal(scene.context, history, asked.secrets.draw)
-    (drawn,) = drawn_verifiers(scene.context, history)
-    return scene, asked, history, drawn
+    while True:
+        asked = await scene.send(scene.asked())
+        history = scene.context.store.get(asked.order_id)
+        assert history is not None
+        await reveal(scene.context, history, asked.secrets.draw)
+        (drawn,) = drawn_verifiers(scene.context, history)
+        if len(drawn.seats) >= verifiers:
+            return scene, asked, history, drawn
 
 
 @pytest.mark.parametrize("question", [Advance, Recommit, Judge])
@@ -257,7 +259,7 @@ async def test_a_check_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytes
 
 async def test_a_verifier_that_comes_after_the_decision_commits_to_nothing(tmp_path: Path) -> None:
     """Those that were shown the rows could have told it what to commit to; it is not paid for that."""
-    scene, asked, history, drawn = await drawn_order(tmp_path)
+    scene, asked, history, drawn = await drawn_order(tmp_path, verifiers=2)
     late = min(drawn.seats, key=lambda one: drawn.seats[one])
     assert 2 * drawn.seats[late] < len(drawn.operators)
     scene.nodes[late].faults.refuses = {Recommit}
