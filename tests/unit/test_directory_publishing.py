@@ -53,6 +53,13 @@ async def test_the_configured_pause_is_kept_where_it_is_the_shorter_one(monkeypa
     assert await pauses(monkeypatch, Published(4, 3 * 3600), Published(4, 1)) == [1800.0, 1.0]
 
 
+async def test_who_did_not_take_it_is_told_again_soon_and_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lists that such a member leads leave the entry out: a scheduler came and went for minutes."""
+    missed = Published(3, 600, ("m4: its chain is a block behind",))
+    assert await pauses(monkeypatch, missed, missed, Published(4, 600), missed) == [1.0, 2.0, 200.0, 1.0]
+    assert (await pauses(monkeypatch, *[missed] * 10))[-3:] == [128.0, 200.0, 200.0]
+
+
 async def test_a_failure_is_repeated_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     assert await pauses(monkeypatch, DirectoryUnavailable("away"), Published(3, 600)) == [30.0, 200.0]
 
@@ -60,7 +67,8 @@ async def test_a_failure_is_repeated_soon(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_minority_of_members_that_lie_does_not_make_anybody_late_or_busy() -> None:
     honest = {f"m{number}": Taken(taken=True, holds_seconds=600) for number in range(5)}
     lies = {"x": Taken(taken=True, holds_seconds=86_400), "y": Taken(taken=True, holds_seconds=1)}
-    assert require_enough(honest | lies) == (7, 600)
+    assert require_enough(honest | lies) == (7, 600, ())
+    assert require_enough({**honest, "x": DirectoryUnavailable("it is away")}).reasons == ("x: it is away",)
 
 
 def test_too_few_members_are_not_enough() -> None:

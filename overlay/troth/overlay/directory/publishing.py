@@ -48,10 +48,12 @@ class Published(NamedTuple):
     """How many members took a descriptor, and for how many seconds it is held by the median of their words.
 
     More than two thirds took it, and of all members less than a third lies: the median lies between honest words.
+    ``reasons``: why the others did not; the lists that one of them leads leave the entry out.
     """
 
     members: int
     holds_seconds: float
+    reasons: tuple[str, ...] = ()
 
 
 Outcome = dict[str, OverlayError | Taken]
@@ -74,14 +76,14 @@ async def publish(descriptor: Descriptor, membership: CommitteeMembership) -> Ou
 def require_enough(outcome: Outcome) -> Published:
     """Who took it; raises DescriptorRefused unless they are more than 2/3 of the members, with their reasons."""
     taken = [word for word in outcome.values() if isinstance(word, Taken)]
+    reasons = tuple(f"{place}: {word.what}" for place, word in outcome.items() if not isinstance(word, Taken))
     if len(taken) < threshold(len(outcome)):
-        reasons = "; ".join(f"{place}: {word.what}" for place, word in outcome.items() if not isinstance(word, Taken))
         raise DescriptorRefused(
             f"{len(taken)} of {len(outcome)} members took the descriptor: it will not be listed",
-            reasons,
+            "; ".join(reasons),
             "See each member's reason; mostly its own connection to the published address failed.",
         )
-    return Published(len(taken), statistics.median(word.holds_seconds for word in taken))
+    return Published(len(taken), statistics.median(word.holds_seconds for word in taken), reasons)
 
 
 async def publish_destination(
@@ -112,12 +114,24 @@ async def keep_publishing(
     once: Callable[[], Awaitable[Published]], again: float = AGAIN_SECONDS, retry: float = RETRY_SECONDS
 ) -> None:
     """Call `once` for ever: after `retry` seconds when it failed, else after `again`, and in any case several times
-    before the committee would forget the descriptor."""
+    before the committee would forget the descriptor.
+
+    Members that did not take it are told again soon, and ever later while they do not: one that was away for a moment
+    leads lists, too, and one that never takes it costs little.
+    """
+    soon = SHORTEST_PAUSE
     while True:
         try:
             done = await once()
             pause = max(min(again, done.holds_seconds / TIMES_HELD), SHORTEST_PAUSE)
             log.info("published to %d members, which hold it for %g s", done.members, done.holds_seconds)
+            if done.reasons:
+                log.info(
+                    "%d members did not take it, and are told again: %s", len(done.reasons), "; ".join(done.reasons)
+                )
+                pause, soon = min(pause, soon), 2 * soon
+            else:
+                soon = SHORTEST_PAUSE
         except Exception as error:  # noqa: BLE001 - a relay outlives whatever a member or a chain node sends
             log.warning("not published: %s", error)
             pause = min(retry, again)
