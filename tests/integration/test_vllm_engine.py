@@ -90,6 +90,18 @@ async def test_company_chunks_and_the_cache_change_no_bit(engine: VllmEngine) ->
         assert np.array_equal(trace(steps), (await engine.prefill(whole)).rows)
 
 
+async def test_a_long_text_has_the_bits_of_its_prefill(engine: VllmEngine) -> None:
+    """vLLM's kernels cut the keys of a tile of queries by how many queries it has, from some 480 positions on."""
+    prompt = text(50, 1_100)
+    steps = await write(engine, ask(prompt, 12))
+    whole = [*prompt, *(step.token for step in steps[:-1])]
+    assert np.array_equal(trace(steps), (await engine.prefill(whole, fresh=True)).rows)
+    grown = [(await engine.forward(key(50), engine.slice, 0, np.array(whole[:700]))).rows]
+    grown += [(await engine.forward(key(50), engine.slice, 700, np.array(whole[700:]))).rows]
+    await engine.forget(key(50))
+    assert np.array_equal(trace(steps), np.concatenate(grown))
+
+
 async def test_tokens_are_those_of_the_protocol(engine: VllmEngine) -> None:
     for temperature, top_p in ((0.0, 1.0), (0.7, 0.9), (1.2, 1.0)):
         request = ask(text(30, 40), 16, temperature, top_p)
