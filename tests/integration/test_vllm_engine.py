@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900), pyte
 
 HOME = Path(__file__).resolve().parents[2] / ".troth"
 SEED = Hash32(bytes(range(32)))
-POSITIONS = 600
+POSITIONS = 1_300
 
 
 @pytest.fixture(scope="module")
