@@ -17,7 +17,7 @@ from benchmarks.judging.recording import Recorder
 from benchmarks.judging.verdicts import Rules
 from troth.node.calibration.generating import CalibrationPlan, prefill, words
 from troth.node.engine.torch_engine import from_words
-from troth.node.judging import LOGIT_ROWS
+from troth.node.judging.texts import LOGIT_ROWS
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import first_look
 from troth.protocol.straying import strays

@@ -14,17 +14,9 @@ from numpy.typing import NDArray
 from troth.cases.judging import Inputs, Recomputed
 from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
-from troth.node.judging import (
-    FIFTH_RULES,
-    LOGIT_ROWS,
-    judge_doubted_text,
-    judge_straying,
-    judge_text,
-    looks_twice,
-    reference_rows,
-    second_run,
-    shaken_runs,
-)
+from troth.node.judging.own_rows import judge_straying
+from troth.node.judging.runs import FIFTH_RULES, looks_twice, reference_rows, second_run, shaken_runs
+from troth.node.judging.texts import LOGIT_ROWS, judge_doubted_text, judge_text
 from troth.node.orders.context import NodeContext
 from troth.protocol.credit import Surprises, surprises_of
 from troth.protocol.doubts import rules_version
