@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.node.engine.interface import Engine, SessionKey, ShakingEngine
+from troth.node.engine.interface import Engine, OtherwiseEngine, SessionKey, ShakingEngine
 from troth.node.judging.sessions import JudgedSession, OutcomeCuts
-from troth.protocol.doubts import rules_version
+from troth.protocol.doubts import SIXTH_RULES, rules_version
 from troth.protocol.tensors import Dtype
 
 SECOND_RUN = b"troth/second run/"
@@ -60,6 +60,16 @@ async def shaken_runs(engine: Engine, session: JudgedSession) -> list[NDArray[An
     if not precise or not isinstance(engine, ShakingEngine):
         return []
     return [await engine.shaken(session.seat.layers, session.all_inputs()) for _ in range(SHAKEN)]
+
+
+async def other_attention(engine: Engine, session: JudgedSession) -> NDArray[Any] | None:
+    """The same positions in a bfloat16 class with attention computed otherwise; None by older rules, and where the
+    engine knows one way."""
+    rules = session.seat.execution_class
+    noisy = session.seat.dtype is Dtype.BFLOAT16 and not rules.exact and rules_version(rules.calibration) >= SIXTH_RULES
+    if not noisy or not isinstance(engine, OtherwiseEngine):
+        return None
+    return await engine.otherwise(session.seat.layers, session.all_inputs())
 
 
 def _second_ends(positions: int, prompt: int) -> list[int]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine
 from troth.node.judging.own_rows import judge_straying
-from troth.node.judging.runs import FIFTH_RULES, reference_rows, second_run, shaken_runs
-from troth.node.judging.sessions import JudgedSession
+from troth.node.judging.runs import FIFTH_RULES, other_attention, reference_rows, second_run, shaken_runs
+from troth.node.judging.sessions import JudgedSession, OutcomeCuts
 from troth.node.judging.texts import TextFound, judge_beside_own, judge_by_own, judge_doubted_text
 from troth.node.judging.upstream import judge_from_prompt
 from troth.protocol.comparison import StateReport, judge_states
-from troth.protocol.doubts import rules_version
-from troth.protocol.findings import TaskFinding, of_precise_text, of_states, of_text, of_trace
+from troth.protocol.doubts import SIXTH_RULES, rules_version
+from troth.protocol.findings import LOOKED_AT, MEAN_RATIO, TaskFinding, of_precise_text, of_text, of_trace
 from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.sequential import NodeEvidence
 from troth.protocol.straying import FAITHFUL, Straying
@@ -123,7 +124,7 @@ async def _second_look(
 ) -> Judgement:
     """What is refused or counts against the inferencer, judged by several runs of this node's own."""
     rules, own, states, tokens = session.seat.execution_class, session.all_outputs(), found.states, found.tokens
-    doubts_states = not states.accepted or (reference is not None and bool(of_states(states).value))
+    doubts_states = not states.accepted or (reference is not None and _looked_at(rules, states))
     doubts_text = tokens is not None and not tokens.accepted
     if tokens is not None and reference is None:
         doubts_text = doubts_text or bool(of_precise_text(tokens).value)
@@ -131,10 +132,17 @@ async def _second_look(
         return found
     others = [await second_run(engine, session), *await shaken_runs(engine, session)]
     if doubts_states:
-        states = await asyncio.to_thread(judge_states, rules, claimed, own, reference, *others)
+        otherwise = await other_attention(engine, session)
+        look = partial(judge_states, otherwise=otherwise)
+        states = await asyncio.to_thread(look, rules, claimed, own, reference, *others)
     if doubts_text:
         tokens = await judge_doubted_text(engine, session, (own, *others), reference, session.tokens)
     return replace(found, states=states, tokens=tokens)
+
+
+def _looked_at(rules: OutcomeCuts, states: StateReport) -> bool:
+    """Whether the mean over a bfloat16 trace wants a second look."""
+    return states.mean > (MEAN_RATIO if rules_version(rules.calibration) < SIXTH_RULES else LOOKED_AT)
 
 
 def report(judgement: Judgement) -> None:
