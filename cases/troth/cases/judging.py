@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from troth.cases.materials import OrderText, Papers, counts_truly
 from troth.protocol.comparison import StateReport, judge_states
-from troth.protocol.doubts import rules_version
+from troth.protocol.doubts import SIXTH_RULES, rules_version
 from troth.protocol.errors import ProtocolError
+from troth.protocol.findings import LOOKED_AT, MEAN_RATIO
 from troth.protocol.market.proceedings import CaseState
 from troth.protocol.market.signed import Opinion
 from troth.protocol.market.types import ExecutionClass, Rules
@@ -52,8 +53,8 @@ class Recomputed:
     """The engine's own run: rows x columns in the class's format.
 
     ``high``: the float32 prefill of a tolerant bfloat16 class; ``again``: a second run, computed another way (None: the
-    class has no noise); ``shaken``: runs with changed last bits, where the engine has them; ``text``: at the last
-    segment, with how far it strays from the node's own rows.
+    class has no noise); ``shaken``: runs with changed last bits, where the engine has them; ``otherwise``: one with
+    other attention, by the sixth rules; ``text``: at the last segment, with how far it strays from the node's own rows.
     """
 
     states: RowArray
@@ -62,6 +63,7 @@ class Recomputed:
     text: TokenReport | None = None
     straying: Straying = FAITHFUL
     shaken: tuple[RowArray, ...] = ()
+    otherwise: RowArray | None = None
 
 
 class Recompute(Protocol):
@@ -105,11 +107,12 @@ def judge(
     if context.rules.exact:
         same = truthful and root == opening[0] and not own.straying.beyond
         return ReviewFinding(Opinion.ACCEPT if same else Opinion.REJECT, root, states=states)
-    score, within = _score(context, own, node_rows, opening[0])
-    spread = 0 if own.again is None else _scaled(_first_look(context, own.again, own))
+    score, found = _score(context, own, node_rows, opening[0])
+    within, spread = found is not None and found.accepted, _spread(context, own)
     if within and own.straying.beyond:
         return ReviewFinding(Opinion.REJECT, root, MOST, spread, states)  # its own rows say so: no noise excuses it
-    if within and truthful and own.text is not None and not own.text.told:
+    untold = own.text is not None and not own.text.told
+    if within and truthful and (untold or _lacks_a_run(context, own, found)):
         return ReviewFinding(Opinion.CANNOT_TELL)
     opinion = Opinion.ACCEPT if within and truthful else Opinion.REJECT
     return ReviewFinding(opinion, root, max(score, _text_score(context, own)), spread, states)
@@ -132,28 +135,48 @@ def fitted(states: RowArray, rows: int) -> RowArray:
     return np.ascontiguousarray(states[places])
 
 
-def _score(context: JudgingContext, own: Recomputed, node_rows: bytes | None, root: Hash32) -> tuple[int, bool]:
-    """How far the node's rows lie from the own ones; rows that are not its trace's, or another count, are beyond."""
+def _score(
+    context: JudgingContext, own: Recomputed, node_rows: bytes | None, root: Hash32
+) -> tuple[int, StateReport | None]:
+    """How far the node's rows lie from the own ones; rows that are not its trace's, or another count, are beyond, and
+    have no report."""
     rules, size = context.rules, len(node_rows or b"")
     count = size // (rules.hidden_size * Dtype(rules.dtype).element_bytes)
     if node_rows is None or count != len(own.states):
-        return MOST, False
+        return MOST, None
     try:
         claimed = rows_from_bytes(node_rows, count, rules.hidden_size, Dtype(rules.dtype))
     except ProtocolError:
-        return MOST, False
+        return MOST, None
     trace = fitted(claimed, context.state.rows)
     if committed(context.state, context.definition, rules, trace).root != root:
-        return MOST, False
+        return MOST, None
     report = _report(context, claimed, own)
-    return _scaled(report), report.accepted
+    return _scaled(report), report
+
+
+def _spread(context: JudgingContext, own: Recomputed) -> int:
+    """How far a second run of one's own lies from the first, by what a node is judged by."""
+    if own.again is None:
+        return 0
+    return _scaled(
+        judge_states(cast(Any, context.definition), own.again, own.states, own.high, otherwise=own.otherwise)
+    )
+
+
+def _lacks_a_run(context: JudgingContext, own: Recomputed, found: StateReport | None) -> bool:
+    """Whether the rules look at what this engine does not compute, so that others may see more."""
+    doubted = found is not None and found.mean > MEAN_RATIO and own.otherwise is None
+    return doubted and rules_version(context.definition.calibration) >= SIXTH_RULES
 
 
 def _report(context: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:
     found = _first_look(context, claimed, own)
-    if found.accepted or own.again is None or rules_version(context.definition.calibration) < 2:
+    doubted = not found.accepted or (own.otherwise is not None and found.mean > LOOKED_AT)
+    if not doubted or own.again is None or rules_version(context.definition.calibration) < 2:
         return found
-    return judge_states(cast(Any, context.definition), claimed, own.states, own.high, own.again, *own.shaken)
+    runs, rules = (own.again, *own.shaken), cast(Any, context.definition)
+    return judge_states(rules, claimed, own.states, own.high, *runs, otherwise=own.otherwise)
 
 
 def _first_look(context: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:

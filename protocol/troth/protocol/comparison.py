@@ -3,7 +3,8 @@
 exact      every element equal, bit for bit
 float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size;
            by the fourth a single row may be no more than ten cuts away, by the fifth three
-bfloat16   rho, against the verifier's prefills at bfloat16 and at float32
+bfloat16   rho, against the verifier's prefills at bfloat16 and at float32; by the sixth rules over long windows, too,
+           against one more with other attention
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from troth.protocol.scores import (
     PRECISE_ROW_FACTOR,
     ROW_FACTOR,
     dimension_spread,
+    excess,
     independent_rows,
     mean_ratio,
     precise_single_rows,
@@ -56,6 +58,7 @@ class StateReport:
 
     ``statistics`` is None where the claimed states are not finite, which is always a rejection, or not at hand.
     ``mean`` is the mean of rho over all rows in a bfloat16 class, else 0. A single row may be ``row_factor`` cuts away.
+    ``excess``: see `scores.excess`; above 1 is refused, 0 where it was not looked at.
     """
 
     score: float
@@ -66,11 +69,12 @@ class StateReport:
     statistics: PaperStatistics | None
     mean: float = 0.0
     row_factor: float = ROW_FACTOR
+    excess: float = 0.0
 
     @property
     def cuts(self) -> float:
         """How many cuts away the trace is, a single row by its own, larger cut; above 1 is refused. Needs a cut."""
-        return max(self.score, self.worst_row / self.row_factor) / self.cut
+        return max(max(self.score, self.worst_row / self.row_factor) / self.cut, self.excess)
 
 
 def judge_states(
@@ -79,15 +83,17 @@ def judge_states(
     reference: RowArray,
     reference_high: NDArray[np.float32] | None = None,
     *others: RowArray,
+    otherwise: RowArray | None = None,
 ) -> StateReport:
     """Compare an inferencer's rows with the verifier's own, both rows x columns in the class's number format.
 
     ``reference_high`` is the verifier's float32 prefill, needed in a tolerant bfloat16 class. ``others``, at a second
-    look, are further runs of the verifier's: distances are measured by the largest noise. Raises InvalidStates where
+    look, are further runs of the verifier's: distances are measured by the largest noise. ``otherwise`` is one with
+    other attention, by which the sixth rules look at long windows. Raises InvalidStates where
     shapes or formats differ or a reference is not finite: those are the caller's faults, not the inferencer's.
     """
     dtype = Dtype(rules.dtype)
-    own = (reference, *others)
+    own = (reference, *others, *(() if otherwise is None else (otherwise,)))
     for run in own:
         _require_comparable(claimed, run, dtype)
     if not finite(claimed, dtype):
@@ -101,15 +107,19 @@ def judge_states(
     if reference_high is not None and rules_version(rules.calibration) >= 2:
         independent = independent_rows(widen(reference, dtype), reference_high)
     measured, row_factor = trace_score(distances, cut, independent, rows), single_row_factor(rules)
+    beyond = 0.0
+    if otherwise is not None and reference_high is not None:
+        beyond = excess(widen(claimed, dtype), [widen(run, dtype) for run in own], reference_high)
     return StateReport(
         score=measured.score,
         cut=cut,
-        accepted=measured.within(cut, row_factor),
+        accepted=measured.within(cut, row_factor) and beyond <= 1,
         worst_row=measured.worst_row,
         worst_position=measured.worst_position,
         statistics=statistics,
         mean=mean_ratio(distances) if dtype is Dtype.BFLOAT16 else 0.0,
         row_factor=row_factor,
+        excess=beyond,
     )
 
 

@@ -16,6 +16,10 @@ measured by the median row's noise at least (`scores.rho_and_rows`).
 
 By the fifth rules a token has to be what its node's own row chooses, too (`straying`), whoever looks how often.
 
+By the sixth rules a bfloat16 trace may be no further from float32 over many rows than the verifier's own runs are, one
+of which computes attention otherwise (`scores.excess`): noise averages out there, and what a cheaper computation loses
+does not.
+
 A class says in its calibration by which rules it judges: those of before keep theirs.
 """
 
@@ -36,8 +40,8 @@ from troth.protocol.scores import NOISE_FACTOR
 from troth.protocol.tokens import Logits, Sampling, TokenReport, judge_tokens
 from troth.protocol.types import Hash32
 
-NEWEST_RULES = 5
-RULES = {b"TRJ2": 2, b"TRJ3": 3, b"TRJ4": 4, b"TRJ5": NEWEST_RULES}
+SIXTH_RULES = NEWEST_RULES = 6
+RULES = {b"TRJ2": 2, b"TRJ3": 3, b"TRJ4": 4, b"TRJ5": 5, b"TRJ6": NEWEST_RULES}
 """First bytes of a calibration whose class judges by later rules than the first; 28 bytes of its hash follow."""
 LEAST_REACH = 0.01
 """Logits that noise may move in any row: where a verifier's two runs happen to agree, others may not."""

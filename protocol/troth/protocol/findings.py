@@ -34,6 +34,8 @@ class TaskFinding:
 MEAN_RATIO = 1.15
 """bfloat16: noise of a whole trace over the verifier's own beyond which a task counts against its node. SmolLM2 on
 ordinary prompts: honest ones reach 1.10, the weakest cheat of weights or cache begins at 1.20."""
+LOOKED_AT = 1.06
+"""By the sixth rules a trace with a larger mean is looked at again, by one more run with other attention."""
 HONEST_RATIO = 0.25
 """Share of an honest node's tasks that may be beyond: odd prompts under another attention are, and clients choose."""
 LOST_LOGITS = 0.01

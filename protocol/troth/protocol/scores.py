@@ -45,6 +45,11 @@ NOISE_FACTOR = 8.0
 SINGLE_NOISE = 16.0
 """The same for a single float32 row by the fifth rules; ten times NOISE_FACTOR by older ones. Rounding that moves a row
 in one direction alone may move two of a verifier's runs by little: by chance, which no client can foresee."""
+LONG_WINDOW = 64
+"""Rows over which noise of bfloat16 averages out by the sixth rules."""
+LONG_MEAN = 1.1
+"""Mean rho of such a window beyond which a trace is refused, by the largest noise of all own runs. SmolLM2's honest
+ones reach 1.01 on whatever was typed, the weakest caches and parts in int8 have 1.22 and 1.32 in the median."""
 BLOCK_ROWS = 1024
 """Rows held in float64 at a time."""
 
@@ -113,6 +118,21 @@ def rho_and_rows(
     noise = np.maximum(np.max([weighted_rms(run, reference_high, sigma) for run in own], axis=0), RHO_FLOOR)
     distances = weighted_rms(claimed, reference_high, sigma)
     return distances / noise, distances / np.maximum(noise, np.median(noise))
+
+
+def excess(claimed: Numbers, own: Sequence[Numbers], reference_high: Numbers) -> float:
+    """By how much the worst LONG_WINDOW of rows is further from float32 than all own runs are: 1 at the cut.
+
+    What is compared are squares, since noise of several causes adds up by them: a trace with twice the excess has lost
+    twice as much beside rounding. A shorter trace, and one with few independent rows, counts by so much less.
+    """
+    logs = np.log(np.maximum(rho(claimed, own, reference_high), LEAST_RATIO))
+    width = min(LONG_WINDOW, len(logs))
+    sums = np.cumsum(np.concatenate([[0.0], logs]))
+    mean = float(np.exp(np.max(sums[width:] - sums[:-width]) / width))
+    independent = float(np.median(independent_rows(own[0], reference_high)))
+    weight = min(independent / ENOUGH_ROWS, 1.0) * width / LONG_WINDOW
+    return weight * max(mean**2 - 1, 0.0) / (LONG_MEAN**2 - 1)
 
 
 def mean_ratio(ratios: NDArray[np.float64]) -> float:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from troth.protocol.errors import InvalidTokens
 from troth.protocol.hashing import abi_keccak, keccak256
 from troth.protocol.masks import RowRule
+from troth.protocol.public_noise import draw
 from troth.protocol.request import Request
 from troth.protocol.types import Hash32, to_hash32
 
@@ -130,6 +131,12 @@ def _draws(seed: bytes, position: int, vocabulary: int) -> NDArray[np.float64]:
     drawn = np.random.Generator(np.random.Philox(key=words[:2], counter=counter)).random(vocabulary)
     drawn.flags.writeable = False
     return drawn
+
+
+@lru_cache(maxsize=KEPT_ROWS * 4)
+def _draw(seed: bytes, position: int, token: int) -> float:
+    """One of `_draws`."""
+    return float((draw(seed, position, token) >> 11) * 2.0**-53)
 
 
 def _gumbel(drawn: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -298,6 +305,8 @@ def ranked(logits: Logits, temperature: float, top_p: float) -> tuple[NDArray[np
 
 _SURE = 1e-4
 """Logits, and probability mass, up to which a quick look is not believed."""
+FEW, _LIKELY = 12, 0.01
+"""Tokens whose noise is drawn one by one rather than that of a vocabulary, and the least probability of such a one."""
 
 
 def surely_best(
@@ -318,6 +327,13 @@ def surely_best(
     place = token if rule is None else rule.place(token)
     if sampling.temperature == 0 or place is None or not 0 <= place < len(logits):
         return False
+    if rule is None and not sampling.cuts and sampling.top_p < 1:
+        nucleus = _Nucleus(logits, sampling, slack)
+        few = nucleus.few()
+        if len(few):
+            drawn = np.array([_draw(bytes(seed), position, one) for one in (place, *few.tolist())])
+            scores = logits[[place, *few]] + sampling.temperature * _gumbel(drawn)
+            return nucleus.holds_alone(place, few[(scores[1:] >= scores[0] - _SURE) & (few != place)])
     drawn = _draws(bytes(seed), position, len(logits))
     if rule is not None:
         logits, drawn = rule.kept(rule.apply(logits)), rule.kept(drawn)
@@ -332,24 +348,37 @@ def surely_best(
         if where == len(left) or left[where] != place:
             return False
         logits, place = logits[left], int(where)
-    return not len(rivals) if sampling.top_p == 1 else _in_nucleus_alone(logits, place, rivals, sampling, slack)
+    return not len(rivals) if sampling.top_p == 1 else _Nucleus(logits, sampling, slack).holds_alone(place, rivals)
 
 
-def _in_nucleus_alone(logits: Logits, place: int, rivals: NDArray[np.intp], sampling: Sampling, slack: float) -> bool:
-    """Whether a token surely is in the nucleus, and rivals surely are not."""
-    shares = np.subtract(logits, logits.max()).astype(np.float32, copy=False)
-    shares /= sampling.temperature
-    whole = float(np.exp(shares, out=shares).sum(dtype=np.float64))
+class _Nucleus:
+    """Shares of probability, and the mass at which a nucleus surely has ended, or surely has not."""
 
-    def mass(where: NDArray[np.bool_]) -> float:
-        return float(shares[np.flatnonzero(where)].sum(dtype=np.float64))
+    def __init__(self, logits: Logits, sampling: Sampling, slack: float) -> None:
+        self._logits = logits
+        self._shares = np.subtract(logits, logits.max()).astype(np.float32, copy=False)
+        self._shares /= sampling.temperature
+        self._whole = float(np.exp(self._shares, out=self._shares).sum(dtype=np.float64))
+        self._inner = (max(sampling.top_p - slack, 0.0) + _SURE) * self._whole
+        self._outer = math.inf if sampling.top_p + slack >= 1 else (sampling.top_p + slack - _SURE) * self._whole
 
-    # At least one token is in any nucleus: the likeliest, before which there is nothing.
-    inner = (max(sampling.top_p - slack, 0.0) + _SURE) * whole
-    if len(rivals) and mass(logits > logits[rivals].max()) < inner:
-        return False
-    outer = (sampling.top_p + slack - _SURE) * whole
-    return sampling.top_p + slack >= 1 or mass(logits >= logits[place]) - float(shares[place]) < outer
+    def few(self) -> NDArray[np.intp]:
+        """Tokens outside of which nothing is in it; none where these are more than FEW."""
+        likely = np.flatnonzero(self._shares >= self._whole * _LIKELY)
+        enough = len(likely) <= FEW and float(self._shares[likely].sum(dtype=np.float64)) >= self._inner
+        return likely if enough else likely[:0]
+
+    def holds_alone(self, place: int, rivals: NDArray[np.intp]) -> bool:
+        """Whether a token surely is in it, and rivals surely are not."""
+        # At least one token is in any nucleus: the likeliest, before which there is nothing.
+        if len(rivals) and self._mass(self._logits > self._logits[rivals].max()) < self._inner:
+            return False
+        if self._outer == math.inf:
+            return True
+        return self._mass(self._logits >= self._logits[place]) - float(self._shares[place]) < self._outer
+
+    def _mass(self, where: NDArray[np.bool_]) -> float:
+        return float(self._shares[np.flatnonzero(where)].sum(dtype=np.float64))
 
 
 def reach(mass: NDArray[np.float64], top_p: float) -> int:

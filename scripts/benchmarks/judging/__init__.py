@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -16,7 +16,7 @@ import torch
 from benchmarks.figures import Figure
 from benchmarks.judging import corpus
 from benchmarks.judging.alarms import false_convictions
-from benchmarks.judging.convictions import MOST_TASKS, Task, Trace, convicted
+from benchmarks.judging.convictions import WITHIN, Task, Trace, convicted
 from benchmarks.judging.corpus import Group
 from benchmarks.judging.costs import judging_share
 from benchmarks.judging.every_id import EveryId
@@ -160,7 +160,8 @@ def _cheats(recorder: Recorder, cuts: Thresholds, asked: argparse.Namespace) -> 
         seen = Trace(way.name, refused, ratios)
         tasks = [task for scores, turn in recorded for task in seen.tasks(recorder.dtype, scores, turn)]
         saves = "honest" if way in PLAIN else f"saves {way.saves:g} %"
-        note = f"{sum(refused)} of {len(refused)} refused by themselves; {saves}"
+        stake = [one.states_again > SECOND_CUT / 1e6 for one in found]
+        note = f"{sum(refused)} of {len(refused)} refused by themselves, {_stake(stake)}; {saves}"
         yield _convicted(recorder, way.name, tasks, note)
     yield from _texts(recorder, group, recorded, cuts)
 
@@ -172,21 +173,30 @@ def _texts(
     if recorder.dtype:
         honest = mean_ratios(recorder.shelf, group, "decode")
     for name, bent in product(TEXTS, (False, True) if recorder.dtype else (False,)):
-        tasks, convicting, beyond = list[Task](), 0, 0
+        tasks, stake = list[Task](), list[bool]()
         for scores, turn in recorded:
             refused = refused_texts(group, scores, name, cut)
             tasks += Trace(name, refused, honest, bent=bent).tasks(recorder.dtype, scores, turn)
-            convicting += sum(refused_texts(group, scores, name, SECOND_CUT / 1e6 * cut))
-            beyond += int(scores[f"beyond/{name}"].any(axis=1).sum()) * (not bent)
+            strayed = scores[f"beyond/{name}"].any(axis=1) & (not bent)
+            lost = refused_texts(group, scores, name, SECOND_CUT / 1e6 * cut)
+            stake += [bool(one) for one in strayed | lost]
         alone = sum(task.refused for task in tasks)
-        note = f"{alone} of {len(tasks)} by themselves, {convicting} beyond the second cut, {beyond} by their own rows"
+        note = f"{alone} of {len(tasks)} refused by themselves, {_stake(stake)}"
         yield _convicted(recorder, name + (", rows bent" if bent else ""), tasks, note)
 
 
 def _convicted(recorder: Recorder, name: str, tasks: list[Task], note: str) -> Figure:
     found = convicted(tasks, corpus.SEED)
-    within = f"{100 * found.share:.0f} % within {MOST_TASKS:,}, 95 % within {found.most:.0f}; "
+    shares = ", ".join(f"{100 * share:.0f}" for share in found.within)
+    within = f"95 % within {found.most:.0f}; {shares} % within {', '.join(map(str, WITHIN))}; "
     return Figure(f"tasks to conviction, {DTYPES[recorder.dtype]}: {name}", found.median, "tasks", note=within + note)
+
+
+def _stake(beyond: Sequence[bool]) -> str:
+    """Tasks beyond the second cut, for each of which the court takes stake, and how many that takes."""
+    found = convicted([Task(one, ()) for one in beyond], corpus.SEED)
+    after = f", after {found.median:.0f} tasks (95 % {found.most:.0f})" if found.share else ""
+    return f"{sum(beyond)} beyond the second cut{after}"
 
 
 def _alarms(nodes: int, tasks: int) -> Iterator[Figure]:

@@ -18,6 +18,8 @@ from troth.protocol.tokens import Sampling
 
 DRAWS = 200
 MOST_TASKS = 1_000
+WITHIN = (1, 10, 32, MOST_TASKS)
+"""Tasks for which is said how many of the draws had found the node out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,16 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Conviction:
-    """Tasks until found out: the median of the draws, what 95 % stay below, and the share found out in MOST_TASKS."""
+    """Tasks until found out: the median of the draws, what 95 % stay below, and the shares found out WITHIN."""
 
     median: float
     most: float
-    share: float
+    within: tuple[float, ...]
+
+    @property
+    def share(self) -> float:
+        """Found out at all."""
+        return self.within[-1]
 
 
 def text_findings(dtype: int, scores: Arrays, name: str, samplings: Sequence[Sampling]) -> list[TaskFinding | None]:
@@ -83,8 +90,8 @@ def convicted(tasks: Sequence[Task], seed: int) -> Conviction:
     """Draw tasks, each with all its findings, until one is refused or a test is decided."""
     draw = np.random.default_rng(seed)
     needed = np.array([_until(tasks, draw) for _ in range(DRAWS)])
-    found = needed <= MOST_TASKS
-    return Conviction(float(np.median(needed)), float(np.quantile(needed, 0.95)), float(found.mean()))
+    within = tuple(float((needed <= most).mean()) for most in WITHIN)
+    return Conviction(float(np.median(needed)), float(np.quantile(needed, 0.95)), within)
 
 
 def _until(tasks: Sequence[Task], draw: np.random.Generator) -> int:

@@ -17,7 +17,7 @@ from benchmarks.judging.recording import Recorder
 from benchmarks.judging.verdicts import Rules
 from troth.node.calibration.generating import CalibrationPlan, prefill, words
 from troth.node.engine.torch_engine import from_words
-from troth.node.judging import LOGIT_ROWS
+from troth.node.judging.texts import LOGIT_ROWS
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import first_look
 from troth.protocol.straying import strays
@@ -74,6 +74,7 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
 
     def judge() -> None:
         judge_states(Rules(recorder.dtype, 1_000_000), kept["decode"]["rows-1"][prompt], rows, reference)
+        doubted = []
         for start in range(0, len(tokens), LOGIT_ROWS):
             block, place = values[start : start + LOGIT_ROWS], first + start
             judged = partial(
@@ -89,7 +90,8 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
                     first_look(
                         block[one], mine[one], sampling, beside=block[one], seed=seed, first_position=place + int(row)
                     )
-            stray(start + (differing if recorder.dtype else np.flatnonzero(lost)))
+            doubted.append(start + (differing if recorder.dtype else np.flatnonzero(lost)))
+        stray(np.concatenate(doubted))
 
     with torch.inference_mode():
         return computing, _timed(judge)[0]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from benchmarks.judging.corpus import ORDINARY, Group
@@ -58,10 +59,18 @@ class Recorder:
     def _kept(self, group: Group, repeat: int, names: Sequence[str], samplings: Callable[[int], Sampling]) -> Arrays:
         label = f"losses {repeat} {len(names)} and straying"
         if not self.shelf.path(group, label).exists():
-            started = time.monotonic()
             torch.set_num_threads(1)
             scorer = TokenScorer(self.shelf, group, self.heads, [one for one in names if one not in TEXTS])
             seed = group.seed if repeat < 0 else lambda prompt: repeated_seed(group, prompt, repeat)
-            self.shelf.write(group, label, scorer.score(names, samplings, seed))
-            print(f"{group.name}: {label}, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+            parts = [f"{label} from {start}" for start in scorer.starts()]
+            for start, part in zip(scorer.starts(), parts, strict=True):
+                if self.shelf.path(group, part).exists():
+                    continue
+                started = time.monotonic()
+                self.shelf.write(group, part, scorer.part(start, names, samplings, seed))
+                print(f"{group.name}: {part}, {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+            kept = [self.shelf.read(group, part) for part in parts]
+            self.shelf.write(group, label, {key: np.concatenate([one[key] for one in kept]) for key in kept[0]})
+            for part in parts:
+                self.shelf.path(group, part).unlink()
         return self.shelf.read(group, label)

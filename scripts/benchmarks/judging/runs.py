@@ -30,6 +30,8 @@ OTHER_PIECE = 7
 """Positions of a message in a verifier's second run."""
 SHAKEN = ("shaken", "shaken again")
 """Its further runs in float32, with other last bits."""
+OTHERWISE = "otherwise"
+"""Its further run in bfloat16, with attention in plain operations."""
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -89,7 +91,7 @@ class Runner:
 
     def prepare(self, group: Group) -> None:
         """The honest text, and what verifiers compute of it: ``own``, ``again``, in float32 those of SHAKEN;
-        in bfloat16 ``high``, which is float32."""
+        in bfloat16 ``high``, which is float32, and OTHERWISE."""
         honest = self._unchanged()
         if not self._shelf.path(group, "decode").exists():
             self._timed(group, "decode", lambda: self._decode(honest, group))
@@ -102,6 +104,8 @@ class Runner:
         if self._shelf.dtype and not self._shelf.path(group, "high").exists():
             wide = self._unchanged(widen=True)
             self._timed(group, "high", lambda: self._along(wide, group, WHOLE))
+        if self._shelf.dtype and not self._shelf.path(group, OTHERWISE).exists():
+            self._timed(group, OTHERWISE, lambda: self._along(self._unchanged("eager"), group, WHOLE))
 
     def follow(self, group: Group, way: Way) -> None:
         """A way's rows along the honest text."""

@@ -109,6 +109,7 @@ class TokenScorer:
         if shelf.dtype:
             self._runs["high"] = shelf.read(group, "high")["rows-1"]
         self._text = shelf.read(group, "decode")["text"]
+        self._step = max(1, LOGIT_ROWS // self._text.shape[1])
         values, counts = np.unique(self._text, return_counts=True)
         self._frequent = values[np.argsort(-counts)][:BIASED]
 
@@ -125,26 +126,40 @@ class TokenScorer:
 
         ``levelled``: whether a prompt's client draws the two likeliest tokens of every row level, by a bias.
         """
+        parts = [self.part(start, names, samplings, seed, levelled) for start in self.starts()]
+        return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+    def starts(self) -> range:
+        """The first prompts of the parts that `score` consists of."""
+        return range(0, len(self._text), self._step)
+
+    def part(
+        self,
+        start: int,
+        names: Sequence[str],
+        samplings: Callable[[int], Sampling],
+        seed: Callable[[int], Hash32],
+        levelled: Callable[[int], bool] = lambda prompt: False,
+    ) -> Arrays:
+        """What `score` finds of the prompts from one of `starts` on to the next."""
         found: dict[str, list[list[float]]] = {}
-        step = max(1, LOGIT_ROWS // self._text.shape[1])
-        for start in range(0, len(self._text), step):
-            block = {name: self._logits(name, rows[start : start + step]) for name, rows in self._runs.items()}
-            seen = {name: self._claimed(name, start, step, block[name]) for name in {*self._ways, "decode"}}
-            for prompt in range(start, min(start + step, len(self._text))):
-                logits = {name: one[prompt - start] for name, one in block.items()}
-                claimed = {name: tuple(one[prompt - start] for one in heads) for name, heads in seen.items()}
-                if levelled(prompt):
-                    _level(logits, [one for heads in claimed.values() for one in heads])
-                for key, values in self._prompt(logits, claimed, names, samplings(prompt), seed(prompt)).items():
-                    found.setdefault(key, []).append(values)
+        block = {name: self._logits(name, rows[start : start + self._step]) for name, rows in self._runs.items()}
+        seen = {name: self._claimed(name, start, block[name]) for name in {*self._ways, "decode"}}
+        for prompt in range(start, min(start + self._step, len(self._text))):
+            logits = {name: one[prompt - start] for name, one in block.items()}
+            claimed = {name: tuple(one[prompt - start] for one in heads) for name, heads in seen.items()}
+            if levelled(prompt):
+                _level(logits, [one for heads in claimed.values() for one in heads])
+            for key, values in self._prompt(logits, claimed, names, samplings(prompt), seed(prompt)).items():
+                found.setdefault(key, []).append(values)
         return {key: np.array(values, np.float32) for key, values in found.items()}
 
-    def _claimed(self, name: str, start: int, step: int, known: Logits) -> tuple[Logits, ...]:
+    def _claimed(self, name: str, start: int, known: Logits) -> tuple[Logits, ...]:
         """Logits of claimed rows as a verifier computes them, in bfloat16 by both heads.
 
         Honest rows go through the head one by one here, so that its routines differ from the node's as they may.
         """
-        rows = self._runs[name][start : start + step]
+        rows = self._runs[name][start : start + self._step]
         low = known.copy() if name not in HONEST_WAYS else self._logits(name, rows, single=True)
         return (low,) if not self._shelf.dtype else (low, self._logits("high", _wide(rows, Dtype.BFLOAT16)))
 

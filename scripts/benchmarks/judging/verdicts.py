@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.judging.corpus import Group
-from benchmarks.judging.runs import SHAKEN, Arrays, Shelf
+from benchmarks.judging.runs import OTHERWISE, SHAKEN, Arrays, Shelf
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import judge_doubted_tokens, under_rules
+from troth.protocol.findings import LOOKED_AT
 from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling, TokenReport, judge_tokens
 from troth.protocol.types import ZERO_HASH, Hash32
@@ -46,7 +47,7 @@ class Verdict:
 
     @property
     def refused_twice(self) -> bool:
-        """At the second look, which is taken of what the first one refuses."""
+        """At the second look, which is taken of what the first one refuses or, by its mean, doubts."""
         return self.states_again > 1 or (self.text_again > 1 and self.told)
 
     @property
@@ -60,7 +61,7 @@ def verdicts(shelf: Shelf, group: Group, way: str, scores: Arrays, cuts: Thresho
     further = ("again",) if shelf.dtype else ("again", *SHAKEN)
     runs = {name: shelf.read(group, name) for name in {way, "own", *further}}
     if shelf.dtype:
-        runs["high"] = shelf.read(group, "high")
+        runs |= {name: shelf.read(group, name) for name in ("high", OTHERWISE)}
     for prompt, name in enumerate(group.names):
         states = _states(shelf.dtype, runs, way, prompt, cuts)
         texts = _text(group, scores, way, prompt, cuts.margin_cut / 1e6)
@@ -79,11 +80,14 @@ def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thres
     for key in ("rows-0", "rows-1"):
         claimed, own = (runs[name][key][prompt] for name in (way, "own"))
         others = [runs[name][key][prompt] for name in ("again", *(() if dtype else SHAKEN))]
-        high = runs["high"][key][prompt] if dtype else None
-        looks = judge_states(rules, claimed, own, high), judge_states(rules, claimed, own, high, *others)
-        found.append([one.cuts for one in looks])
+        high, otherwise = (runs[name][key][prompt] if dtype else None for name in ("high", OTHERWISE))
+        first = judge_states(rules, claimed, own, high)
+        again = first
+        if first.cuts > 1 or first.mean > LOOKED_AT:
+            again = judge_states(rules, claimed, own, high, *others, otherwise=otherwise)
+        found.append([first.cuts, again.cuts])
     worst = np.max(found, axis=0)
-    return float(worst[0]), float(worst[1]) if worst[0] > 1 else float(worst[0])
+    return float(worst[0]), float(worst[1])
 
 
 def _text(group: Group, scores: Arrays, way: str, prompt: int, cut: float) -> tuple[TokenReport, TokenReport]:

@@ -14,17 +14,9 @@ from numpy.typing import NDArray
 from troth.cases.judging import Inputs, Recomputed
 from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
-from troth.node.judging import (
-    FIFTH_RULES,
-    LOGIT_ROWS,
-    judge_doubted_text,
-    judge_straying,
-    judge_text,
-    looks_twice,
-    reference_rows,
-    second_run,
-    shaken_runs,
-)
+from troth.node.judging.own_rows import judge_straying
+from troth.node.judging.runs import FIFTH_RULES, looks_twice, other_attention, reference_rows, second_run, shaken_runs
+from troth.node.judging.texts import LOGIT_ROWS, judge_doubted_text, judge_text
 from troth.node.orders.context import NodeContext
 from troth.protocol.credit import Surprises, surprises_of
 from troth.protocol.doubts import rules_version
@@ -99,7 +91,8 @@ class EngineRecompute:
             return own
         again = await _again(context.engine, inputs, definition, descriptor, own.states)
         run = _run(inputs, definition, descriptor, _entered(inputs, descriptor, Dtype(definition.dtype)), own.states)
-        return replace(own, again=again, shaken=tuple(await shaken_runs(context.engine, run)))
+        otherwise = await other_attention(context.engine, run)
+        return replace(own, again=again, shaken=tuple(await shaken_runs(context.engine, run)), otherwise=otherwise)
 
 
 async def recompute(

@@ -201,6 +201,21 @@ class Decoder:
         kind = "eager" if eager else "sdpa"
         self.config._attn_implementation = PACKED[kind] if self._asks_for_attention else kind
 
+    @property
+    def has_two_ways(self) -> bool:
+        """Whether attention may be computed in plain operations instead of by a kernel."""
+        return bool(self.config._attn_implementation == PACKED["sdpa"])
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """While it lasts attention is computed in plain operations; nothing else runs meanwhile."""
+        usual = self.config._attn_implementation
+        self.config._attn_implementation = PACKED["eager"]
+        try:
+            yield
+        finally:
+            self.config._attn_implementation = usual
+
     def _fill_buffers(self, module: torch.nn.Module) -> None:
         """Constants that no file holds, such as rotary frequencies: computed as transformers does after loading."""
         for part in module.modules():

@@ -157,6 +157,15 @@ class ShakingEngine(Protocol):
         """One prefill from position 0 whose entering rows have their last bits changed at random, anew at each call."""
 
 
+@runtime_checkable
+class OtherwiseEngine(Protocol):
+    """An engine that computes attention in two ways."""
+
+    async def otherwise(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any] | None:
+        """One prefill from position 0 in the class's format, with attention computed in the other way; None where the
+        model's family has one way alone."""
+
+
 class TokenStep(NamedTuple):
     """One generated token, and the rows that were computed for it: those of the prompt with the first token, then one
     each. The last row is the one that chose the token, so that all steps' rows together are the trace."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -118,6 +119,13 @@ class TorchEngine:
         """See `interface.ShakingEngine.shaken`; in float32, whatever the dtype."""
         return await self._reference_run(segment, inputs, shakes=True)
 
+    async def otherwise(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any] | None:
+        """See `interface.OtherwiseEngine.otherwise`."""
+        if not self._layers.decoder.has_two_ways:
+            return None
+        work = SessionWork(REFERENCE, segment, 0, inputs, otherwise=True)
+        return (await asyncio.wrap_future(self._steps.compute(work))).rows
+
     async def _reference_run(self, segment: Segment, inputs: NDArray[Any], *, shakes: bool = False) -> NDArray[Any]:
         work = SessionWork(REFERENCE, segment, 0, inputs, wide=True, shakes=shakes)
         rows = (await asyncio.wrap_future(self._steps.compute(work))).rows
@@ -214,7 +222,11 @@ class TorchEngine:
     def _kind(self, work: SessionWork) -> Hashable:
         """What goes through one pass has the same layers; where a family cannot be packed, nothing goes with others."""
         wide = work.wide and self._dtype != 0
-        return (wide, work.segment, id(None if wide else self._layers_of(work))) if self._layers.packs else id(work)
+        return (
+            (wide, work.otherwise, work.segment, id(None if wide else self._layers_of(work)))
+            if self._layers.packs
+            else id(work)
+        )
 
     def _layers_of(self, work: SessionWork) -> LayerSlice:
         return self._widened(work.segment) if work.wide else self._layers
@@ -251,7 +263,7 @@ class TorchEngine:
         hidden = self._enter(layers, work.segment, work.inputs[work.done : work.done + count])
         if work.shakes:
             hidden = shaken(hidden)
-        if work.wide:
+        if work.wide or work.otherwise:
             work.cache = work.cache or layers.new_cache(work.segment)
             work.cache.grow(len(work.inputs))
         else:
@@ -271,7 +283,9 @@ class TorchEngine:
         work = entered[0][0].work
         hidden = torch.cat([rows for _, rows, _ in entered]) if len(entered) > 1 else entered[0][1]
         pieces = [piece for *_, piece in entered]
-        states = self._layers_of(work).forward(work.segment, hidden, pieces)
+        layers = self._layers_of(work)
+        with layers.decoder.otherwise() if work.otherwise else nullcontext():
+            states = layers.forward(work.segment, hidden, pieces)
         words = to_words(states, 0 if work.wide else self._dtype)
         seconds, first = time.perf_counter() - began, 0
         for (work, count), *_ in entered:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from troth.node.earning.leaf import Stage
 from troth.node.errors import BadInput, ModelError, OutOfOrder
-from troth.node.judging import Judgement, judge_rows, report
+from troth.node.judging.verdicts import Judgement, judge_rows, report
 from troth.node.orders.chaining import RowsAhead
 from troth.node.orders.concluding import committed_trace, keep_read, keep_trace
 from troth.node.orders.context import NodeContext

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from troth.node.earning.leaf import Leaf
 from troth.node.errors import AlreadySigned, BadInput, NodeBusy, NotAssigned, OutOfOrder, PeerRefusal
-from troth.node.judging import rules_of
+from troth.node.judging.texts import rules_of
 from troth.node.metrics import NodeMetrics
 from troth.node.orders.advancing import advance
 from troth.node.orders.checking import judge, recommit

@@ -1,0 +1,90 @@
+"""A verifier's further runs of a segment, besides the one that it committed to.
+
+Where a class says so (`troth.protocol.doubts`), a verifier that doubts runs the same positions once more, otherwise
+than the first time, and judges by both runs: no prompt makes an honest node a cheat.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from troth.node.engine.interface import Engine, OtherwiseEngine, SessionKey, ShakingEngine
+from troth.node.judging.sessions import JudgedSession, OutcomeCuts
+from troth.protocol.doubts import SIXTH_RULES, rules_version
+from troth.protocol.tensors import Dtype
+
+SECOND_RUN = b"troth/second run/"
+"""Names the caches of these runs as no order is named."""
+PIECE, PIECES = 7, 8
+"""Positions of a piece that a second run cuts a prompt in, and how many; the rest of the prompt is one more. So few
+rows are multiplied by another routine than many, and what comes after them sees their keys and values."""
+FIFTH_RULES = 5
+"""From these on a text is judged by its node's own rows, too, and float32 rows by runs with other last bits."""
+SHAKEN = 2
+"""Such runs. One in a hundred would miss a row that rounding moves in one direction alone."""
+
+
+def looks_twice(rules: OutcomeCuts) -> bool:
+    """Whether a class has a second look: exact ones have no noise, older ones keep their rules."""
+    return not rules.exact and rules_version(rules.calibration) >= 2
+
+
+async def second_run(engine: Engine, session: JudgedSession) -> NDArray[Any]:
+    """The same positions computed otherwise: the prompt in pieces, then one by one, as who decodes does.
+
+    A prompt at once would have the very bits of the first run, and tell nothing of what rounding can do to it.
+    """
+    inputs, start = session.all_inputs(), 0
+    key, found = SessionKey(SECOND_RUN + os.urandom(16), 0, 0), []
+    try:
+        for end in _second_ends(len(inputs), session.seat.prompt_positions):
+            found.append((await engine.forward(key, session.seat.layers, start, inputs[start:end])).rows)
+            start = end
+    finally:
+        await engine.forget(key)
+    return np.concatenate(found)
+
+
+async def shaken_runs(engine: Engine, session: JudgedSession) -> list[NDArray[Any]]:
+    """The same positions in a float32 class, from rows whose last bits are changed; none by older rules.
+
+    A prompt can be searched for in whose rows two orders of a sum happen to agree and a third does not, by a hundred
+    times as much. What is changed here nobody knows beforehand.
+    """
+    rules = session.seat.execution_class
+    precise = session.seat.dtype is Dtype.FLOAT32 and rules_version(rules.calibration) >= FIFTH_RULES
+    if not precise or not isinstance(engine, ShakingEngine):
+        return []
+    return [await engine.shaken(session.seat.layers, session.all_inputs()) for _ in range(SHAKEN)]
+
+
+async def other_attention(engine: Engine, session: JudgedSession) -> NDArray[Any] | None:
+    """The same positions in a bfloat16 class with attention computed otherwise; None by older rules, and where the
+    engine knows one way."""
+    rules = session.seat.execution_class
+    noisy = session.seat.dtype is Dtype.BFLOAT16 and not rules.exact and rules_version(rules.calibration) >= SIXTH_RULES
+    if not noisy or not isinstance(engine, OtherwiseEngine):
+        return None
+    return await engine.otherwise(session.seat.layers, session.all_inputs())
+
+
+def _second_ends(positions: int, prompt: int) -> list[int]:
+    """Where the pieces of a second run end."""
+    # A result may count a prompt of nothing, and who is not shown the request cannot know better.
+    prompt = min(max(prompt, 1), positions)
+    return [*range(PIECE, min(prompt, PIECE * (PIECES + 1)), PIECE), *range(prompt, positions + 1)]
+
+
+async def reference_rows(engine: Engine, session: JudgedSession) -> NDArray[Any] | None:
+    """The rows in float32, where the class tolerates the noise of less; None elsewhere.
+
+    They judge texts too: two honest bfloat16 runs may disagree by a logit where the nucleus ends, and none of the two
+    is the measure of the other.
+    """
+    if session.seat.dtype is not Dtype.BFLOAT16 or session.seat.execution_class.exact:
+        return None
+    return await engine.reference(session.seat.layers, session.all_inputs())

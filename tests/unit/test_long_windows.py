@@ -1,0 +1,79 @@
+"""The sixth rules: over long windows a bfloat16 trace is no further from float32 than the verifier's own runs are."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from troth.protocol.comparison import StateReport, judge_states
+from troth.protocol.doubts import under_rules
+from troth.protocol.findings import LOOKED_AT
+from troth.protocol.scores import LONG_MEAN, LONG_WINDOW, excess
+from troth.protocol.types import ZERO_HASH
+
+ROWS, COLUMNS, NOISE = 96, 256, 0.02
+DRAW = np.random.default_rng(11)
+HIGH = DRAW.normal(size=(ROWS, COLUMNS)).astype(np.float32)
+RULES: Any = SimpleNamespace(dtype=1, exact=False, state_cut=1_720_000, calibration=under_rules(ZERO_HASH))
+
+
+def run(size: float = 1.0, rows: slice = slice(None)) -> np.ndarray:
+    """A run with so many times the noise of others in some rows."""
+    sizes = np.ones((ROWS, 1))
+    sizes[rows] = size
+    return (HIGH + NOISE * sizes * DRAW.normal(size=HIGH.shape)).astype(np.float32)
+
+
+def words(rows: np.ndarray) -> np.ndarray:
+    return (rows.view(np.uint32) >> 16).astype(np.uint16)
+
+
+def judged(claimed: np.ndarray, otherwise: float = 1.0) -> StateReport:
+    """By three runs of one's own, the last of which has so many times the noise."""
+    return judge_states(RULES, words(claimed), words(run()), HIGH, words(run()), otherwise=words(run(otherwise)))
+
+
+def test_twice_the_excess_is_twice_as_much_lost_beside_rounding() -> None:
+    own = [run(), run(), run()]
+    assert excess(run(), own, HIGH) < 0.1
+    # The largest noise of three runs is a little more than that of one.
+    found = [excess(run(np.sqrt(1 + lost)), own, HIGH) for lost in (0.3, 0.6)]
+    assert found[0] < found[1]
+    assert (found[1] - found[0]) * (LONG_MEAN**2 - 1) == pytest.approx(0.3, rel=0.2)
+
+
+def test_what_no_window_of_thirty_two_rows_shows_is_refused_over_long_ones() -> None:
+    slow = run(1.3)
+    by_windows = judge_states(RULES, words(slow), words(run()), HIGH)
+    assert by_windows.accepted
+    assert by_windows.mean > LOOKED_AT
+    found = judged(slow)
+    assert not found.accepted
+    assert found.score < found.cut
+    assert found.cuts == found.excess > 2
+    assert judged(run()).accepted
+
+
+def test_a_cheat_that_computes_its_prompt_truly_does_not_drown_in_it() -> None:
+    found = judged(run(1.3, slice(ROWS - LONG_WINDOW, ROWS)))
+    assert found.mean < 1.25
+    assert not found.accepted
+
+
+def test_noise_that_one_of_the_own_runs_has_as_well_excuses() -> None:
+    """A prompt that makes other attention noisy makes the verifier's own other attention noisy."""
+    assert judged(run(1.5), 1.5).accepted
+    assert not judged(run(1.5)).accepted
+
+
+def test_few_rows_and_rows_that_repeat_themselves_count_by_less() -> None:
+    own, slow = [run(), run(), run()], run(1.3)
+    short = excess(slow[:16], [one[:16] for one in own], HIGH[:16])
+    assert short < excess(slow, own, HIGH) / 3
+    same = HIGH + np.repeat(NOISE * DRAW.normal(size=(1, COLUMNS)), ROWS, axis=0)
+    twice = HIGH + 1.3 * (same - HIGH)
+    alike = [same.astype(np.float32)] * 3
+    assert excess(twice.astype(np.float32), alike, HIGH) < 0.3 * ((1.3**2 - 1) / (LONG_MEAN**2 - 1))
