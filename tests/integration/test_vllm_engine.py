@@ -23,7 +23,7 @@ if importlib.util.find_spec("vllm") is None:
 import psutil
 
 from troth.node.engine.interface import Cleared, SessionKey, Stored, TokenStep, WholeEngine
-from troth.node.engine.probe import probe, probe_text
+from troth.node.engine.probe import PROBED, probe, probe_text
 from troth.node.engine.vllm.blocks import block_names, packed
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import BLOCK, EngineSettings
@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900), pyte
 
 HOME = Path(__file__).resolve().parents[2] / ".troth"
 SEED = Hash32(bytes(range(32)))
-POSITIONS = 1_300
+POSITIONS = 600
 
 
 @pytest.fixture(scope="module")
@@ -90,16 +90,23 @@ async def test_company_chunks_and_the_cache_change_no_bit(engine: VllmEngine) ->
         assert np.array_equal(trace(steps), (await engine.prefill(whole)).rows)
 
 
-async def test_a_long_text_has_the_bits_of_its_prefill(engine: VllmEngine) -> None:
+@pytest.mark.parametrize("dtype", [0, 1], ids=["float32", "bfloat16"])
+async def test_a_long_text_read_in_one_step_has_the_bits_that_it_is_written_with(dtype: int) -> None:
     """vLLM's kernels cut the keys of a tile of queries by how many queries it has, from some 480 positions on."""
+    settings = EngineSettings(find_model(HOME, "smollm2-135m").path, dtype, positions=PROBED, cache_bytes=1 << 28)
+    engine = VllmEngine(find_model(HOME, "smollm2-135m"), settings)
     prompt = text(50, 1_100)
-    steps = await write(engine, ask(prompt, 12))
-    whole = [*prompt, *(step.token for step in steps[:-1])]
-    assert np.array_equal(trace(steps), (await engine.prefill(whole, fresh=True)).rows)
-    grown = [(await engine.forward(key(50), engine.slice, 0, np.array(whole[:700]))).rows]
-    grown += [(await engine.forward(key(50), engine.slice, 700, np.array(whole[700:]))).rows]
-    await engine.forget(key(50))
-    assert np.array_equal(trace(steps), np.concatenate(grown))
+    try:
+        await probe(engine)
+        steps = await write(engine, ask(prompt, 12))
+        whole = [*prompt, *(step.token for step in steps[:-1])]
+        rows = [(await engine.forward(key(50), engine.slice, 0, np.array(whole[:700]))).rows]
+        rows += [(await engine.forward(key(50), engine.slice, 700, np.array(whole[700:]))).rows]
+        await engine.forget(key(50))
+        assert np.array_equal(trace(steps), np.concatenate(rows))
+        assert np.array_equal(trace(steps), (await engine.prefill(whole, fresh=True)).rows)
+    finally:
+        await engine.close()
 
 
 async def test_tokens_are_those_of_the_protocol(engine: VllmEngine) -> None:
