@@ -31,7 +31,7 @@ from troth.node.engine.interface import Engine, SessionKey, TokenDraw
 from troth.node.engine.torch_engine import TorchEngine
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import EngineSettings
-from troth.node.judging import judge_rows
+from troth.node.judging.verdicts import judge_rows
 from troth.node.models.descriptor import describe
 from troth.node.models.execution_class import rough_class
 from troth.node.models.folder import ModelFolder
