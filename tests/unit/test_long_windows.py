@@ -37,16 +37,16 @@ def judged(claimed: np.ndarray, otherwise: float = 1.0) -> StateReport:
 
 
 def test_twice_the_excess_is_twice_as_much_lost_beside_rounding() -> None:
-    own = [run(), run(), run()]
-    assert excess(run(), own, HIGH) < 0.1
+    own = [run(), run()]
+    assert excess(run(), own, run(), HIGH) < 0.1
     # The largest noise of three runs is a little more than that of one.
-    found = [excess(run(np.sqrt(1 + lost)), own, HIGH) for lost in (0.3, 0.6)]
+    found = [excess(run(np.sqrt(1 + lost)), own, run(), HIGH) for lost in (0.3, 0.6)]
     assert found[0] < found[1]
     assert (found[1] - found[0]) * (LONG_MEAN**2 - 1) == pytest.approx(0.3, rel=0.2)
 
 
 def test_what_no_window_of_thirty_two_rows_shows_is_refused_over_long_ones() -> None:
-    slow = run(1.3)
+    slow = run(1.45)
     by_windows = judge_states(RULES, words(slow), words(run()), HIGH)
     assert by_windows.accepted
     assert by_windows.mean > LOOKED_AT
@@ -58,7 +58,7 @@ def test_what_no_window_of_thirty_two_rows_shows_is_refused_over_long_ones() -> 
 
 
 def test_a_cheat_that_computes_its_prompt_truly_does_not_drown_in_it() -> None:
-    found = judged(run(1.3, slice(ROWS - LONG_WINDOW, ROWS)))
+    found = judged(run(1.35, slice(ROWS - LONG_WINDOW, ROWS)))
     assert found.mean < 1.25
     assert not found.accepted
 
@@ -69,11 +69,18 @@ def test_noise_that_one_of_the_own_runs_has_as_well_excuses() -> None:
     assert not judged(run(1.5)).accepted
 
 
+def test_where_noise_hangs_on_how_attention_is_computed_a_third_kind_may_have_more() -> None:
+    """A prompt in one language was such: a softmax in bfloat16 was 1.23 times as far as the furthest own run."""
+    assert not judged(run(1.3)).accepted
+    assert judged(run(1.3 * 1.2), 1.3).accepted
+    assert judged(run(1.3), 1 / 1.25).accepted, "in either direction"
+
+
 def test_few_rows_and_rows_that_repeat_themselves_count_by_less() -> None:
-    own, slow = [run(), run(), run()], run(1.3)
-    short = excess(slow[:16], [one[:16] for one in own], HIGH[:16])
-    assert short < excess(slow, own, HIGH) / 3
+    own, other, slow = [run(), run()], run(), run(1.3)
+    short = excess(slow[:16], [one[:16] for one in own], other[:16], HIGH[:16])
+    assert short < excess(slow, own, other, HIGH) / 3
     same = HIGH + np.repeat(NOISE * DRAW.normal(size=(1, COLUMNS)), ROWS, axis=0)
     twice = HIGH + 1.3 * (same - HIGH)
-    alike = [same.astype(np.float32)] * 3
-    assert excess(twice.astype(np.float32), alike, HIGH) < 0.3 * ((1.3**2 - 1) / (LONG_MEAN**2 - 1))
+    alike = same.astype(np.float32)
+    assert excess(twice.astype(np.float32), [alike, alike], alike, HIGH) < 0.3 * ((1.3**2 - 1) / (LONG_MEAN**2 - 1))

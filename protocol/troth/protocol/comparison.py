@@ -109,7 +109,8 @@ def judge_states(
     measured, row_factor = trace_score(distances, cut, independent, rows), single_row_factor(rules)
     beyond = 0.0
     if otherwise is not None and reference_high is not None:
-        beyond = excess(widen(claimed, dtype), [widen(run, dtype) for run in own], reference_high)
+        theirs, *runs, other = (widen(run, dtype) for run in (claimed, *own))
+        beyond = excess(theirs, runs, other, reference_high)
     return StateReport(
         score=measured.score,
         cut=cut,

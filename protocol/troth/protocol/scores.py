@@ -47,9 +47,10 @@ SINGLE_NOISE = 16.0
 in one direction alone may move two of a verifier's runs by little: by chance, which no client can foresee."""
 LONG_WINDOW = 64
 """Rows over which noise of bfloat16 averages out by the sixth rules."""
-LONG_MEAN = 1.1
+LONG_MEAN = 1.16
 """Mean rho of such a window beyond which a trace is refused, by the largest noise of all own runs. SmolLM2's honest
-ones reach 1.01 on whatever was typed, the weakest caches and parts in int8 have 1.22 and 1.32 in the median."""
+ones stay below 0.8 of the excess that this allows on whatever was typed, with attention of kinds that no verifier has;
+the weakest caches and parts in int8 have means of 1.23 and 1.32 in the median."""
 BLOCK_ROWS = 1024
 """Rows held in float64 at a time."""
 
@@ -120,19 +121,30 @@ def rho_and_rows(
     return distances / noise, distances / np.maximum(noise, np.median(noise))
 
 
-def excess(claimed: Numbers, own: Sequence[Numbers], reference_high: Numbers) -> float:
+def excess(claimed: Numbers, own: Sequence[Numbers], otherwise: Numbers, reference_high: Numbers) -> float:
     """By how much the worst LONG_WINDOW of rows is further from float32 than all own runs are: 1 at the cut.
 
-    What is compared are squares, since noise of several causes adds up by them: a trace with twice the excess has lost
-    twice as much beside rounding. A shorter trace, and one with few independent rows, counts by so much less.
+    ``own`` runs have one attention, ``otherwise`` has another one. A window counts by so much less as the two kinds are
+    apart: where noise hangs on how attention is computed, a third kind may have more of it. What is compared are
+    squares, since noise of several causes adds up by them: a trace with twice the excess has lost twice as much beside
+    rounding. A shorter trace, and one with few independent rows, counts by so much less.
     """
-    logs = np.log(np.maximum(rho(claimed, own, reference_high), LEAST_RATIO))
-    width = min(LONG_WINDOW, len(logs))
-    sums = np.cumsum(np.concatenate([[0.0], logs]))
-    mean = float(np.exp(np.max(sums[width:] - sums[:-width]) / width))
+    sigma, width = dimension_spread(reference_high), min(LONG_WINDOW, len(reference_high))
+    theirs, *runs = (
+        np.log(np.maximum(weighted_rms(run, reference_high, sigma), RHO_FLOOR)) for run in (claimed, *own, otherwise)
+    )
+    lost = _window_means(np.maximum(theirs - np.max(runs, axis=0), np.log(LEAST_RATIO)), width)
+    kinds_apart = np.abs(_window_means(runs[0], width) - _window_means(runs[-1], width))
+    mean = float(np.exp(np.max(lost - kinds_apart)))
     independent = float(np.median(independent_rows(own[0], reference_high)))
     weight = min(independent / ENOUGH_ROWS, 1.0) * width / LONG_WINDOW
     return weight * max(mean**2 - 1, 0.0) / (LONG_MEAN**2 - 1)
+
+
+def _window_means(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    sums = np.cumsum(np.concatenate([[0.0], values]))
+    means: NDArray[np.float64] = (sums[width:] - sums[:-width]) / width
+    return means
 
 
 def mean_ratio(ratios: NDArray[np.float64]) -> float:
