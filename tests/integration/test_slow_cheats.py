@@ -50,8 +50,8 @@ TEXT = (
     "A lock lifts a ship between two waters of unlike height. The ship enters the chamber, the gates behind it are "
     "shut, and valves in the upper gates let water in until both are level. Then the upper gates are opened, and the "
     "ship goes on its way, while the next one that comes down is let in from above and sinks with the water below it. "
-    "Nobody pumps anything: the upper water alone does the work, and what is lost at each passage runs down to the sea. "
-    "So a canal needs a lake at its highest point, or a stream that fills it."
+    "Nobody pumps anything: the upper water alone does the work, and what is lost at each passage runs down to the "
+    "sea. So a canal needs a lake at its highest point, or a stream that fills it."
 )
 FRAGILE = (
     7026, 386, 519, 4808, 273, 22069, 2916, 315, 689, 607, 676, 19124, 430, 86, 917, 5189, 2618, 5083, 216, 19380, 2889,
