@@ -36,7 +36,7 @@ from benchmarks.figures import Figure
 from benchmarks.weights import weights
 from troth.node.engine.choice import by_the_rule, certain_tokens, choose_tokens
 from troth.node.engine.interface import TokenDraw
-from troth.node.engine.probe import POSITIONS, probe
+from troth.node.engine.probe import PROBED, probe
 from troth.node.errors import EngineError, ModelError
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.models.tensor_files import raw_tensors
@@ -117,7 +117,7 @@ VLLM_FAMILIES = (
 VLLM_SIZES: dict[str, Any] = {
     # Kernels of vLLM for CPU know some sizes of heads only, and a text of the probe has to fit.
     "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
-    "max_position_embeddings": 1024, "num_hidden_layers": 2,
+    "max_position_embeddings": 2048, "num_hidden_layers": 2,
 }  # fmt: skip
 VLLM_LAYERS: dict[str, dict[str, Any]] = {
     "qwen2": {"layer_types": ["sliding_attention", "full_attention"]},
@@ -153,7 +153,7 @@ async def _vllm_probe(folder: ModelFolder) -> str:
     from troth.node.engine.vllm.engine import VllmEngine
     from troth.node.engine.vllm.settings import EngineSettings
 
-    settings = EngineSettings(folder.path, 1, positions=2 * POSITIONS - 1, cache_bytes=1 << 27, threads=1)
+    settings = EngineSettings(folder.path, 1, positions=PROBED, cache_bytes=1 << 27, threads=1)
     engine = VllmEngine(folder, settings)
     try:
         return await probe(engine)

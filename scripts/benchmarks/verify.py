@@ -1,136 +1,243 @@
-"""What one verifier spends, as a share of what the inference spent: processor seconds of this process, same engine.
+"""What one verifier spends, as a share of what the inference spent: processor seconds of all processes, same engine.
 
-Inference: one prefill of P tokens, then T − 1 decode steps, and a token choice after each. Verification: one prefill of
-P + T − 1 positions, its commitment, the comparison of all rows, and the check of all tokens. The paper claims 0.78 %
+Inference: one prefill of P tokens, then T − 1 decode steps, and a token choice before each. Verification: one prefill
+of P + T − 1 positions, its commitment, the comparison of all rows, and the check of all tokens. The paper claims 0.78 %
 (section 7.2.1) but its own Table 4 gives 33 / 1278 = 2.6 %.
+
+One text is alone with its engine, or eight are at once, in inference and in verification. "Cold" verifiers have read
+nothing before. Those who hold the prompt have its keys, values and rows in their cache, as every node has those of a
+chat that goes on: only vLLM keeps them (`--vllm`, where it is installed), torch does not.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import secrets
+import hashlib
 import statistics
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from benchmarks.figures import Figure
 from benchmarks.weights import weights
-from troth.node.engine.interface import SessionKey
+from troth.node.engine.interface import Engine, SessionKey, TokenDraw
 from troth.node.engine.torch_engine import TorchEngine
-from troth.protocol import tokens
-from troth.protocol.scores import dimension_spread, weighted_rms
+from troth.node.engine.vllm.engine import VllmEngine
+from troth.node.engine.vllm.settings import EngineSettings
+from troth.node.judging.verdicts import judge_rows
+from troth.node.models.descriptor import describe
+from troth.node.models.execution_class import rough_class
+from troth.node.models.folder import ModelFolder
+from troth.node.models.thresholds import shipped_calibration
+from troth.protocol.identifiers import model_id
+from troth.protocol.request import Request
 from troth.protocol.tensors import Dtype
+from troth.protocol.tokens import Sampling
 from troth.protocol.trace import TileLayout
-from troth.protocol.types import Segment
+from troth.protocol.types import ZERO_HASH, Hash32, Segment
 
-PROMPT, OUTPUT, REPEATS = 512, 128, 3
-SAMPLING = tokens.Sampling(temperature=0.7, top_p=0.95)
+Outcome = TypeVar("Outcome")
+
+PROMPT, OUTPUT, ROUNDS, TOGETHER = 512, 128, 3, 8
+TEMPERATURE, TOP_P = 700_000, 950_000
+"""Millionths."""
+CACHE_BYTES = 1 << 30
+REACH = 8.0
+"""Per cent of inference, where the verifier holds the prompt."""
+PAPER = 0.78
+"""Per cent; its own Table 4 gives 2.6."""
 
 
-@dataclass(slots=True)
-class Run:
-    """One request on one engine: what was computed, and the processor seconds of each part."""
+def measure(options: Sequence[str] = ()) -> list[Figure]:
+    """Medians over the rounds of ratios within a round, one thread."""
+    parser = argparse.ArgumentParser(prog="scripts/bench verify", description=__doc__)
+    parser.add_argument("--vllm", action="store_true", help="by vLLM in both dtypes, in place of torch in float32")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of inference and verification")
+    chosen = parser.parse_args(options)
+    if chosen.vllm:
+        return [figure for dtype in Dtype for figure in asyncio.run(_by_vllm(weights(), dtype, chosen.rounds))]
+    return asyncio.run(_by_torch(weights(), chosen.rounds))
 
-    seed: bytes
-    states: NDArray[Any]
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A request with the seed of its noise, and what was written and computed for it."""
+
+    request: Request
+    seed: Hash32
     output: list[int]
-    prefill: float
-    decode: float
-    choice: float
+    rows: NDArray[Any]
+
+    @property
+    def positions(self) -> list[int]:
+        """The tokens that rows are of."""
+        return [*self.request.prompt_tokens, *self.output[:-1]]
 
 
-def measure() -> list[Figure]:
-    """Median shares over the repeats, in float32 on one thread."""
-    return asyncio.run(_measure())
+@dataclass(frozen=True, slots=True)
+class Party:
+    """An engine with its name, the cuts of its class, how it writes a text, and whether it holds prompts."""
+
+    name: str
+    engine: Engine
+    rules: Any
+    write: Callable[[int, Request, Hash32], Awaitable[Text]]
+    cache: VllmEngine | None = None
 
 
-async def _measure() -> list[Figure]:
-    folder = weights()
-    layers = int(folder.config["num_hidden_layers"])
-    engine = TorchEngine(folder, Segment(0, layers), Dtype.FLOAT32, threads=1)
+async def _by_torch(folder: ModelFolder, rounds: int) -> list[Figure]:
+    engine = TorchEngine(folder, Segment(0, folder.layers), Dtype.FLOAT32, threads=1)
+
+    async def write(number: int, request: Request, seed: Hash32) -> Text:
+        key, sampling = _key(number), Sampling.of(request)
+        rows = [(await engine.forward(key, engine.slice, 0, np.array(request.prompt_tokens))).rows]
+        output: list[int] = []
+        while len(output) < OUTPUT:
+            position = PROMPT + len(output) - 1
+            if output:
+                rows.append((await engine.forward(key, engine.slice, position, np.array(output[-1:]))).rows)
+            output.append((await engine.choose(key, rows[-1][-1:], TokenDraw(sampling, seed, position))).token)
+        await engine.release(key.task_id)
+        return Text(request, seed, output, np.concatenate(rows))
+
+    model = Hash32(model_id(describe(folder, 0)))
+    shipped = shipped_calibration(model, "float32")
+    assert shipped is not None
+    rules = shipped.apply(rough_class(model, 0, "float32", candidates=2))
     try:
-        prompt = np.random.default_rng(5).integers(100, 40_000, PROMPT)
-        runs = [await _infer(engine, prompt) for _ in range(REPEATS)]
-        checks = [await _verify(engine, prompt, run) for run in runs]
+        return await _all_figures(Party("torch float32", engine, rules, write), rounds)
     finally:
         await engine.close()
-    inference = statistics.median(run.prefill + run.decode + run.choice for run in runs)
-    prefill = statistics.median(check[0] for check in checks)
-    rest = statistics.median(check[1] for check in checks)
-    return [
-        Figure(
-            "inference, processor time", inference, "s", note=f"P {PROMPT}, T {OUTPUT}, SmolLM2-135M, float32, batch 1"
-        ),
-        Figure("verification, prefill", prefill, "s"),
-        Figure("verification, commit, compare, check tokens", rest, "s"),
-        Figure(
-            "one verifier over inference",
-            100 * (prefill + rest) / inference,
-            "%",
-            paper=0.78,
-            note="the paper's own Table 4 gives 2.6 %; the ratio falls with P and with the cost of decode over prefill",
-        ),
-        Figure(
-            "decode step over prefill, per position",
-            statistics.median((run.decode / (OUTPUT - 1)) / (run.prefill / PROMPT) for run in runs),
-            "×",
-            note="c in (P + T) / (P + c·T)",
-        ),
-    ]
 
 
-async def _infer(engine: TorchEngine, prompt: NDArray[Any]) -> Run:
-    key = SessionKey(secrets.token_bytes(32), 0, 0)
-    seed = secrets.token_bytes(32)
-    prefill, rows = await _timed(lambda: _forward(engine, key, 0, prompt))
-    states, output, decode, choice = [rows], [], 0.0, 0.0
-    while True:
-        position = PROMPT + len(output) - 1
-        cost, token = await _timed(lambda: _choose(engine, states[-1][-1:], seed, position))  # noqa: B023 - awaited here
-        choice += cost
-        output.append(token)
-        if len(output) == OUTPUT:
-            break
-        cost, rows = await _timed(lambda: _forward(engine, key, position + 1, np.array([token])))  # noqa: B023
-        decode += cost
-        states.append(rows)
+async def _by_vllm(folder: ModelFolder, dtype: Dtype, rounds: int) -> list[Figure]:
+    settings = EngineSettings(folder.path, dtype, positions=1000, cache_bytes=CACHE_BYTES, threads=1)
+    engine = VllmEngine(folder, settings)
+
+    async def write(number: int, request: Request, seed: Hash32) -> Text:
+        steps = [step async for step in engine.generate(request, seed)]
+        return Text(request, seed, [step.token for step in steps], np.concatenate([step.rows for step in steps]))
+
+    name = dtype.name.lower()
+    rules = rough_class(Hash32(model_id(describe(folder, dtype))), dtype, name, candidates=2)
+    exact = replace(rules, exact=True, state_cut=0)
+    try:
+        return await _all_figures(Party(f"vLLM {name}, exact", engine, exact, write, engine), rounds)
+    finally:
+        await engine.close()
+
+
+async def _all_figures(party: Party, rounds: int) -> list[Figure]:
+    return [figure for count in (1, TOGETHER) for figure in await _compared(party, count, rounds)]
+
+
+async def _compared(party: Party, count: int, rounds: int) -> list[Figure]:
+    """Figures of so many texts at once; those of prompts that are held where the engine has a cache."""
+    spent: dict[str, list[Spent]] = {"cold": [], **({"which holds the prompt": []} if party.cache else {})}
+    for number in range(rounds + 1):
+        requests = _requests(count, number)
+        await _emptied(party)
+        inference, texts = await _timed(asyncio.gather(*(party.write(*given) for given in requests)))
+        for kind, found in spent.items():
+            await _emptied(party)
+            if kind != "cold":
+                held = enumerate(request.prompt_tokens for _, request, _ in requests)
+                await asyncio.gather(*(_prefill(party.engine, place, given) for place, given in held))
+            prefill, rows = await _timed(_verified(party.engine, texts))
+            judging, _ = await _timed(_judged(party.engine, party.rules, texts, rows))
+            if number:  # the first round warms up
+                found.append(Spent(inference, prefill, judging))
+                print(f"  {party.name}, {count}, {kind}: {found[-1]}", file=sys.stderr, flush=True)
+    at_once = "one text" if count == 1 else f"{count} texts at once"
+    return [_figure(f"{party.name}, {at_once}, {kind}", found) for kind, found in spent.items()]
+
+
+class Spent(NamedTuple):
+    """Processor seconds."""
+
+    inference: float
+    prefill: float
+    judging: float
+
+    @property
+    def share(self) -> float:
+        """Of verification over inference, per cent."""
+        return 100 * (self.prefill + self.judging) / self.inference
+
+
+def _figure(name: str, spent: Sequence[Spent]) -> Figure:
+    shares = [one.share for one in spent]
+    inference, prefill, judging = (statistics.median(column) for column in zip(*spent, strict=True))
+    note = f"P {PROMPT}, T {OUTPUT}, one thread; median of {len(shares)}, {min(shares):.1f} to {max(shares):.1f}; "
+    note += f"inference {inference:.2f} s; prefill {prefill:.2f}; commit, compare, check tokens {judging:.2f}"
+    reach = None if name.endswith("cold") else REACH
+    return Figure(f"one verifier over inference, {name}", statistics.median(shares), "%", PAPER, reach, note)
+
+
+def _requests(count: int, round_number: int) -> list[tuple[int, Request, Hash32]]:
+    """Prompts of random tokens, each with a seed of its noise."""
+    draw, made = np.random.default_rng([5, round_number]), []
+    for number in range(count):
+        prompt = tuple(draw.integers(100, 40_000, PROMPT).tolist())
+        request = Request(ZERO_HASH, prompt, OUTPUT, TEMPERATURE, TOP_P, end_tokens=())
+        made.append((number, request, Hash32(hashlib.sha256(b"%d %d" % (round_number, number)).digest())))
+    return made
+
+
+async def _emptied(party: Party) -> None:
+    if party.cache is not None:
+        await party.cache.empty_cache()
+
+
+async def _prefill(engine: Engine, number: int, given: Sequence[int]) -> NDArray[Any]:
+    key = _key(number)
+    rows = (await engine.forward(key, engine.slice, 0, np.array(given))).rows
     await engine.release(key.task_id)
-    return Run(seed, np.concatenate(states), output, prefill, decode, choice)
+    return rows
 
 
-async def _forward(engine: TorchEngine, key: SessionKey, start: int, inputs: NDArray[Any]) -> NDArray[Any]:
-    return (await engine.forward(key, engine.slice, start, inputs)).rows
+async def _verified(engine: Engine, texts: Sequence[Text]) -> list[NDArray[Any]]:
+    given = [text.positions for text in texts]
+    return await asyncio.gather(*(_prefill(engine, number, inputs) for number, inputs in enumerate(given)))
 
 
-async def _choose(engine: TorchEngine, row: NDArray[Any], seed: bytes, position: int) -> int:
-    logits = (await engine.logits(row)).rows[0]
-    return tokens.choose(logits, SAMPLING, tokens.noise(seed, position, len(logits)))
+async def _judged(engine: Engine, rules: Any, texts: Sequence[Text], rows: Sequence[NDArray[Any]]) -> None:
+    for text, own in zip(texts, rows, strict=True):
+        layout = TileLayout(_key(0).task_id, ZERO_HASH, len(own), own.shape[1], Dtype(engine.dtype))
+        matches = layout.commit(own).root == layout.commit(text.rows).root
+        seat = SimpleNamespace(
+            execution_class=rules, layers=engine.slice, dtype=Dtype(engine.dtype), is_last=True, request=text.request,
+            prompt_positions=PROMPT, noise_seed=text.seed,
+        )  # fmt: skip
+        session: Any = SimpleNamespace(
+            seat=seat,
+            tokens=tuple(text.output),
+            all_inputs=lambda text=text: np.array(text.positions),
+            all_outputs=lambda own=own: own,
+        )
+        found = await judge_rows(engine, session, text.rows, root_matches=matches or not rules.exact)
+        if not found.verdict:
+            raise RuntimeError(f"an honest text was refused: {found}")
 
 
-async def _verify(engine: TorchEngine, prompt: NDArray[Any], run: Run) -> tuple[float, float]:
-    inputs = np.concatenate([prompt, run.output[:-1]])
-    key = SessionKey(secrets.token_bytes(32), 0, 0)
-    prefill, states = await _timed(lambda: _forward(engine, key, 0, inputs))
-    rest, _ = await _timed(lambda: _judge(engine, states, run))
-    await engine.release(key.task_id)
-    return prefill, rest
+def _key(number: int) -> SessionKey:
+    return SessionKey(bytes([number + 1]) * 32, 0, 0)
 
 
-async def _judge(engine: TorchEngine, states: NDArray[Any], run: Run) -> float:
-    layout = TileLayout(secrets.token_bytes(32), secrets.token_bytes(32), len(states), states.shape[1], Dtype.FLOAT32)
-    layout.commit(states)
-    score = weighted_rms(run.states, states, dimension_spread(states)).mean()
-    logits = (await engine.logits(states[PROMPT - 1 :])).rows
-    tokens.margins(logits, run.output, SAMPLING, seed=run.seed, first_position=PROMPT - 1)
-    return float(score)
+async def _timed(action: Awaitable[Outcome]) -> tuple[float, Outcome]:
+    """Processor seconds of this process and of the engine's, and what came of it."""
+    before = _seconds()
+    result = await action
+    return _seconds() - before, result
 
 
-async def _timed(action: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
-    start = time.process_time()
-    result = await action()
-    return time.process_time() - start, result
+def _seconds() -> float:
+    own = psutil.Process()
+    return sum(sum(process.cpu_times()[:2]) for process in (own, *own.children(recursive=True)))

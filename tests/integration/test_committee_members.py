@@ -421,10 +421,8 @@ async def test_destinations_are_bonded_and_keep_their_own_seal_key(tmp_path: Pat
             with pytest.raises(DescriptorRefused, match="bonded"):
                 await publish_destination(*arguments, seal_key=seal_key("s"), kind="scheduler")
             stage.bonded.add((key.address, "scheduler"))
-            assert await publish_destination(*arguments, seal_key=seal_key("s"), kind="scheduler") == (
-                4,
-                SCHEDULE.valid,
-            )
+            published = await publish_destination(*arguments, seal_key=seal_key("s"), kind="scheduler")
+            assert (published.members, published.holds_seconds, published.reasons) == (4, SCHEDULE.valid, ())
             await stage.leader().leading.act()
             (found,) = (await listed(stage)).destinations
             assert (found.seal_key, found.operator, found.kind) == (seal_key("s"), key.address, "scheduler")

@@ -23,7 +23,7 @@ if importlib.util.find_spec("vllm") is None:
 import psutil
 
 from troth.node.engine.interface import Cleared, SessionKey, Stored, TokenStep, WholeEngine
-from troth.node.engine.probe import probe, probe_text
+from troth.node.engine.probe import PROBED, probe, probe_text
 from troth.node.engine.vllm.blocks import block_names, packed
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import BLOCK, EngineSettings
@@ -88,6 +88,25 @@ async def test_company_chunks_and_the_cache_change_no_bit(engine: VllmEngine) ->
         assert trace(steps).shape == (len(prompt) + 11, 576)
         assert np.array_equal(trace(steps), (await engine.prefill(whole, fresh=True)).rows)
         assert np.array_equal(trace(steps), (await engine.prefill(whole)).rows)
+
+
+@pytest.mark.parametrize("dtype", [0, 1], ids=["float32", "bfloat16"])
+async def test_a_long_text_read_in_one_step_has_the_bits_that_it_is_written_with(dtype: int) -> None:
+    """vLLM's kernels cut the keys of a tile of queries by how many queries it has, from some 480 positions on."""
+    settings = EngineSettings(find_model(HOME, "smollm2-135m").path, dtype, positions=PROBED, cache_bytes=1 << 28)
+    engine = VllmEngine(find_model(HOME, "smollm2-135m"), settings)
+    prompt = text(50, 1_100)
+    try:
+        await probe(engine)
+        steps = await write(engine, ask(prompt, 12))
+        whole = [*prompt, *(step.token for step in steps[:-1])]
+        rows = [(await engine.forward(key(50), engine.slice, 0, np.array(whole[:700]))).rows]
+        rows += [(await engine.forward(key(50), engine.slice, 700, np.array(whole[700:]))).rows]
+        await engine.forget(key(50))
+        assert np.array_equal(trace(steps), np.concatenate(rows))
+        assert np.array_equal(trace(steps), (await engine.prefill(whole, fresh=True)).rows)
+    finally:
+        await engine.close()
 
 
 async def test_tokens_are_those_of_the_protocol(engine: VllmEngine) -> None:

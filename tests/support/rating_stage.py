@@ -248,6 +248,18 @@ class RatingStage:
             return now.leader(b"")
         return now.leader(now.lead(vrf_secret(self.members[now.state.leader].number)))
 
+    def last_leader(self) -> Address:
+        """Who led the update that was settled last."""
+        return self.clock.follower.state.leader
+
+    async def opened_by_the_leader(self) -> list[PromptOpening]:
+        """The prompts that the update that was settled last fixed."""
+        settled = self.clock.follower.state.settled
+        assert settled is not None
+        rater = self.members[settled.leader].rater
+        assert rater is not None
+        return rater.opened(await self.clock.moment()) or []
+
     def credits(self) -> dict[Address, int]:
         """The last credit of each node on chain."""
         return {node: rating.credit for node, rating in self.clock.follower.state.ratings.items()}

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from troth.node.engine.interface import TokenStep
-from troth.node.engine.probe import POSITIONS, probe
+from troth.node.engine.probe import POSITIONS, PROBED, probe
 from troth.node.engine.stress import stress
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import EngineSettings
@@ -38,7 +38,7 @@ ASKED = (
 async def tried(folder: ModelFolder, runner: int, ranks: int) -> dict[str, object]:
     """Everything about one way; raises AssertionError or ModelError."""
     settings = EngineSettings(
-        folder.path, 1, positions=2 * POSITIONS - 1, cache_bytes=1 << 27, threads=1, runner=runner, parallel=ranks
+        folder.path, 1, positions=PROBED, cache_bytes=1 << 27, threads=1, runner=runner, parallel=ranks
     )
     engine = VllmEngine(folder, settings)
     try:

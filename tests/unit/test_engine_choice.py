@@ -17,6 +17,7 @@ from troth.node.configuration import NodeConfiguration, load
 from troth.node.engine.interface import EngineLoad, SessionKey, WholeEngine
 from troth.node.engine.vllm import installing
 from troth.node.engine.vllm.engine import VllmEngine
+from troth.node.engine.vllm.machine import cpu_label
 from troth.node.engine.vllm.settings import ENVIRONMENT, EngineSettings
 from troth.node.engine.vllm.supervision import Supervisor
 from troth.node.errors import BadInput, ConfigError, EngineError, ModelError, OutOfOrder
@@ -26,7 +27,7 @@ from troth.node.models.folder import open_folder
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Hash32, ModelDescriptor, Segment
 
-EXACT = replace(rough_class(Hash32(bytes(32)), 1, "tiny/vllm", candidates=2), exact=True)
+EXACT = replace(rough_class(Hash32(bytes(32)), 1, f"tiny/vllm/{cpu_label()}", candidates=2), exact=True)
 DESCRIPTOR = ModelDescriptor("", 4, 8, 50, 1, Hash32(bytes(32)))
 
 
@@ -69,6 +70,18 @@ def test_vllm_hosts_whole_models(configuration: NodeConfiguration) -> None:
     assert isinstance(start(configuration), WholeEngine)
     with pytest.raises(ConfigError, match="0:4"):
         start(replace(configuration, slice=Segment(0, 2)))
+
+
+@pytest.mark.usefixtures("with_vllm")
+@pytest.mark.parametrize(
+    ("name", "said"), [("tiny/vllm/cpu-l2-1k/probe-00", "cache of 1 kB"), ("tiny/vllm/cpu", "does not say which cache")]
+)
+def test_another_cache_than_the_exact_class_names_is_refused(
+    configuration: NodeConfiguration, name: str, said: str
+) -> None:
+    """vLLM cuts the keys of a long text by it: such a node would be convicted for honest work."""
+    with pytest.raises(ConfigError, match=said):
+        start(configuration, replace(EXACT, name=name))
 
 
 @pytest.mark.usefixtures("with_vllm")

@@ -148,7 +148,7 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
     Raises:
         ConfigError: vLLM cannot compute this class here; said before the model is read.
     """
-    from troth.node.engine.vllm.machine import require_guarded, require_machine
+    from troth.node.engine.vllm.machine import require_cpu, require_guarded, require_machine
     from troth.node.engine.vllm.settings import EngineSettings
 
     layers = Segment(0, folder.layers)
@@ -157,12 +157,11 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
     if configuration.device not in {"cpu", "cuda"}:
         remedy = 'Set engine.device = "cuda" and choose cards by the variable CUDA_VISIBLE_DEVICES.'
         raise ConfigError("vLLM takes the first cards that it sees", configuration.device, remedy)
-    longest = int(folder.text_config.get("max_position_embeddings", configuration.positions + 1)) - 1
     settings = EngineSettings(
         folder.path,
         execution_class.dtype,
         configuration.device,
-        min(configuration.positions, longest),
+        folder.longest_text(configuration.positions),
         configuration.cache_bytes,
         configuration.threads,
         exact=execution_class.exact,
@@ -175,6 +174,7 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
             machine = require_machine(execution_class.name)
             require_stressed(configuration.folder, folder, execution_class.dtype, machine)
             return replace(settings, machine=machine, parallel=machine.parallel)
+        require_cpu(execution_class.name)
     elif execution_class.dtype and settings.on_card:
         # The reference of a check is computed on the card as well, while vLLM is there.
         from troth.node.engine.streamed import reference_bytes

@@ -36,7 +36,7 @@ def run_stress(
         ConfigError: vLLM is not here, or computes no such class on this machine.
     """
     folder = find_model(home, model)
-    longest = min(positions, int(folder.text_config.get("max_position_embeddings", positions + 1)) - 1)
+    longest = folder.longest_text(positions)
     cuda = machine.cuda(folder)
     require_guarded(folder.quantisation)
     lock = CardLock(cards_of(machine.device, machine.cards))

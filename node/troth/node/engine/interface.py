@@ -226,6 +226,10 @@ class WholeEngine(Engine, Protocol):
     """An engine that holds a whole model, batches requests by itself and keeps a cache of prefixes."""
 
     @property
+    def positions(self) -> int:
+        """The longest text, prompt and answer together."""
+
+    @property
     def failure(self) -> str | None:
         """Why the engine cannot compute now, for /readyz; None while it can."""
 

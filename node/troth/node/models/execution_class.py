@@ -16,8 +16,15 @@ from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.node.engine.head import head_tensor
 from troth.node.engine.imprints import with_head_imprints
 from troth.node.engine.interface import Engine
-from troth.node.engine.probe import MARK, probe
-from troth.node.engine.vllm.machine import CardMachine, backend_for, capabilities, found_machine, require_guarded
+from troth.node.engine.probe import MARK, PROBED, probe
+from troth.node.engine.vllm.machine import (
+    CardMachine,
+    backend_for,
+    capabilities,
+    cpu_label,
+    found_machine,
+    require_guarded,
+)
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.registration import register_at
@@ -66,7 +73,9 @@ class ExactMachine:
         machine = self.cuda(folder)
         if machine is not None:
             return machine.label
-        return f"cuda-sm{capabilities()[0]}" if self.device == "cuda" else self.device
+        if self.device == "cuda":
+            return f"cuda-sm{capabilities()[0]}"
+        return cpu_label() if self.engine == "vllm" else self.device
 
 
 def exact_class(tolerant: ExecutionClass, folder: ModelFolder, machine: ExactMachine) -> ExecutionClass:
@@ -99,14 +108,17 @@ def exact_class(tolerant: ExecutionClass, folder: ModelFolder, machine: ExactMac
 
 
 async def _probe(dtype: int, folder: ModelFolder, machine: ExactMachine) -> str:
-    made = whole_engine(dtype, folder, machine) if machine.engine == "vllm" else _torch(dtype, folder, machine.device)
+    if machine.engine == "vllm":
+        made: Engine = whole_engine(dtype, folder, machine, folder.longest_text(PROBED))
+    else:
+        made = _torch(dtype, folder, machine.device)
     try:
         return await probe(made)
     finally:
         await made.close()
 
 
-def whole_engine(dtype: int, folder: ModelFolder, machine: ExactMachine, positions: int = 512) -> VllmEngine:
+def whole_engine(dtype: int, folder: ModelFolder, machine: ExactMachine, positions: int) -> VllmEngine:
     """vLLM as an exact class has it, for texts of so many positions."""
     from troth.node.engine.vllm.engine import VllmEngine
     from troth.node.engine.vllm.settings import EngineSettings

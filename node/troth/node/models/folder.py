@@ -36,6 +36,10 @@ class ModelFolder:
         """The part of config.json that is the decoder's."""
         return text_part(self.config)
 
+    def longest_text(self, limit: int) -> int:
+        """Positions of the longest text, prompt and answer together, up to a limit: one less than the model knows."""
+        return min(limit, int(self.text_config.get("max_position_embeddings", limit + 1)) - 1)
+
     @property
     def layers(self) -> int:
         """Decoder layers."""

@@ -78,6 +78,11 @@ class VllmEngine:
         return self._vocabulary
 
     @property
+    def positions(self) -> int:
+        """The longest text, prompt and answer together."""
+        return self._settings.positions
+
+    @property
     def dtype(self) -> int:
         """Words of a row: 0 float32, 1 bfloat16."""
         return self._settings.dtype

@@ -1,9 +1,9 @@
-"""The graphics cards that a class of vLLM on CUDA names: what of a machine decides about the last bits of its rows.
+"""What of a machine decides about the last bits of its rows, as an exact class of vLLM names it.
 
 Kernels of one architecture, one attention backend and one way to share a model out over cards sum in one order; those
 of another may not. So a class' name says all three, and a node is started as its class says, not as its operator
 likes. Bits that still differ (drivers, numbers of multiprocessors) are found by the class' probe. Nothing here was run
-on CUDA.
+on CUDA. A class on CPU names the size of a cache.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ LEAST = 80
 """Compute capability times ten that vLLM's batch-invariant kernels need: Ampere."""
 GUARDED = frozenset({"awq", "fp8"})
 """Quantisations that vLLM computes batch-invariantly: AWQ is dequantised first, FP8 has kernels of its own for it."""
+_CACHE = re.compile(r"(?:^|/)cpu-l2-(\d{1,7})k(?:/|$)")
 _NAMED = re.compile(rf"(?:^|/)cuda-sm(\d{{2,3}})-({'|'.join(BACKENDS)})-tp(\d{{1,2}})(?:/|$)")
 
 
@@ -56,6 +57,29 @@ class CardMachine:
         """vLLM's attention_config."""
         pinned: dict[str, Any] = {"backend": self.backend}
         return pinned | {"flash_attn_version": 2} if self.backend == "FLASH_ATTN" else pinned
+
+
+def cpu_label() -> str:
+    """This processor, as it stands in a class' name: by its second-level cache, since vLLM's attention cuts keys into
+    parts that fit there. The probe's text is too short for two parts on most machines."""
+    return f"cpu-l2-{_cache_kilobytes()}k"
+
+
+def _cache_kilobytes() -> int:
+    import torch
+
+    return int(torch.cpu.get_capabilities().get("l2_cache_size", 0)) >> 10
+
+
+def require_cpu(class_name: str) -> None:
+    """Raise ConfigError unless this processor's cache is the one that an exact class of vLLM on CPU names."""
+    named = _CACHE.search(class_name)
+    if named is None:
+        remedy = "Serve a class whose name holds cpu-l2-…; `troth model register --exact` makes one."
+        raise ConfigError("this exact class does not say which cache its processors have", class_name, remedy)
+    if int(named[1]) != _cache_kilobytes():
+        what = f"the class is of processors with a second-level cache of {named[1]} kB, and this one has"
+        raise ConfigError(what, f"{_cache_kilobytes()} kB", "Serve a class of this machine's processor.")
 
 
 def backend_for(folder: ModelFolder, wanted: str = "") -> str:

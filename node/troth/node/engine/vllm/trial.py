@@ -11,7 +11,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from troth.node.engine.probe import POSITIONS, probe
+from troth.node.engine.probe import PROBED, probe
 from troth.node.engine.vllm.engine import VllmEngine
 from troth.node.engine.vllm.settings import EngineSettings
 from troth.node.models.folder import ModelFolder
@@ -19,7 +19,7 @@ from troth.node.models.folder import ModelFolder
 BFLOAT16 = 1
 SHAPE = {
     "vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2,
-    "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 2 * POSITIONS,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 2 * PROBED,
 }  # fmt: skip
 
 
@@ -33,7 +33,7 @@ async def trial(device: str) -> str:
     with tempfile.TemporaryDirectory(prefix="troth-trial-") as made:
         path = Path(made)
         write_model(path)
-        settings = EngineSettings(path, BFLOAT16, device, positions=2 * POSITIONS - 1, cache_bytes=1 << 27, threads=1)
+        settings = EngineSettings(path, BFLOAT16, device, positions=PROBED, cache_bytes=1 << 27, threads=1)
         engine = VllmEngine(ModelFolder(path), settings)
         try:
             return await probe(engine)

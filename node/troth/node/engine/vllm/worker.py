@@ -16,6 +16,7 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -132,12 +133,14 @@ class RowTap:
         runner.execute_model = execute_model if wanted else plain
 
     def troth_fix_rows(self, rows: int) -> int:
-        """Have every matrix product run over so many rows at a time, 0 for any number; returns how many layers have
-        one. Only CPU kernels need it."""
+        """Have every matrix product run over so many rows at a time and attention over one query, 0 for any number;
+        returns how many layers have a product. Only CPU kernels need it."""
         layers = [module for module in self.model_runner.model.modules() if hasattr(module, "cpu_linear")]
         for layer in layers:
             layer.troth_linear = getattr(layer, "troth_linear", layer.cpu_linear)
             layer.cpu_linear = _fixed(layer.troth_linear, rows) if rows else layer.troth_linear
+        if layers:
+            attend_one_by_one(bool(rows))
         return len(layers)
 
     def troth_head(self, rows: bytes, wide: bool) -> bytes:
@@ -163,6 +166,43 @@ def _fixed(linear: Any, rows: int) -> Any:
         return in_fixed_rows(lambda part: linear(part, weight, bias), states, rows)
 
     return fixed
+
+
+def attend_one_by_one(wanted: bool) -> None:
+    """Tell vLLM's CPU attention that each position is a sequence of one query, or stop telling it so.
+
+    Its kernel cuts the keys of a tile of queries so that both fit into the processor's cache, and sums part by part. So
+    how a row is summed hangs on how many queries are in its step, as soon as its keys are too many for one part: from
+    position 480 on in float32, and 649 in bfloat16, on a processor that was tried. With one query in each tile, a
+    prefill cuts them as a step does that writes.
+    """
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionMetadataBuilder as Builder
+
+    plain = getattr(Builder, "troth_build", Builder.build)
+    Builder.troth_build = plain
+
+    def build(self: Any, common_prefix_len: int, batch: Any, fast_build: bool = False) -> Any:
+        return plain(self, common_prefix_len, single_queries(batch), fast_build)
+
+    Builder.build = build if wanted else plain
+
+
+def single_queries(batch: Any) -> Any:
+    """What vLLM says of a step's sequences, with a sequence for each of its queries: the last of so many keys."""
+    starts, seen = batch.query_start_loc, batch.seq_lens
+    counts = starts[1:] - starts[:-1]
+    sequence = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    queries = torch.arange(len(sequence) + 1, dtype=starts.dtype)
+    keys = (seen[sequence] - starts[1:][sequence] + queries[1:]).to(seen.dtype)
+    return replace(
+        batch,
+        query_start_loc=queries,
+        query_start_loc_cpu=queries,
+        seq_lens=keys,
+        num_reqs=len(sequence),
+        max_query_len=1,
+        block_table_tensor=batch.block_table_tensor[sequence],
+    )
 
 
 def _parts(runner: Any, state: Any) -> list[Part]:
