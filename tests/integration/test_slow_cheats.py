@@ -1,4 +1,4 @@
-"""Cheats that no window of a bfloat16 trace shows, by the sixth rules: one task tells, and the court would take stake.
+"""Cheats that no window of 32 rows of a bfloat16 trace shows: by the sixth rules one task tells.
 
 Real weights. The node rounds attention's matrices, or keys and values, to eight bits in groups of 32.
 """
@@ -29,7 +29,6 @@ from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
-from troth.node.models.execution_class import SECOND_CUT  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402
@@ -49,7 +48,9 @@ PROMPT, WRITTEN = 24, 64
 TEXT = (
     "A lock lifts a ship between two waters of unlike height. The ship enters the chamber, the gates behind it are "
     "shut, and valves in the upper gates let water in until both are level. Then the upper gates are opened, and the "
-    "ship goes on its way, while the next one that comes down is let in from above and sinks with the water below it."
+    "ship goes on its way, while the next one that comes down is let in from above and sinks with the water below it. "
+    "Nobody pumps anything: the upper water alone does the work, and what is lost at each passage runs down to the "
+    "sea. So a canal needs a lake at its highest point, or a stream that fills it."
 )
 FRAGILE = (
     7026, 386, 519, 4808, 273, 22069, 2916, 315, 689, 607, 676, 19124, 430, 86, 917, 5189, 2618, 5083, 216, 19380, 2889,
@@ -126,17 +127,19 @@ async def judged(engine: TorchEngine, rules: Any, tokens: tuple[int, ...], claim
 
 
 @pytest.mark.parametrize(
-    ("change", "stake"),
+    "change",
     [
-        (partial(ways.weights, rule=GROUPS, part="self_attn"), False),
-        (partial(ways.cache, bits=8, group=32), False),
-        (partial(ways.weights, rule=partial(ways.rounded, bits=8), every=3), True),
+        partial(ways.weights, rule=GROUPS, part="self_attn"),
+        partial(ways.cache, bits=8, group=32),
+        partial(ways.weights, rule=partial(ways.rounded, bits=8), every=3),
     ],
     ids=["int8 g32 attention", "int8 g32 cache", "int8 in a third of the layers"],
 )
-async def test_a_slow_cheat_is_refused_by_one_task_and_who_saves_more_beyond_what_takes_stake(
-    folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None], *, stake: bool
+async def test_a_slow_cheat_is_refused_by_one_task_and_beyond_twice_the_reviewers_spread(
+    folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None]
 ) -> None:
+    """Beyond that the court holds it against its owner; most such tasks, on two boundaries, are beyond the second cut,
+    too, for which it takes stake at once."""
     tokens = tokens_of(folder, TEXT)
     assert len(tokens) > WRITTEN
     claimed = cheated(folder, tokens, change)
@@ -147,8 +150,7 @@ async def test_a_slow_cheat_is_refused_by_one_task_and_who_saves_more_beyond_wha
     own, again = await decoded(engine, tokens), await decoded(engine, tokens)
     high, other = await engine.reference(WHOLE, np.array(tokens)), await engine.otherwise(WHOLE, np.array(tokens))
     spread = judge_states(rules_of(folder, 6), again, own, high, otherwise=other)
-    assert found.states.cuts > 2 * spread.cuts or not stake
-    assert found.states.cuts > SECOND_CUT / 1e6 or not stake
+    assert found.states.cuts > 2 * spread.cuts
 
 
 @pytest.mark.parametrize("text", [TEXT, "\n" * 80, "A" * 160, "0 1 0 1 " * 24, "".join(map(chr, range(1, 32))) * 3])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from troth.protocol import tokens as tokens_module
 from troth.protocol.errors import InvalidTokens
 from troth.protocol.margins import check_tokens, margin, margins
 from troth.protocol.request import Request
@@ -17,6 +18,7 @@ from troth.protocol.tokens import (
     finish_reason,
     judge_tokens,
     noise,
+    surely_best,
 )
 from troth.protocol.types import Hash32
 
@@ -255,3 +257,29 @@ def test_callers_faults() -> None:
     for temperature, top_p in ((-0.1, 1), (2.1, 1), (1, 0), (1, 1.1), (float("nan"), 1)):
         with pytest.raises(InvalidTokens):
             Sampling(temperature, top_p)
+
+
+def test_noise_of_few_tokens_drawn_one_by_one_decides_as_the_whole_vocabularys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a quick look says of the best token does not hang on how its noise was drawn."""
+    draw, seed, few = np.random.default_rng(8), Hash32(bytes(range(32))), 0
+    asked = []
+    for number in range(250):
+        logits = (draw.normal(size=200) * draw.choice([2.0, 5.0, 10.0])).astype(np.float32)
+        sampling = Sampling(float(draw.choice([0.3, 0.7, 1.0])), float(draw.choice([0.3, 0.9, 0.95])))
+        likely = np.argsort(-logits)[:4]
+        for token in {choose(logits, sampling, noise(seed, number, 200)), *likely.tolist()}:
+            asked.append((logits, token, sampling, number, (0.0, 0.02)[number % 2]))
+        few += bool(len(tokens_module._Nucleus(logits, sampling, 0.0).few()))
+
+    def answers() -> list[bool]:
+        return [
+            surely_best(logits, token, sampling, seed=seed, position=position, slack=slack)
+            for logits, token, sampling, position, slack in asked
+        ]
+
+    by_one, whole = answers(), [tokens_module._draws(bytes(seed), 7, 200)[token] for token in range(200)]
+    assert [tokens_module._draw(bytes(seed), 7, token) for token in range(200)] == whole
+    monkeypatch.setattr(tokens_module, "FEW", 0)
+    assert answers() == by_one
+    assert 50 < few < 250
+    assert 100 < sum(by_one) < len(by_one)
