@@ -19,6 +19,12 @@ const compiler = (settings) => ({
 const optimized = compiler({ viaIR: true, optimizer: { enabled: true, runs: 200 } });
 
 /**
+ * What weighs proofs runs loops over masks of a whole word. With fewer runs the compiler computes each of them anew wherever
+ * it is used, which takes more gas and less code.
+ */
+const fast = compiler({ viaIR: true, optimizer: { enabled: true, runs: 1_000_000 } });
+
+/**
  * Tests that deploy the contracts from their artifacts (contracts/test/market/support/MarketTest.sol) only drive them: what
  * the compiler makes of such a test matters to nobody, and the old code generator without its optimizer takes a fraction of
  * the time. "Stack too deep" means that a function of the test has too many variables: split it.
@@ -34,9 +40,14 @@ const files = readdirSync(join(root, "contracts"), { recursive: true })
  * contract depends on what is compiled beside it, so that a changed test would change the contract's bytes. What is deployed
  * beside a market is compiled folder by folder: it leaves the market's bytes as they are, and the market its.
  */
-const aloneFolders = ["disputes", "imprints", "organisations", "reputation", "tickets"];
+const aloneFolders = ["disputes", "organisations", "reputation", "tickets"];
 const aloneFiles = aloneFolders.map((folder) => files.filter((file) => file.startsWith(`contracts/${folder}/`)));
-const deployedFiles = files.filter((file) => !file.startsWith("contracts/test/") && !aloneFiles.flat().includes(file));
+const fastFiles = files.filter(
+  (file) => file.startsWith("contracts/imprints/") || /\/(Proofs|ExactNumbers|ProofLibraryHarness)\.sol$/.test(file),
+);
+const deployedFiles = files.filter(
+  (file) => !file.startsWith("contracts/test/") && ![...aloneFiles.flat(), ...fastFiles].includes(file),
+);
 
 /**
  * The benchmark's token is measured, and so is what harnesses and the libraries' own tests compile into themselves. Such a
@@ -65,7 +76,7 @@ const jobsAtOnce = {
         resolveUserConfig: async (userConfig, resolveVariable, next) => {
           const config = await next(userConfig, resolveVariable);
           for (const { overrides } of Object.values(config.solidity.profiles)) {
-            for (const group of [deployedFiles, ...aloneFiles, quickFiles]) {
+            for (const group of [deployedFiles, ...aloneFiles, fastFiles, quickFiles]) {
               for (const file of group) overrides[file] = overrides[group[0]];
             }
           }
@@ -86,6 +97,7 @@ export default {
     compilers: [optimized],
     overrides: Object.fromEntries([
       ...[...deployedFiles, ...aloneFiles.flat()].map((file) => [file, optimized]),
+      ...fastFiles.map((file) => [file, fast]),
       ...quickFiles.map((file) => [file, quick]),
     ]),
   },

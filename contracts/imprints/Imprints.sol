@@ -7,6 +7,7 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {SSTORE2} from "solady/src/utils/SSTORE2.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
+import {Encoded} from "../libraries/Encoded.sol";
 import {PublicNoise} from "../libraries/PublicNoise.sol";
 import {WeightsTree} from "../libraries/WeightsTree.sol";
 import {IBank} from "../market/interfaces/IBank.sol";
@@ -106,13 +107,15 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
         if (bytes4(evidence) != IImprints.beaten.selector) return NEXT.proven(evidence);
         // What Evidence pays goes to its caller, who may have read the proof in somebody else's transaction.
         if (!_convicting) revert NotByConvict();
-        (bool holds, bytes memory answer) = address(this).staticcall(evidence);
-        if (!holds) {
-            assembly ("memory-safe") {
-                revert(add(answer, 0x20), mload(answer))
-            }
+        ImprintProof calldata proof;
+        address recipient;
+        // Read where it lies, as the compiler reads arguments: behind the selector are the proof's offset and the recipient.
+        assembly ("memory-safe") {
+            let arguments := add(evidence.offset, 4)
+            proof := add(arguments, and(calldataload(arguments), 0xffffffff))
+            recipient := shr(96, shl(96, calldataload(add(arguments, 0x20))))
         }
-        (party, offenceBlock, subject) = abi.decode(answer, (address, uint64, bytes32));
+        (party, offenceBlock, subject) = _weigh(proof, recipient);
         emit BeatenByImprint(subject, party);
     }
 
@@ -124,6 +127,14 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
         view
         returns (address party, uint64 offenceBlock, bytes32 subject)
     {
+        return _weigh(proof, recipient);
+    }
+
+    function _weigh(ImprintProof calldata proof, address recipient)
+        private
+        view
+        returns (address party, uint64 offenceBlock, bytes32 subject)
+    {
         bytes32 domain = Messages.separator(address(BANK));
         bytes32 order = Orders.digestAt(domain, proof.order);
         subject = Messages.hashOf(proof.result);
@@ -132,8 +143,8 @@ contract Imprints is IImprints, IProver, ReentrancyGuardTransient {
         party = ECDSA.recover(Messages.digest(domain, signed), proof.signature);
         offenceBlock = proof.order.order.referenceBlock;
         _requireLast(proof, order);
-        Orders.requireEqual(keccak256(abi.encode(proof.executionClass)), proof.order.order.executionClass);
-        Orders.requireEqual(keccak256(abi.encode(proof.model)), proof.executionClass.model);
+        Orders.requireEqual(Encoded.hashOf(proof.executionClass), proof.order.order.executionClass);
+        Orders.requireEqual(Encoded.hashOf(proof.model), proof.executionClass.model);
         _requireToken(proof.result, proof.token);
         bytes32 leaf = keccak256(abi.encodePacked(bytes1(0x00), proof.imprint));
         Orders.requireEqual(

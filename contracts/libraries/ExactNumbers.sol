@@ -27,16 +27,16 @@ library ExactNumbers {
         bool isState;
     }
 
-    /// @dev Where the next eight numbers of each row are, and how many bytes they take.
+    /// @dev Where the next eight numbers of the state and of the claimed row are, and how far behind it the rival's.
+    /// @param special bits: the state is bfloat16, weights are, they are rounded
+    /// @param base of s in each lane, with bit 9 set
     struct Cursor {
         uint256 state;
-        uint256 claimed;
-        uint256 better;
+        uint256 weights;
+        uint256 rival;
         uint256 end;
-        uint256 stateStep;
-        uint256 weightStep;
-        bool rounded;
         uint256 flags;
+        uint256 special;
         uint256 base;
     }
 
@@ -56,6 +56,9 @@ library ExactNumbers {
     uint256 private constant BEYOND = 0x0000010000000100000001000000010000000100000001000000010000000100;
     uint256 private constant HEAVY = 0x0002000000020000000200000002000000020000000200000002000000020000;
     uint256 private constant TOO_FAR = 0x0700000007000000070000000700000007000000070000000700000007000000;
+    uint256 private constant PACKED_STATE = 1;
+    uint256 private constant PACKED_WEIGHTS = 2;
+    uint256 private constant ROUNDED = 4;
     uint256 private constant ONES = 0x0000000100000001000000010000000100000001000000010000000100000001;
 
     /// @notice Bytes of one number.
@@ -82,16 +85,15 @@ library ExactNumbers {
         _requireLength(claimed.length, columns * width(weightFormat));
         _requireLength(better.length, columns * width(weightFormat));
         Cursor memory cursor;
-        uint256 end;
         assembly ("memory-safe") {
             mstore(cursor, state.offset)
             mstore(add(cursor, 0x20), claimed.offset)
-            mstore(add(cursor, 0x40), better.offset)
-            end := add(state.offset, state.length)
+            mstore(add(cursor, 0x40), sub(better.offset, claimed.offset))
+            mstore(add(cursor, 0x60), add(state.offset, state.length))
         }
-        cursor.end = end;
-        (cursor.stateStep, cursor.weightStep) = (8 * width(stateFormat), 8 * width(weightFormat));
-        cursor.rounded = rounded && weightFormat == Format.Float32;
+        if (stateFormat == Format.BFloat16) cursor.special |= PACKED_STATE;
+        if (weightFormat == Format.BFloat16) cursor.special |= PACKED_WEIGHTS;
+        else if (rounded) cursor.special |= ROUNDED;
         cursor.base = (512 - 300 + unitBits) * ONES;
         (uint256 own, uint256 others) = _sum(cursor);
         if (cursor.flags & HEAVY != 0) revert WeightTooLarge();
@@ -108,7 +110,8 @@ library ExactNumbers {
         if (given != expected) revert WrongLength(given, expected);
     }
 
-    /// @dev Both sums of terms.
+    /// @dev Both sums of terms. Three rules keep the compiler from computing things again and again, and a change that breaks
+    ///      one of them costs a third more: few names live at once, sums lie in memory, and `leave` keeps the function whole.
     // The names of one assembly block end with it: in pieces it would pay for memory at each element.
     // solhint-disable-next-line function-max-lines
     function _sum(Cursor memory cursor) private pure returns (uint256 own, uint256 others) {
@@ -124,113 +127,166 @@ library ExactNumbers {
                     or(lanes, shl(16, lanes)), 0x0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff
                 )
             }
-            // Exponent and mantissa of each lane, whose bytes are little-endian.
-            function decode(lanes) -> exponents, mantissas {
-                let mask := mload(0)
-                let third := and(shr(8, lanes), mask)
-                exponents := and(or(shl(1, and(lanes, mask)), shr(7, third)), mask)
-                mantissas := or(
-                    or(and(shr(24, lanes), mask), shl(8, and(shr(16, lanes), mask))), shl(16, or(third, mload(0x20)))
+            // The lower two bytes of each lane, turned around.
+            function turn(lanes) -> turned {
+                turned := or(
+                    and(shr(8, lanes), 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff),
+                    and(shl(8, lanes), 0x0000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff00)
                 )
             }
-            // To nearest, ties to even: of exponent and mantissa as one number of 31 bits, so that no lane carries.
-            function round(e, m) -> exponents, mantissas {
-                let bits := or(shl(23, e), and(m, 0x007fffff007fffff007fffff007fffff007fffff007fffff007fffff007fffff))
-                let odd := and(shr(16, bits), 0x0000000100000001000000010000000100000001000000010000000100000001)
-                bits := add(add(bits, odd), 0x00007fff00007fff00007fff00007fff00007fff00007fff00007fff00007fff)
-                exponents := and(shr(23, bits), 0x000001ff000001ff000001ff000001ff000001ff000001ff000001ff000001ff)
-                mantissas := or(and(bits, 0x007f0000007f0000007f0000007f0000007f0000007f0000007f0000007f0000), 0x0080000000800000008000000080000000800000008000000080000000800000)
+            // To bfloat16, to nearest, ties to even: the two bytes that stay are a number of 16 bits, and no lane carries.
+            function round(lanes) -> rounded {
+                let lower := turn(shr(16, lanes))
+                rounded := turn(lanes)
+                let odd := and(rounded, 0x0000000100000001000000010000000100000001000000010000000100000001)
+                lower := add(add(lower, odd), 0x00007fff00007fff00007fff00007fff00007fff00007fff00007fff00007fff)
+                let up := and(shr(16, lower), 0x0000000100000001000000010000000100000001000000010000000100000001)
+                rounded := turn(add(rounded, up))
             }
-            // s in each lane. Sums of two exponents carry into bit 9 exactly where it is not negative.
+            // The stored exponent of each lane.
+            function exponents(lanes) -> found {
+                found := or(
+                    and(shl(1, lanes), 0x000000fe000000fe000000fe000000fe000000fe000000fe000000fe000000fe),
+                    and(shr(15, lanes), 0x0000000100000001000000010000000100000001000000010000000100000001)
+                )
+            }
+            // s in each lane, and zero where it is negative: sums of two exponents carry into bit 9 where it is not.
             function shifts(sums) -> found {
-                found := and(sums, mul(and(shr(9, sums), mload(0)), 0x1ff))
+                let carried := and(shr(9, sums), 0x0000000100000001000000010000000100000001000000010000000100000001)
+                found := and(sums, mul(carried, 0x1ff))
             }
-            // Four columns, those of the lower halves of `a`, `p` and `q`. Of every other column `even` has the claimed
-            // mantissa in its lower half, and the rival's in its upper, each in 64 bits; `odd` has the others. One product
-            // is both.
-            function terms(a, even, odd, p, q) -> first, second {
-                let m := mul(and(shr(96, a), 0xffffff), shr(64, even))
-                first := shl(byte(19, p), and(m, 0xffffffffffff))
-                second := shl(byte(19, q), and(shr(128, m), 0xffffffffffff))
-                m := mul(and(shr(64, a), 0xffffff), shr(64, odd))
-                first := add(first, shl(byte(23, p), and(m, 0xffffffffffff)))
-                second := add(second, shl(byte(23, q), and(shr(128, m), 0xffffffffffff)))
-                m := mul(and(shr(32, a), 0xffffff), even)
-                first := add(first, shl(byte(27, p), and(m, 0xffffffffffff)))
-                second := add(second, shl(byte(27, q), and(shr(128, m), 0xffffffffffff)))
-                m := mul(and(a, 0xffffff), odd)
-                first := add(first, shl(byte(31, p), and(m, 0xffffffffffff)))
-                second := add(second, shl(byte(31, q), and(shr(128, m), 0xffffffffffff)))
+            // Flags of weights that are too large.
+            function heavy(e, f) -> found {
+                found := shl(
+                    9,
+                    or(
+                        add(e, 0x0000007200000072000000720000007200000072000000720000007200000072),
+                        add(f, 0x0000007200000072000000720000007200000072000000720000007200000072)
+                    )
+                )
             }
-            // Masks lie where reading is cheap: the optimizer would compute each of them anew wherever it is used.
-            mstore(0, 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff)
-            mstore(0x20, 0x0000008000000080000000800000008000000080000000800000008000000080)
-            for {} lt(mload(cursor), mload(add(cursor, 0x60))) {} {
-                let a := calldataload(mload(cursor))
-                let x := calldataload(mload(add(cursor, 0x20)))
-                let y := calldataload(mload(add(cursor, 0x40)))
-                {
-                    let step := mload(add(cursor, 0x80))
-                    mstore(cursor, add(mload(cursor), step))
-                    if eq(step, 16) { a := widen(a) }
-                    step := mload(add(cursor, 0xa0))
-                    mstore(add(cursor, 0x20), add(mload(add(cursor, 0x20)), step))
-                    mstore(add(cursor, 0x40), add(mload(add(cursor, 0x40)), step))
-                    if eq(step, 16) {
-                        x := widen(x)
-                        y := widen(y)
+            function walk(at) {
+                mstore(0, 0)
+                mstore(0x20, 0)
+                let h := mload(at)
+                let w := mload(add(at, 0x20))
+                for {} 1 {} {
+                    if eq(h, mload(add(at, 0x60))) { leave }
+                    let a := calldataload(h)
+                    let x := calldataload(w)
+                    let y := calldataload(add(w, mload(add(at, 0x40))))
+                    h := add(h, 32)
+                    w := add(w, 32)
+                    if mload(add(at, 0xa0)) {
+                        let special := mload(add(at, 0xa0))
+                        if and(special, 1) {
+                            a := widen(a)
+                            h := sub(h, 16)
+                        }
+                        if and(special, 2) {
+                            x := widen(x)
+                            y := widen(y)
+                            w := sub(w, 16)
+                        }
+                        if and(special, 4) {
+                            // Weights are looked at before they are rounded.
+                            mstore(add(at, 0x80), or(mload(add(at, 0x80)), heavy(exponents(x), exponents(y))))
+                            x := round(x)
+                            y := round(y)
+                        }
                     }
-                }
-                let p := and(xor(a, x), mload(0x20))
-                let q := and(xor(a, y), mload(0x20))
-                {
-                    let e, eb, ec
-                    e, a := decode(a)
-                    eb, x := decode(x)
-                    ec, y := decode(y)
-                    // Three flags to a lane, in bits 8, 17 and 24 to 26.
-                    let flags := or(
+                    // Biased exponents of the state, s of both terms, each with the sign of its term in bit 7.
+                    let e := or(
+                        and(shl(1, a), 0x000000fe000000fe000000fe000000fe000000fe000000fe000000fe000000fe),
+                        and(shr(15, a), 0x0000000100000001000000010000000100000001000000010000000100000001)
+                    )
+                    let unusual := and(
                         add(e, 0x0000005900000059000000590000005900000059000000590000005900000059),
-                        shl(
-                            9,
-                            or(
-                                add(eb, 0x0000007200000072000000720000007200000072000000720000007200000072),
-                                add(ec, 0x0000007200000072000000720000007200000072000000720000007200000072)
-                            )
+                        0x0000010000000100000001000000010000000100000001000000010000000100
+                    )
+                    e := add(e, mload(add(at, 0xc0)))
+                    let p := add(
+                        e,
+                        or(
+                            and(shl(1, x), 0x000000fe000000fe000000fe000000fe000000fe000000fe000000fe000000fe),
+                            and(shr(15, x), 0x0000000100000001000000010000000100000001000000010000000100000001)
                         )
                     )
-                    if mload(add(cursor, 0xc0)) {
-                        eb, x := round(eb, x)
-                        ec, y := round(ec, y)
+                    let q := add(
+                        e,
+                        or(
+                            and(shl(1, y), 0x000000fe000000fe000000fe000000fe000000fe000000fe000000fe000000fe),
+                            and(shr(15, y), 0x0000000100000001000000010000000100000001000000010000000100000001)
+                        )
+                    )
+                    unusual := or(
+                        or(unusual, and(or(p, q), 0x000001c0000001c0000001c0000001c0000001c0000001c0000001c0000001c0)),
+                        and(or(x, y), 0x0000004000000040000000400000004000000040000000400000004000000040)
+                    )
+                    p := or(p, and(xor(a, x), 0x0000008000000080000000800000008000000080000000800000008000000080))
+                    q := or(q, and(xor(a, y), 0x0000008000000080000000800000008000000080000000800000008000000080))
+                    // A state of 2^40, a weight of 2, an s that is negative or 64: a closer look at these eight.
+                    if unusual {
+                        e := exponents(a)
+                        unusual := and(
+                            add(e, 0x0000005900000059000000590000005900000059000000590000005900000059),
+                            0x0000010000000100000001000000010000000100000001000000010000000100
+                        )
+                        e := add(e, mload(add(at, 0xc0)))
+                        p := exponents(x)
+                        q := exponents(y)
+                        if lt(mload(add(at, 0xa0)), 4) { unusual := or(unusual, heavy(p, q)) }
+                        p := shifts(add(p, e))
+                        q := shifts(add(q, e))
+                        mstore(add(at, 0x80), or(mload(add(at, 0x80)), or(unusual, shl(18, or(p, q)))))
+                        p := or(p, and(xor(a, x), 0x0000008000000080000000800000008000000080000000800000008000000080))
+                        q := or(q, and(xor(a, y), 0x0000008000000080000000800000008000000080000000800000008000000080))
                     }
-                    e := add(e, mload(add(cursor, 0x100)))
-                    eb := shifts(add(eb, e))
-                    ec := shifts(add(ec, e))
-                    mstore(add(cursor, 0xe0), or(or(mload(add(cursor, 0xe0)), flags), shl(18, or(eb, ec))))
-                    p := or(p, eb)
-                    q := or(q, ec)
+                    // Mantissas, with bit 23 set: two of their three bytes change places. What is above them is left out
+                    // where one is taken. Four columns of both rows are one word, so that one product is both terms.
+                    e := shr(8, a)
+                    a := or(xor(e, mul(and(xor(e, shr(16, e)), 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff), 0x10001)), 0x0080000000800000008000000080000000800000008000000080000000800000)
+                    e := shr(8, or(and(y, 0xffffffffffffffffffffffffffffffff00000000000000000000000000000000), shr(128, x)))
+                    y := shr(8, or(shl(128, y), and(x, 0xffffffffffffffffffffffffffffffff)))
+                    x := or(xor(e, mul(and(xor(e, shr(16, e)), 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff), 0x10001)), 0x0080000000800000008000000080000000800000008000000080000000800000)
+                    y := or(xor(y, mul(and(xor(y, shr(16, y)), 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff), 0x10001)), 0x0080000000800000008000000080000000800000008000000080000000800000)
+                    {
+                        let m := mul(and(shr(224, a), 0xffffff), and(shr(96, x), 0xffffff00000000000000000000000000ffffff))
+                        let n := mul(and(shr(192, a), 0xffffff), and(shr(64, x), 0xffffff00000000000000000000000000ffffff))
+                        let sum := add(shl(byte(3, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(7, p), and(n, 0xffffffffffffffffffffffffffffffff)))
+                        mstore(0, add(mload(0), sum))
+                        sum := add(shl(byte(3, q), shr(128, m)), shl(byte(7, q), shr(128, n)))
+                        mstore(0x20, add(mload(0x20), sum))
+                    }
+                    {
+                        let m := mul(and(shr(160, a), 0xffffff), and(shr(32, x), 0xffffff00000000000000000000000000ffffff))
+                        let n := mul(and(shr(128, a), 0xffffff), and(x, 0xffffff00000000000000000000000000ffffff))
+                        let sum := add(shl(byte(11, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(15, p), and(n, 0xffffffffffffffffffffffffffffffff)))
+                        mstore(0, add(mload(0), sum))
+                        sum := add(shl(byte(11, q), shr(128, m)), shl(byte(15, q), shr(128, n)))
+                        mstore(0x20, add(mload(0x20), sum))
+                    }
+                    {
+                        let m := mul(and(shr(96, a), 0xffffff), and(shr(96, y), 0xffffff00000000000000000000000000ffffff))
+                        let n := mul(and(shr(64, a), 0xffffff), and(shr(64, y), 0xffffff00000000000000000000000000ffffff))
+                        let sum := add(shl(byte(19, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(23, p), and(n, 0xffffffffffffffffffffffffffffffff)))
+                        mstore(0, add(mload(0), sum))
+                        sum := add(shl(byte(19, q), shr(128, m)), shl(byte(23, q), shr(128, n)))
+                        mstore(0x20, add(mload(0x20), sum))
+                    }
+                    {
+                        let m := mul(and(shr(32, a), 0xffffff), and(shr(32, y), 0xffffff00000000000000000000000000ffffff))
+                        let n := mul(and(a, 0xffffff), and(y, 0xffffff00000000000000000000000000ffffff))
+                        let sum := add(shl(byte(27, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(31, p), and(n, 0xffffffffffffffffffffffffffffffff)))
+                        mstore(0, add(mload(0), sum))
+                        sum := add(shl(byte(27, q), shr(128, m)), shl(byte(31, q), shr(128, n)))
+                        mstore(0x20, add(mload(0x20), sum))
+                    }
                 }
-                // Columns 0, 2, 4, 6 and 1, 3, 5, 7 in words of their own, 64 bits each.
-                let evens := 0x0000000000ffffff0000000000ffffff0000000000ffffff0000000000ffffff
-                let odds := and(x, evens)
-                x := and(shr(32, x), evens)
-                let others_ := and(y, evens)
-                y := and(shr(32, y), evens)
-                let first, second := terms(
-                    a, or(shr(128, shl(128, x)), shl(128, y)), or(shr(128, shl(128, odds)), shl(128, others_)), p, q
-                )
-                own := add(own, first)
-                others := add(others, second)
-                first, second := terms(
-                    shr(128, a),
-                    or(shr(128, x), shl(128, shr(128, y))),
-                    or(shr(128, odds), shl(128, shr(128, others_))),
-                    shr(128, p),
-                    shr(128, q)
-                )
-                own := add(own, first)
-                others := add(others, second)
             }
+            walk(cursor)
+            own := mload(0)
+            others := mload(0x20)
         }
     }
 

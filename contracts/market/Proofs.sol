@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EcVrf} from "../libraries/EcVrf.sol";
+import {Encoded} from "../libraries/Encoded.sol";
 import {ExactNumbers} from "../libraries/ExactNumbers.sol";
 import {PublicNoise} from "../libraries/PublicNoise.sol";
 import {WeightsTree} from "../libraries/WeightsTree.sol";
@@ -10,7 +11,7 @@ import {IDeployment} from "./interfaces/IDeployment.sol";
 import {IProofs, ShownRow, ShownToken, TokenProof} from "./interfaces/IProofs.sol";
 import {IProver} from "./interfaces/IProver.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
-import {ExecutionClass, ModelDescriptor, Result} from "./interfaces/MarketTypes.sol";
+import {ExecutionClass, Result} from "./interfaces/MarketTypes.sol";
 import {Messages} from "./libraries/Messages.sol";
 import {Orders} from "./libraries/Orders.sol";
 
@@ -38,9 +39,6 @@ contract Proofs is IProofs, IProver {
     uint256 private constant LEAST_SLACK_BITS = 24;
     /// @dev Units of the noise.
     uint256 private constant NOISE_BITS = 120;
-    /// @dev Words of an encoded class and an encoded model before their one string.
-    uint256 private constant CLASS_WORDS = 24;
-    uint256 private constant MODEL_WORDS = 6;
 
     address private immutable BANK;
     IRegistry private immutable REGISTRY;
@@ -62,18 +60,27 @@ contract Proofs is IProofs, IProver {
     {
         bytes4 selector = bytes4(evidence);
         if (selector != IProofs.wrongToken.selector) revert NoSuchProof(selector);
-        (bool holds, bytes memory answer) = address(this).staticcall(evidence);
-        if (!holds) {
-            assembly ("memory-safe") {
-                revert(add(answer, 0x20), mload(answer))
-            }
+        TokenProof calldata proof;
+        // Read where it lies, as the compiler reads an argument: behind the selector is its offset. Wherever the offsets in
+        // it lead, what is there must have the hashes that were signed.
+        assembly ("memory-safe") {
+            let arguments := add(evidence.offset, 4)
+            proof := add(arguments, and(calldataload(arguments), 0xffffffff))
         }
-        return abi.decode(answer, (address, uint64, bytes32));
+        return _weigh(proof);
     }
 
     /// @inheritdoc IProofs
     function wrongToken(TokenProof calldata proof)
         external
+        view
+        returns (address party, uint64 offenceBlock, bytes32 subject)
+    {
+        return _weigh(proof);
+    }
+
+    function _weigh(TokenProof calldata proof)
+        private
         view
         returns (address party, uint64 offenceBlock, bytes32 subject)
     {
@@ -104,29 +111,8 @@ contract Proofs is IProofs, IProver {
     /// @dev The order names the class, and the class the model.
     function _requireNames(TokenProof calldata proof) private pure {
         ExecutionClass calldata class = proof.executionClass;
-        ModelDescriptor calldata model = proof.model;
-        uint256 position;
-        assembly ("memory-safe") {
-            position := class
-        }
-        Orders.requireEqual(
-            _encodedHash(position, CLASS_WORDS, bytes(class.name).length), proof.order.order.executionClass
-        );
-        assembly ("memory-safe") {
-            position := model
-        }
-        Orders.requireEqual(_encodedHash(position, MODEL_WORDS, bytes(model.architecture).length), class.model);
-    }
-
-    /// @dev keccak256(abi.encode(a struct with one string)), where it lies: any other form than abi.encode's has another hash.
-    function _encodedHash(uint256 position, uint256 words, uint256 length) private pure returns (bytes32 hash) {
-        assembly ("memory-safe") {
-            let free := mload(0x40)
-            let size := shl(5, add(add(words, 1), shr(5, add(length, 31))))
-            mstore(free, 0x20)
-            calldatacopy(add(free, 0x20), position, size)
-            hash := keccak256(free, add(size, 0x20))
-        }
+        Orders.requireEqual(Encoded.hashOf(class), proof.order.order.executionClass);
+        Orders.requireEqual(Encoded.hashOf(proof.model), class.model);
     }
 
     /// @dev Temperature, and whether tokens are left out, as the order's client asked.

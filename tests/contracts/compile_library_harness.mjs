@@ -26,7 +26,7 @@ const output = JSON.parse(
       language: "Solidity",
       sources,
       settings: {
-        ...config.solidity.compilers[0].settings,
+        ...(config.solidity.overrides[harness] ?? config.solidity.compilers[0]).settings,
         outputSelection: { [harness]: { [name]: ["abi", "evm.bytecode.object"] } },
       },
     }),

@@ -37,7 +37,7 @@ from troth.node.traces import StoredTrace, TraceStore
 from troth.protocol import vrf
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import token_proofs
-from troth.protocol.market.calls import read_call
+from troth.protocol.market.calls import build, read_call
 from troth.protocol.market.errors import NotEvidence
 from troth.protocol.market.events import FaultProven
 from troth.protocol.market.parts import Part
@@ -286,6 +286,49 @@ async def test_no_other_data_makes_a_proof_and_the_python_rules_say_the_same(
         # Hints are the contract's alone.
         free["draw"] = true.draw
         assert [one for one in judged if replace(one, **free) != true] == []  # type: ignore[arg-type]
+
+
+async def test_evidence_whose_offsets_lead_elsewhere_convicts_nobody_and_no_one_twice(trials: Trials) -> None:
+    """The contract reads a proof where it lies: what is there must have the hashes that were signed."""
+    async with trials() as trial:
+        contracts = trial.scene.stage.market.contracts
+        call = trial.accuse(trial.scene.answer(Wording(forged=2, rank=9))).build(contracts, b"")
+        data = read_call(Part.EVIDENCE, call.call.data).value("evidence")
+        words = range(4, len(data) - 31, 32)
+        offsets = [at for at in words if data[at : at + 24] == bytes(24) and int.from_bytes(data[at : at + 32]) >= 0x20]
+
+        async def said(changed: bytes) -> Any:
+            return (await trial.opener.courtroom.simulate(convict_by_proof(contracts, changed))).rejection
+
+        def judged(changed: bytes) -> str | None:
+            """Party, block and subject as the contract says them; None where it reverts."""
+            asked = build(contracts, Part.PROOFS, "proven", changed)
+            sent = {"to": asked.to, "data": "0x" + asked.call.data.hex()}
+            try:
+                return str(trial.scene.stage.anvil.rpc("eth_call", sent))
+            except AssertionError:
+                return None
+
+        true = judged(data)
+        assert true is not None
+        reverted = 0
+        for at in (4, *offsets[:24]):
+            own = int.from_bytes(data[at : at + 32])
+            for other in (own ^ 0x20, 0, len(data), 2**255, 2**256 - 0x20):
+                found = judged(data[:at] + other.to_bytes(32, "big") + data[at + 32 :])
+                # What is not read, as the tab key's signature, may lie anywhere: it is the same proof.
+                assert found in {None, true}
+                reverted += found is None
+        assert reverted > 75
+        # Another way to write the same offset is the same proof, once.
+        same = data[:4] + (2**32 + 0x20).to_bytes(32, "big") + data[36:]
+        assert await said(same) is None
+        await trial.opener.courtroom.send(convict_by_proof(contracts, same))
+        await trial.follower.catch_up()
+        for one in (data, same):
+            rejection = await said(one)
+            assert rejection is not None
+            assert rejection.name == "AlreadyProven"
 
 
 async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_named(
