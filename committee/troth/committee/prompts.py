@@ -1,8 +1,8 @@
 """Prompts of challenges: seeded, of users' lengths, each written once.
 
-Texts that people typed get other names and numbers. Lengths are those of ShareGPT's prompts (Kwon et al., SOSP 2023,
-figure 11): a text that is about as long as was drawn, or where there are too few, several about the same, one after
-another.
+Texts that people typed get other names and numbers. A text that was asked in every form that it has, or that is another
+member's in each, gets the end of another. Lengths are those of ShareGPT's prompts (Kwon et al., SOSP 2023, figure 11):
+a text that is about as long as was drawn, or where there are too few, several about the same, one after another.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ MEAN_TOKENS, SPREAD, TOKEN_CHARACTERS = 161.31, 1.0, 4.2
 """Of prompts: mean, the standard deviation of the logarithm, and characters of a token."""
 LONGEST = 8_600
 """Characters."""
-TRIES, DRAWN = 2_000, 6
-"""Prompts that are written until one may be asked, which of 64 members each may of one in 64; texts of which one is
+TRIES, DRAWN = 1_000, 6
+"""Texts that are written until one may be asked, which of 64 members each may of one in 64; texts of which one is
 chosen that has to do with another."""
 ENOUGH = 24
 """Texts of about a length, of which one is chosen: where there are fewer, everybody would ask the same."""
+REWRITTEN, EXCHANGED = 4, 60
+"""Forms of one text that are tried before another is: with names and numbers alone, and with another text's end."""
 REACH, LEAST_REACH = 0.2, 4
 """How far a text may be from the length that was drawn: as part of it, and in characters."""
 JOINED = {" ": 3, "\n": 1}
@@ -67,9 +69,9 @@ class _Writer:
         """One after another, with the place of a text that is there by itself; raises MemberConfigurationInvalid after
         many."""
         for _ in range(TRIES):
-            text, place = self._one()
-            if len(text) <= self._longest:
-                yield text, place
+            for text, place in self._forms():
+                if len(text) <= self._longest:
+                    yield text, place
         what = f"No new prompt came of {TRIES}"
         raise MemberConfigurationInvalid(what, len(self._places), "Name a larger corpus: reputation.corpus.")
 
@@ -78,18 +80,25 @@ class _Writer:
         if place is not None:
             self._taken.add(place)
 
-    def _one(self) -> tuple[str, int | None]:
+    def _forms(self) -> Iterator[tuple[str, int | None]]:
+        """Forms of one text of a length that is drawn: none is left out because others have more of them."""
         wanted = self._chooser.lognormvariate(math.log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD) * TOKEN_CHARACTERS
         wanted = min(self._longest, wanted)
         near = self._near(wanted)
         if not near:
-            return self._joined(wanted), None
-        place = self._chooser.choice(near)
-        return self._corpus.rewritten(place, self._chooser), place
+            yield self._joined(wanted), None
+            return
+        place, reach = self._chooser.choice(near), _reach(wanted)
+        for _ in range(REWRITTEN):
+            yield self._corpus.rewritten(place, self._chooser), place
+        for _ in range(EXCHANGED):
+            text = self._corpus.exchanged(place, self._chooser)
+            if text is not None and abs(len(text) - wanted) <= reach:
+                yield text, place
 
     def _near(self, wanted: float) -> list[int]:
         """Texts of about a length that were not taken by themselves yet: one that comes twice would be known again."""
-        reach = max(LEAST_REACH, REACH * wanted)
+        reach = _reach(wanted)
         first, end = bisect.bisect_left(self._lengths, wanted - reach), bisect.bisect(self._lengths, wanted + reach)
         found = [place for place in self._places[first:end] if place not in self._taken]
         return found if len(found) >= ENOUGH else []
@@ -107,3 +116,7 @@ class _Writer:
             told += self._chooser.choices(list(JOINED), list(JOINED.values()))[0] + more
             used.add(place)
         return told
+
+
+def _reach(wanted: float) -> float:
+    return max(LEAST_REACH, REACH * wanted)
