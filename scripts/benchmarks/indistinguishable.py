@@ -18,7 +18,7 @@ import bisect
 import math
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ ALIKE, HASHED, WIDE = 0.05, 512, 64
 """By which part two lengths may differ; places of hashed groups; features from which on there are no products of
 them."""
 REACH = 52.0
-LATER, LIST, WRITERS = (1, 10, 40), 400, 3
+LATER, LIST, WRITERS = (1, 10, 40), 400, 4
 """Lists of one member that are looked at, the prompts of each, and members of whom each writes all of them."""
 KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"
 
@@ -102,12 +102,20 @@ def _orders() -> tuple[list[SeenOrder], list[SeenOrder]]:
 
 def _asked() -> list[tuple[float, float, float]]:
     """When, with how many tokens and for how many, members ask in one epoch."""
-    known: set[str] = set()
-    openings = new_openings(PARTS * PROMPTS * NODES, lambda text: text not in known)
+    openings = new_openings(PARTS * PROMPTS * NODES, _may(_OPERATORS[0]))
     asked = [_seen(one, one.moment * ASKING) for one in challenges_of(openings, range(len(openings)), TOKENS)]
-    own = new_openings(MEMBERS * ATTEMPTS, lambda text: text not in known)
-    asked += [_seen(one, due_of_attempt(one.moment, ASKING)) for one in challenges_of(own, range(len(own)), TOKENS)]
+    for member in _OPERATORS:
+        own = new_openings(ATTEMPTS, _may(member))
+        asked += [_seen(one, due_of_attempt(one.moment, ASKING)) for one in challenges_of(own, range(len(own)), TOKENS)]
     return asked
+
+
+_OPERATORS = [address_from_bytes(bytes([1 + number]) * 20) for number in range(MEMBERS)]
+
+
+def _may(member: Address, known: Container[str] = ()) -> Callable[[str], bool]:
+    """What a member may ask: what is new, and no other member's."""
+    return lambda text: text not in known and writer_of(text, _OPERATORS) == member
 
 
 def _seen(challenge: Challenge, phase: float) -> tuple[float, float, float]:
@@ -153,15 +161,10 @@ def _texts() -> list[Figure]:
 def _later() -> list[Figure]:
     """Per cent of pairs that structure tells apart in lists of a member that comes to use its corpus up."""
     users, told = _read(), {number: list[float]() for number in LATER}
-    members = [address_from_bytes(bytes([1 + number]) * 20) for number in range(MEMBERS)]
-    for member in members[:WRITERS]:
+    for member in _OPERATORS[:WRITERS]:
         known: set[str] = set()
-
-        def is_ours(text: str, member: Address = member, known: set[str] = known) -> bool:
-            return text not in known and writer_of(text, members) == member
-
         for number in range(1, max(LATER) + 1):
-            written = prompts_of(address_to_bytes(member) + bytes([number]), LIST, is_ours)
+            written = prompts_of(address_to_bytes(member) + bytes([number]), LIST, _may(member, known))
             known.update(written)
             if number in LATER:
                 ours, theirs = _paired(written, users)

@@ -29,7 +29,7 @@ from troth.testnet.asking import POLICY, Asker
 from troth.testnet.display import Display
 from troth.testnet.network import LAYERS, LocalNetwork
 from troth.testnet.overlay import LocalOverlay
-from troth.testnet.parties import ETHER, PASSWORD, NetworkPlan, PartyProcess
+from troth.testnet.parties import ETHER, PASSWORD, NetworkPlan, PartyProcess, is_ready
 from troth.testnet.weights import int8_name, prepare_models
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(3600)]
@@ -42,7 +42,7 @@ MOST_QUESTIONS = 26
 RATING = (
     f"client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\nagreeing = {AGREEING}\ncharacters = 100\n"
 )
-SECONDS, MINED_AT_ONCE = 1500.0, 5
+SECONDS, MINED_AT_ONCE, HURRIED = 1500.0, 5, 20
 
 
 @dataclass
@@ -154,10 +154,12 @@ class RatingNetwork:
             rpc(self.network.rpc, "anvil_mine", hex(min(left, MINED_AT_ONCE)))
 
     def hurry(self, epoch: int) -> None:
-        """Nor for the next question, while none is under way and there is time left to ask."""
+        """Nor for the next question, while all are up, none is under way and there is time left to ask."""
         left = self.start + (epoch + 1) * EPOCH - AGREEING - self.block()
-        if left > MINED_AT_ONCE and not sum(count for _, count in self._asked(UNDER_WAY)):
-            rpc(self.network.rpc, "anvil_mine", hex(MINED_AT_ONCE))
+        if left <= MINED_AT_ONCE or sum(count for _, count in self._asked(UNDER_WAY)):
+            return
+        if all(is_ready(party.endpoint) for party in (*self.members, self.network.scheduler)):
+            rpc(self.network.rpc, "anvil_mine", hex(min(left, HURRIED)))
 
     def until(
         self, condition: Callable[[dict[str, Any]], bool], each: Callable[[], object] = lambda: None

@@ -98,7 +98,7 @@ def test_texts_that_were_asked_as_they_are_typed_come_again_with_other_ends() ->
     texts = [f"which {one}{one} would you take to find {one[::-1]}{one}" for one in letters]
     corpus, known = Corpus.of(texts), set[str]()
     for number in range(4):
-        written = prompts_of(bytes([number]) * 32, FEWEST // 2, lambda text: text not in known, 60, corpus)
+        written = prompts_of(bytes([number]) * 32, FEWEST // 2, lambda text: text not in known, 44, corpus)
         known.update(written)
     assert len(known - set(texts)) >= FEWEST
     assert all(re.fullmatch(r"which [a-z]{4} would you take to find [a-z]{4}", text) for text in known)
