@@ -3,10 +3,10 @@
 SmolLM2-135M in bfloat16 writes answers as it is, with int8 weights and activations, with int4 weights, as another model
 (int4, six of thirty layers left out), and greedily. Temperatures and lengths are drawn as challenges' are, but for 160
 tokens at most; a text ends where the model ends it. The members' own copy scores them by one prefill. An epoch takes
-eight such texts, which are about as many tokens as four whole answers, as few as members score. A score is what 35
+twelve such texts, which are as many tokens as four whole answers, as few as members score. A score is what 35
 epochs of resampled texts come to by the contract's rules; evidence goes on from epoch to epoch.
 
-A run asks 280 texts, and there are fewer. Had each place the token only that was written there, what is by chance above
+A run asks 420 texts, and there are fewer. Had each place the token only that was written there, what is by chance above
 or below what it should be would be so again in every epoch, and add up as a cheat does. So each place is drawn again in
 every epoch: the node's own distribution there gives tokens, of which each draw takes one. What is left is what the
 node's arithmetic does.
@@ -42,7 +42,7 @@ from troth.protocol.types import ZERO_ADDRESS, Segment
 CACHE = Path(__file__).resolve().parents[2] / "cache" / "ratings"
 PROMPTS, TOKENS, DRAWN_AGAIN = 64, 160, 64
 """Prompts that ship, tokens of a text at most, and tokens that each place of it is drawn from."""
-TEXTS, EPOCHS, RUNS = 8, 35, 2000
+TEXTS, EPOCHS, RUNS = 12, 35, 2000
 """Texts of an epoch, epochs of a run, and runs of each node."""
 COLDEST = 1e-6
 """A temperature at which the first token is drawn alone."""
@@ -61,10 +61,11 @@ NODES: tuple[tuple[Condition, float], ...] = (
     (Condition("another model", CHEAT, _another), 0.4),
     (Condition("greedy", CHEAT, text="greedy"), 0.4),
 )
-GROUPS = {"honest": 4, "W8A8": 4}
+GROUPS = {"honest": 4, "W8A8": 2}
 """Groups of 16 prompts whose texts are written, one for whoever is not named: close ones want more of them."""
 HELD_OUT = range(4, 6)
-"""Groups of prompts that people typed, and by which no rule or limit was chosen; they are shown by themselves, too."""
+"""Groups of prompts that people typed, whose texts were written when rule and limits had been chosen; they are shown by
+themselves, too."""
 KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"
 HELD_OUT_LENGTHS = range(40, 160)
 """Characters. Prompts of a group are cut to the shortest of it."""
@@ -163,7 +164,7 @@ def _prompts(folder: ModelFolder, group: int) -> Bucket:
     if group < len(shipped):
         return shipped[group]
     typed = [line for line in KEPT_OUT.read_text("utf-8").splitlines() if len(line) in HELD_OUT_LENGTHS]
-    chosen = np.random.default_rng(35).choice(len(typed), BUCKET * len(HELD_OUT), replace=False)
+    chosen = np.random.default_rng(52).choice(len(typed), BUCKET * len(HELD_OUT), replace=False)
     return buckets_of(folder, [typed[place] for place in chosen])[group - len(shipped)]
 
 
