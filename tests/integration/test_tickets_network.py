@@ -33,7 +33,7 @@ MODELS = Path(__file__).resolve().parents[2] / ".troth"
 PRICE, CHEAP = (COIN.parse(one) for one in reversed(PRICES))
 KILLED = -9
 SECONDS = 300.0
-EPOCH, MINED_AT_ONCE = 4_000, 200
+EPOCH, MINED_AT_ONCE = 1_800, 50
 SESSION, PAYMENTS = "troth.client.tickets.session", "troth.client.tickets.payments"
 
 
