@@ -8,7 +8,8 @@ order in the other half it says which is which. 50 % is chance.
 For texts, users are prompts that people typed and that are in no corpus that ships (`scripts/make_prompt_corpus`), each
 beside a challenge of its length. They are of the same source as the corpus: what is measured is what writing them
 again changes, and not how the users of some network differ from those of that source. Three ways of looking are tried:
-structure, groups of characters, and looking the text up in the corpus, which everybody has.
+structure, groups of characters, and looking the text up in the corpus, which everybody has. By structure also lists
+that one of seven members writes later, when much was asked already and every prompt has one member that may write it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import bisect
 import math
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,10 +28,11 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import Figure
 from benchmarks.trace import sharegpt
-from troth.committee.challenges import MOST_PROMPTS, PARTS, Challenge, challenges_of, new_openings
+from troth.committee.challenges import MOST_PROMPTS, PARTS, Challenge, challenges_of, new_openings, writer_of
 from troth.committee.corpus import Corpus, shipped
 from troth.committee.moments import due_of_attempt
 from troth.committee.prompts import TOKEN_CHARACTERS, prompts_of
+from troth.protocol.types import Address, address_from_bytes, address_to_bytes
 
 NODES, MEMBERS, PROMPTS, ATTEMPTS, TOKENS, EPOCHS = 50, 7, 4, 4, 2048, 6
 """What troth committee start takes without being told otherwise; epochs that are measured."""
@@ -42,6 +44,8 @@ ALIKE, HASHED, WIDE = 0.05, 512, 64
 """By which part two lengths may differ; places of hashed groups; features from which on there are no products of
 them."""
 REACH = 52.0
+LATER, LIST, WRITERS = (1, 10, 40), 400, 4
+"""Lists of one member that are looked at, the prompts of each, and members of whom each writes all of them."""
 KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"
 
 Features = NDArray[np.float64]
@@ -69,7 +73,7 @@ def measure() -> list[Figure]:
     plain = _accuracy(_rows(challenges), _rows(users))
     note = f"{len(challenges):,} challenges, {len(users):,} orders of users"
     what = "challenge told from a user's request by length, timing and pay, of pairs"
-    return [Figure(what, plain, "%", reach=REACH, note=note), *_texts()]
+    return [Figure(what, plain, "%", reach=REACH, note=note), *_texts(), *_later()]
 
 
 def _rows(orders: Sequence[SeenOrder]) -> Features:
@@ -98,12 +102,20 @@ def _orders() -> tuple[list[SeenOrder], list[SeenOrder]]:
 
 def _asked() -> list[tuple[float, float, float]]:
     """When, with how many tokens and for how many, members ask in one epoch."""
-    known: set[str] = set()
-    openings = new_openings(PARTS * PROMPTS * NODES, lambda text: text not in known)
+    openings = new_openings(PARTS * PROMPTS * NODES, _may(_OPERATORS[0]))
     asked = [_seen(one, one.moment * ASKING) for one in challenges_of(openings, range(len(openings)), TOKENS)]
-    own = new_openings(MEMBERS * ATTEMPTS, lambda text: text not in known)
-    asked += [_seen(one, due_of_attempt(one.moment, ASKING)) for one in challenges_of(own, range(len(own)), TOKENS)]
+    for member in _OPERATORS:
+        own = new_openings(ATTEMPTS, _may(member))
+        asked += [_seen(one, due_of_attempt(one.moment, ASKING)) for one in challenges_of(own, range(len(own)), TOKENS)]
     return asked
+
+
+_OPERATORS = [address_from_bytes(bytes([1 + number]) * 20) for number in range(MEMBERS)]
+
+
+def _may(member: Address, known: Container[str] = ()) -> Callable[[str], bool]:
+    """What a member may ask: what is new, and no other member's."""
+    return lambda text: text not in known and writer_of(text, _OPERATORS) == member
 
 
 def _seen(challenge: Challenge, phase: float) -> tuple[float, float, float]:
@@ -125,7 +137,7 @@ def _texts() -> list[Figure]:
     users, known = _read(), _Known(shipped().texts)
     half = len(users) // 2
     ways: dict[str, Callable[[Sequence[str]], Features]] = {
-        "structure": lambda texts: np.array([_structure(text) for text in texts]),
+        "structure": _structures,
         "characters": _trigrams,
         "looking it up in the shipped corpus": known.rows,
     }
@@ -146,16 +158,49 @@ def _texts() -> list[Figure]:
     return found
 
 
+def _later() -> list[Figure]:
+    """Per cent of pairs that structure tells apart in lists of a member that comes to use its corpus up."""
+    users, told = _read(), {number: list[float]() for number in LATER}
+    for member in _OPERATORS[:WRITERS]:
+        known: set[str] = set()
+        for number in range(1, max(LATER) + 1):
+            written = prompts_of(address_to_bytes(member) + bytes([number]), LIST, _may(member, known))
+            known.update(written)
+            if number in LATER:
+                ours, theirs = _paired(written, users)
+                told[number].append(_accuracy(_structures(ours), _structures(theirs)))
+    return [
+        Figure(
+            f"list {number} of one of {MEMBERS} members told from users by structure, of pairs",
+            float(np.mean(found)),
+            "%",
+            reach=REACH,
+            note=f"{WRITERS} members: {min(found):.1f} to {max(found):.1f}",
+        )
+        for number, found in told.items()
+    ]
+
+
 def _told(rows: Callable[[Sequence[str]], Features], users: Sequence[str], corpus: Corpus, number: int) -> float:
     """Per cent of pairs of a challenge of one list and a user's prompt of its length."""
     written = prompts_of(bytes([number]) * 32, MOST_PROMPTS, lambda text: True, corpus=corpus)
+    ours, theirs = _paired(written, users)
+    return _accuracy(rows(ours), rows(theirs))
+
+
+def _paired(written: Sequence[str], users: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Challenges, and users' prompts of their lengths, as far as there are any."""
     left, ours, theirs = sorted(users, key=len), list[str](), list[str]()
     for text in written:
         place = min(bisect.bisect_left(left, len(text), key=len), len(left) - 1)
         if left and abs(len(left[place]) - len(text)) <= ALIKE * len(text):
             ours.append(text)
             theirs.append(left.pop(place))
-    return _accuracy(rows(ours), rows(theirs))
+    return ours, theirs
+
+
+def _structures(texts: Sequence[str]) -> Features:
+    return np.array([_structure(text) for text in texts])
 
 
 def _structure(text: str) -> tuple[float, ...]:

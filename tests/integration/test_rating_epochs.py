@@ -320,6 +320,51 @@ async def test_a_second_signature_convicts_also_after_the_epoch_is_settled(stage
         await witness.review(leader, proposal)
 
 
+async def test_after_a_reorganisation_below_the_epoch_members_sign_again_and_none_is_expelled(
+    anvil: Anvil, stage: RatingStage
+) -> None:
+    """Another block before the epoch is another seed: what was signed under the old one settles nothing, convicts
+    nobody, and is shown to nobody's harm."""
+    await epoch(stage, 2)
+    contract, file = stage.reputation.contract, None
+    await stage.to(2, 0.98)
+    taken = anvil.rpc("evm_snapshot")
+    for member in stage.members.values():
+        member.awake.submit = _never  # type: ignore[assignment]
+    for step in (0.02, 0.25, 0.49, 0.76):
+        await stage.to(3, step)
+        await stage.act()
+    before = (await stage.clock.moment()).now.seed
+    signed = [one for one in stage.members.values() if one.awake.rater.journal.signed(contract, 3, before) is not None]
+    assert len(signed) >= stage.reputation.needed, stage.refusals
+    for member in signed:
+        kept = member.awake.rater.store.proposal(3, before)
+        file = file if kept is None else kept[0]
+    assert file is not None
+    anvil.rpc("evm_revert", taken)
+    anvil.rpc("evm_increaseTime", 7)
+    await stage.to(3, 0.02, reorganised=True)
+    moment = await stage.clock.moment()
+    assert moment.now.seed != before
+    for operator in stage.members:
+        stage.kill(operator)
+        stage.start(operator)
+    # What was signed before the reorganisation is no update of this epoch any more, whoever brings it.
+    witness = next(iter(stage.members.values())).awake.rater
+    with pytest.raises(EpochRefused):
+        await witness.hear(file)
+    await epoch(stage, 3)
+    settled = stage.clock.follower.state.settled
+    assert settled is not None
+    assert (settled.epoch, settled.signers) == (3, MEMBERS), stage.refusals
+    assert set(stage.credits().values()) <= set(WORTH)
+    both = [one for one in signed if one.awake.rater.journal.signed(contract, 3, moment.now.seed) is not None]
+    assert both
+    assert not [found for one in stage.members.values() for found in one.awake.rater.store.equivocations()]
+    await stage.act()
+    assert stage.clock.follower.state.expelled == frozenset()
+
+
 async def test_wrong_proposals_are_refused(stage: RatingStage) -> None:
     """A node dropped, prompts changed or repeated, one answer shown twice or to another prompt, credits invented."""
     leader = await stage.leader()

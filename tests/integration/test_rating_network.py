@@ -12,12 +12,15 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import dying, two_faced
+from support.byte_language import END, TEMPLATE, VOCABULARY, tokenizer
+from support.tiny_llama import model_folder, tiny_llama
 
 from troth.chain import keystore
 from troth.client.home import Home
@@ -29,20 +32,21 @@ from troth.testnet.asking import POLICY, Asker
 from troth.testnet.display import Display
 from troth.testnet.network import LAYERS, LocalNetwork
 from troth.testnet.overlay import LocalOverlay
-from troth.testnet.parties import ETHER, PASSWORD, NetworkPlan, PartyProcess
+from troth.testnet.parties import ETHER, PASSWORD, NetworkPlan, PartyProcess, is_ready
 from troth.testnet.weights import int8_name, prepare_models
 
 pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.model, pytest.mark.chain, pytest.mark.timeout(3600)]
 
 MODELS = Path(__file__).resolve().parents[2] / ".troth"
 MEMBERS, NODES, EPOCH, AGREEING, BOND, KILLED = 4, 9, 500, 260, "0.1ether", -9
+SPELLING = tokenizer().to_str()
 QUESTIONS = "SELECT question FROM orders"
 UNDER_WAY = "SELECT COUNT(*) FROM orders WHERE phase IN ({})".format(", ".join(f"'{phase}'" for phase in RUNNING))
 MOST_QUESTIONS = 26
 RATING = (
     f"client = 'asking'\nprompts = 1\nleast = 1\ntokens = 16\nattempts = 1\nagreeing = {AGREEING}\ncharacters = 100\n"
 )
-SECONDS, MINED_AT_ONCE = 1500.0, 5
+SECONDS, MINED_AT_ONCE, HURRIED = 1500.0, 5, 20
 
 
 @dataclass
@@ -51,6 +55,7 @@ class RatingNetwork:
 
     network: LocalNetwork
     overlay: LocalOverlay
+    models: Path
     contract: str = ""
     start: int = 0
     tabs: list[str] = field(default_factory=list)
@@ -91,7 +96,7 @@ class RatingNetwork:
         named = ("--execution-class", network.execution_class, "--import-key", keyfile)
         place = ("--home", home, "--factory", network.factory, "--rpc", network.rpc)
         cli.run(network.password_file, "client", "init", *place, *named)
-        path, model = Home(home).configuration, MODELS / "models" / network.plan.model
+        path, model = Home(home).configuration, self.models / "models" / network.plan.model
         text = path.read_text()
         for name, value in {**POLICY, "model": json.dumps(str(model))}.items():
             text, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
@@ -154,10 +159,12 @@ class RatingNetwork:
             rpc(self.network.rpc, "anvil_mine", hex(min(left, MINED_AT_ONCE)))
 
     def hurry(self, epoch: int) -> None:
-        """Nor for the next question, while none is under way and there is time left to ask."""
+        """Nor for the next question, while all are up, none is under way and there is time left to ask."""
         left = self.start + (epoch + 1) * EPOCH - AGREEING - self.block()
-        if left > MINED_AT_ONCE and not sum(count for _, count in self._asked(UNDER_WAY)):
-            rpc(self.network.rpc, "anvil_mine", hex(MINED_AT_ONCE))
+        if left <= MINED_AT_ONCE or sum(count for _, count in self._asked(UNDER_WAY)):
+            return
+        if all(is_ready(party.endpoint) for party in (*self.members, self.network.scheduler)):
+            rpc(self.network.rpc, "anvil_mine", hex(min(left, HURRIED)))
 
     def until(
         self, condition: Callable[[dict[str, Any]], bool], each: Callable[[], object] = lambda: None
@@ -193,16 +200,33 @@ class RatingNetwork:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RatingNetwork]:
-    """Nine whole nodes, a scheduler, and four members that are enrolled; nobody rates yet."""
+    """Of a model that answers what is asked."""
     plan = NetworkPlan(slices=((0, LAYERS),), nodes_per_slice=NODES)
     prepare_models(MODELS, plan, Display())
-    folder = tmp_path_factory.mktemp("rating") / "network"
-    with LocalNetwork(folder, MODELS, plan, report=lambda line: None, ready_seconds=1200.0) as network:
+    with rating_network(tmp_path_factory.mktemp("rating") / "network", MODELS, plan) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RatingNetwork]:
+    """Of a small model with random weights: what is killed has other work than to compute."""
+    folder = tmp_path_factory.mktemp("quick")
+    model = model_folder(tiny_llama(vocab_size=VOCABULARY, eos_token_id=END), folder / "models" / "small", SPELLING)
+    (model.path / "chat_template.jinja").write_text(TEMPLATE)
+    plan = NetworkPlan(slices=((0, model.layers),), nodes_per_slice=NODES, model="small")
+    with rating_network(folder / "network", folder, plan) as made:
+        yield made
+
+
+@contextmanager
+def rating_network(folder: Path, models: Path, plan: NetworkPlan) -> Iterator[RatingNetwork]:
+    """Nine whole nodes, a scheduler, and four members that are enrolled; no epoch has passed yet."""
+    with LocalNetwork(folder, models, plan, report=lambda line: None, ready_seconds=1200.0) as network:
         network.start()
         place = (network.rpc, network.owner_keystore, network.factory)
         overlay = LocalOverlay(folder, replace(plan, members=MEMBERS), network.processes, network.password_file, *place)
         overlay.set_up()
-        made = RatingNetwork(network, overlay)
+        made = RatingNetwork(network, overlay, models)
         made.enroll()
         for member in made.members:
             made.start_member(member)
@@ -239,26 +263,26 @@ BY_DRAW = {"before the last proof is shown"}
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_each_member_that_is_killed_at_a_step_goes_on_and_the_epoch_is_settled(stage: RatingNetwork, step: str) -> None:
-    listed(stage)
+def test_each_member_that_is_killed_at_a_step_goes_on_and_the_epoch_is_settled(quick: RatingNetwork, step: str) -> None:
+    listed(quick)
     where, after = STEPS[step]
-    stage.doom(where, after=after)
+    quick.doom(where, after=after)
     dead: list[str] = []
-    shown = stage.epoch(lambda: dead.extend(stage.tend()))
-    stage.tend()
+    shown = quick.epoch(lambda: dead.extend(quick.tend()))
+    quick.tend()
     assert dead or step in BY_DRAW
-    sound(stage, shown)
+    sound(quick, shown)
 
 
-def test_scheduler_and_node_that_are_killed_while_members_ask_cost_nobody_a_score(stage: RatingNetwork) -> None:
-    listed(stage)
-    network, before = stage.network, set(stage.questions())
-    scores = {node["node"]: node["score"] for node in stage.shown()["nodes"]}
+def test_scheduler_and_node_that_are_killed_while_members_ask_cost_nobody_a_score(quick: RatingNetwork) -> None:
+    listed(quick)
+    network, before = quick.network, set(quick.questions())
+    scores = {node["node"]: node["score"] for node in quick.shown()["nodes"]}
     node, killed = network.nodes["a2"], list[str]()
 
     def kill() -> None:
         # Each dies while the epoch's first questions are with it.
-        if not killed and set(stage.questions()) - before:
+        if not killed and set(quick.questions()) - before:
             for name, child in (("scheduler", network.scheduler.child), ("a2", node.child)):
                 assert child is not None
                 child.stop(kill=True)
@@ -266,9 +290,9 @@ def test_scheduler_and_node_that_are_killed_while_members_ask_cost_nobody_a_scor
             network.start_node("a2", wait=False)
             network.start_scheduler()
 
-    shown = stage.epoch(kill)
+    shown = quick.epoch(kill)
     assert killed
-    sound(stage, shown)
+    sound(quick, shown)
     # Nobody is called silent for a scheduler's death: a score falls for what a node wrote alone.
     assert not [one for one in shown["nodes"] if one["credit"] == "silent" and one["node"] in scores]
 

@@ -214,13 +214,15 @@ class RatingStage:
     async def send(self, call: Call, operator: Address) -> object:
         return await submit(self.reputation.url, call, self.reputation.key(operator), self.reputation.contract)
 
-    async def to(self, epoch: int, progress: float) -> None:
-        """Mine to a moment of an epoch, and wait until it was followed."""
+    async def to(self, epoch: int, progress: float, *, reorganised: bool = False) -> None:
+        """Mine to a moment of an epoch, and wait until it was followed; another branch where blocks were taken back."""
         rules, start = self.reputation.rules, self.reputation.start_block
         block = start + epoch * rules.epoch_blocks + round(progress * rules.epoch_blocks)
         here = await self.reputation.chain.block_number()
         assert block >= here, f"{here - block} blocks too late"
         self.reputation.mine(block - here)
+        if reorganised:
+            await self.clock.follower.catch_up()
         await self.followed()
 
     async def followed(self) -> None:

@@ -81,6 +81,29 @@ def test_a_text_is_written_again_with_names_and_numbers_of_the_same_kind() -> No
     assert all(1 <= int(match[1]) <= 28 and 2015 <= int(match[4]) <= 2025 for match in found if match)
 
 
+def test_a_text_gets_the_end_of_another_that_has_two_of_its_words_in_a_row() -> None:
+    texts = ["Please find a train to Bonn", "Can you find  a recipe\nfor 7 people", "find a", "hats, please"]
+    corpus, chooser = Corpus.of(texts), random.Random(1)
+    found = {corpus.exchanged(place, chooser) for place in (0, 1) for _ in range(40)} - {None}
+    ends = {"Please find a recipe\nfor", "Can you find  a train to Bonn"}
+    assert {re.sub(r" \d+ people$", "", str(text)) for text in found} == ends
+    # Who has no beginning or end of its own would come out as the other one is.
+    assert {corpus.exchanged(place, chooser) for place in (2, 3)} == {None}
+
+
+@pytest.mark.slow
+def test_texts_that_were_asked_as_they_are_typed_come_again_with_other_ends() -> None:
+    """Else a list would have ever fewer texts without a name or a number, and be known by it."""
+    letters = [chr(97 + number // 15) + chr(97 + number % 15) for number in range(FEWEST)]
+    texts = [f"which {one}{one} would you take to find {one[::-1]}{one}" for one in letters]
+    corpus, known = Corpus.of(texts), set[str]()
+    for number in range(4):
+        written = prompts_of(bytes([number]) * 32, FEWEST // 2, lambda text: text not in known, 44, corpus)
+        known.update(written)
+    assert len(known - set(texts)) >= FEWEST
+    assert all(re.fullmatch(r"which [a-z]{4} would you take to find [a-z]{4}", text) for text in known)
+
+
 def test_a_long_prompt_is_of_texts_that_have_to_do_with_each_other() -> None:
     texts = ["which trains go to Bonn", "recipes for bread", "night trains, please", "bread again", "a hat"]
     # A word counts that few texts have.

@@ -127,7 +127,7 @@ def test_where_the_model_is_nearly_sure_a_cheat_shows_beside_open_places() -> No
     found = Surprises(surprise, entropy, variance, surprise)
     plain = (surprise - entropy).sum() / math.sqrt(variance.sum())
     assert plain < 0.5
-    by_hand = 10 * 0.9 / math.sqrt(0.15) / math.sqrt(10 * 0.05 / 0.15 + 90 * 4 / 4.1)
+    by_hand = 10 * 0.9 / 1.05 / math.sqrt(10 * 0.05 / 1.05**2 + 90 * 4 / 5**2)
     assert pooled_z([found]) == pytest.approx(by_hand)
     assert pooled_z([found]) > 4 * plain
     # One rare word where the model was all but certain convicts nobody: p = 1/1,000 comes to pass.

@@ -1,4 +1,4 @@
-"""Texts that people typed, of which challenges are made: read, and written again with other names and numbers.
+"""Texts that people typed, of which challenges are made: read, and written again with other names, numbers and ends.
 
 A corpus is a file with one prompt a line, in which `\\n` is a line break. One ships, with a notice
 that says whose it is; a member may have one of its own, which nobody else can look up.
@@ -37,15 +37,26 @@ _NAME = re.compile(r"\b(in|near|from|by|around|visit|visiting|called|named) ([A-
 _TIME = re.compile(r"\b(" + "|".join(name for names in TIMES for name in names) + r")\b")
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W\d_]{3,}")
+_PIECE = re.compile(r"\s*\S+\s*?(?=\s|$)")
+JOINT_WORDS = (2, 1)
+"""How many words two texts have to have in common, if possible, where one goes on as the other."""
+PARTNERS, LEAST_OWN = 6, 1
+"""Texts of which the one is chosen that has to do with another; words that each must have of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Texts, what each is about, and names by the word that they came after: who is asked in Paris may be in Rome."""
+    """Texts, what each is about, and names by the word that they came after: who is asked in Paris may be in Rome.
+
+    ``pieces`` are a text's words with the spaces before them; ``joints`` say in which texts, and where, one or
+    two words stand that others have as well.
+    """
 
     texts: tuple[str, ...]
     about: tuple[frozenset[str], ...]
     names: dict[str, tuple[str, ...]]
+    pieces: tuple[tuple[str, ...], ...]
+    joints: dict[tuple[str, ...], tuple[tuple[int, int], ...]]
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Corpus:
@@ -61,15 +72,63 @@ class Corpus:
                     continue
                 names.setdefault(before, {})[name] = None
         usable = {before: tuple(found) for before, found in names.items() if len(found) >= FEWEST_NAMES}
-        return cls(kept, tuple(found - common for found in words), usable)
+        pieces = tuple(tuple(_PIECE.findall(text)) for text in kept)
+        joints: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+        for place, found_ in enumerate(pieces):
+            for size in JOINT_WORDS:
+                for at in range(len(found_) - size + 1):
+                    joints.setdefault(_joint(found_, at, size), []).append((place, at))
+        shared = {joint: tuple(where) for joint, where in joints.items() if len({place for place, _ in where}) > 1}
+        return cls(kept, tuple(found - common for found in words), usable, pieces, shared)
 
     def akin(self, place: int, among: Sequence[int]) -> int:
         """Of some texts the one that has most to do with a text: which shares most of its words with it."""
         mine = self.about[place]
         return max(among, key=lambda other: len(mine & self.about[other]) / (1 + len(self.about[other])))
 
+    def exchanged(self, place: int, chooser: random.Random) -> str | None:
+        """A text that ends as another one does from words on that both have; None where there is none.
+
+        Begun as this one or as the other. Like every text that is written again, with other names and numbers.
+        """
+        for size in JOINT_WORDS:
+            mine = self.pieces[place]
+            places = [at for at in range(LEAST_OWN, len(mine) - size) if _joint(mine, at, size) in self.joints]
+            chooser.shuffle(places)
+            for at in places:
+                joined = self.joints[_joint(mine, at, size)]
+                there = [one for one in joined if self._differ((place, at), one, size)]
+                if there:
+                    return self._renamed(self._spliced((place, at), there, size, chooser), chooser)
+        return None
+
+    def _spliced(
+        self, mine: tuple[int, int], there: Sequence[tuple[int, int]], size: int, chooser: random.Random
+    ) -> str:
+        """Both texts at a joint, with the one of some of ``there`` that has most to do with this one."""
+        drawn = dict(chooser.choices(there, k=PARTNERS))
+        other = self.akin(mine[0], list(drawn))
+        begun, ended = mine, (other, drawn[other])
+        if chooser.random() < 0.5:
+            begun, ended = ended, begun
+        head, tail = self.pieces[begun[0]][: begun[1] + size], self.pieces[ended[0]][ended[1] + size :]
+        return "".join((*head, *tail)).strip()
+
+    def _differ(self, first: tuple[int, int], second: tuple[int, int], size: int) -> bool:
+        """Whether two texts have words of their own before a joint, and after it."""
+        (one, at), (other, where) = first, second
+        mine, theirs = self.pieces[one], self.pieces[other]
+        if min(at, where, len(mine) - at - size, len(theirs) - where - size) < LEAST_OWN:
+            return False
+        # Whoever has the same before or after it would come out as it is.
+        before = _plain(mine[:at]) != _plain(theirs[:where])
+        return before and _plain(mine[at + size :]) != _plain(theirs[where + size :])
+
     def rewritten(self, place: int, chooser: random.Random) -> str:
         """A text with other names and numbers, each of the kind that it stands for."""
+        return self._renamed(self.texts[place], chooser)
+
+    def _renamed(self, text: str, chooser: random.Random) -> str:
 
         def renamed(found: re.Match[str]) -> str:
             before, name = found.groups()
@@ -80,7 +139,7 @@ class Corpus:
         def another(found: re.Match[str]) -> str:
             return chooser.choice(next(names for names in TIMES if found[0] in names))
 
-        named = _TIME.sub(another, _NAME.sub(renamed, self.texts[place]))
+        named = _TIME.sub(another, _NAME.sub(renamed, text))
         return _NUMBER.sub(lambda found: _number(found[0], chooser), named)
 
 
@@ -106,6 +165,14 @@ def read_corpus(path: Path) -> Corpus:
 
 def _lines(content: str) -> list[str]:
     return [line.replace("\\n", "\n") for line in content.split("\n")]
+
+
+def _joint(pieces: Sequence[str], at: int, size: int) -> tuple[str, ...]:
+    return _plain(pieces[at : at + size])
+
+
+def _plain(pieces: Sequence[str]) -> tuple[str, ...]:
+    return tuple(piece.strip().lower() for piece in pieces)
 
 
 def _number(digits: str, chooser: random.Random) -> str:

@@ -1,8 +1,8 @@
 """Prompts of challenges: seeded, of users' lengths, each written once.
 
-Texts that people typed get other names and numbers. Lengths are those of ShareGPT's prompts (Kwon et al., SOSP 2023,
-figure 11): a text that is about as long as was drawn, or where there are too few, several about the same, one after
-another.
+Texts that people typed get other names and numbers. A text that was asked in every form that it has, or that is another
+member's in each, gets the end of another. Lengths are those of ShareGPT's prompts (Kwon et al., SOSP 2023, figure 11):
+a text that is about as long as was drawn, or where there are too few, several about the same, one after another.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from troth.committee.corpus import Corpus, shipped
 from troth.committee.errors import MemberConfigurationInvalid
@@ -19,11 +19,16 @@ MEAN_TOKENS, SPREAD, TOKEN_CHARACTERS = 161.31, 1.0, 4.2
 """Of prompts: mean, the standard deviation of the logarithm, and characters of a token."""
 LONGEST = 8_600
 """Characters."""
-TRIES, DRAWN = 2_000, 6
-"""Prompts that are written until one may be asked, which of 64 members each may of one in 64; texts of which one is
-chosen that has to do with another."""
+TRIES, DRAWN = 200, 6
+"""Lengths that are drawn until a prompt of one may be asked; texts of which one is chosen that has to do with
+another."""
 ENOUGH = 24
 """Texts of about a length, of which one is chosen: where there are fewer, everybody would ask the same."""
+REWRITTEN, FORMS, CHOICE, LIKEST = 4, 60, 4, 8
+"""Forms of one text that are tried: with names and numbers alone; with another text's end, of which so many are chosen
+from; and texts that are tried."""
+QUESTION = 0.05
+"""What a question mark at the end counts, beside shares of characters."""
 REACH, LEAST_REACH = 0.2, 4
 """How far a text may be from the length that was drawn: as part of it, and in characters."""
 JOINED = {" ": 3, "\n": 1}
@@ -48,9 +53,7 @@ def prompts_of(
         raise MemberConfigurationInvalid(what, len(source.texts), "Raise reputation.characters, or add short ones.")
     writer = _Writer(chooser, source, places, longest)
     for _ in range(count):
-        text, place = next(one for one in writer.written() if one[0] not in found and is_ours(one[0]))
-        writer.take(place)
-        found[text] = None
+        found[writer.write(lambda text: text not in found and is_ours(text))] = None
     return tuple(found)
 
 
@@ -63,33 +66,52 @@ class _Writer:
         self._lengths = [len(corpus.texts[place]) for place in self._places]
         self._taken: set[int] = set()
 
-    def written(self) -> Iterator[tuple[str, int | None]]:
-        """One after another, with the place of a text that is there by itself; raises MemberConfigurationInvalid after
-        many."""
+    def write(self, may: Callable[[str], bool]) -> str:
+        """A prompt that ``may`` be asked; raises MemberConfigurationInvalid after many that may not.
+
+        A length is drawn, and a text of it, and then forms are tried. Were all drawn anew each time, what has few forms
+        would be asked less often than people ask it, and lists would be known by that.
+        """
         for _ in range(TRIES):
-            text, place = self._one()
-            if len(text) <= self._longest:
-                yield text, place
+            wanted = self._chooser.lognormvariate(math.log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD) * TOKEN_CHARACTERS
+            wanted = min(self._longest, wanted)
+            text = self._of_length(wanted, lambda text: len(text) <= self._longest and may(text))
+            if text is not None:
+                return text
         what = f"No new prompt came of {TRIES}"
         raise MemberConfigurationInvalid(what, len(self._places), "Name a larger corpus: reputation.corpus.")
 
-    def take(self, place: int | None) -> None:
-        """Never write this text by itself again."""
-        if place is not None:
-            self._taken.add(place)
-
-    def _one(self) -> tuple[str, int | None]:
-        wanted = self._chooser.lognormvariate(math.log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD) * TOKEN_CHARACTERS
-        wanted = min(self._longest, wanted)
+    def _of_length(self, wanted: float, may: Callable[[str], bool]) -> str | None:
         near = self._near(wanted)
         if not near:
-            return self._joined(wanted), None
-        place = self._chooser.choice(near)
-        return self._corpus.rewritten(place, self._chooser), place
+            return next(filter(may, (self._joined(wanted) for _ in range(FORMS))), None)
+        shape = _shape(self._corpus.texts[self._chooser.choice(near)])
+        # The text that was drawn comes first, and then those that look most like it.
+        for place in sorted(near, key=lambda one: _apart(shape, _shape(self._corpus.texts[one])))[:LIKEST]:
+            text = self._form(place, wanted, may)
+            if text is not None:
+                # A text that came twice in a list by itself would be known again.
+                self._taken.add(place)
+                return text
+        return None
+
+    def _form(self, place: int, wanted: float, may: Callable[[str], bool]) -> str | None:
+        """A text with other names and numbers, or of some with another's end the one that looks most like it."""
+        for text in (self._corpus.rewritten(place, self._chooser) for _ in range(REWRITTEN)):
+            if may(text):
+                return text
+        reach, shape, found = _reach(wanted), _shape(self._corpus.texts[place]), list[str]()
+        for _ in range(FORMS):
+            text = self._corpus.exchanged(place, self._chooser) or ""
+            if text and abs(len(text) - wanted) <= reach and may(text):
+                found.append(text)
+            if len(found) == CHOICE:
+                break
+        return min(found, key=lambda one: _apart(shape, _shape(one)), default=None)
 
     def _near(self, wanted: float) -> list[int]:
-        """Texts of about a length that were not taken by themselves yet: one that comes twice would be known again."""
-        reach = max(LEAST_REACH, REACH * wanted)
+        """Texts of about a length that were not taken by themselves yet; none where there are few."""
+        reach = _reach(wanted)
         first, end = bisect.bisect_left(self._lengths, wanted - reach), bisect.bisect(self._lengths, wanted + reach)
         found = [place for place in self._places[first:end] if place not in self._taken]
         return found if len(found) >= ENOUGH else []
@@ -107,3 +129,22 @@ class _Writer:
             told += self._chooser.choices(list(JOINED), list(JOINED.values()))[0] + more
             used.add(place)
         return told
+
+
+def _reach(wanted: float) -> float:
+    return max(LEAST_REACH, REACH * wanted)
+
+
+def _shape(text: str) -> tuple[float, ...]:
+    """How a text looks: shares of digits, capitals, marks and spaces, and whether it ends with a question mark."""
+    counts = (
+        sum(map(str.isdigit, text)),
+        sum(map(str.isupper, text)),
+        sum(not one.isalnum() and not one.isspace() for one in text),
+        sum(map(str.isspace, text)),
+    )
+    return (*(count / len(text) for count in counts), QUESTION * text.rstrip().endswith("?"))
+
+
+def _apart(first: tuple[float, ...], second: tuple[float, ...]) -> float:
+    return sum(abs(one - other) for one, other in zip(first, second, strict=True))

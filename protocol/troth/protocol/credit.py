@@ -3,10 +3,10 @@
 PlanetServe, section 3.4, takes 1 / PPL, which bans honest nodes that sample and rewards those that answer greedily.
 Here each token's surprise is compared with what the same distribution, at the request's temperature, has on average:
 its entropy. A node's texts are worth exp(-max(0, mean surprise - mean entropy)) over all of their tokens, less one
-standard deviation of that mean, so that few tokens ban nobody. The differences are summed in standard deviations of
-their own tokens: where the model is nearly sure, a cheat shows, and the noise of open places does not drown it. The
-sum counts in both directions: a node that is too sure of itself does not sample as it was asked to. Far out its texts
-are worth half.
+standard deviation of that mean, so that few tokens ban nobody. In the sum that tells a cheat from chance each token
+counts by one over its variance: a cheat is off by about as much at every place, and only where the model is nearly sure
+the noise does not drown it. That sum counts in both directions: a node that is too sure of itself does not sample as it
+was asked to. Far out its texts are worth half.
 
 A model that is only a little off, such as one with 8-bit weights and activations, is within that in every epoch. But it
 is off in the same direction each time, and an honest one is not. So what epochs show adds up (a two-sided CUSUM: Page,
@@ -28,7 +28,7 @@ from troth.protocol.reputation import ONE
 
 Z_LIMIT = 5.0
 """Standard deviations beyond which an honest node is found once in a million epochs. What is less far out adds up."""
-LEAST_VARIANCE = 0.1
+LEAST_VARIANCE = 1.0
 """In nats², added to a token's own: a token that is all but certain would count by its rare alternatives alone."""
 ALLOWED, ALARM, CERTAIN, MOST = 0.5, 16.0, 18.0, 24.0
 """Standard deviations: what each epoch takes off the evidence of those before, from where on it lowers a credit, where
@@ -152,10 +152,10 @@ def pooled_worth(texts: Sequence[Surprises]) -> float:
 def pooled_z(texts: Sequence[Surprises]) -> float:
     """How far all surprises together are from what they should be, in standard deviations; 0 where nothing varies.
 
-    Each token counts by its own standard deviation, with ``LEAST_VARIANCE`` in it.
+    Each token counts by one over its own variance, with ``LEAST_VARIANCE`` in it.
     """
     together = Surprises.joined(texts)
-    weight = 1 / np.sqrt(together.variance + LEAST_VARIANCE)
+    weight = 1 / (together.variance + LEAST_VARIANCE)
     spread = math.sqrt(float((weight**2 * together.variance).sum()))
     return float((weight * (together.surprise - together.entropy)).sum()) / spread if spread else 0.0
 

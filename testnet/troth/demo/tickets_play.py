@@ -32,6 +32,7 @@ PRICES = ("0.0001ether", "0.001ether")
 FEE = 10**13
 """What of each ticket pays the scheduler's transaction, in wei."""
 EPOCH_BLOCKS = 900
+COLLECT_SECONDS = 120.0
 COUNT, PRICE, AMOUNT = 10, PRICES[1], "0.0045ether"
 SIGNING = "confirmations = 1\npoll = 1.0\npatience = 10.0\n"
 KEYS_SECONDS = 240.0
@@ -148,17 +149,15 @@ class TicketBuyer:
         """A command of `troth client`."""
         return cli.run(self.network.password_file, "client", *arguments, "--home", self.home)
 
-
-COLLECT_SECONDS = 60.0
-
-
-def _collected(buyer: TicketBuyer, missing: int) -> int:
-    """How many tickets were signed after the purchase: members look at the chain at times of their own."""
-    signed, until = 0, time.monotonic() + COLLECT_SECONDS
-    while signed < missing and time.monotonic() < until:
-        time.sleep(1)
-        signed += buyer.run("tickets", "collect")["signed"]
-    return signed
+    def buy(self, price: str, count: int) -> dict[str, Any]:
+        """Buy tickets, and ask until all are signed: members look at the chain at times of their own."""
+        told: dict[str, Any] = self.run("tickets", "buy", price, count, "--broadcast")
+        until = time.monotonic() + COLLECT_SECONDS
+        while told["signed"] < count and time.monotonic() < until:
+            time.sleep(1)
+            told["signed"] += self.run("tickets", "collect")["signed"]
+        demand(told["signed"] == count, "members sign all of them", told)
+        return told
 
 
 def play(folder: Path, models: Path, display: Display) -> None:
@@ -173,9 +172,7 @@ def play(folder: Path, models: Path, display: Display) -> None:
         network.start()
         buyer = TicketBuyer.of(network)
         display.act(1, "The wallet buys tickets, and members sign them without seeing them")
-        bought = buyer.run("tickets", "buy", PRICE, COUNT, "--broadcast")
-        signed = bought["signed"] + _collected(buyer, COUNT - bought["signed"])
-        demand(signed == COUNT, "members sign all of them", bought)
+        bought = buyer.buy(PRICE, COUNT)
         display.good(f"{COUNT} tickets of {PRICE} for {bought['cost']}: the only thing that the wallet ever signs")
         display.act(2, "Five of them fill a tab of a new key; the scheduler brings them to the chain")
         opened = buyer.run("tickets", "open", AMOUNT)

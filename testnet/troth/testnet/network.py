@@ -192,7 +192,7 @@ class LocalNetwork(Parties):
         made = self._troth(
             *("node", "init", "--home", node.home, "--rpc", self.rpc, "--factory", self.factory),
             *("--class", self.execution_class, "--model", self.models / "models" / self.plan.model),
-            *("--slice", f"0:{LAYERS}", "--segments", self._segments(), "--port", free_port()),
+            *("--slice", f"0:{self.plan.slices[-1][1]}", "--segments", self._segments(), "--port", free_port()),
             *("--threads", 1, "--engine", self.plan.engine),
             *("--import-key", self._operator_key(node.home)),
             *self._reached(node),

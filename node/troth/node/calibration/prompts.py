@@ -5,7 +5,7 @@ Equal lengths let a bucket run as one batch without padding, which would change 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -45,9 +45,14 @@ def buckets(folder: ModelFolder, count: int) -> list[Bucket]:
     available = texts()
     if not 0 < count <= len(available):
         raise ModelError("so many prompts do not ship with Troth", count, f"Use 1 to {len(available)}.")
-    tokenised = sorted(_tokenise(folder, available[:count]), key=len)
+    return buckets_of(folder, available[:count])
+
+
+def buckets_of(folder: ModelFolder, texts: Sequence[str]) -> list[Bucket]:
+    """The same of other prompts, one or more."""
+    tokenised = sorted(_tokenise(folder, texts), key=len)
     made = []
-    for index, start in enumerate(range(0, count, BUCKET)):
+    for index, start in enumerate(range(0, len(texts), BUCKET)):
         group = tokenised[start : start + BUCKET]
         # The end is kept: it is where the template asks for the answer.
         tokens = np.array([tokens[-len(group[0]) :] for tokens in group], dtype=np.int64)
