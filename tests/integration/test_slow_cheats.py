@@ -32,7 +32,6 @@ from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402
-from troth.protocol.comparison import judge_states  # noqa: E402
 from troth.protocol.doubts import rules_version, under_rules  # noqa: E402
 from troth.protocol.findings import LOOKED_AT  # noqa: E402
 from troth.protocol.identifiers import model_id  # noqa: E402
@@ -135,11 +134,10 @@ async def judged(engine: TorchEngine, rules: Any, tokens: tuple[int, ...], claim
     ],
     ids=["int8 g32 attention", "int8 g32 cache", "int8 in a third of the layers"],
 )
-async def test_a_slow_cheat_is_refused_by_one_task_and_beyond_twice_the_reviewers_spread(
+async def test_a_slow_cheat_is_refused_by_one_task(
     folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None]
 ) -> None:
-    """Beyond that the court holds it against its owner; most such tasks, on two boundaries, are beyond the second cut,
-    too, for which it takes stake at once."""
+    """It has no fee for it. A court takes no stake: honest nodes may be as far away on prompts that a client types."""
     tokens = tokens_of(folder, TEXT)
     assert len(tokens) > WRITTEN
     claimed = cheated(folder, tokens, change)
@@ -147,10 +145,7 @@ async def test_a_slow_cheat_is_refused_by_one_task_and_beyond_twice_the_reviewer
     found = await judged(engine, rules_of(folder, 6), tokens, claimed)
     assert found.refused
     assert found.states.score < found.states.cut
-    own, again = await decoded(engine, tokens), await decoded(engine, tokens)
-    high, other = await engine.reference(WHOLE, np.array(tokens)), await engine.otherwise(WHOLE, np.array(tokens))
-    spread = judge_states(rules_of(folder, 6), again, own, high, otherwise=other)
-    assert found.states.cuts > 2 * spread.cuts
+    assert found.states.held < 1 < found.states.excess
 
 
 @pytest.mark.parametrize("text", [TEXT, "\n" * 80, "A" * 160, "0 1 0 1 " * 24, "".join(map(chr, range(1, 32))) * 3])

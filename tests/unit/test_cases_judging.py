@@ -101,11 +101,14 @@ def reviewed(claimed: np.ndarray, *, version: int = 6, otherwise: np.ndarray | N
     return judge(JudgingContext(state, definition, rules, papers, text()), own, claimed.tobytes(), (root, NODE_SALT))
 
 
-def test_a_slow_cheat_lies_beyond_both_cuts_and_beyond_twice_the_reviewers_spread() -> None:
-    slow, other = bfloat16(1.4, 3), bfloat16(1, 4)
+@pytest.mark.parametrize("size", [1.4, 1.7])
+def test_what_long_windows_alone_show_is_refused_and_takes_no_stake(size: float) -> None:
+    """At 1.7 was an honest node on a prompt of six ids, with a way to round attention that nobody had tried."""
+    slow, other = bfloat16(size, 3), bfloat16(1, 4)
     found = reviewed(slow, otherwise=other)
     assert found.opinion is Opinion.REJECT
-    assert found.score > max(2_000_000, 2 * found.spread)
+    # The court counts nothing within twice the spread: no outcome of it is pooled.
+    assert found.score < min(1_000_000, 2 * found.spread)
     assert reviewed(bfloat16(1, 3), otherwise=other).opinion is Opinion.ACCEPT
     assert reviewed(slow, version=5, otherwise=None).opinion is Opinion.ACCEPT, "older classes keep their rules"
     assert reviewed(slow, otherwise=bfloat16(1.4, 4)).opinion is Opinion.ACCEPT, "so is other attention"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from troth.node.judging.verdicts import Judgement
 from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import LOOKED_AT
@@ -54,6 +55,12 @@ def test_what_no_window_of_thirty_two_rows_shows_is_refused_over_long_ones() -> 
     assert not found.accepted
     assert found.score < found.cut
     assert found.cuts == found.excess > 2
+    assert found.held < 1, "a court counts what windows of 32 rows show"
+    judgement = Judgement(root_matches=True, states=found, tokens=None)
+    assert judgement.refused
+    assert not judgement.for_a_court
+    wrong = Judgement(root_matches=True, states=judge_states(RULES, words(run(3)), words(run()), HIGH), tokens=None)
+    assert wrong.for_a_court
     assert judged(run()).accepted
 
 

@@ -185,10 +185,10 @@ def _first_look(context: JudgingContext, claimed: RowArray, own: Recomputed) -> 
 
 
 def _scaled(report: StateReport) -> int:
-    """Millionths of the first cut; a single row counts against its own, larger one."""
+    """Millionths of the first cut; a single row counts against its own, larger one, and long windows do not count."""
     if not report.cut > 0:
         return 0
-    return MOST if not math.isfinite(report.cuts) else min(int(report.cuts * MILLION), MOST)
+    return MOST if not math.isfinite(report.held) else min(int(report.held * MILLION), MOST)
 
 
 def _text_score(context: JudgingContext, own: Recomputed) -> int:

@@ -74,7 +74,18 @@ class StateReport:
     @property
     def cuts(self) -> float:
         """How many cuts away the trace is, a single row by its own, larger cut; above 1 is refused. Needs a cut."""
-        return max(max(self.score, self.worst_row / self.row_factor) / self.cut, self.excess)
+        return max(self.held, self.excess)
+
+    @property
+    def held(self) -> float:
+        """The same without long windows: what a court may take stake for. Some ways to round attention lie far beyond
+        the excess at the cut on prompts that a client can type, and nobody is slashed for what was typed."""
+        return max(self.score, self.worst_row / self.row_factor) / self.cut
+
+    @property
+    def by_long_windows(self) -> bool:
+        """Whether nothing but these refuses the trace."""
+        return not self.accepted and self.cut > 0 and self.held <= 1
 
 
 def judge_states(

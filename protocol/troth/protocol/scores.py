@@ -49,7 +49,7 @@ LONG_WINDOW = 64
 """Rows over which noise of bfloat16 averages out by the sixth rules."""
 LONG_MEAN = 1.16
 """Mean rho of such a window beyond which a trace is refused, by the largest noise of all own runs. SmolLM2's honest
-ones stay below 0.8 of the excess that this allows on whatever was typed, with attention of kinds that no verifier has;
+ones stay below 0.8 of the excess that this allows, with all kinds of attention but one that rounds before it divides;
 the weakest caches and parts in int8 have means of 1.23 and 1.32 in the median."""
 BLOCK_ROWS = 1024
 """Rows held in float64 at a time."""

@@ -56,8 +56,13 @@ class Judgement:
     @property
     def refused(self) -> bool:
         """Whether this task alone is refused: a text that nobody can judge is not."""
-        text = self.tokens is not None and not self.tokens.accepted and self.tokens.told
-        return text or self.straying.beyond or not self.states.accepted
+        return self._text_refused or self.straying.beyond or not self.states.accepted
+
+    @property
+    def for_a_court(self) -> bool:
+        """Whether a court would take stake for this task: not for what long windows alone show."""
+        states = self.states.accepted or self.states.by_long_windows
+        return self._text_refused or self.straying.beyond or not states
 
     @property
     def over_many(self) -> bool:
@@ -73,6 +78,10 @@ class Judgement:
     def steered(self) -> bool:
         """Whether honest nodes before would have led to another text."""
         return self.from_prompt is not None and not self.from_prompt.accepted
+
+    @property
+    def _text_refused(self) -> bool:
+        return self.tokens is not None and not self.tokens.accepted and self.tokens.told
 
     @property
     def _text_accepted(self) -> bool:

@@ -216,9 +216,11 @@ async def _decide(context: NodeContext, session: SegmentSession, claimed: NDArra
     if opinion is Opinion.ACCEPT:
         assert compared.judged is not None
         shown = await asyncio.to_thread(_shown, session, compared.own, compared.judged, salt)
-    alone = judgement.refused
+    alone = judgement.for_a_court
     if opinion is Opinion.REJECT and not alone:
-        log.warning("rejected for the pool of many texts alone: no case is brought, since a court would judge only one")
+        log.warning(
+            "rejected for many texts, or for long windows, alone: no case is brought, since it would take nothing"
+        )
     if opinion is Opinion.REJECT and compared.judged is not None and compared.shown is not None:
         await _keep_judged(context, session, compared.shown, Hash32(compared.judged.root))
     return await context.write(lambda: _sign(context, session, opinion, shown, keeps=alone))
