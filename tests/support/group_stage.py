@@ -57,6 +57,7 @@ class StagedEngine:
     """A whole engine of which only its cache is there."""
 
     slice, layers, hidden_size, vocabulary, dtype, cache_bytes, failure = WHOLE, 2, 32, 64, 0, 0, None
+    positions = 8192
     tokenizer = ""
 
     def __init__(self) -> None:
