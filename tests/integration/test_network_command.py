@@ -40,6 +40,7 @@ from troth.network.planning import CreationWish, plan_creation
 from troth.network.services import ServicePlace
 from troth.network.verifying import Verification, verify
 from troth.node import model_command
+from troth.protocol.bindings import MARKET_PARTS
 from troth.protocol.calls import Call
 from troth.protocol.committee import read_member
 from troth.protocol.hashing import keccak256
@@ -226,19 +227,26 @@ class Killed(BaseException):
 
 
 class Interrupted(CreationJournal):
-    """A journal whose process dies at a step: before the transaction is sent, or when it is mined."""
+    """A journal whose process dies at a step: before the transaction is sent, or when it is mined.
 
-    step, sent = "", False
+    Whatever the process had under way beside that step ends with it.
+    """
+
+    step, sent, dead = "", False, False
 
     def keep(self, step: str, raw: bytes) -> None:
-        super().keep(step, raw)
-        if step == self.step and not self.sent:
-            raise Killed
+        if not self.dead:
+            super().keep(step, raw)
+        self._die(step == self.step and not self.sent)
 
     def mined(self, step: str, receipt: TransactionReceipt) -> None:
-        if step == self.step and self.sent:
-            raise Killed
+        self._die(step == self.step and self.sent)
         super().mined(step, receipt)
+
+    def _die(self, now: bool) -> None:
+        self.dead = self.dead or now
+        if self.dead:
+            raise Killed
 
 
 async def test_a_kill_at_any_step_loses_nothing_and_nothing_is_made_twice(
@@ -248,14 +256,22 @@ async def test_a_kill_at_any_step_loses_nothing_and_nothing_is_made_twice(
     anvil.fund(payer)
     anvil.mine(3)
     monkeypatch.setattr("troth.network.creating.CreationJournal", Interrupted)
-    plan = await plan_creation(anvil.url, wish, payer.address)
-    for number, planned in enumerate(plan.steps[:-1]):
-        Interrupted.step, Interrupted.sent = planned.name, number % 2 == 1
+
+    async def killed_at(step: str, *, sent: bool) -> None:
+        Interrupted.step, Interrupted.sent = step, sent
         plan = await plan_creation(anvil.url, wish, payer.address)
         with pytest.raises(Killed):
             await create(anvil.url, wish, plan, payer, lambda line: None)
         assert not wish.output.exists()
-        if planned.name == "court":
+
+    plan = await plan_creation(anvil.url, wish, payer.address)
+    names = [planned.name for planned in plan.steps]
+    for name in names[:-2]:
+        await killed_at(name, sent=False)
+        if name not in MARKET_PARTS:
+            # Parts are under way all at once: when one of them is mined the others are sent.
+            await killed_at(name, sent=True)
+        if name == "court":
             # What was signed offers too little now.
             anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(100 * 10**9))
     Interrupted.step = ""
@@ -263,12 +279,41 @@ async def test_a_kill_at_any_step_loses_nothing_and_nothing_is_made_twice(
     with pytest.raises(CreationRefused, match="ran out of money"):
         await create(anvil.url, wish, plan, payer, lambda line: None)
     anvil.fund(payer)
+    await killed_at(names[-2], sent=True)
+    Interrupted.step = ""
     lines: list[str] = []
     made = await create(anvil.url, wish, plan, payer, lines.append)
     assert len(lines) == TRANSACTIONS
     assert sent_by(anvil, payer) == TRANSACTIONS
     assert (made.verification.exit_code, read_description(wish.output)) == (0, made.network)
     assert not journal_of(wish.output).exists()
+
+
+async def test_the_parts_of_a_market_are_under_way_at_once(anvil: Anvil, tmp_path: Path) -> None:
+    """On a chain of twelve seconds a block, a part after the other took minutes."""
+    payer, wish = key_number(907), CreationWish("mine", DEMO, tmp_path / "network.json")
+    anvil.fund(payer)
+    anvil.mine(3)
+    plan = await plan_creation(anvil.url, wish, payer.address)
+    waited: list[int] = []
+
+    async def blocks() -> None:
+        while True:
+            await asyncio.sleep(0.2)
+            if found := pending(anvil, payer):
+                waited.append(found)
+                anvil.mine(1)
+
+    anvil.rpc("evm_setAutomine", False)
+    mining = asyncio.create_task(blocks())
+    try:
+        await create(anvil.url, wish, plan, payer, lambda line: None)
+    finally:
+        mining.cancel()
+        anvil.rpc("evm_setAutomine", True)
+    assert sum(waited) >= TRANSACTIONS
+    assert max(waited) >= len(MARKET_PARTS) // 2
+    assert len(waited) < TRANSACTIONS
 
 
 async def test_a_creation_is_carried_on_only_as_it_began(anvil: Anvil, tmp_path: Path) -> None:
@@ -289,7 +334,7 @@ async def test_a_creation_is_carried_on_only_as_it_began(anvil: Anvil, tmp_path:
     assert sent_by(anvil, payer) == 0
 
 
-def test_a_process_that_is_killed_with_a_transaction_in_the_pool_is_carried_on(anvil: Anvil, tmp_path: Path) -> None:
+def test_a_process_that_is_killed_with_transactions_in_the_pool_is_carried_on(anvil: Anvil, tmp_path: Path) -> None:
     payer, file = key_number(903), tmp_path / "network.json"
     anvil.fund(payer)
     anvil.mine(3)
@@ -298,20 +343,27 @@ def test_a_process_that_is_killed_with_a_transaction_in_the_pool_is_carried_on(a
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert process.stderr is not None
     for line in process.stderr:
-        if line.startswith("3 of"):
+        if line.startswith("1 of"):
             anvil.rpc("evm_setAutomine", False)
             break
-    give_up = time.monotonic() + 30
-    while not pending(anvil, payer) and time.monotonic() < give_up:
-        time.sleep(0.01)
+    until_pending(anvil, payer, 1)
+    anvil.mine(1)
+    # The parameters stand, and parts are sent one after the other.
+    until_pending(anvil, payer, 2)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     process.stderr.close()
-    assert pending(anvil, payer)
+    assert pending(anvil, payer) >= 2
     anvil.rpc("evm_setAutomine", True)
     made = troth(app, *words, "--broadcast")
     assert sent_by(anvil, payer) == TRANSACTIONS
     assert read_description(file).factory == made["factory"]
+
+
+def until_pending(node: Anvil, key: Key, most: int) -> None:
+    give_up = time.monotonic() + 30
+    while pending(node, key) < most and time.monotonic() < give_up:
+        time.sleep(0.01)
 
 
 def pending(node: Anvil, key: Key) -> int:
