@@ -137,7 +137,7 @@ async def judged(engine: TorchEngine, rules: Any, tokens: tuple[int, ...], claim
 async def test_a_slow_cheat_is_refused_by_one_task(
     folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None]
 ) -> None:
-    """It has no fee for it. A court takes no stake: honest nodes may be as far away on prompts that a client types."""
+    """A court takes no stake for it: honest nodes may be as far away on prompts that a client types."""
     tokens = tokens_of(folder, TEXT)
     assert len(tokens) > WRITTEN
     claimed = cheated(folder, tokens, change)

@@ -18,7 +18,9 @@ from support.toy_engine import ToyEngine
 
 from troth.node.engine.interface import Computed, SessionKey
 from troth.protocol.doubts import under_rules
+from troth.protocol.findings import Kind
 from troth.protocol.market.messages import Signed
+from troth.protocol.market.notes import value_of
 from troth.protocol.market.papers import CourtText, Spoken
 from troth.protocol.market.signed import Opinion, Verdict, Work
 from troth.protocol.market.state import account_id
@@ -87,7 +89,11 @@ async def test_what_long_windows_alone_refuse_is_refused_and_brought_to_no_court
         assert stores.rejections.of(ordered.order_id) == ()
         leaf = stores.books.leaf(ordered.order_id, 0, Work.CHECK)
         assert leaf is not None
-        assert leaf.worth == leaf.price > 0, "the check is paid all the same"
+        assert leaf.worth == leaf.price > 0, "the check is done, and claimed"
+        evidence = stores.margins.evidence(ordered.nodes[0], network.nodes[verifier].class_id, Kind.STATES)
+        assert evidence.tasks == 1
+        (noted,) = stores.notes.of(ordered.nodes[0])
+        assert value_of(noted.note.message, Kind.STATES) == 1, "who is refused so again and again is suspected"
     assert caplog.text.count("no case is brought") == len(verdicts)
     assert stakes(network) == before
 
