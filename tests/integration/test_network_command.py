@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, Anvil, key_number, wait_for_answer
+from support.imprint_scene import test_key
 from support.tiny_llama import tiny_model
 from typer.testing import CliRunner
 
@@ -123,6 +124,44 @@ def test_a_network_is_created_verified_shown_and_given_a_class(
     assert int(added["class"]["penalty"]) >= 2 * int(added["class"]["fee_cap"])
     repeated = troth(model_command.app, *register, "--broadcast")
     assert [one["note"] for one in repeated["transactions"]] == ["registered already"] * 2
+
+
+def test_a_network_with_imprints_is_created_verified_and_doubted(
+    anvil: Anvil, payer: tuple[object, ...], tmp_path: Path
+) -> None:
+    file, key = tmp_path / "network.json", test_key(128)
+    wish = ("--parameters", "demo", "--name", "mine", "--output", file, "--imprints", key.folder)
+    refused = CliRunner().invoke(app, ["create", *map(str, (*wish, "--disputes", *payer))])
+    assert "one prover" in str(refused.exception)
+    twice = CliRunner().invoke(app, ["create", *map(str, (*wish, "--imprints", key.folder, *payer))])
+    assert "two keys for rows of one width" in str(twice.exception)
+    made = troth(app, "create", *wish, *payer, "--broadcast")
+    assert made["gas"] <= made["estimated_gas"] <= 1.1 * made["gas"]
+    network = read_description(file)
+    place = network.imprints
+    assert place is not None
+    assert (place.address, list(place.keys)) == (network.parameters.prover, [128])
+    assert made["imprints"] == troth(app, "show", file)["imprints"] == place.address
+    prover = troth(app, "verify", file)["findings"][-1]
+    assert (prover["number"], prover["ok"]) == ("N12", True)
+    assert "128 columns" in prover["found"]
+
+    described = tmp_path / "described.json"
+    troth(app, "describe", "--factory", made["factory"], "--rpc", anvil.url, "--name", "mine", "--output", described)
+    assert read_description(described).imprints == place
+
+    # Another key than the contract has, none at all, a creation that made something else, and no word of it.
+    factory = network.created_by
+    for lie, words in (
+        (replace(place, keys={128: Hash32(b"\x07" * 32)}), "another key for rows of 128"),
+        (replace(place, keys={**place.keys, 576: place.keys[128]}), "another key for rows of 576"),
+        (replace(place, keys={}), "other code, or for another deployment"),
+        (replace(place, created_by=factory), "created something else"),
+        (None, "does not say what"),
+    ):
+        write_description(file, replace(network, imprints=lie))
+        doubted = troth(app, "verify", file, code=1)["findings"][-1]
+        assert (doubted["ok"], words in doubted["found"]) == (False, True), doubted
 
 
 SERVICES = (
@@ -326,7 +365,9 @@ async def test_a_creation_is_carried_on_only_as_it_began(anvil: Anvil, tmp_path:
     with pytest.raises(CreationRefused, match="cannot be used: database is locked"):
         await create(anvil.url, wish, plan, payer, lambda line: None)
     journal.close()
-    with pytest.raises(CreationRefused, match="chain, committee, disputes, factory, genesis block, members, name"):
+    with pytest.raises(
+        CreationRefused, match="chain, committee, disputes, factory, genesis block, imprints, members, name"
+    ):
         await create(anvil.url, wish, plan, payer, lambda line: None)
     journal_of(wish.output).write_bytes(b"no database at all, but text that is long enough to be none")
     with pytest.raises(CreationRefused, match="not a database"):

@@ -32,17 +32,19 @@ from troth.protocol.bindings.structs import converter, decode_parameters, encode
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.errors import InvalidField
+from troth.protocol.imprints.calls import ImprintKey, imprints_creation
 from troth.protocol.market.addresses import contracts_of, creation_code, factory_code
 from troth.protocol.market.calls import build_factory
 from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.reverts import decode_error
-from troth.protocol.market.types import Contracts, Parameters
+from troth.protocol.market.types import NO_ADDRESS, Contracts, Parameters
 from troth.protocol.reputation import ReputationRules
 from troth.protocol.tickets.messages import TicketRules
 from troth.protocol.types import Address
 
 FACTORY_STEP, BEGIN_STEP, COMMITTEE_STEP = "factory", "begin", "committee"
 DISPUTE_STEPS = NUMBERS_STEP, STEPS_STEP, DISPUTES_STEP = "numbers", "steps", "disputes"
+IMPRINTS_STEP = "imprints"
 """Names of the steps beside the parts, which are called as ``MARKET_PARTS``."""
 
 HEADERS_BACK = 64
@@ -198,6 +200,7 @@ async def deploy_market(
     factory: Address | None = None,
     members: Sequence[CommitteeMember] = (),
     disputes: bool = False,
+    imprints: Sequence[ImprintKey] = (),
     committee: Address | None = None,
     services: ServiceRules | None = None,
     record: DeploymentRecord | None = None,
@@ -207,9 +210,10 @@ async def deploy_market(
 ) -> tuple[Market, tuple[TransactionReceipt, ...]]:
     """Deploy from ``key``, through ``factory`` or a new one; the connected market, and a receipt per transaction.
 
-    With ``disputes`` a Disputes comes first, which becomes the parameters' prover. With ``members`` the directory's
-    committee comes after the deployment, and then ``services``, by the members of that one or of ``committee``. What
-    ``record`` kept of an earlier run is carried on, and what stands already is not made again.
+    With ``disputes`` a Disputes comes first, which becomes the parameters' prover, or with keys of ``imprints`` an
+    Imprints, whose next prover are the deployment's Proofs. With ``members`` the directory's committee comes after the
+    deployment, and then ``services``, by the members of that one or of ``committee``. What ``record`` kept of an
+    earlier run is carried on, and what stands already is not made again.
 
     Raises ChainRejected if the factory refuses parameters, chain or code.
     """
@@ -221,6 +225,8 @@ async def deploy_market(
         maker.factory = factory or await maker.create_factory()
         if disputes:
             parameters = await maker.create_disputes(parameters)
+        elif imprints:
+            parameters = await maker.create_imprints(parameters, imprints)
         await maker.create_parts(parameters)
         contracts = contracts_of(maker.factory, parameters)
         if members:
@@ -263,6 +269,11 @@ class _Maker:
         steps = await self._contract(STEPS_STEP, steps_creation(numbers))
         made = await self._contract(DISPUTES_STEP, disputes_creation(self.factory, parameters, steps))
         return replace(parameters, prover=made)
+
+    async def create_imprints(self, parameters: Parameters, keys: Sequence[ImprintKey]) -> Parameters:
+        """The Imprints of the deployment to come, and its parameters with it as the prover."""
+        call = imprints_creation(self.factory, parameters, NO_ADDRESS, keys)
+        return replace(parameters, prover=await self._contract(IMPRINTS_STEP, call))
 
     async def _contract(self, name: str, call: Call) -> Address:
         receipt = await self.step(name, call, None)
