@@ -117,7 +117,7 @@ class CalibrationFindings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cuts:
+class _CalibratedCuts:
     """What a class made from some prompts judges by; ``long``: whether it looks at long windows."""
 
     thresholds: Thresholds
@@ -152,7 +152,7 @@ def find(kept: MeasurementFiles, conditions: Sequence[Condition], plan: Calibrat
     halves = [{name: _every_second(parts, first) for name, parts in measured.items()} for first in (0, 1)]
     windows = look_at_long_windows(conditions, measured) if plan.dtype else None
     folds = [(_cuts(conditions, mine, plan), others) for mine, others in (halves, halves[::-1])]
-    whole = _Cuts(thresholds, windows is not None and windows.supported)
+    whole = _CalibratedCuts(thresholds, windows is not None and windows.supported)
     return CalibrationFindings(
         thresholds,
         refused=_share_of(sum((_refused(honest, parts, cuts) for cuts, parts in folds), _NONE)),
@@ -172,9 +172,9 @@ def find(kept: MeasurementFiles, conditions: Sequence[Condition], plan: Calibrat
     )
 
 
-def _cuts(conditions: Sequence[Condition], measured: Parts, plan: CalibrationPlan) -> _Cuts:
+def _cuts(conditions: Sequence[Condition], measured: Parts, plan: CalibrationPlan) -> _CalibratedCuts:
     long = bool(plan.dtype) and look_at_long_windows(conditions, measured).supported
-    return _Cuts(thresholds_of(conditions, measured, plan), long)
+    return _CalibratedCuts(thresholds_of(conditions, measured, plan), long)
 
 
 _NONE = _Counts(0, 0, 0, 0)
@@ -219,7 +219,7 @@ def _run_cuts(condition: Condition, parts: list[Measured], length: int | None = 
     return worst[_applying(condition, parts)]
 
 
-def _judge(condition: Condition, parts: list[Measured], cuts: _Cuts, length: int | None = None) -> _Counts:
+def _judge(condition: Condition, parts: list[Measured], cuts: _CalibratedCuts, length: int | None = None) -> _Counts:
     """Verdicts over whole tasks: the worst segment's states, and the text. Long windows are those of whole texts, which
     count by the most."""
     by_states = _run_cuts(condition, parts, length) > cuts.thresholds.state_cut / 1e6
@@ -231,7 +231,7 @@ def _judge(condition: Condition, parts: list[Measured], cuts: _Cuts, length: int
     return _Counts(len(by_states), int(by_states.sum()), int(by_tokens.sum()), int(refused.sum()))
 
 
-def _refused(honest: Sequence[Condition], measured: Parts, cuts: _Cuts) -> _Counts:
+def _refused(honest: Sequence[Condition], measured: Parts, cuts: _CalibratedCuts) -> _Counts:
     judged = (_judge(one, measured[one.name], cuts, length) for one in honest for length in LENGTHS)
     return sum(judged, _NONE)
 
@@ -241,7 +241,7 @@ def _share_of(counts: _Counts) -> Share:
 
 
 def _outcome(
-    condition: Condition, parts: list[Measured], folds: Sequence[tuple[_Cuts, list[Measured]]]
+    condition: Condition, parts: list[Measured], folds: Sequence[tuple[_CalibratedCuts, list[Measured]]]
 ) -> ConditionOutcome:
     counts = sum((_judge(condition, half, cuts) for cuts, half in folds), _NONE)
     shares = (share(found, counts.total) for found in (counts.states, counts.tokens, counts.any))
