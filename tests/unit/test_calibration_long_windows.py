@@ -116,6 +116,8 @@ def test_what_was_not_measured_is_not_granted() -> None:
     bare = {"margins": np.zeros((RUNS, 8)), "distances-0": np.ones((RUNS, ROWS), np.float32)}
     found = looked_at(bare)
     assert found.why_not == "long windows of 'eager' were not measured"
+    half = {"decode": [measured(means_of(0.95)), bare]}
+    assert look_at_long_windows([NODE], half).why_not == "long windows of 'decode' were not measured"
     assert look_at_long_windows([NODE], {"decode": [bare]}).refused.total == 0
     assert rules_for(Dtype.BFLOAT16, [bare], 1.7) == 5
     short = looked_at(measured(means_of(0.95), rows=LONG_WINDOW - 1))

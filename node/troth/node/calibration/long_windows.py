@@ -71,7 +71,7 @@ def refused_over_long_windows(part: Measured) -> np.ndarray:
 
 def look_at_long_windows(conditions: Sequence[Condition], measured: Mapping[str, list[Measured]]) -> LongWindowFindings:
     """What was measured over long windows."""
-    looked_at = [one for one in conditions if any(LONG_MEANS.format(0) in part for part in measured[one.name])]
+    looked_at = [one for one in conditions if _is_measured(measured[one.name])]
     outcomes = tuple(_outcome(one, measured[one.name]) for one in looked_at)
     honest = [one for one in outcomes if one.condition.kind == HONEST]
     worst = max((one.worst for one in honest), default=math.inf)
@@ -82,6 +82,10 @@ def look_at_long_windows(conditions: Sequence[Condition], measured: Mapping[str,
     return LongWindowFindings(
         refused, worst, max(told, default=None), outcomes, _why_not(missing, rows, refused, worst)
     )
+
+
+def _is_measured(parts: Sequence[Measured]) -> bool:
+    return bool(parts) and all(LONG_MEANS.format(0) in part for part in parts)
 
 
 def _share_of_different(parts: Sequence[Measured]) -> Share:
