@@ -1,4 +1,4 @@
-"""A calibration of real weights in bfloat16: honest runs leave room over long windows, slow cheats are seen there."""
+"""A calibration of real weights in bfloat16: honest runs leave room over long windows, where slow cheats are seen."""
 
 from __future__ import annotations
 

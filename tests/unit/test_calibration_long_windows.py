@@ -52,7 +52,7 @@ def looked_at(other: Measured, cheat: Measured | None = None) -> LongWindowFindi
 
 def at(excess: float) -> np.ndarray:
     """Means of which one lies at so much of the excess at the cut."""
-    means = means_of(0.95)
+    means = means_of(0.96)
     means[3] = np.sqrt(1 + excess * CUT)
     return means
 
@@ -69,6 +69,12 @@ def test_honest_runs_that_leave_room_have_their_rate_with_its_bound_and_cheats_a
     line = long_windows_line(found)
     assert "0 of 24 honest runs, at most 14.25 %" in line.replace("%", " %")
     assert line.endswith("sixth rules.")
+
+
+def test_runs_that_agree_to_the_last_bit_are_one_run() -> None:
+    found = looked_at(measured(means_of(0.95)))
+    assert found.refused == share(0, RUNS)
+    assert [one.refused.total for one in found.outcomes] == [RUNS, RUNS]
 
 
 @pytest.mark.parametrize(("excess", "why"), [(0.45, ""), (0.6, "0.60 of the excess"), (1.2, "refuse 1 of 24")])
@@ -110,6 +116,8 @@ def test_what_was_not_measured_is_not_granted() -> None:
     bare = {"margins": np.zeros((RUNS, 8)), "distances-0": np.ones((RUNS, ROWS), np.float32)}
     found = looked_at(bare)
     assert found.why_not == "long windows of 'eager' were not measured"
+    half = {"decode": [measured(means_of(0.95)), bare]}
+    assert look_at_long_windows([NODE], half).why_not == "long windows of 'decode' were not measured"
     assert look_at_long_windows([NODE], {"decode": [bare]}).refused.total == 0
     assert rules_for(Dtype.BFLOAT16, [bare], 1.7) == 5
     short = looked_at(measured(means_of(0.95), rows=LONG_WINDOW - 1))

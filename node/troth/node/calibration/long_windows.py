@@ -43,7 +43,8 @@ class LongWindowOutcome:
 @dataclass(frozen=True, slots=True)
 class LongWindowFindings:
     """Of honest runs together, and of each condition that was looked at. ``why_not``: what keeps the class from the
-    sixth rules; empty where nothing does. Every run is one task of the whole text, counted once."""
+    sixth rules; empty where nothing does. Every run is one task of the whole text. Honest ones that agree to the last
+    bit, as batches of several sizes may, are one run in ``refused``."""
 
     refused: Share
     worst: float
@@ -70,17 +71,30 @@ def refused_over_long_windows(part: Measured) -> np.ndarray:
 
 def look_at_long_windows(conditions: Sequence[Condition], measured: Mapping[str, list[Measured]]) -> LongWindowFindings:
     """What was measured over long windows."""
-    looked_at = [one for one in conditions if any(LONG_MEANS.format(0) in part for part in measured[one.name])]
+    looked_at = [one for one in conditions if _is_measured(measured[one.name])]
     outcomes = tuple(_outcome(one, measured[one.name]) for one in looked_at)
     honest = [one for one in outcomes if one.condition.kind == HONEST]
     worst = max((one.worst for one in honest), default=math.inf)
-    refused = share(sum(one.refused.count for one in honest), sum(one.refused.total for one in honest))
+    refused = _share_of_different([part for one in honest for part in measured[one.condition.name]])
     told = [one.tail for one in honest if one.tail is not None]
     missing = [one.name for one in conditions if one.kind == HONEST and one not in looked_at]
     rows = min((part["distances-0"].shape[1] for one in looked_at for part in measured[one.name]), default=0)
     return LongWindowFindings(
         refused, worst, max(told, default=None), outcomes, _why_not(missing, rows, refused, worst)
     )
+
+
+def _is_measured(parts: Sequence[Measured]) -> bool:
+    return bool(parts) and all(LONG_MEANS.format(0) in part for part in parts)
+
+
+def _share_of_different(parts: Sequence[Measured]) -> Share:
+    """How many runs are refused, of those that differ: what is the same run again tells nothing more."""
+    found: dict[tuple[LongWindows, ...], bool] = {}
+    for part in parts:
+        runs = zip(*(windows for _, windows in _windows(part)), strict=True)
+        found |= dict(zip(runs, map(bool, refused_over_long_windows(part)), strict=True))
+    return share(sum(found.values()), len(found))
 
 
 def _why_not(missing: Sequence[str], rows: int, refused: Share, worst: float) -> str:

@@ -110,7 +110,7 @@ def long_windows_line(found: LongWindowFindings) -> str:
     if not found.refused.total:
         return f"Fifth rules: {found.why_not}."
     refused = f"{found.refused.count} of {found.refused.total} honest runs, at most {found.refused.high:.2%}"
-    tail = "" if found.tail is None else f"; by a normal tail {found.tail:.1e}"
+    tail = "" if found.tail is None else f"; by a normal tail {_rate(found.tail)}"
     measured = f"refused {refused} with 95 % confidence{tail}; the worst has {found.worst:.2f} of the excess at the cut"
     return f"{measured}: " + ("sixth rules." if found.supported else f"fifth rules, since {found.why_not}.")
 
@@ -175,6 +175,11 @@ def _long_windows(found: LongWindowFindings) -> dict[str, Any]:
             for one in found.outcomes
         ],
     }
+
+
+def _rate(tail: float) -> str:
+    """No calibration tells rates below a billionth."""
+    return "below 1e-9" if tail < 1e-9 else f"{tail:.1e}"
 
 
 def _layout(outcome: LayoutOutcome) -> dict[str, Any]:
