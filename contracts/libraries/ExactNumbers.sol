@@ -250,33 +250,38 @@ library ExactNumbers {
                     y := shr(8, or(shl(128, y), and(x, 0xffffffffffffffffffffffffffffffff)))
                     x := or(xor(e, mul(and(xor(e, shr(16, e)), 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff), 0x10001)), 0x0080000000800000008000000080000000800000008000000080000000800000)
                     y := or(xor(y, mul(and(xor(y, shr(16, y)), 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff), 0x10001)), 0x0080000000800000008000000080000000800000008000000080000000800000)
-                    // Names that are free by now hold the sums of these eight.
                     {
                         let m := mul(and(shr(224, a), 0xffffff), and(shr(96, x), 0xffffff00000000000000000000000000ffffff))
                         let n := mul(and(shr(192, a), 0xffffff), and(shr(64, x), 0xffffff00000000000000000000000000ffffff))
-                        e := add(shl(byte(3, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(7, p), and(n, 0xffffffffffffffffffffffffffffffff)))
-                        unusual := add(shl(byte(3, q), shr(128, m)), shl(byte(7, q), shr(128, n)))
+                        let sum := add(shl(byte(3, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(7, p), and(n, 0xffffffffffffffffffffffffffffffff)))
+                        mstore(0, add(mload(0), sum))
+                        sum := add(shl(byte(3, q), shr(128, m)), shl(byte(7, q), shr(128, n)))
+                        mstore(0x20, add(mload(0x20), sum))
                     }
                     {
                         let m := mul(and(shr(160, a), 0xffffff), and(shr(32, x), 0xffffff00000000000000000000000000ffffff))
                         let n := mul(and(shr(128, a), 0xffffff), and(x, 0xffffff00000000000000000000000000ffffff))
-                        e := add(e, add(shl(byte(11, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(15, p), and(n, 0xffffffffffffffffffffffffffffffff))))
-                        unusual := add(unusual, add(shl(byte(11, q), shr(128, m)), shl(byte(15, q), shr(128, n))))
+                        let sum := add(shl(byte(11, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(15, p), and(n, 0xffffffffffffffffffffffffffffffff)))
+                        mstore(0, add(mload(0), sum))
+                        sum := add(shl(byte(11, q), shr(128, m)), shl(byte(15, q), shr(128, n)))
+                        mstore(0x20, add(mload(0x20), sum))
                     }
                     {
                         let m := mul(and(shr(96, a), 0xffffff), and(shr(96, y), 0xffffff00000000000000000000000000ffffff))
                         let n := mul(and(shr(64, a), 0xffffff), and(shr(64, y), 0xffffff00000000000000000000000000ffffff))
-                        e := add(e, add(shl(byte(19, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(23, p), and(n, 0xffffffffffffffffffffffffffffffff))))
-                        unusual := add(unusual, add(shl(byte(19, q), shr(128, m)), shl(byte(23, q), shr(128, n))))
+                        let sum := add(shl(byte(19, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(23, p), and(n, 0xffffffffffffffffffffffffffffffff)))
+                        mstore(0, add(mload(0), sum))
+                        sum := add(shl(byte(19, q), shr(128, m)), shl(byte(23, q), shr(128, n)))
+                        mstore(0x20, add(mload(0x20), sum))
                     }
                     {
                         let m := mul(and(shr(32, a), 0xffffff), and(shr(32, y), 0xffffff00000000000000000000000000ffffff))
                         let n := mul(and(a, 0xffffff), and(y, 0xffffff00000000000000000000000000ffffff))
-                        e := add(e, add(shl(byte(27, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(31, p), and(n, 0xffffffffffffffffffffffffffffffff))))
-                        unusual := add(unusual, add(shl(byte(27, q), shr(128, m)), shl(byte(31, q), shr(128, n))))
+                        let sum := add(shl(byte(27, p), and(m, 0xffffffffffffffffffffffffffffffff)), shl(byte(31, p), and(n, 0xffffffffffffffffffffffffffffffff)))
+                        mstore(0, add(mload(0), sum))
+                        sum := add(shl(byte(27, q), shr(128, m)), shl(byte(31, q), shr(128, n)))
+                        mstore(0x20, add(mload(0x20), sum))
                     }
-                    mstore(0, add(mload(0), e))
-                    mstore(0x20, add(mload(0x20), unusual))
                 }
             }
             walk(cursor)

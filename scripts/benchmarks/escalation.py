@@ -26,7 +26,7 @@ from benchmarks.honest_disputes import measure_disputes
 from benchmarks.honest_games import measure_games
 from benchmarks.honest_tokens import measure_tokens
 from benchmarks.imprints import hidden_figures
-from benchmarks.weights import weights
+from benchmarks.weights import packed_weights, weights
 from troth.cases.courtroom import LiveCourtroom
 from troth.node.court.accusing import AccusedText, accuse
 from troth.node.models.folder import ModelFolder
@@ -74,21 +74,21 @@ async def _gas() -> list[Figure]:
     with tempfile.TemporaryDirectory() as made:
         wide = write_model(Path(made) / "wide", *WIDE)
         packed = write_model(Path(made) / "packed", *WIDE, bfloat16=True)
-        for folder, dtype, reach in (
-            (weights(), Dtype.FLOAT32, 400_000),
-            (weights(), Dtype.BFLOAT16, 400_000),
-            (wide, Dtype.FLOAT32, 2_400_000),
-            (packed, Dtype.BFLOAT16, 2_400_000),
+        for folder, dtype, lie, reach in (
+            (weights(), Dtype.FLOAT32, "float32", 400_000),
+            (weights(), Dtype.BFLOAT16, "float32", 400_000),
+            (packed_weights(), Dtype.BFLOAT16, "bfloat16", 400_000),
+            (wide, Dtype.FLOAT32, "float32", 2_400_000),
+            (packed, Dtype.BFLOAT16, "bfloat16", 2_400_000),
         ):
+            where = f"wrong token, {folder.config['hidden_size']} columns, {dtype.name.lower()}, weights in {lie}"
             async with _trial(folder, dtype, Path(made)) as trial:
-                columns = folder.config["hidden_size"]
                 for what, wording in _wordings():
-                    name = f"wrong token, {columns} columns, {dtype.name.lower()}: {what}"
-                    figures.append(Figure(name, await trial.convict(wording), "gas", reach=reach))
+                    figures.append(Figure(f"{where}: {what}", await trial.convict(wording), "gas", reach=reach))
             async with _trial(folder, dtype, Path(made)) as trial:
                 await trial.pay()
                 what, wording = _wordings()[0]
-                name = f"wrong token, {columns} columns, {dtype.name.lower()}: {what}, by who was paid before"
+                name = f"{where}: {what}, by who was paid before"
                 figures.append(Figure(name, await trial.convict(wording), "gas", reach=reach))
     return figures
 

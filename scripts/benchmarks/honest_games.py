@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import tempfile
 import time
 from collections import Counter
@@ -23,10 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from conftest import anvil_process
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
 from support.dispute_party import order_text
 from support.dispute_stage import DisputeStage, Played, dispute_stage
 from support.dispute_trials import StagedDisputes, ending
@@ -34,7 +31,7 @@ from support.layer_disputes import SALT, LayerScene, SignedRows
 
 from benchmarks.figures import Figure
 from benchmarks.honest_disputes import KINDS, Texts
-from benchmarks.weights import HOME, weights
+from benchmarks.weights import HOME, packed_weights, weights
 from troth.cases.courtroom import CallRefused
 from troth.chain.deployment import numbers_creation, steps_creation, submit
 from troth.node.court.canonical_traces import CanonicalTraces
@@ -90,22 +87,6 @@ async def _play(numbers: range, kept: Path) -> None:
                 told = {"stored": stored, "kind": KINDS[number % len(KINDS)], **await table.play(number)}
                 with kept.open("a") as file:
                     file.write(json.dumps(told) + "\n")
-
-
-def packed_weights() -> ModelFolder:
-    """SmolLM2 with its weights rounded to bfloat16, made once."""
-    whole = weights()
-    folder = whole.path.with_name(f"{whole.path.name}-bfloat16")
-    if not folder.is_dir():
-        made = Path(tempfile.mkdtemp(dir=whole.path.parent))
-        for file in whole.path.iterdir():
-            if file.suffix == ".safetensors":
-                tensors = {name: one.to(torch.bfloat16) for name, one in load_file(file).items()}
-                save_file(tensors, made / file.name, metadata={"format": "pt"})
-            else:
-                shutil.copy(file, made)
-        made.rename(folder)
-    return ModelFolder(folder)
 
 
 @dataclass

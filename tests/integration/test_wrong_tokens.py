@@ -79,13 +79,14 @@ Trials = Callable[..., AbstractAsyncContextManager[Trial]]
 @pytest.fixture
 def trials(anvil: Any, tmp_path: Path) -> Trials:
     @asynccontextmanager
-    async def made(dtype: int = 0, disputes: bool = False, **changes: Any) -> AsyncIterator[Trial]:
+    async def made(dtype: int = 0, disputes: bool = False, padding: int = 0, **changes: Any) -> AsyncIterator[Trial]:
         place: dict[str, Any] = {}
         if disputes:
             factory, prover = await factory_and_prover(anvil, steps_creation(anvil.keys[0].address))
             place = {"factory": factory, "parameters": replace(PARAMETERS, prover=prover)}
         folder = write_model(tmp_path / "model")
         model = describe(folder, dtype)
+        model = replace(model, vocabulary=model.vocabulary - padding)
         definition = named(execution_class_of(model, dtype=dtype, mantissa_bits=(10, 7)[dtype], **changes))
         async with (
             tabs_stage(anvil, model=model, execution_class=definition, nodes=3, tabs=False, **place) as stage,
@@ -353,6 +354,28 @@ async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_name
                 token_proofs.judge(proof, trial.scene.stage.market.domain, vrf.public_key(trial.scene.stage.vrf_secret))
         assert Part.PROOFS.of(contracts)
         assert HEAD in trial.scene.stage.execution_class.name
+
+
+async def test_a_row_that_only_pads_the_head_is_no_rival(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads have more rows than a vocabulary has tokens, and honest nodes never choose the rows beyond it."""
+    kept: list[TokenProof] = []
+    async with trials(padding=1) as trial:
+        place, rival = 2, trial.scene.stage.model.vocabulary
+        states = np.random.default_rng(8).standard_normal((6, 128)).astype(np.float32)
+        states[place] = trial.scene.weights[rival]
+        evidence = trial.scene.answer(Wording(forged=place, rank=1), states)
+        monkeypatch.setattr(accusing, "_beaten", lambda text, tensor: (place, rival))
+        monkeypatch.setattr(token_proofs, "judge", lambda proof, *rest: kept.append(proof))
+        trial.accuse(evidence)
+        monkeypatch.undo()
+        (proof,) = kept
+        contracts, key = trial.scene.stage.market.contracts, vrf.public_key(trial.scene.stage.vrf_secret)
+        call = convict_by_proof(contracts, token_proofs.encode(proof, contracts))
+        rejection = (await trial.opener.courtroom.simulate(call)).rejection
+        assert rejection is not None
+        assert rejection.name == "NoSuchToken"
+        with pytest.raises(NotEvidence):
+            token_proofs.judge(proof, trial.scene.stage.market.domain, key)
 
 
 @pytest.mark.parametrize("cut", [{"top_k": 1}, {"min_p": 900_000}, {"top_k": 9, "min_p": 300_000}], ids=str)
