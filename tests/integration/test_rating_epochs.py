@@ -183,7 +183,7 @@ async def test_more_than_a_third_call_a_silent_node_silent(stage: RatingStage) -
     await epoch(stage, 2)
     silent = stage.market.nodes[0]
     stage.market.silent.add(silent)
-    # Enough attempts that each member meets the node before it signs: draws decide whom it asks, and three of four
+    # Enough attempts that each member meets the node before it signs: draws decide whom it asks, and half of the
     # attempts come after that.
     terms = rating.RatingTerms(prompts=2, tokens=64, attempts=64)
     for operator in stage.members:
