@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -135,7 +136,8 @@ async def test_what_a_scheduler_refuses(tickets: TicketNetwork, tmp_path: Path) 
         for said, one in wrong.items():
             with pytest.raises(TicketsNotTaken, match=said):
                 await desk.pay(one)
-        await desk.pay(payment)
+        at_once = await asyncio.gather(desk.pay(payment), desk.pay(payment), return_exceptions=True)
+        assert sorted(type(one).__name__ for one in at_once) == ["Tab", "TicketsNotTaken"], at_once
         with pytest.raises(TicketsNotTaken, match="spent already"):
             await desk.pay(payment)
         payer = await session.chain.read(messages.payer_of(spending.tab_key))

@@ -15,7 +15,7 @@ from support.rating_stage import TERMS, RatingStage, StagedMember
 from troth.committee import rating
 from troth.committee.challenges import new_openings, root_of
 from troth.committee.corpus import Corpus
-from troth.committee.epochs import EpochFile, ExaminedList, with_signature
+from troth.committee.epochs import EpochFile, ExaminedList, SilenceSaid, with_signature
 from troth.committee.errors import CommitteeError, EpochRefused, RequestRefused, SignedOther
 from troth.committee.rating import EpochProposal, encode_message
 from troth.committee.rating_requests import REVIEW, SIGNED
@@ -105,6 +105,44 @@ async def epoch_from(stage: RatingStage, number: int, begin: float) -> None:
             await stage.act()
 
 
+async def test_members_refuse_the_leader_of_the_seed_before_its_turn(stage: RatingStage) -> None:
+    """It may be asked by anybody who wants another leader than the last one's VRF draws."""
+    await stage.to(2, 0.51)
+    second = await stage.leader(by_seed=True)
+    file = stage.members[second].awake._file(await stage.clock.moment(), {}, b"")
+    judge = stage.members[next(one for one in stage.members if one != second)].rater
+    assert judge is not None
+    with pytest.raises(EpochRefused, match="whom the last one's VRF draws"):
+        await judge.review(second, EpochProposal(rating.VERSION, file, [], []))
+    # Later it is its turn, and what is missing is its signature.
+    await stage.to(2, 0.76)
+    with pytest.raises(EpochRefused, match="leader signs first"):
+        await judge.review(second, EpochProposal(rating.VERSION, file, [], []))
+
+
+async def test_a_forged_report_of_silence_does_not_spoil_what_settles_the_epoch(stage: RatingStage) -> None:
+    leader = await stage.leader()
+    await stage.to(2, 0.49)
+    await stage.act()
+    await stage.to(2, 0.51)
+    stage.members[leader].awake.submit = _never  # type: ignore[assignment]
+    await stage.act()
+    stage.kill(leader)
+    seed = (await stage.clock.moment()).now.seed
+    others = [member.awake.rater for operator, member in stage.members.items() if operator != leader]
+    known = [(rater, kept) for rater in others if (kept := rater.store.proposal(2, seed)) is not None]
+    assert known, stage.refusals
+    for rater, kept in known:
+        file = kept[0]
+        said = SilenceSaid("0x" + (1).to_bytes(32, "big").hex(), file.signatures[leader])
+        with pytest.raises(EpochRefused):
+            await rater.hear(msgspec.structs.replace(file, silences={**file.silences, leader: said}))
+        assert rater.store.proposal(2, seed) == kept
+    await stage.to(2, 0.92)
+    await stage.act()
+    assert stage.through() == 3
+
+
 async def test_a_leader_that_lies_about_credits_gets_no_signature_and_the_next_one_leads(stage: RatingStage) -> None:
     liar = await stage.leader()
     stage.members[liar].examiner.lie = ONE // 5
@@ -145,7 +183,7 @@ async def test_more_than_a_third_call_a_silent_node_silent(stage: RatingStage) -
     await epoch(stage, 2)
     silent = stage.market.nodes[0]
     stage.market.silent.add(silent)
-    # Enough attempts that each member meets the node before it signs: draws decide whom it asks, and three of four
+    # Enough attempts that each member meets the node before it signs: draws decide whom it asks, and half of the
     # attempts come after that.
     terms = rating.RatingTerms(prompts=2, tokens=64, attempts=64)
     for operator in stage.members:

@@ -10,6 +10,7 @@ from conftest import Anvil
 from support.rating_epochs import MEMBERS, WORTH, epoch, second_epoch
 from support.rating_stage import RatingStage
 
+from troth.committee.errors import RequestRefused
 from troth.committee.evidence import NOTHING_YET, SURE, UNKNOWN
 from troth.committee.rating import encode_message
 from troth.protocol.types import ZERO_HASH
@@ -100,3 +101,6 @@ async def test_a_member_that_missed_updates_leads_with_what_the_others_tell_it(s
     assert found == (number, missing, True, MEMBERS, WORTH[0] // 2), "\n".join(stage.refusals)
     await stage.to(number + 1, 0.0)
     assert rater.known(await stage.clock.moment()).judged == 1
+    # It was told by others, so it tells nobody: one lie would be as many members' word.
+    with pytest.raises(RequestRefused, match="missed an epoch, too"):
+        rater.added_up(settled.digest)

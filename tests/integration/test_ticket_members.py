@@ -23,7 +23,7 @@ from troth.client.tickets import managing
 from troth.client.tickets.members import ask_member, epoch_keys, signed_tickets
 from troth.client.tickets.session import ticket_session
 from troth.committee.errors import TicketsRefused
-from troth.committee.ticket_keys import KeyProposal
+from troth.committee.ticket_keys import KeyProposal, TicketKeyMember, TicketKeyStore
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.hashing import keccak256
 from troth.protocol.tickets import messages
@@ -116,6 +116,36 @@ async def test_keys_come_without_a_dealer_that_lies_and_a_leader_that_is_dead(st
     digest = await stage.chain.read(messages.dealing_of(0))
     assert dead.office.member.share(0, digest) is None
     assert stage.members[1].office.member.share(0, digest) is not None
+
+
+async def test_a_dealers_first_dealing_stays(stage: MembersStage, tmp_path: Path) -> None:
+    """Whoever deals twice could give some members shares of one key, and the others those of another."""
+    dealer, receiver = stage.members[3], stage.members[1]
+    operators = [one.operator for one in stage.membership.members]
+    mine = receiver.staged.key.address
+    first = dealer.office.member.deal(0, operators)[mine]
+    receiver.office.member.take(dealer.staged.key.address, first, operators)
+    held = receiver.office.member.holdings(0)
+    store = TicketKeyStore(tmp_path / "forgetful.sqlite")
+    again = TicketKeyMember(dealer.staged.key.secret, dealer.office.member.domain, len(PRICES), store)
+    with pytest.raises(TicketsRefused, match="another dealing before"):
+        receiver.office.member.take(dealer.staged.key.address, again.deal(0, operators)[mine], operators)
+    store.close()
+    assert receiver.office.member.holdings(0) == held
+    receiver.office.member.take(dealer.staged.key.address, first, operators)
+
+
+async def test_a_share_is_of_the_keys_that_the_chain_names_now(stage: MembersStage) -> None:
+    """A reorganisation may take back the keys of an epoch, and others come of more dealings."""
+    operators = [one.operator for one in stage.membership.members]
+    member, mine = stage.members[1].office.member, stage.members[1].staged.key.address
+    for dealer in stage.members:
+        member.take(dealer.staged.key.address, dealer.office.member.deal(0, operators)[mine], operators)
+    held = sorted((dealer, bytes(digest)) for dealer, digest in member.holdings(0).items())
+    digests = [member.sign(KeyProposal(0, dealers), 3)[0].digest for dealers in (held[:3], held)]
+    found = [member.share(0, digest) for digest in (*digests, digests[0])]
+    assert [one.keys.digest for one in found if one is not None] == [*digests, digests[0]]
+    assert len({one.shares for one in found if one is not None}) == 2
 
 
 async def test_requests_that_are_refused(stage: MembersStage) -> None:

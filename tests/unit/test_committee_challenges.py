@@ -32,6 +32,7 @@ from troth.committee.corpus import FEWEST, Corpus, read_corpus, shipped
 from troth.committee.epoch_store import EpochStore
 from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
 from troth.committee.examining_nodes import ClientExaminer, ExaminableNodes
+from troth.committee.moments import MOST_LATE, due_of_attempt, late_part
 from troth.committee.prompts import LONGEST, prompts_of
 from troth.protocol.credit import Surprises
 from troth.protocol.hashing import keccak256
@@ -183,6 +184,24 @@ def test_a_list_commits_to_prompts_and_to_when_and_how_they_are_asked() -> None:
 def test_the_parts_of_a_list_share_nothing_and_leave_nothing_out(count: int) -> None:
     parts = [place for part in range(PARTS) for place in places_of(part, count)]
     assert parts == list(range(count))
+
+
+@pytest.mark.parametrize(("nodes", "attempts"), [(50, 6), (9, 6), (4, 2)])
+def test_no_time_of_an_epoch_has_more_of_members_questions_than_another(nodes: int, attempts: int) -> None:
+    """Whoever serves many orders shortly before an epoch ends would know that they are members'."""
+    asking, members, listed = 1 - 120 / 1800, 7, PARTS * 4 * nodes
+    own = attempts * members
+    late = late_part(asking, listed, own)
+    moments = [(place + 0.5) / 1000 for place in range(1000)]
+    due = [due_of_attempt(moment, asking, late) for moment in moments]
+    assert all(0 <= one < 1 for one in due)
+    after = sum(one >= asking for one in due) / len(due) * own / (listed + own)
+    assert after == pytest.approx(1 - asking, abs=0.001)
+
+
+def test_members_that_have_few_questions_of_their_own_ask_some_before_they_sign() -> None:
+    assert late_part(0.5, 800, 7) == MOST_LATE
+    assert late_part(0.9, 800, 0) == 0.0
 
 
 def test_a_next_list_has_every_host_and_nobody_else() -> None:

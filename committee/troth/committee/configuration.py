@@ -98,7 +98,7 @@ class _RatingTable(ReputationSection, frozen=True, forbid_unknown_fields=True):
     prompts: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     least: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     tokens: Annotated[int, msgspec.Meta(ge=16, le=4096)] = 2048
-    attempts: Annotated[int, msgspec.Meta(ge=0, le=64)] = 4
+    attempts: Annotated[int, msgspec.Meta(ge=0, le=64)] = 6
     agreeing: Annotated[int, msgspec.Meta(ge=4, le=4000)] = 120
     characters: Annotated[int, msgspec.Meta(ge=100, le=LONGEST)] = LONGEST
     corpus: str = ""

@@ -78,18 +78,28 @@ class EpochMoment:
         """At which progress a leader asks a challenge."""
         return moment * self.asking
 
-    def due_of_attempt(self, moment: float) -> float:
-        """At which progress a member asks by itself."""
-        return due_of_attempt(moment, self.asking)
+    def due_of_attempt(self, late: float, moment: float) -> float:
+        """At which progress a member asks by itself; ``late`` is `late_part`."""
+        return due_of_attempt(moment, self.asking, late)
 
 
-LATE = 0.75
-"""Of a member's own questions, how many come when no leader asks."""
+MOST_LATE = 0.75
+"""Of members' own questions, how many come at most when no leader asks: later ones find nobody silent any more."""
 
 
-def due_of_attempt(moment: float, asking: float) -> float:
-    """When a member asks by itself: mostly when no leader does, so that no time of an epoch is free of members'."""
-    return asking + moment / LATE * (1 - asking) if moment < LATE else (moment - LATE) / (1 - LATE)
+def late_part(asking: float, listed: int, own: int) -> float:
+    """Which part of members' ``own`` questions comes when no leader asks, so that all times have equally many.
+
+    Args:
+        asking: the part of an epoch in which leaders ask ``listed`` questions.
+    """
+    return min(MOST_LATE, (1 - asking) * (listed + own) / own) if own else 0.0
+
+
+def due_of_attempt(moment: float, asking: float, late: float) -> float:
+    """When a member asks by itself: a ``late`` part when no leader does, so that no time of an epoch is free of
+    members'."""
+    return asking + moment / late * (1 - asking) if moment < late else (moment - late) / (1 - late) * asking
 
 
 @dataclass(frozen=True, slots=True)

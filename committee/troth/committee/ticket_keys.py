@@ -250,14 +250,16 @@ class TicketKeyMember:
 
     def share(self, epoch: int, digest: Hash32) -> MemberShare | None:
         """This member's shares of the keys that the chain names by ``digest``; None where it has none."""
-        if epoch not in self._ready:
+        ready = self._ready.get(epoch)
+        # A reorganisation may bring other keys of the same epoch.
+        if ready is None or ready.keys.digest != digest:
             proposal = self._store.signed(epoch, digest)
             if proposal is None:
                 return None
             held = self._store.held(epoch)
             mine = share_of(held[Address(dealer)].values for dealer, _ in proposal.dealers)
-            self._ready[epoch] = MemberShare(self._keys(proposal, held), mine)
-        return self._ready[epoch]
+            ready = self._ready[epoch] = MemberShare(self._keys(proposal, held), mine)
+        return ready
 
     def forget_before(self, epoch: int) -> None:
         """Erase the shares of older epochs."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -30,7 +31,7 @@ from troth.committee.epoch_store import KEPT_EPOCHS
 from troth.committee.epochs import EpochFile, ExaminedList, SilenceSaid, proposed, with_signature, with_silence
 from troth.committee.errors import CommitteeError, EpochRefused
 from troth.committee.missed import missed_list, others_evidence
-from troth.committee.moments import EpochMoment
+from troth.committee.moments import EpochMoment, late_part
 from troth.committee.rating import VERSION, Agreement, EpochProposal, RatingMember, encode_message
 from troth.committee.rating_requests import HAND_OVER, PROVE, REVIEW, SIGNED, MemberCalls
 from troth.protocol import committee, typed_data
@@ -133,8 +134,11 @@ class EpochTurns:
     # ---- asking
 
     def _attempt(self, moment: EpochMoment) -> None:
-        openings = self.rater.attempts(moment)
-        self._ask(moment, openings, range(len(openings)), "attempt", moment.due_of_attempt)
+        openings, fixed = self.rater.attempts(moment), self.rater.fixed(moment)
+        listed = PARTS * self.rater.terms.prompts * len(fixed.nodes) if fixed is not None else 0
+        late = late_part(moment.asking, listed, len(openings) * len(moment.now.members))
+        due_of = partial(moment.due_of_attempt, late)
+        self._ask(moment, openings, range(len(openings)), "attempt", due_of)
 
     def _ask(
         self,
