@@ -31,6 +31,8 @@ from troth.chain.market import Market
 from troth.protocol.hashing import keccak256
 from troth.protocol.market import shipped
 from troth.protocol.market.types import Parameters
+from troth.testnet.anvil import find_anvil
+from troth.testnet.errors import MissingTool
 from troth.testnet.ports import free_port
 
 sys.setrecursionlimit(1000)
@@ -44,7 +46,6 @@ settings.load_profile("fixed")
 tests is no finding. `make fuzz` takes random ones."""
 
 ROOT = Path(__file__).resolve().parent.parent
-ANVIL = ROOT / "node_modules" / ".bin" / "anvil"
 START_DEADLINE = 120.0
 ANSWER_DEADLINE = 120.0
 """Seconds, on a machine that does much else."""
@@ -96,15 +97,26 @@ def key_number(number: int) -> Key:
     return Key.from_secret(keccak256(b"troth test key %d" % number))
 
 
+def _anvil() -> str | None:
+    try:
+        return find_anvil()
+    except MissingTool:
+        return None
+
+
+ANVIL = _anvil()
+"""Looked for before a test leaves this folder."""
+
+
 @contextmanager
 def anvil_process(port: int | None = None) -> Iterator[Anvil]:
-    if not ANVIL.exists():
+    if ANVIL is None:
         pytest.skip("anvil is not installed; run npm ci")
     chosen = port or free_port()
-    command = [str(ANVIL), "--port", str(chosen), "--hardfork", "osaka", "--silent", "--accounts", "1"]
+    command = [ANVIL, "--port", str(chosen), "--hardfork", "osaka", "--silent", "--accounts", "1"]
     # Otherwise it writes every block's state to the home folder, and leaves it there when it is killed.
     command += ["--prune-history", "500"]
-    # npm's anvil is a Node script around the binary: a group of their own, so that stop() ends both.
+    # Where it is a script around the binary: a group of their own, so that stop() ends both.
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     # One for all calls, and without TLS: each new one would read all root certificates of the system.
     with httpx.Client(verify=False, trust_env=False, timeout=ANSWER_DEADLINE) as client:

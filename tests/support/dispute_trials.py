@@ -28,7 +28,6 @@ from troth.protocol.disputes.life import Life
 from troth.protocol.types import Address, Hash32
 
 Rows = NDArray[np.float32]
-MODELS = Path(__file__).resolve().parents[2] / ".troth"
 WRONG = {"model.layers.1.mlp.up_proj.weight": ((3, 5), 0.9)}
 """One weight of one layer that a dishonest node has otherwise."""
 

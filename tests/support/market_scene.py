@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -85,13 +86,18 @@ def node_key(number: int) -> bytes:
     return bytes([100 + number]) * 32
 
 
+@cache
+def node_of(number: int) -> Address:
+    return typed_data.address_of(node_key(number))
+
+
 def owner_of(number: int) -> Address:
     return address_from_bytes(bytes([number]) * 20)
 
 
 def group_of(numbers: range, *, seats: int = 10, asks: Ask | None = None) -> GroupHistory:
     """Nodes that joined long ago, each with its own owner."""
-    operators = [typed_data.address_of(node_key(number)) for number in numbers]
+    operators = [node_of(number) for number in numbers]
     entries = tuple((GroupEntry(operator, 1, 1, seats, 0),) for operator in operators)
     owners = {operator: owner_of(number) for number, operator in zip(numbers, operators, strict=True)}
     asked = asks or Ask(300_000_000, 30_000_000, 600_000_000)
@@ -108,7 +114,7 @@ class Scene:
     check_rate: int = 1_000_000
     secrets: Secrets = Secrets(hash_of("first"), hash_of("second"))  # noqa: RUF009
 
-    @property
+    @cached_property
     def view(self) -> OrderView:
         group = group_of(range(self.nodes))
         return OrderView(
@@ -126,7 +132,7 @@ class Scene:
             tab_state=TabState(balance=1_000_000, known=True),
         )
 
-    @property
+    @cached_property
     def order(self) -> Order:
         return Order(
             tab=messages.tab_id(TAB),
@@ -147,7 +153,7 @@ class Scene:
             reply_key=hash_of("reply"),
         )
 
-    @property
+    @cached_property
     def order_id(self) -> Hash32:
         return messages.order_id(self.order, DOMAIN)
 
@@ -275,7 +281,7 @@ class Scene:
         return Verdict(self.order_id, result.segment, hashed, commitment, opinion, opinion is Opinion.REJECT)
 
 
-KEYS: dict[Address, bytes] = {typed_data.address_of(node_key(number)): node_key(number) for number in range(64)}
+KEYS: dict[Address, bytes] = {node_of(number): node_key(number) for number in range(64)}
 
 
 def key_of(operator: Address) -> bytes:

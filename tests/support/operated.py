@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from support.light_keys import lighten
 from support.tabs_stage import ASK, TabsStage
 
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account
@@ -88,6 +89,7 @@ async def joined(stage: TabsStage, anvil: Any, tmp_path: Path, *more: object) ->
     operated = operated_in(tmp_path)
     password = operated.password
     made = operated.signed(*init_words(stage, tmp_path, "--slice", "0:2", *more))
+    lighten(operated.home / "keys", password)
     owner = create_account(tmp_path / "owner.json", PASSWORD, scrypt_n=DEMO_SCRYPT_N)
     for key in (owner, load_account(operated.home / "keys" / "operator.json", PASSWORD)):
         anvil.fund(key)

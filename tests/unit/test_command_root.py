@@ -180,7 +180,7 @@ def test_a_broken_plug_in_breaks_its_own_sub_command_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = EntryPoint("broken", "troth_no_such_package.command:app", plugins.GROUP)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [broken])
+    monkeypatch.setattr(plugins, "plugins", lambda: {broken.name: broken})
     with pytest.raises(SystemExit) as stopped:
         main(["--help"])
     assert stopped.value.code == 0

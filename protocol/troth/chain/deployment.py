@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from troth.chain import decoding
 from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
@@ -49,6 +50,7 @@ IMPRINTS_STEP = "imprints"
 HEADERS_BACK = 64
 """Blocks that are searched for two headers with different RANDAO; the EVM knows the hashes of 256."""
 
+Outcome = TypeVar("Outcome")
 Report = Callable[[str, TransactionReceipt | None], None]
 """Told of each step when it is done; without a receipt where the step was done before."""
 
@@ -232,7 +234,7 @@ async def deploy_market(
         if services is not None and committee is not None:
             await maker.create_services(services, committee, contracts)
         if maker.receipts:
-            first = maker.receipts[0].block
+            first = min(receipt.block for receipt in maker.receipts)
         else:
             first = (await find_deployed(url, maker.factory, contracts.bank)).meta.block
         chain = Chain(Rpc(url, timeout=request_timeout), chain_id, contracts.bank)
@@ -281,7 +283,10 @@ class _Maker:
         return receipt.created
 
     async def create_parts(self, parameters: Parameters) -> None:
-        """Parameters, and the headers of two blocks that show that this chain's RANDAO changes; then each part."""
+        """Parameters, and the headers of two blocks that show that this chain's RANDAO changes; then each part.
+
+        The parts come in any order, so that all are on their way at once: blocks take what fits into them.
+        """
         begun, bits = await self._progress(parameters)
         if begun:
             self._report(BEGIN_STEP, None)
@@ -289,12 +294,17 @@ class _Maker:
             newest, before = await differing_headers(self._rpc)
             call = build_factory(self.factory, "begin", parameters, newest.raw, before.raw).call
             await self.step(BEGIN_STEP, call, self.factory)
+        missing: dict[str, Call] = {}
         for index, part in enumerate(MARKET_PARTS):
             if bits >> index & 1:
                 self._report(part, None)
                 continue
             made = build_factory(self.factory, "create", parameters, index, creation_code(part)).call
-            await self.step(part, Call(f"creation of the {part}", made.data), self.factory)
+            missing[part] = Call(f"creation of the {part}", made.data)
+        # What an earlier run signed comes first: a new transaction would take its nonce.
+        found = await _all(self._resumed(part) for part in missing)
+        left = [part for part, receipt in zip(missing, found, strict=True) if receipt is None]
+        await _all(self._new(part, missing[part], self.factory) for part in left)
 
     async def create_services(self, rules: ServiceRules, committee: Address, contracts: Contracts) -> None:
         """What stands beside the market, each by a plain transaction."""
@@ -309,10 +319,16 @@ class _Maker:
 
     async def step(self, name: str, call: Call, to: Address | None) -> TransactionReceipt:
         """A transaction, mined: one that an earlier run signed, if it can still be, or a new one."""
+        return await self._resumed(name) or await self._new(name, call, to)
+
+    async def _resumed(self, name: str) -> TransactionReceipt | None:
         for raw in self._record.attempts(name):
             found = await self._transactions.resume(raw, self._timeout)
             if found is not None:
                 return self._done(name, found)
+        return None
+
+    async def _new(self, name: str, call: Call, to: Address | None) -> TransactionReceipt:
         kept = lambda raw: self._record.keep(name, raw)  # noqa: E731
         transaction = await self._transactions.send(call, self._key, to, keep=kept)
         return self._done(name, await self._transactions.wait(transaction, 1, self._timeout))
@@ -330,6 +346,16 @@ class _Maker:
         outputs = named("function", FACTORY)["progressOf"].outputs
         begun, bits = decode_parameters(outputs, decoding.data(answer))
         return bool(begun), int(bits)
+
+
+async def _all(steps: Iterable[Awaitable[Outcome]]) -> list[Outcome]:
+    """What all of them gave; the first failure is raised when none is under way any more, so that each is recorded."""
+    outcomes = await asyncio.gather(*steps, return_exceptions=True)
+    given = [one for one in outcomes if not isinstance(one, BaseException)]
+    for failure in outcomes:
+        if isinstance(failure, BaseException):
+            raise failure
+    return given
 
 
 async def differing_headers(rpc: Rpc) -> tuple[RawHeader, RawHeader]:

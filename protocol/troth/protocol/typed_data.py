@@ -172,8 +172,9 @@ def digest(message: Any, domain: Domain) -> Hash32:
     return Hash32(keccak256(b"\x19\x01" + domain_separator(domain) + struct_hash(message)))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def _private_key(secret: bytes) -> PrivateKey:
+    """A key derives its public points when it is made, which takes longer than a signature: the last few are kept."""
     if len(secret) != 32 or not 0 < int.from_bytes(secret, "big") < CURVE_ORDER:
         what = "A secp256k1 secret is 32 bytes, above zero and below the curve order"
         raise InvalidField(what, f"{len(secret)} bytes", "Take the key from a keystore.")
