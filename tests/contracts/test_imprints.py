@@ -11,6 +11,9 @@ import pytest
 from support.imprint_scene import ImprintScene, imprint_scene, test_key
 from support.wrong_token_scene import Wording, write_model
 
+from troth.audit.checks import faults
+from troth.audit.report import FindingKind
+from troth.audit.running import read_chain
 from troth.cases.errors import NothingToDo
 from troth.chain.errors import ChainRejected
 from troth.node.court.accusing import accuse
@@ -164,6 +167,14 @@ async def test_the_row_itself_convicts_here_too_also_whom_its_imprints_do_not(sc
     # Once, in whichever form.
     with pytest.raises(ChainRejected, match="AlreadyProven"):
         await scene.convict(hidden, accuser.address, accuser)
+    # An auditor weighs the row that was shown again, and cannot tell of the one that was not.
+    other_one = scene.scene.answer(Wording(forged=3, rank=9))
+    await scene.convict(await scene.prove(other_one, accuser.address), accuser.address, accuser)
+    place = scene.stage.market.place
+    reading = await read_chain(anvil.url, place, start=place.block, last=None)
+    (proven,) = (check for check in faults.CHECKS if check.number == "M10")
+    kinds = [[one.kind for one in result.findings] for result in proven.report(reading.subject).results]
+    assert kinds[:2] == [[FindingKind.CHEATED], [FindingKind.CHEATED, FindingKind.INCONCLUSIVE]]
 
 
 async def test_the_key_of_the_contract_is_that_of_the_folder(scene: ImprintScene) -> None:

@@ -122,6 +122,12 @@ def test_a_network_with_imprints_is_created_verified_and_doubted(
     troth(app, "describe", "--factory", made["factory"], "--rpc", anvil.url, "--name", "mine", "--output", described)
     assert read_description(described).imprints == place
 
+    # Who registers a class whose imprints nobody can use is told so.
+    for hidden, useless in ((256, True), (128, False)):
+        folder = tiny_model(tmp_path / f"tiny-{hidden}", hidden_size=hidden).path
+        told = troth(model_command.app, "register", folder, "--imprints", "--factory", made["factory"], *payer)
+        assert ("takes imprints of such rows" in told["warning"]) is useless
+
     # Another key than the contract has, none at all, a creation that made something else, and no word of it.
     factory = network.created_by
     for lie, words in (

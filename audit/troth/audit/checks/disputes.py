@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from troth.audit.report import CheckResult, Finding, FindingKind
 from troth.audit.subject import AuditCheck, AuditSubject
-from troth.protocol.bindings import DISPUTES, functions_by_selector
+from troth.protocol.bindings import DISPUTES, IMPRINTS, functions_by_selector, named
 from troth.protocol.bindings.structs import converter, decode_parameters
 from troth.protocol.calls import DecodedCall
 from troth.protocol.disputes.calls import (
@@ -37,7 +38,7 @@ from troth.protocol.disputes.sums import unpacked
 from troth.protocol.disputes.tree import path_root
 from troth.protocol.errors import ProtocolError
 from troth.protocol.hashing import abi_keccak, keccak256
-from troth.protocol.logs import LogMeta
+from troth.protocol.logs import EventLog, LogMeta
 from troth.protocol.market.events import FaultProven
 from troth.protocol.market.proceedings import Fault
 from troth.protocol.market.types import NO_ADDRESS
@@ -82,14 +83,12 @@ class PlayedDispute:
 
 def events_of(subject: AuditSubject) -> tuple[DisputeEvent, ...]:
     """What the deployment's prover said, as far as it is a Disputes'."""
-    prover = subject.evidence.parameters.prover
-    logs = (log for log in subject.evidence.logs if log.address == prover and prover != NO_ADDRESS)
-    return tuple(event for log in logs if (event := decode_event(log)) is not None)
+    return tuple(event for log in _logs(subject) if (event := decode_event(log)) is not None)
 
 
 def passes_tokens(subject: AuditSubject) -> bool:
-    """Whether the prover weighs wrong tokens as ``Proofs`` does: there is no other, or it is a Disputes."""
-    return subject.evidence.parameters.prover == NO_ADDRESS or bool(events_of(subject)) or not _said(subject)
+    """Whether the prover weighs wrong tokens as ``Proofs`` does: there is no other, or a Disputes or an Imprints."""
+    return all(log.topics and log.topics[0] in _passing() for log in _logs(subject))
 
 
 def is_won(subject: AuditSubject, proven: FaultProven) -> bool:
@@ -98,9 +97,17 @@ def is_won(subject: AuditSubject, proven: FaultProven) -> bool:
     return any(one.meta.transaction == proven.meta.transaction and one.accused == proven.convict for one in won)
 
 
-def _said(subject: AuditSubject) -> bool:
+@lru_cache(maxsize=1)
+def _passing() -> frozenset[bytes]:
+    """Topics of the provers that pass wrong tokens on."""
+    return frozenset(event.topic for prover in (DISPUTES, IMPRINTS) for event in named("event", prover).values())
+
+
+def _logs(subject: AuditSubject) -> Iterator[EventLog]:
     prover = subject.evidence.parameters.prover
-    return any(log.address == prover for log in subject.evidence.logs)
+    if prover == NO_ADDRESS:
+        return iter(())
+    return (log for log in subject.evidence.logs if log.address == prover)
 
 
 def _disputes(subject: AuditSubject) -> Iterator[CheckResult]:
