@@ -2,7 +2,7 @@
 
 A prompt of one position that asks for one token is a whole task of one row, and costs one position. In float32 who
 serves many runs hundreds of them together, and a verifier few: other routines multiply their rows. In bfloat16 batches
-have the same bits, and a row alone has others in one id of nine, so that a node computes each alone. Further runs are
+have the same bits, and a row alone has others in one id of eight, so that a node computes each alone. Further runs are
 taken, as in the product, of what the first look refuses or, by its mean, doubts.
 """
 
