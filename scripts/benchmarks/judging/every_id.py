@@ -1,8 +1,9 @@
 """Every id of a vocabulary as a prompt of one: prefilled first, then the worst and a sample of the others decoded.
 
-A prompt of one position that asks for one token is a whole task of one row, and costs one position. Who serves many
-runs hundreds of them together, a verifier few: other routines multiply their rows. Further runs are taken, as in the
-product, of what the first look refuses or, by its mean, doubts.
+A prompt of one position that asks for one token is a whole task of one row, and costs one position. In float32 who
+serves many runs hundreds of them together, and a verifier few: other routines multiply their rows. In bfloat16 batches
+have the same bits, and a row alone has others in one id of eight, so that a node computes each alone. Further runs are
+taken, as in the product, of what the first look refuses or, by its mean, doubts.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ from troth.protocol.types import Segment
 
 BLOCK = 512
 """Ids that are tried together, and kept together."""
-SERVED, VERIFIED, AGAIN = 256, 16, 5
-"""Prompts that a node computes at a time, a verifier, and the same once more where it doubts."""
+SERVED = (256, 1)
+"""Prompts that a node computes at a time, by dtype."""
+VERIFIED, AGAIN = 16, 5
+"""What a verifier computes at a time, and the same once more where it doubts."""
 WORST, SAMPLED = 500, 500
 """Ids that are decoded afterwards."""
 Logits = NDArray[np.float32]
@@ -113,7 +116,7 @@ class EveryId:
         ids = self._ids[start : start + BLOCK, None]
         low, high = self._heads
         group = Group(f"every id {start}", ids, _turn(len(ids)), 1, tuple(map(str, ids[:, 0])))
-        node, own = _computed(low, ids, SERVED, self._dtype), _computed(low, ids, VERIFIED, self._dtype)
+        node, own = _computed(low, ids, SERVED[self._dtype], self._dtype), _computed(low, ids, VERIFIED, self._dtype)
         exact = None if high is None else _computed(high, ids, VERIFIED, 0)
         for index in range(len(ids)):
             runs = _Runs(*(None if one is None else _one(one, index) for one in (node, own, exact)))  # type: ignore[arg-type]
