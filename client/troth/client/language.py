@@ -1,7 +1,8 @@
 """A model's language side, its tokenizer, chat template and special tokens, checked against the chain and cached.
 
-The descriptor on chain names the architecture as "family/<keccak of config>/<keccak of tokenizer.json and template>"
-(the text after the slashes is 0x-prefixed hex), so a scheduler cannot hand out a tokenizer that garbles prompts.
+The descriptor on chain names the architecture as "family/<keccak of config>/<hash of tokenizer.json and template>"
+(`language_hash`; the text after the slashes is 0x-prefixed hex), so a scheduler cannot hand out a tokenizer that
+garbles prompts.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tokenizers import Tokenizer
 from troth.client.errors import ModelUnavailable
 from troth.client.template import Message, render
 from troth.client.untrusted import bounded_recursion
-from troth.protocol.architecture import text_part, without_version
+from troth.protocol.architecture import language_hash, text_part, without_version
 from troth.protocol.hashing import keccak256
 
 LARGEST_FILES = 64 * 1024 * 1024
@@ -52,7 +53,7 @@ class LanguageFiles:
 def check_files(files: LanguageFiles, architecture: str) -> None:
     """Compare both hashes with the descriptor's architecture string; raise ModelUnavailable on any difference."""
     config_hash = "0x" + keccak256(files.config.encode()).hex()
-    tokenizer_hash = "0x" + keccak256(files.tokenizer.encode() + files.chat_template.encode()).hex()
+    tokenizer_hash = "0x" + language_hash(files.tokenizer.encode(), files.chat_template.encode()).hex()
     parts = without_version(architecture).split("/")
     expected = parts[1:] if len(parts) == 3 else ["unreadable", "unreadable"]
     for what, found, wanted in zip(
