@@ -24,6 +24,7 @@ from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.tensor_files import INDEX  # noqa: E402
 from troth.protocol.architecture import language_hash  # noqa: E402
+from troth.scheduler.served import ModelTexts  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -197,6 +198,15 @@ def test_white_space_between_tokenizer_and_template_counts_where_it_is() -> None
         (b"{}\n", b"\n"),
     ]
     assert len({language_hash(*both) for both in texts}) == len(texts)
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json"])
+def test_a_scheduler_makes_the_identifier_that_a_node_makes(name: str, source: Path) -> None:
+    text = "{{ messages[0].content }}"
+    (source / name).write_text(text if name.endswith("jinja") else json.dumps({"chat_template": text}))
+    folder = open_folder(source)
+    assert folder.chat_template == text
+    assert ModelTexts.load(source).architecture == folder.architecture
 
 
 def test_a_snapshot_that_is_a_link_is_no_snapshot(source: Path, tmp_path: Path) -> None:
