@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 
 from troth.node.errors import ModelError  # noqa: E402
-from troth.node.loading import load_engine, require_unchanged, weight_marks  # noqa: E402
+from troth.node.loading import load_engine, require_unchanged, weight_stamps  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
@@ -242,14 +242,28 @@ def test_linked_weights_that_changed_at_their_source_are_checked_in_any_case(sou
 
 def test_weights_that_change_below_a_node_are_seen(source: Path, tmp_path: Path) -> None:
     folder = linked(source, tmp_path)
-    before = weight_marks(folder)
-    require_unchanged(folder, before)
+    before = weight_stamps(folder)
+    assert require_unchanged(folder, before) == before
     scribble(source / WEIGHTS)
     with pytest.raises(ModelError, match=f"were changed: {WEIGHTS}"):
         require_unchanged(folder, before)
     (folder.path / WEIGHTS).unlink()
     with pytest.raises(ModelError, match=r"changed|gone"):
         require_unchanged(folder, before)
+
+
+def test_who_sets_the_time_of_linked_weights_back_hides_nothing(source: Path, tmp_path: Path) -> None:
+    folder = linked(source, tmp_path)
+    root, before, was = describe(folder, 0).weights_root, weight_stamps(folder), (source / WEIGHTS).stat()
+    os.link(source / WEIGHTS, tmp_path / "another link")
+    after = require_unchanged(folder, before)
+    assert after != before
+    scribble(source / WEIGHTS)
+    os.utime(source / WEIGHTS, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert changed_links(folder.path) == []
+    with pytest.raises(ModelError, match=f"were changed: {WEIGHTS}"):
+        require_unchanged(folder, after)
+    assert describe(folder, 0).weights_root != root
 
 
 @pytest.mark.parametrize(("name", "what"), [("nowhere", "no such file"), ("notes.txt", "no model")])

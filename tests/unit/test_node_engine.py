@@ -96,11 +96,14 @@ async def test_going_back_forgets_what_came_after(engine: TorchEngine) -> None:
 async def test_gaps_and_nonsense_are_refused_and_change_nothing(engine: TorchEngine) -> None:
     with pytest.raises(OutOfOrder):
         await forward(engine, key(7), WHOLE, 3, TOKENS)
-    for bad in (np.array([48]), np.array([-1]), np.array([], dtype=np.int64), TOKENS[None]):
+    outside = (np.array([48]), np.array([-1]), np.array([2**64 - 1], np.uint64))
+    for bad in (*outside, np.array([], dtype=np.int64), TOKENS[None], np.array(3), np.array([np.nan]), np.array(["a"])):
         with pytest.raises(BadInput):
             await forward(engine, key(7), WHOLE, 0, bad)
     with pytest.raises(BadInput):
         await forward(engine, key(7), Segment(1, 4), 0, np.zeros((2, 31), np.float32))
+    with pytest.raises(BadInput, match="no positions"):
+        await forward(engine, key(7), WHOLE, -1, TOKENS)
 
 
 async def test_memory_is_bounded_and_released(folder: ModelFolder) -> None:

@@ -1,13 +1,15 @@
 """A model's language side, its tokenizer, chat template and special tokens, checked against the chain and cached.
 
-The descriptor on chain names the architecture as "family/<keccak of config>/<keccak of tokenizer.json and template>"
-(the text after the slashes is 0x-prefixed hex), so a scheduler cannot hand out a tokenizer that garbles prompts.
+The descriptor on chain names the architecture as "family/<keccak of config>/<hash of tokenizer.json and template>"
+(`language_hash`; the text after the slashes is 0x-prefixed hex), so a scheduler cannot hand out a tokenizer that
+garbles prompts.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,9 @@ from tokenizers import Tokenizer
 
 from troth.client.errors import ModelUnavailable
 from troth.client.template import Message, render
+from troth.client.tokenizer_bounds import require_bounded
 from troth.client.untrusted import bounded_recursion
-from troth.protocol.architecture import text_part, without_version
+from troth.protocol.architecture import language_hash, text_part, without_version
 from troth.protocol.hashing import keccak256
 
 LARGEST_FILES = 64 * 1024 * 1024
@@ -52,7 +55,7 @@ class LanguageFiles:
 def check_files(files: LanguageFiles, architecture: str) -> None:
     """Compare both hashes with the descriptor's architecture string; raise ModelUnavailable on any difference."""
     config_hash = "0x" + keccak256(files.config.encode()).hex()
-    tokenizer_hash = "0x" + keccak256(files.tokenizer.encode() + files.chat_template.encode()).hex()
+    tokenizer_hash = "0x" + language_hash(files.tokenizer.encode(), files.chat_template.encode()).hex()
     parts = without_version(architecture).split("/")
     expected = parts[1:] if len(parts) == 3 else ["unreadable", "unreadable"]
     for what, found, wanted in zip(
@@ -81,7 +84,10 @@ class Language:
     def load(cls, files: LanguageFiles) -> Language:
         """Parse checked files. Raises ModelUnavailable when one does not parse."""
         try:
-            tokenizer = Tokenizer.from_str(files.tokenizer)
+            with bounded_recursion():
+                require_bounded(files.tokenizer)
+            with _panics_told("does not load"):
+                tokenizer = Tokenizer.from_str(files.tokenizer)
             # A tokenizer.json may carry settings of its training: they would cut or pad the question in silence.
             tokenizer.no_truncation()
             tokenizer.no_padding()
@@ -90,6 +96,8 @@ class Language:
             special = {name: tokenizer.id_to_token(_first(config.get(f"{name}_id"))) for name in _NAMES}
             ends = _all(config.get("eos_token_id"))
             context = int(config.get("max_position_embeddings", 0))
+        except ModelUnavailable:
+            raise
         except Exception as error:  # the tokenizers package raises bare Exception
             raise ModelUnavailable("The model's tokenizer does not load", error, "Use another model.") from error
         known = {name: text for name, text in special.items() if text is not None}
@@ -98,11 +106,24 @@ class Language:
     def prompt_tokens(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> tuple[int, ...]:
         """Tokens of a conversation in the model's own chat format, with tools if its template knows them."""
         text = render(self.chat_template, messages, self.special_tokens, tools)
-        return tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        with _panics_told():
+            return tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         """Text of some tokens (the Decoder of `troth.client.detokenizer`)."""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
+        with _panics_told():
+            return str(self.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens))
+
+
+@contextmanager
+def _panics_told(what: str = "fails") -> Iterator[None]:
+    """What goes wrong in the tokenizers package as ModelUnavailable. Its panics are no Exception, and end a program."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ModelUnavailable(f"The model's tokenizer {what}", str(error)[:200], "Use another model.") from error
 
 
 def _all(value: Any) -> tuple[int, ...]:

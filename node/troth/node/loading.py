@@ -11,9 +11,9 @@ from troth.node.configuration import NodeConfiguration
 from troth.node.engine.card import CardLock, cards_of
 from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, EngineError, ModelError
-from troth.node.models.descriptor import describe
+from troth.node.models.descriptor import contradicts_cache, describe
 from troth.node.models.folder import ModelFolder, find_model
-from troth.node.models.sources import Mark, changed_links, mark
+from troth.node.models.sources import Stamp, changed_links, stamp
 from troth.node.stressing import require_stressed
 from troth.protocol.architecture import weights_version
 from troth.protocol.types import ModelDescriptor, Segment
@@ -39,7 +39,7 @@ def load_engine(
     """
     folder = find_model(configuration.folder, configuration.model)
     changed = changed_links(folder.path)
-    before = weight_marks(folder)
+    before = weight_stamps(folder)
     if verify or changed:
         for name in () if verify else changed:
             log.warning("%s was changed at its source after the import: the weights are checked after all", name)
@@ -67,21 +67,33 @@ def load_engine(
     return engine
 
 
-def weight_marks(folder: ModelFolder) -> dict[str, Mark]:
+def weight_stamps(folder: ModelFolder) -> dict[str, Stamp]:
     """Of all files of weights, as they are now."""
-    return {path.name: mark(path) for path in folder.weight_files}
+    return {path.name: stamp(path) for path in folder.weight_files}
 
 
-def require_unchanged(folder: ModelFolder, before: dict[str, Mark]) -> None:
-    """Raise ModelError where a file of weights is another than before: pages of it are read while the node serves."""
+def require_unchanged(folder: ModelFolder, before: dict[str, Stamp]) -> dict[str, Stamp]:
+    """The stamps now; raises ModelError where a file of weights is another than before: pages of it are read while the
+    node serves.
+
+    Where nothing but the time of the last change is another, there is a new link to the file, or somebody wrote into it
+    and set its time back: its hash decides.
+    """
     try:
-        now = weight_marks(folder)
+        now = weight_stamps(folder)
     except OSError as error:
         raise ModelError("the weights are gone", error, "Import the model again, then start the node.") from error
-    changed = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
+    differing = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
+    changed = [name for name in differing if not _only_touched(before.get(name), now.get(name))]
+    changed += [name for name in {*differing} - {*changed} if contradicts_cache(folder, name)]
     if changed:
         remedy = "Start the node again, which checks them; a model that was linked changes with its source."
         raise ModelError(f"weights below {folder.path} were changed", ", ".join(sorted(changed)), remedy)
+    return now
+
+
+def _only_touched(before: Stamp | None, now: Stamp | None) -> bool:
+    return before is not None and now is not None and before._replace(changed=now.changed) == now
 
 
 async def watch_weights(configuration: NodeConfiguration) -> None:
@@ -91,10 +103,10 @@ async def watch_weights(configuration: NodeConfiguration) -> None:
     except ModelError:
         # Another loader of engines (`MarketParts`) may need no such folder; `load_engine` has opened it.
         return
-    before = await asyncio.to_thread(weight_marks, folder)
+    before = await asyncio.to_thread(weight_stamps, folder)
     while True:
         await asyncio.sleep(WATCH_SECONDS)
-        await asyncio.to_thread(require_unchanged, folder, before)
+        before = await asyncio.to_thread(require_unchanged, folder, before)
 
 
 async def watch_card(engine: Engine) -> None:

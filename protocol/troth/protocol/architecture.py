@@ -2,7 +2,10 @@
 
     "llama/" ‖ 0x keccak256(canonical configuration) ‖ "/" ‖ 0x keccak256(tokenizer.json ‖ chat template) ‖ "/weights-2"
 
-The last part says by which rules the weights root is made (`node.weights_root`); without it, by those of version 1.
+A template that begins with white space is bound by keccak256(keccak256(tokenizer.json) ‖ keccak256(chat template)) in
+place of the last hash: white space may also end a tokenizer.json, and moving it from one to the other would be another
+prompt of the same model. The last part says by which rules the weights root is made (`node.weights_root`); without it,
+by those of version 1.
 
 A client fetches these three texts from whoever serves them and recomputes the string, so that a changed chat template
 or tokenizer is a different model.
@@ -21,6 +24,8 @@ from troth.protocol.hashing import keccak256
 INCIDENTAL_KEYS = frozenset({"dtype", "quantization_config", "torch_dtype", "transformers_version"})
 
 
+JSON_SPACE = b" \t\n\r"
+"""What may follow the end of a JSON text."""
 MARK = "/weights-"
 WEIGHTS_VERSION = 2
 
@@ -61,9 +66,18 @@ def with_version(architecture: str, version: int = WEIGHTS_VERSION) -> str:
     return architecture if version == 1 else f"{architecture}{MARK}{version}"
 
 
+def language_hash(tokenizer_json: bytes, chat_template: bytes) -> bytes:
+    """What an architecture binds of tokenizer and template; nothing else has the same hash."""
+    if chat_template[:1].strip(JSON_SPACE):
+        return keccak256(tokenizer_json + chat_template)
+    if not chat_template:
+        return keccak256(tokenizer_json)
+    return keccak256(keccak256(tokenizer_json) + keccak256(chat_template))
+
+
 def architecture_name(config: Mapping[str, Any], tokenizer_json: bytes, chat_template: str) -> str:
     """The `architecture` field for a model with this config.json, tokenizer.json and chat template, without version."""
     family = str(config.get("model_type", "unknown"))
     config_hash = keccak256(canonical_config(config)).hex()
-    tokenizer_hash = keccak256(tokenizer_json + chat_template.encode()).hex()
+    tokenizer_hash = language_hash(tokenizer_json, chat_template.encode()).hex()
     return f"{family}/0x{config_hash}/0x{tokenizer_hash}"

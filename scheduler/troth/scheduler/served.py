@@ -24,12 +24,11 @@ class ModelTexts:
 
     @classmethod
     def load(cls, folder: Path) -> ModelTexts:
-        """Read a model folder's config.json, tokenizer.json and chat_template.jinja (may be missing)."""
+        """Read a model folder's config.json, tokenizer.json and chat template (may be missing)."""
         try:
             config = json.loads((folder / "config.json").read_text("utf-8"))
             tokenizer = (folder / "tokenizer.json").read_text("utf-8")
-            template_file = folder / "chat_template.jinja"
-            template = template_file.read_text("utf-8") if template_file.exists() else ""
+            template = _chat_template(folder)
         except (OSError, ValueError) as error:
             raise ConfigurationInvalid(
                 f"The model folder {folder} cannot be used",
@@ -46,6 +45,16 @@ class ModelTexts:
             architecture=architecture_name(config, tokenizer.encode(), template),
             context=context,
         )
+
+
+def _chat_template(folder: Path) -> str:
+    """From where a node takes it, since both make the model's identifier of it: a file of its own, or a setting."""
+    alone, settings = folder / "chat_template.jinja", folder / "tokenizer_config.json"
+    if alone.exists():
+        return alone.read_text("utf-8")
+    found = json.loads(settings.read_text("utf-8")) if settings.exists() else None
+    template = found.get("chat_template") if isinstance(found, dict) else None
+    return template if isinstance(template, str) else ""
 
 
 @dataclass(frozen=True, slots=True)

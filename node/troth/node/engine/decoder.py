@@ -11,13 +11,16 @@ tokens or of other layers. A model of which that is not true is refused.
 from __future__ import annotations
 
 import copy
+import json
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
@@ -26,12 +29,19 @@ from troth.node.engine.packing import PACKED, Past, WatchedPast
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import ModelFolder
+from troth.protocol.architecture import INCIDENTAL_KEYS
 from troth.protocol.types import Segment
 
 Layer = Callable[..., torch.Tensor]
 REMEDY = "Use a model whose layers only pass states on, or serve it whole with vLLM."
 LAYER_WORDS = frozenset({"attention_mask", "cache_position", "position_embeddings", "position_ids"})
 """What a layer may be told besides its states: all of it follows from positions alone."""
+FOREIGN = frozenset({"attn_implementation", "auto_map", "experts_implementation"})
+"""Of config.json: names code to run, or kernels to fetch."""
+LARGEST_CONSTANT = 1 << 30
+"""Bytes of one constant, such as rotary frequencies, which no file holds."""
+SHOWN = 200
+"""Characters of what transformers says of a configuration."""
 
 
 class _ReachedError(Exception):
@@ -227,6 +237,8 @@ class Decoder:
                 if buffer.device.type == "meta" and name in part._non_persistent_buffers_set
             }
             for name, buffer in empty.items():
+                if buffer.nbytes > LARGEST_CONSTANT:
+                    raise ModelError("a constant of the model would be enormous", f"{name}: {buffer.nbytes}", REMEDY)
                 filling = float("nan") if buffer.is_floating_point() else 0
                 part._buffers[name] = torch.full_like(buffer, filling, device=self.device)
             if empty:
@@ -244,17 +256,37 @@ def text_config(folder: ModelFolder) -> Any:
         what = "the torch engine computes with whole weights, and these are quantised"
         raise ModelError(what, str(folder.path), "Serve it with vLLM, or import the unquantised model.")
     try:
-        return AutoConfig.from_pretrained(folder.path).get_text_config(decoder=True)
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise ModelError("transformers does not read config.json", str(error), REMEDY) from error
+        with tempfile.TemporaryDirectory(prefix="troth-config-") as room:
+            (Path(room) / "config.json").write_text(json.dumps(_computed(folder.config)), encoding="utf-8")
+            read = AutoConfig.from_pretrained(room, trust_remote_code=False, local_files_only=True)
+        config = read.get_text_config(decoder=True)
+        if not isinstance(config, PreTrainedConfig):
+            raise TypeError(f"{type(read).__name__} has no part that writes text")
+    except Exception as error:  # each family's own checks raise what they like
+        raise ModelError("transformers does not read config.json", _shown(error), REMEDY) from error
+    return config
+
+
+def _computed(config: Any) -> Any:
+    """What of config.json a model is computed by: nothing that its identifier leaves out, and no code or kernel that
+    somebody else wrote."""
+    if not isinstance(config, dict):
+        return config
+    left_out = INCIDENTAL_KEYS | FOREIGN
+    return {name: _computed(part) for name, part in config.items() if name not in left_out and name[:1] != "_"}
+
+
+def _shown(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:SHOWN]}"
 
 
 def _built(config: Any, dtype: torch.dtype) -> Any:
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
-    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, ImportError) as error:
-        raise ModelError("transformers does not build this decoder", config.model_type, REMEDY) from error
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+    except Exception as error:  # as above
+        told = f"{config.model_type}: {_shown(error)}"
+        raise ModelError("transformers does not build this decoder", told, REMEDY) from error
     return model.eval()
 
 

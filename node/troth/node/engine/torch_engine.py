@@ -109,6 +109,9 @@ class TorchEngine:
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """Append positions to a session; see `interface.Engine.forward`."""
         self._require_card()
+        # Before it is in line: what is no array of positions would break the step of all others.
+        if inputs.ndim == 0 or start < 0:
+            raise BadInput("these are no positions", (start, inputs.shape), "Send at least one, counted from 0.")
         return await asyncio.wrap_future(self._steps.compute(SessionWork(key, segment, start, inputs)))
 
     async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
@@ -336,7 +339,7 @@ class TorchEngine:
         return from_words(inputs, self._dtype).to(self._device, layers.dtype)
 
     def _tokens(self, inputs: NDArray[Any]) -> torch.Tensor:
-        if inputs.ndim != 1 or inputs.min() < 0 or inputs.max() >= self.vocabulary:
+        if inputs.dtype.kind not in "iu" or inputs.ndim != 1 or inputs.min() < 0 or inputs.max() >= self.vocabulary:
             raise BadInput("tokens are outside of the vocabulary", None, f"Tokens are below {self.vocabulary}.")
         return torch.from_numpy(inputs.astype(np.int64)).to(self._device)
 

@@ -1,8 +1,9 @@
 """The descriptor of a model folder, with a cache of the one slow part, the weights root.
 
-The cache lies beside the folder (`.NAME.roots.json`). An entry holds the SHA-256 of each weight file and its size and
-modification time: as long as size and time stand, the files are not read again; otherwise their hashes decide. The
-cache guards the operator against accidents, not against himself: it is his own stake.
+The cache lies beside the folder (`.NAME.roots.json`). An entry holds the SHA-256 of each weight file, its inode, size
+and times: as long as they stand, the files are not read again; otherwise their hashes decide. Whoever writes into the
+source of a linked file may set its time of writing back, but not the time of its last change. The cache guards the
+operator against accidents, not against himself: it is his own stake.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
+from troth.node.models.sources import stamp
 from troth.node.models.tensor_files import raw_tensors
 from troth.node.weights_root import numbers_root, weights_root
 from troth.protocol.architecture import WEIGHTS_VERSION, canonical_json, with_version
@@ -54,7 +56,7 @@ def cached_weights_root(
     """The weights root of the folder's files, recomputed only when the files changed; in a dtype, if of version 1."""
     if version not in {1, WEIGHTS_VERSION}:
         raise ModelError("the model is registered by rules of a later Troth", version, "Upgrade Troth.")
-    cache_file = folder.path.parent / f".{folder.path.name}.roots.json"
+    cache_file = _cache_file(folder)
     cache = _read_cache(cache_file)
     if cache.get("stamps") != _stamps(folder):
         hashes = {path.name: _file_hash(path) for path in folder.weight_files}
@@ -71,6 +73,16 @@ def cached_weights_root(
     return root
 
 
+def contradicts_cache(folder: ModelFolder, name: str) -> bool:
+    """Whether a file of weights surely is another than the one whose root was computed; reads all of it."""
+    known = _read_cache(_cache_file(folder)).get("hashes", {}).get(name)
+    return known is not None and _file_hash(folder.path / name) != known
+
+
+def _cache_file(folder: ModelFolder) -> Path:
+    return folder.path.parent / f".{folder.path.name}.roots.json"
+
+
 def _root(folder: ModelFolder, dtype: int, progress: Progress, version: int) -> Hash32:
     if version == WEIGHTS_VERSION:
         return weights_root(raw_tensors(folder.path), folder.quantisation, progress)
@@ -80,7 +92,7 @@ def _root(folder: ModelFolder, dtype: int, progress: Progress, version: int) -> 
 
 
 def _stamps(folder: ModelFolder) -> dict[str, list[int]]:
-    return {path.name: [path.stat().st_size, path.stat().st_mtime_ns] for path in folder.weight_files}
+    return {path.name: list(stamp(path)) for path in folder.weight_files}
 
 
 def _file_hash(path: Path) -> str:

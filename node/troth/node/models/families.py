@@ -12,7 +12,9 @@ from typing import Any
 from troth.node.errors import ModelError
 
 SIZES = ("num_hidden_layers", "hidden_size", "vocab_size")
-LARGEST = 1 << 24
+LARGEST, MOST_LAYERS = 1 << 24, 1024
+SHORTEST = 2
+"""Positions of a text: a prompt's and an answer's."""
 ATTENTION = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 """Kinds of layers that keep keys and values and nothing else."""
 SHIFTING_ROPES = frozenset({"dynamic", "longrope"})
@@ -34,8 +36,12 @@ def require_decoder(config: Mapping[str, Any]) -> str:
         raise ModelError("the model has an encoder, and only decoders are served", family, OTHER)
     for name in SIZES:
         size = config.get(name)
-        if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= LARGEST:
+        most = MOST_LAYERS if name == "num_hidden_layers" else LARGEST
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 < size <= most:
             raise ModelError(f"config.json has no {name}, as decoders have", size, OTHER)
+    longest = config.get("max_position_embeddings", LARGEST)
+    if isinstance(longest, bool) or not isinstance(longest, int) or longest < SHORTEST:
+        raise ModelError("max_position_embeddings in config.json is no number of positions", longest, OTHER)
     if config.get("use_bidirectional_attention") not in {None, False}:
         raise ModelError(
             "the model attends to later positions, so it generates nothing",
@@ -66,6 +72,6 @@ def _require_steady_rope(config: Mapping[str, Any]) -> None:
         # One for all layers, or one for each kind of attention.
         for rope in (found, *(part for part in found.values() if isinstance(part, Mapping))):
             kind = rope.get("rope_type", rope.get("type"))
-            if kind in SHIFTING_ROPES:
+            if isinstance(kind, str) and kind in SHIFTING_ROPES:
                 what = "the model's rotary embedding changes with the length of the text, and engines differ in when"
                 raise ModelError(what, kind, "Use a model, or a configuration of it, with another rope_type.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,16 @@ from typing import Any
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.tensor_files import weight_files
+from troth.node.models.texts import LARGEST_CONFIG, LARGEST_TEMPLATE, read_bytes, read_object, read_text
 from troth.protocol.architecture import architecture_name, text_part
 
 MODELS_FOLDER = "models"
 REQUIRED = ("config.json", "tokenizer.json")
+QUANTISATIONS = ("quantization_config", "compression_config")
+"""Names by which engines look for the settings of a quantisation."""
+SETTINGS_APART = ("hf_quant_config.json", "quantize_config.json")
+"""Files in which engines look for them besides, of which the weights root says nothing."""
+REMEDY = "Use another copy of the model, or correct config.json."
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +31,7 @@ class ModelFolder:
     @property
     def config(self) -> dict[str, Any]:
         """config.json as written."""
-        config = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
-        if not isinstance(config, dict):
-            raise ModelError("config.json is not an object", str(self.path), "Restore it from the model's source.")
-        return config
+        return read_object(self.path / "config.json", LARGEST_CONFIG)
 
     @property
     def text_config(self) -> dict[str, Any]:
@@ -48,16 +50,16 @@ class ModelFolder:
     @property
     def tokenizer_json(self) -> bytes:
         """tokenizer.json, byte for byte."""
-        return (self.path / "tokenizer.json").read_bytes()
+        return read_bytes(self.path / "tokenizer.json")
 
     @property
     def chat_template(self) -> str:
         """The chat template, from chat_template.jinja or tokenizer_config.json; empty when there is none."""
         template = self.path / "chat_template.jinja"
         if template.exists():
-            return template.read_text(encoding="utf-8")
+            return read_text(template, LARGEST_TEMPLATE)
         settings = self.path / "tokenizer_config.json"
-        found = json.loads(settings.read_text(encoding="utf-8")).get("chat_template") if settings.exists() else None
+        found = read_object(settings).get("chat_template") if settings.exists() else None
         return found if isinstance(found, str) else ""
 
     @property
@@ -67,9 +69,17 @@ class ModelFolder:
 
     @property
     def quantisation(self) -> dict[str, Any] | None:
-        """How the weights are quantised, as config.json has it; None where they are not."""
-        found = self.text_config.get("quantization_config", self.config.get("quantization_config"))
-        return found if isinstance(found, dict) else None
+        """How the weights are quantised, as config.json has it; None where they are not.
+
+        Raises:
+            ModelError: it says so twice and differently, where engines read one of both and the weights root the other.
+        """
+        config = self.config
+        places = (config, nested) if isinstance(nested := config.get("text_config"), dict) else (config,)
+        said = [part[name] for part in places for name in QUANTISATIONS if part.get(name) is not None]
+        if any(not isinstance(one, dict) or one != said[0] for one in said):
+            raise ModelError("config.json says twice, or in another form, how weights are quantised", said, REMEDY)
+        return said[0] if said else None
 
     @property
     def weight_files(self) -> list[Path]:
@@ -91,6 +101,9 @@ def open_folder(path: Path) -> ModelFolder:
             f"no usable model folder: {lacking} missing", str(path), "Create it with `troth model import`."
         )
     require_decoder(folder.text_config)
+    if folder.quantisation is None and (apart := [name for name in SETTINGS_APART if (path / name).exists()]):
+        what = "settings of a quantisation lie beside config.json, where no weights root says anything of them"
+        raise ModelError(what, ", ".join(apart), "Put them into config.json as quantization_config.")
     return folder
 
 

@@ -94,7 +94,9 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
     from transformers import AutoModelForCausalLM
 
     report(f"dequantising {source.name}")
-    model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        source.parent, gguf_file=source.name, dtype=torch.float32, trust_remote_code=False
+    )
     require_decoder(model.config.to_dict())
     state = dict(model.state_dict())
     if model.config.tie_word_embeddings:
@@ -107,12 +109,15 @@ def _convert_gguf(source: Path, staging: Path, report: Report) -> None:
     write_config(config, staging)
     report("saving the tokenizer")
     _save_tokenizer(source, staging, report)
+    _require_sound(staging, report)
 
 
 def _save_tokenizer(source: Path, staging: Path, report: Report) -> None:
     from transformers import AutoTokenizer
 
-    AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(staging)
+    AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, trust_remote_code=False).save_pretrained(
+        staging
+    )
     if not ModelFolder(staging).chat_template:
         report("it brings no chat template: conversations become questions and answers in turn")
         (staging / "chat_template.jinja").write_text(PLAIN_TEMPLATE, encoding="utf-8")
@@ -133,7 +138,12 @@ def _take_folder(path: Path, staging: Path, report: Report) -> None:
     for file in wanted_files(source):
         take(file, staging / file.name, report)
     note_links(staging)
-    tensors = require_sound(open_folder(staging))
+    _require_sound(staging, report)
+
+
+def _require_sound(staging: Path, report: Report) -> None:
+    folder = open_folder(staging)
+    tensors = require_sound(folder)
     total, seen = sum(one.length for one in tensors), 0
 
     def progress(size: int) -> None:
@@ -142,4 +152,4 @@ def _take_folder(path: Path, staging: Path, report: Report) -> None:
         if seen * 10 // max(1, total) > before * 10 // max(1, total):
             report(f"looked at {seen / 1e9:.1f} of {total / 1e9:.1f} GB for NaN")
 
-    require_numbers(tensors, progress)
+    require_numbers(tensors, progress, method=str((folder.quantisation or {}).get("quant_method", "")))

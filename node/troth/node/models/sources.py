@@ -17,15 +17,19 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
-from troth.node.models.tensor_files import INDEX, PICKLES, RawTensor, raw_tensors, weight_files
+from troth.node.models.tensor_files import BITS, INDEX, PICKLES, RawTensor, raw_tensors, weight_files
+from troth.node.models.texts import read_text
+from troth.node.models.weights import FLOATS
+from troth.protocol.architecture import architecture_name
 
 TEXT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 OTHER_SOURCE = "Fetch the model again from its source."
 WEIGHTS = ".safetensors"
+LONGEST_REVISION = 1 << 10
 FICLONE = 0x40049409
 """The request of Linux to share a file's blocks (ioctl_ficlone(2))."""
 
@@ -42,10 +46,11 @@ def source_folder(path: Path) -> Path:
     if not snapshots.is_dir():
         return path
     main = path / "refs" / "main"
-    named = snapshots / main.read_text(encoding="utf-8").strip() if main.is_file() else None
-    if named is not None and named.parent == snapshots and named.is_dir():
-        return named
-    found = sorted(one for one in snapshots.iterdir() if one.is_dir())
+    # A link would lead to what is no part of the repository.
+    found = sorted(one for one in snapshots.iterdir() if one.is_dir() and not one.is_symlink())
+    name = read_text(main, LONGEST_REVISION).strip() if main.is_file() else None
+    if named := [one for one in found if one.name == name]:
+        return named[0]
     if len(found) != 1:
         raise ModelError("the cache has not one snapshot of this model", len(found), f"Name one below {snapshots}.")
     return found[0]
@@ -78,7 +83,9 @@ def _require_inside(path: Path, folder: Path) -> None:
     allowed = {home}
     if home.parent.name == "snapshots":
         allowed.add(home.parent.parent / "blobs")
-    if real.parent not in allowed or not real.is_file():
+    if real.parent in allowed and not real.is_file():
+        raise ModelError("this is no file, as a model's are", str(path), OTHER_SOURCE)
+    if real.parent not in allowed:
         raise ModelError("a link leads out of the model's folder", f"{path.name} -> {real}", OTHER_SOURCE)
 
 
@@ -91,6 +98,25 @@ def mark(path: Path) -> Mark:
     """That of a file now."""
     found = path.stat()
     return found.st_size, found.st_mtime_ns
+
+
+class Stamp(NamedTuple):
+    """Of a file: `size` in bytes, times in nanoseconds, and its inode.
+
+    When it was `written` anybody can set; when it was last `changed` nobody can, but a new link changes it as well. So
+    another stamp is a reason to look into the file, and the same one is none.
+    """
+
+    size: int
+    written: int
+    changed: int
+    inode: int
+
+
+def stamp(path: Path) -> Stamp:
+    """That of a file now."""
+    found = path.stat()
+    return Stamp(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
 def note_links(folder: Path) -> None:
@@ -141,6 +167,9 @@ def require_sound(folder: ModelFolder) -> Sequence[RawTensor]:
         ModelError: what is wrong, and where.
     """
     tensors = raw_tensors(folder.path)
+    if unknown := next((one for one in tensors if one.dtype not in BITS), None):
+        what = "a tensor has a dtype that safetensors has not"
+        raise ModelError(what, f"{unknown.name}: {unknown.dtype}", OTHER_SOURCE)
     _require_tokenizer(folder)
     if folder.quantisation is None:
         _require_weights(folder, tensors)
@@ -156,16 +185,24 @@ def _require_weights(folder: ModelFolder, tensors: Sequence[RawTensor]) -> None:
     decoder = Decoder(folder, torch.bfloat16, torch.device("cpu"))
     checkpoint = Checkpoint([one.name for one in tensors], decoder.model, decoder.rooms)
     checkpoint.require_whole({one.name: one.shape for one in tensors}, decoder.tied)
+    used = checkpoint.sources(lambda _name: True)
+    if other := next((one for one in tensors if one.name in used and one.dtype not in FLOATS), None):
+        what = "config.json says nothing of a quantisation, and a weight is none of floats"
+        raise ModelError(what, f"{other.name}: {other.dtype}", OTHER_SOURCE)
 
 
 def _require_tokenizer(folder: ModelFolder) -> None:
     vocabulary = int(folder.text_config["vocab_size"])
     try:
         ids = [*_token_ids(json.loads(folder.tokenizer_json))]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        # Of other texts than UTF-8, no model has an identifier.
+        architecture_name({}, folder.tokenizer_json, folder.chat_template)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
         raise ModelError("tokenizer.json cannot be read", f"{type(error).__name__}: {error}", OTHER_SOURCE) from error
     if not ids:
         raise ModelError("tokenizer.json has no vocabulary", str(folder.path), OTHER_SOURCE)
+    if min(ids) < 0:
+        raise ModelError("tokenizer.json gives a token that is no number of one", min(ids), OTHER_SOURCE)
     if max(ids) >= vocabulary:
         what = f"the tokenizer is another model's: the vocabulary has {vocabulary} tokens, it gives"
         raise ModelError(what, max(ids), OTHER_SOURCE)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.errors import ModelError
+from troth.node.models.texts import read_object, without_doubles
 
 INDEX = "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -35,6 +36,9 @@ ROW_BYTES = 512
 """A row is the shortest run of trailing dimensions that holds as much: a matrix's row in all but tiny models, and no
 leaf for each of sixteen bytes where experts are packed in four dimensions."""
 REMEDY = "Fetch the model again from its source."
+LONGEST_NAME = 250
+MOST_TENSORS = 1 << 19
+"""Several times those of the largest mixtures of experts; a header of nothing else could name millions."""
 PIECE = 4 << 20
 
 
@@ -80,14 +84,14 @@ def weight_files(folder: Path) -> list[Path]:
 def read_index(path: Path) -> dict[str, str]:
     """File by tensor; raises ModelError where it names anything but files beside it."""
     try:
-        placed = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
-    except (ValueError, KeyError, TypeError) as error:
+        placed = read_object(path)["weight_map"]
+    except KeyError as error:
         raise ModelError("the index of the weights cannot be read", str(path), REMEDY) from error
     if not isinstance(placed, dict) or not placed:
         raise ModelError("the index of the weights places no tensors", str(path), REMEDY)
     for name in placed.values():
-        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".safetensors"):
-            raise ModelError("the index places tensors outside of the folder", name, REMEDY)
+        if not _is_name(name) or Path(name).name != name or not name.endswith(".safetensors"):
+            raise ModelError("the index places tensors outside of the folder", str(name)[:LONGEST_NAME], REMEDY)
     return placed
 
 
@@ -106,6 +110,8 @@ def raw_tensors(folder: Path) -> list[RawTensor]:
                 places = f"{tensor.name} in {found[tensor.name].path.name} and {path.name}"
                 raise ModelError("a tensor is there twice", places, REMEDY)
             found[tensor.name] = tensor
+        if len(found) > MOST_TENSORS:
+            raise ModelError(f"the model has more than {MOST_TENSORS} tensors", len(found), REMEDY)
     if not found:
         raise ModelError("the model has no tensors", str(folder), "Point to a folder with *.safetensors files.")
     index = folder / INDEX
@@ -130,11 +136,13 @@ def _read_header(path: Path) -> list[RawTensor]:
             raise ModelError("a file is not safetensors, or was cut short", path.name, REMEDY)
         raw = file.read(length)
     try:
-        header = json.loads(raw, object_pairs_hook=_without_doubles)
+        header = json.loads(raw, object_pairs_hook=without_doubles)
     except (ValueError, RecursionError) as error:
         raise ModelError("the header of a file cannot be read", f"{path.name}: {error}", REMEDY) from error
     if not isinstance(header, dict):
         raise ModelError("the header of a file is not an object", path.name, REMEDY)
+    if len(header) > MOST_TENSORS:
+        raise ModelError(f"a file has more than {MOST_TENSORS} tensors", f"{path.name}: {len(header)}", REMEDY)
     begin = 8 + length
     tensors = [_tensor(name, told, path, begin) for name, told in header.items() if name != "__metadata__"]
     end = begin
@@ -147,11 +155,9 @@ def _read_header(path: Path) -> list[RawTensor]:
     return tensors
 
 
-def _without_doubles(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a name is there twice")
-    return made
+def _is_name(name: Any) -> bool:
+    """Whether it can be hashed, and shown on a terminal."""
+    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
 
 
 def _tensor(name: str, told: Any, path: Path, begin: int) -> RawTensor:
@@ -160,8 +166,8 @@ def _tensor(name: str, told: Any, path: Path, begin: int) -> RawTensor:
         whole = all(type(number) is int and 0 <= number < 1 << 48 for number in (*shape, first, end))
     except (KeyError, TypeError, ValueError):
         whole, dtype, shape, first, end = False, "", (), 0, 0
-    if not whole or end < first or len(shape) > 16:
-        raise ModelError("the header of a file describes no tensor", f"{name[:80]} in {path.name}", REMEDY)
+    if not whole or end < first or len(shape) > 16 or not (_is_name(name) and _is_name(dtype)):
+        raise ModelError("the header of a file describes no tensor", f"{name[:80]!a} in {path.name}", REMEDY)
     bits = BITS.get(dtype)
     if bits is not None and -(-math.prod(shape) * bits // 8) != end - first:
         what = f"{name} in {path.name}: {end - first} bytes for {dtype} {list(shape)}"
@@ -192,26 +198,50 @@ def read_rows(tensor: RawTensor, first: int, end: int) -> memoryview:
     return data
 
 
-def _exponents_of(bits: int, mask: int) -> Callable[[memoryview], bool]:
+def _above(bits: int, largest: int) -> Callable[[memoryview], bool]:
+    """Whether words without their sign are above a bound; of larger numbers words are larger, and NaN's most of all."""
+
     def broken(data: memoryview) -> bool:
         words: NDArray[Any] = np.frombuffer(data, dtype=f"<u{bits // 8}")
-        return bool(((words & mask) == mask).any())
+        return bool(((words & ((1 << (bits - 1)) - 1)) > largest).any())
 
     return broken
 
 
+def _holds(word: int) -> Callable[[memoryview], bool]:
+    def broken(data: memoryview) -> bool:
+        return bool((np.frombuffer(data, dtype="u1") == word).any())
+
+    return broken
+
+
+WIDEST = 0x7F7F7FFF
+"""The last float32 that bfloat16 can hold; what is above it becomes infinity in a class of bfloat16."""
 NO_NUMBERS: Mapping[str, Callable[[memoryview], bool]] = {
-    "F16": _exponents_of(16, 0x7C00), "BF16": _exponents_of(16, 0x7F80), "F32": _exponents_of(32, 0x7F800000),
-    "F64": _exponents_of(64, 0x7FF0000000000000), "F8_E4M3": _exponents_of(8, 0x7F), "F8_E5M2": _exponents_of(8, 0x7C),
-    "F8_E8M0": _exponents_of(8, 0xFF),
+    "F16": _above(16, 0x7BFF), "BF16": _above(16, 0x7F7F), "F32": _above(32, WIDEST), "C64": _above(32, WIDEST),
+    "F64": _above(64, int(np.uint32(WIDEST).view(np.float32).astype(np.float64).view(np.uint64))),
+    "F8_E4M3": _above(8, 0x7E), "F8_E5M2": _above(8, 0x7B), "F8_E4M3FNUZ": _holds(0x80), "F8_E5M2FNUZ": _holds(0x80),
+    "F8_E8M0": _holds(0xFF),
 }  # fmt: skip
-"""Whether bytes hold what is no number: an exponent of ones, in most formats infinity or NaN."""
+"""Whether bytes hold what is no number in an engine: NaN, infinity, or what becomes infinite when it is rounded."""
+SHARED_SCALES = "_scales"
+"""Ends the names of MXFP4's exponents, which files hold as bytes without a type of their own."""
 
 
-def require_numbers(tensors: Sequence[RawTensor], progress: Callable[[int], None] = lambda size: None) -> None:
-    """Raise ModelError naming the first tensor with a NaN or an infinity; `progress` is told bytes."""
+def require_numbers(
+    tensors: Sequence[RawTensor], progress: Callable[[int], None] = lambda size: None, *, method: str = ""
+) -> None:
+    """Raise ModelError naming the first tensor with a NaN or an infinity.
+
+    Args:
+        progress: is told bytes.
+        method: of the quantisation, as config.json calls it.
+    """
     for tensor in tensors:
-        broken = NO_NUMBERS.get(tensor.dtype)
+        kind = tensor.dtype
+        if kind == "U8" and method == "mxfp4" and tensor.name.endswith(SHARED_SCALES):
+            kind = "F8_E8M0"
+        broken = NO_NUMBERS.get(kind)
         for first, end in pieces(tensor) if broken is not None else ():
             if broken is not None and broken(read_rows(tensor, first, end)):
                 raise ModelError("the weights hold NaN or infinity", f"{tensor.name} in {tensor.path.name}", REMEDY)
