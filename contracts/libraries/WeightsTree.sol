@@ -68,17 +68,18 @@ library WeightsTree {
         }
         hash = leaf;
         assembly ("memory-safe") {
+            // At places that are known, which is cheaper: the tag, then both sides where the free pointer lies otherwise.
             let free := mload(0x40)
-            mstore8(free, 1)
-            let left := add(free, 1)
+            mstore8(0x1f, 1)
             let next := siblings.offset
             for { let end := add(next, shl(5, depth)) } lt(next, end) { next := add(next, 0x20) } {
                 let side := shl(5, and(place, 1))
-                mstore(add(left, side), hash)
-                mstore(add(left, xor(side, 0x20)), calldataload(next))
-                hash := keccak256(free, 65)
+                mstore(add(0x20, side), hash)
+                mstore(sub(0x40, side), calldataload(next))
+                hash := keccak256(0x1f, 65)
                 place := shr(1, place)
             }
+            mstore(0x40, free)
         }
     }
 }

@@ -380,10 +380,11 @@ contract Evidence is IEvidence {
         uint256 left = gasleft();
         (address party, uint64 offenceBlock, bytes32 proven) = PROVER.proven(evidence);
         bytes32 subject = keccak256(abi.encode(Fault.ByProof, proven));
-        bool isNode = REGISTRY.classOf(party) != 0;
-        uint256 penalty = _requireSlashable(party, isNode ? Role.Node : Role.Scheduler);
+        (Role role, uint40 exitBlock, uint256 penalty) = REGISTRY.bondOf(party);
+        if (role == Role.None) revert WrongParty(party, role, Role.Scheduler);
+        _requireHere(party, exitBlock);
         // A scheduler serves many classes: a proof takes the stake that each must have.
-        if (!isNode) penalty = SCHEDULER_STAKE;
+        if (role == Role.Scheduler) penalty = SCHEDULER_STAKE;
         // Every byte of a proof costs its sender four gas at least.
         uint256 spent = PROOF_GAS + left - gasleft() + 4 * evidence.length;
         _convict(subject, Fault.ByProof, party, penalty, offenceBlock, spent);
@@ -421,6 +422,10 @@ contract Evidence is IEvidence {
         if (expected == Role.Node) (role, exitBlock, penalty) = REGISTRY.bondOf(operator);
         else (role,, exitBlock) = REGISTRY.roleOf(operator);
         if (role != expected) revert WrongParty(operator, role, expected);
+        _requireHere(operator, exitBlock);
+    }
+
+    function _requireHere(address operator, uint40 exitBlock) private view {
         if (exitBlock != 0 && block.number > exitBlock) revert PartyLeft(operator, exitBlock, block.number);
     }
 

@@ -54,6 +54,8 @@ abstract contract Pots is IBank, ReentrancyGuardTransient {
         (SUMMONS, EVIDENCE, LEAVES) = (parts.summons, parts.evidence, parts.leaves);
         CHAIN = block.chainid;
         DOMAIN = Messages.separator(address(this));
+        // The first conviction of a deployment pays as little for what it burns as each later one.
+        _burnt.word = Purses.KNOWN;
     }
 
     // ------------------------------------------------------------------------------------------------------ movements

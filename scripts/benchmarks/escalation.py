@@ -4,7 +4,7 @@ Gas is a transaction's on anvil, with what its calldata costs at least (EIP-7623
 forged one at its end or beginning. SmolLM2's weights lie in float32 here. Heads of 3,584 columns are made up, and so
 are their states; the bfloat16 one lies in bfloat16, as such models do.
 
-What honest nodes have to fear is measured beside it: ``honest_tokens`` and ``honest_disputes``.
+What honest nodes have to fear is measured beside it: ``honest_tokens``, ``honest_disputes`` and ``honest_games``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from support.wrong_token_scene import Wording, WrongTokenScene, describe, named,
 
 from benchmarks.figures import Figure
 from benchmarks.honest_disputes import measure_disputes
+from benchmarks.honest_games import measure_games
 from benchmarks.honest_tokens import measure_tokens
 from benchmarks.imprints import hidden_figures
-from benchmarks.weights import weights
+from benchmarks.weights import packed_weights, weights
 from troth.cases.courtroom import LiveCourtroom
 from troth.node.court.accusing import AccusedText, accuse
 from troth.node.models.folder import ModelFolder
@@ -40,7 +41,8 @@ PROMPTS = 4
 
 def measure(options: Sequence[str] = ()) -> list[Figure]:
     """``--no-gas``, ``--no-hidden``, ``--no-honest``: leave a part out; ``--prompts N``: weigh the tokens of N honest
-    texts, ``--disputes N``: the rows of N more of ``--positions`` tokens. Both go on where they were stopped."""
+    texts, ``--disputes N``: the rows of N more of ``--positions`` tokens, ``--games N``: play N honest disputes on a
+    chain. All three go on where they were stopped."""
     parser = argparse.ArgumentParser(prog="scripts/bench escalation", description=__doc__)
     parser.add_argument("--no-gas", action="store_true")
     parser.add_argument("--no-hidden", action="store_true")
@@ -48,6 +50,7 @@ def measure(options: Sequence[str] = ()) -> list[Figure]:
     parser.add_argument("--prompts", type=int, default=PROMPTS)
     parser.add_argument("--disputes", type=int, default=0)
     parser.add_argument("--positions", type=int, default=32)
+    parser.add_argument("--games", type=int, default=0)
     chosen = parser.parse_args(list(options))
     figures: list[Figure] = []
     if not chosen.no_gas:
@@ -58,6 +61,8 @@ def measure(options: Sequence[str] = ()) -> list[Figure]:
         figures += measure_tokens(chosen.prompts)
     if chosen.disputes:
         figures += measure_disputes(chosen.disputes, chosen.positions)
+    if chosen.games:
+        figures += measure_games(chosen.games)
     return figures
 
 
@@ -69,17 +74,22 @@ async def _gas() -> list[Figure]:
     with tempfile.TemporaryDirectory() as made:
         wide = write_model(Path(made) / "wide", *WIDE)
         packed = write_model(Path(made) / "packed", *WIDE, bfloat16=True)
-        for folder, dtype, reach in (
-            (weights(), Dtype.FLOAT32, 400_000),
-            (weights(), Dtype.BFLOAT16, 400_000),
-            (wide, Dtype.FLOAT32, 2_400_000),
-            (packed, Dtype.BFLOAT16, 2_400_000),
+        for folder, dtype, lie, reach in (
+            (weights(), Dtype.FLOAT32, "float32", 400_000),
+            (weights(), Dtype.BFLOAT16, "float32", 400_000),
+            (packed_weights(), Dtype.BFLOAT16, "bfloat16", 400_000),
+            (wide, Dtype.FLOAT32, "float32", 2_400_000),
+            (packed, Dtype.BFLOAT16, "bfloat16", 2_400_000),
         ):
+            where = f"wrong token, {folder.config['hidden_size']} columns, {dtype.name.lower()}, weights in {lie}"
             async with _trial(folder, dtype, Path(made)) as trial:
-                columns = folder.config["hidden_size"]
                 for what, wording in _wordings():
-                    name = f"wrong token, {columns} columns, {dtype.name.lower()}: {what}"
-                    figures.append(Figure(name, await trial.convict(wording), "gas", reach=reach))
+                    figures.append(Figure(f"{where}: {what}", await trial.convict(wording), "gas", reach=reach))
+            async with _trial(folder, dtype, Path(made)) as trial:
+                await trial.pay()
+                what, wording = _wordings()[0]
+                name = f"{where}: {what}, by who was paid before"
+                figures.append(Figure(name, await trial.convict(wording), "gas", reach=reach))
     return figures
 
 
@@ -95,6 +105,11 @@ def _wordings() -> tuple[tuple[str, Wording], ...]:
 class _Trial:
     scene: WrongTokenScene
     courtroom: LiveCourtroom
+
+    async def pay(self) -> None:
+        """Somebody pays the accuser, as every node that served a task was paid."""
+        stage, account = self.scene.stage, self.courtroom.account
+        await stage.send(stage.client, Part.BANK, "credit", account, 1, value=1)
 
     async def convict(self, wording: Wording) -> int:
         """Gas of the transaction."""

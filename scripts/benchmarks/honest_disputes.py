@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from troth.committee.prompts import prompts_of
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.engine.interface import SessionKey
 from troth.node.engine.torch_engine import TorchEngine
+from troth.node.models.folder import ModelFolder
 from troth.protocol.disputes.layout import NUDGES, Layout
 from troth.protocol.disputes.nudges import Nudge
 from troth.protocol.disputes.segment_trace import segment_rows
@@ -50,9 +52,7 @@ def measure_disputes(texts: int, positions: int, kept: Path = KEPT) -> list[Figu
 async def _weigh(numbers: range, positions: int, kept: Path) -> None:
     folder = weights()
     engine = TorchEngine(folder, Segment(0, folder.layers), int(Dtype.FLOAT32), threads=1)
-    weigher = _Weigher(
-        OpenedWeights(folder), engine, folder.config["vocab_size"], AutoTokenizer.from_pretrained(folder.path)
-    )
+    weigher = _Weigher(OpenedWeights(folder), engine, Texts.of(folder))
     try:
         for number in numbers:
             found = await weigher.weigh(number, positions)
@@ -62,24 +62,37 @@ async def _weigh(numbers: range, positions: int, kept: Path) -> None:
         await engine.close()
 
 
-class _Weigher:
-    def __init__(self, opened: OpenedWeights, engine: TorchEngine, vocabulary: int, tokenizer: Any) -> None:
-        self._opened, self._engine = opened, engine
-        self._vocabulary, self._tokenizer = vocabulary, tokenizer
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The texts of disputes by their numbers, in a model's tokens; ``KINDS`` take turns."""
 
-    def _tokens(self, number: int, positions: int) -> NDArray[np.int64]:
+    vocabulary: int
+    tokenizer: Any
+
+    @classmethod
+    def of(cls, folder: ModelFolder) -> Texts:
+        """In the tokens of this model."""
+        return cls(folder.config["vocab_size"], AutoTokenizer.from_pretrained(folder.path))
+
+    def tokens(self, number: int, positions: int) -> NDArray[np.int64]:
+        """At most so many of one text."""
         source, kind = np.random.default_rng([19, number]), KINDS[number % len(KINDS)]
         if kind == "repeated":
-            first, other = FOUND if number == 0 else source.integers(0, self._vocabulary, 2)
+            first, other = FOUND if number == 0 else source.integers(0, self.vocabulary, 2)
             return np.array([first, *[other] * (positions - 1)], np.int64)
         if kind == "random":
-            return source.integers(0, self._vocabulary, positions)
+            return source.integers(0, self.vocabulary, positions)
         texts = prompts_of(number.to_bytes(32, "big"), positions // 8 + 1, lambda _: True)
-        return np.array(self._tokenizer(" ".join(texts))["input_ids"][:positions], np.int64)
+        return np.array(self.tokenizer(" ".join(texts))["input_ids"][:positions], np.int64)
+
+
+class _Weigher:
+    def __init__(self, opened: OpenedWeights, engine: TorchEngine, texts: Texts) -> None:
+        self._opened, self._engine, self._texts = opened, engine, texts
 
     async def weigh(self, number: int, positions: int) -> dict[str, Any]:
         """One text's rows by the contract's rule."""
-        tokens = self._tokens(number, positions)
+        tokens = self._texts.tokens(number, positions)
         key = SessionKey(number.to_bytes(32, "big"), 0, 0)
         rows = (await self._engine.forward(key, self._engine.slice, 0, tokens)).rows.astype(np.float32)
         await self._engine.forget(key)

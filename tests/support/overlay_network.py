@@ -126,7 +126,8 @@ async def whole_network(anvil: Any, folder: Path) -> AsyncIterator[Whole]:
             whole = Whole(network, overlay, stage.nodes[0])
             await stack.enter_async_context(scheduler_entry(whole, folder / "entry", "scheduler", stage.scheduler))
             await stack.enter_async_context(node_as_entry(whole, folder))
-            await asyncio.to_thread(overlay.wait_until_listed, 2)
+            operators = (stage.scheduler.address, whole.node.address)
+            await asyncio.to_thread(overlay.wait_until_listed, operators)
             yield whole
     finally:
         await asyncio.to_thread(processes.stop_all)

@@ -14,6 +14,7 @@ from benchmarks.judging.convictions import MOST_TASKS, Task
 from benchmarks.judging.scoring import Row
 from benchmarks.judging.verdicts import Verdict
 
+from troth.node.calibration import tampering
 from troth.protocol.findings import HONEST_LOST, Kind, TaskFinding
 from troth.protocol.tokens import Sampling
 
@@ -69,8 +70,8 @@ def test_matrices_are_rounded_by_rows_or_groups() -> None:
     import torch
 
     matrix = torch.tensor([[1.0, -0.5, 100.0, 3.0]])
-    assert ways.rounded(matrix, 8).tolist()[0] == pytest.approx([100 / 127, -100 / 127, 100.0, 400 / 127])
-    assert (ways.rounded(matrix, 8, group=2)[:, :2] - matrix[:, :2]).abs().max() < 0.01
+    assert tampering.rounded(matrix, 8).tolist()[0] == pytest.approx([100 / 127, -100 / 127, 100.0, 400 / 127])
+    assert (tampering.rounded(matrix, 8, group=2)[:, :2] - matrix[:, :2]).abs().max() < 0.01
     assert torch.equal(ways.two_halves(matrix), matrix)
 
 

@@ -101,11 +101,16 @@ def test_honest_runs_pass_and_cheats_do_not(folder: ModelFolder, tmp_path: Path,
     assert seen == [condition.name for condition in conditions]
     findings = find(kept, conditions, plan)
     assert findings.refused_known.count == 0
-    assert findings.refused.total == findings.refused_known.total == 6 * 6 * len(LENGTHS), "six runs, all lengths"
-    caught = {outcome.condition.name: outcome.by_either.value for outcome in findings.outcomes}
+    assert findings.refused.total == findings.refused_known.total == 6 * 7 * len(LENGTHS), "seven runs, all lengths"
+    caught = {outcome.condition.name: outcome.by_any.value for outcome in findings.outcomes}
     assert min(caught[name] for name in ("int4 weights", "a layer skipped in each half", "early exit")) == 1
     assert caught["cheap model's text, one honest prefill"] == 1
     assert calibrate(folder, kept, dtype)[1] == [], "nothing is measured twice"
+    windows = findings.long_windows
+    assert (windows is None) == (not dtype)
+    if windows is not None:
+        assert findings.rules != 6, "long windows that no trace fills were not measured"
+        assert "shorter than a long window of 64" in windows.why_not
 
     report = as_json(CalibrationSubject(MODEL, "float32", "torch", 6, plan), findings, kept.digest())
     data, page = write(tmp_path, report, findings)
@@ -146,6 +151,23 @@ def test_a_stopped_calibration_goes_on_where_it_was(
         calibrating.measure(folder, plan, kept, prompts=2, threads=1, model=MODEL, report=stop)
     left = calibrate(folder, kept, 0, prompts=2)[1]
     assert left == [condition.name for condition in few[2:]]
+
+
+@pytest.mark.slow
+def test_what_was_kept_without_long_windows_is_measured_again(
+    folder: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = ("decode 16 together", "int8 weights")
+    few = [one for one in all_conditions(LAYERS, 1) if one.name in chosen]
+    monkeypatch.setattr(calibrating, "all_conditions", lambda layers, dtype: few)
+    kept = MeasurementFiles(tmp_path)
+    assert calibrate(folder, kept, 1, prompts=2)[1] == list(chosen)
+    (part,) = kept.read("decode 16 together")
+    kept.write("decode 16 together", 0, {name: part[name] for name in part if not name.startswith("long-")})
+    assert calibrate(folder, kept, 1, prompts=2)[1] == ["decode 16 together"], "cheats that any window shows need none"
+    (again,) = kept.read("decode 16 together")
+    assert set(again) == set(part)
+    assert np.array_equal(again["long-means-1"], part["long-means-1"])
 
 
 @pytest.mark.slow

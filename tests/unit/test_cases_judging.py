@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support.cases_scene import of_journey
 from support.market_case import CaseScene
+from support.market_logs import address
 from support.market_scene import COLUMNS, PROMPT, WRITTEN, Scene, execution_class
 from support.reviewer_seat import NODE_SALT, REVIEWER, SCENE, text, true_states
 
@@ -16,8 +17,10 @@ from troth.cases import gathering
 from troth.cases.judging import MOST, JudgingContext, Recomputed, ReviewFinding, committed, fitted, judge
 from troth.cases.materials import Papers
 from troth.protocol.doubts import under_rules
-from troth.protocol.market import messages
+from troth.protocol.market import court, court_money, messages, prices
+from troth.protocol.market.proceedings import CaseKind, Outcome
 from troth.protocol.market.signed import Opinion
+from troth.protocol.market.types import PotKind
 from troth.protocol.straying import Straying
 from troth.protocol.tokens import TokenReport
 from troth.protocol.types import ZERO_HASH, Hash32
@@ -112,6 +115,28 @@ def test_what_long_windows_alone_show_is_refused_and_takes_no_stake(size: float)
     assert reviewed(bfloat16(1, 3), otherwise=other).opinion is Opinion.ACCEPT
     assert reviewed(slow, version=5, otherwise=None).opinion is Opinion.ACCEPT, "older classes keep their rules"
     assert reviewed(slow, otherwise=bfloat16(1.4, 4)).opinion is Opinion.ACCEPT, "so is other attention"
+
+
+def test_a_court_takes_nothing_of_who_long_windows_alone_refuse_and_its_opener_pays_for_it() -> None:
+    """All reviewers say no: the answer falls, its node keeps its stake, and who brought it paid the seats."""
+    found, scene = reviewed(bfloat16(1.4, 3), otherwise=bfloat16(1, 4)), CaseScene(Scene())
+    rules = replace(scene.scene.view.rules, dtype=1, hidden_size=COLUMNS)
+    assert found.states is not None
+    state = replace(scene.opening, rows=ROWS)
+    tiles = committed(state, replace(execution_class(), dtype=1), rules, found.states).open((0, 3)).tiles
+    said = court.Showing(found.root, tiles, found.opinion, score=found.score, spread=found.spread)
+    seats = (1,) * rules.reviewers
+    state = replace(state, reviewers=tuple(map(address, range(1, 1 + len(seats)))), seats=seats)
+    hearing = court.Hearing(CaseKind.REJECTION, seats, (said,) * len(seats), replace(said, opinion=Opinion.NONE))
+    ended = court.judge(hearing, rules)
+    assert (ended.outcome, ended.pooled) == (Outcome.REFUNDED, False)
+    mine = [court_money.pot_of(kind, state.node) for kind in (PotKind.STAKE, PotKind.LOCKED)]
+    pots = {(PotKind.BOND, court.case_of(state)): state.bond, **dict.fromkeys(mine, rules.penalty)}
+    around = court_money.Circumstances(pots, gas_price=0, decider=REVIEWER)
+    after = court_money.apply_movements(pots, court_money.settle(state, ended, rules, around))
+    assert sum(after[pot] for pot in mine) == 2 * rules.penalty
+    paid = prices.REWARD_UNITS * state.unit * len(seats)
+    assert after[court_money.pot_of(PotKind.CREDIT, state.opener)] == state.bond - paid
 
 
 def test_a_reviewer_whose_engine_lacks_the_further_run_cannot_tell_what_it_doubts() -> None:

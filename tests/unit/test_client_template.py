@@ -84,8 +84,53 @@ def test_a_template_that_keeps_what_it_makes_is_refused(kept: str, monkeypatch: 
     monkeypatch.setattr(template, "LARGEST_OUTPUT", 10_000)
     monkeypatch.setattr(template, "MOST_MADE", 100_000)
     source = LINES + "{% set s = namespace(l=[]) %}{% for i in range(400) %}{% set s.l = s.l + KEPT %}{% endfor %}"
-    with pytest.raises(ModelUnavailable, match="makes texts of more than 100000"):
+    with pytest.raises(ModelUnavailable, match=r"makes texts of more than 100000|puts together more than 10000 "):
         render(source.replace("KEPT", kept), MESSAGES, {})
+
+
+TWICE = "{% set s = namespace(l=1) %}{% for i in range(60) %}{% set s.l = MADE %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "[s.l, s.l]", "(s.l, s.l)", "{1: s.l, 2: s.l}", "dict(a=s.l, b=s.l)", "[s.l] | batch(2, s.l) | list",
+        "{1: s.l, 2: s.l}.values()", "{1: s.l, 2: s.l}.items() | list", "cycler(s.l, s.l).items",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("use", ["{{ s.l }}", "{{ s.l | tojson }}", "{{ s.l == [s.l] }}", "{{ s.l in [[s.l]] }}"])
+def test_lists_that_hold_the_one_before_twice_are_refused(made: str, use: str) -> None:
+    """Sixty small ones, whose text would have as many characters as there are grains of sand."""
+    with pytest.raises(ModelUnavailable, match="puts together more than"):
+        render(TWICE.replace("MADE", made) + use, MESSAGES, {})
+
+
+def test_arguments_of_a_macro_and_attributes_of_namespaces_double_nothing() -> None:
+    source = "{% set s = namespace(l=1) %}{% macro m() %}{% set s.l = varargs %}{% endmacro %}"
+    with pytest.raises(ModelUnavailable, match="puts together more than"):
+        render(source + "{% for i in range(60) %}{{ m(s.l, s.l) }}{% endfor %}{{ s.l }}", MESSAGES, {})
+    assert render(TWICE.replace("MADE", "namespace(a=s.l, b=s.l)") + "{{ s.l }}", MESSAGES, {}) == "<Namespace>"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("{% for i in range(9999) %}{% if a.find('x' ~ 'a') %}{% endif %}{% endfor %}", "longer than"),
+        ("{% for i in range(9999) %}{% set b %}{{ a }}{% endset %}{% endfor %}", "makes texts of more than"),
+        ("{% for i in range(9999) %}{% set b %}" + "x" * 200_000 + "{% endset %}{% endfor %}", "makes texts of more"),
+        ("{% for i in range(99999) %}{% for j in range(99999) if false %}{% endfor %}{% endfor %}", "steps|longer"),
+        ("{% set l = range(99999) | list %}{% set m = range(99999) | list %}" + "{{ l == m }}" * 15_000, "longer than"),
+        ("{% set s = namespace(n=99999) %}{% for i in range(40) %}{% set s.n = s.n * s.n %}{% endfor %}", "numbers"),
+        ("{{ lipsum(n=100000) | length }}", "lipsum"),
+        ("{{ a | wordwrap(1) | length }}", "No filter"),
+        ("{{ messages | slice(4000000) | list | length }}", "more than"),
+    ],
+)
+def test_what_is_slow_and_small_is_refused(source: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "MOST_SECONDS", 0.2)
+    with pytest.raises(ModelUnavailable, match=said):
+        render("{% set a = 'a'.ljust(4000000, 'a') %}" + source, MESSAGES, {})
 
 
 def test_a_huge_template_is_not_compiled() -> None:

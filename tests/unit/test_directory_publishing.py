@@ -60,8 +60,11 @@ async def test_who_did_not_take_it_is_told_again_soon_and_ever_later(monkeypatch
     assert (await pauses(monkeypatch, *[missed] * 10))[-3:] == [128.0, 200.0, 200.0]
 
 
-async def test_a_failure_is_repeated_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await pauses(monkeypatch, DirectoryUnavailable("away"), Published(3, 600)) == [30.0, 200.0]
+async def test_a_failure_is_repeated_soon_and_at_least_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that was up before its committee was listed half a minute after it, and its network was not ready."""
+    away = DirectoryUnavailable("away")
+    assert await pauses(monkeypatch, away, away, Published(3, 600), away) == [1.0, 2.0, 200.0, 1.0]
+    assert (await pauses(monkeypatch, *[away] * 8))[-3:] == [30.0, 30.0, 30.0]
 
 
 def test_a_minority_of_members_that_lie_does_not_make_anybody_late_or_busy() -> None:

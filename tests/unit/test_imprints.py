@@ -14,13 +14,14 @@ import pytest
 from support.order_market import DOMAIN
 from support.order_network import build
 
-from troth.node.court.imprinting import ProvingKey, UnprovenCase, prove, read_key
+from troth.node.court.imprinting import UnprovenCase, prove
 from troth.node.errors import ConfigError, ProofFailed
 from troth.node.imprinting_command import hidden_proof
 from troth.protocol import typed_data
-from troth.protocol.errors import InvalidField, InvalidNumbers
+from troth.protocol.errors import InvalidField, InvalidKey, InvalidNumbers
 from troth.protocol.exact_numbers import NumberFormat, exact_logits, unit_bits
 from troth.protocol.imprints.calls import ImprintKey
+from troth.protocol.imprints.keys import ProvingKey, read_key
 from troth.protocol.imprints.naming import MARK, Imprints, imprints_of, mark_of, with_imprints
 from troth.protocol.imprints.poseidon import FIELD, poseidon
 from troth.protocol.imprints.rows import (
@@ -212,19 +213,19 @@ def test_a_key_is_read_whole_and_one_for_tests_on_test_chains_alone(folder: Path
     assert key.checking.columns == 128
     assert key.checking.words == (1, 2, *(4, 3, 6, 5) * 3, *(at for at in range(5) for _ in range(2)))
     for chain in (1, 10, 11155111):
-        with pytest.raises(ConfigError, match="anybody forges"):
+        with pytest.raises(InvalidKey, match="anybody forges"):
             read_key(folder, chain)
     told = json.loads((folder / "key.json").read_text())
     (folder / "key.json").write_text(json.dumps({name: one for name, one in told.items() if name != "test"}))
-    with pytest.raises(ConfigError, match="anybody forges"):
+    with pytest.raises(InvalidKey, match="anybody forges"):
         read_key(folder, 1)
     (folder / "key.json").write_text(json.dumps({**told, "test": False}))
     assert read_key(folder, 1).levels == 7
     (folder / "beaten.wasm").write_bytes(b"another")
-    with pytest.raises(ConfigError, match=r"beaten\.wasm is not"):
+    with pytest.raises(InvalidKey, match=r"beaten\.wasm is not"):
         read_key(folder, 1)
     (folder / "beaten.wasm").unlink()
-    with pytest.raises(ConfigError, match="no proving key"):
+    with pytest.raises(InvalidKey, match="no proving key"):
         read_key(folder, 1)
 
 

@@ -12,7 +12,7 @@ from troth.node.judging.verdicts import Judgement
 from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import LOOKED_AT
-from troth.protocol.scores import LONG_MEAN, LONG_WINDOW, excess
+from troth.protocol.scores import LONG_MEAN, LONG_WINDOW, long_windows
 from troth.protocol.types import ZERO_HASH
 
 ROWS, COLUMNS, NOISE = 96, 256, 0.02
@@ -39,9 +39,9 @@ def judged(claimed: np.ndarray, otherwise: float = 1.0) -> StateReport:
 
 def test_twice_the_excess_is_twice_as_much_lost_beside_rounding() -> None:
     own = [run(), run()]
-    assert excess(run(), own, run(), HIGH) < 0.1
+    assert long_windows(run(), own, run(), HIGH).excess < 0.1
     # The largest noise of three runs is a little more than that of one.
-    found = [excess(run(np.sqrt(1 + lost)), own, run(), HIGH) for lost in (0.3, 0.6)]
+    found = [long_windows(run(np.sqrt(1 + lost)), own, run(), HIGH).excess for lost in (0.3, 0.6)]
     assert found[0] < found[1]
     assert (found[1] - found[0]) * (LONG_MEAN**2 - 1) == pytest.approx(0.3, rel=0.2)
 
@@ -85,9 +85,11 @@ def test_where_noise_hangs_on_how_attention_is_computed_a_third_kind_may_have_mo
 
 def test_few_rows_and_rows_that_repeat_themselves_count_by_less() -> None:
     own, other, slow = [run(), run()], run(), run(1.3)
-    short = excess(slow[:16], [one[:16] for one in own], other[:16], HIGH[:16])
-    assert short < excess(slow, own, other, HIGH) / 3
+    short = long_windows(slow[:16], [one[:16] for one in own], other[:16], HIGH[:16]).excess
+    assert short < long_windows(slow, own, other, HIGH).excess / 3
     same = HIGH + np.repeat(NOISE * DRAW.normal(size=(1, COLUMNS)), ROWS, axis=0)
     twice = HIGH + 1.3 * (same - HIGH)
     alike = same.astype(np.float32)
-    assert excess(twice.astype(np.float32), [alike, alike], alike, HIGH) < 0.3 * ((1.3**2 - 1) / (LONG_MEAN**2 - 1))
+    assert long_windows(twice.astype(np.float32), [alike, alike], alike, HIGH).excess < 0.3 * (
+        (1.3**2 - 1) / (LONG_MEAN**2 - 1)
+    )

@@ -16,6 +16,7 @@ from support.network_files import FACTORY, NETWORK
 from troth.network import networks
 from troth.network.description import (
     LARGEST_FILE,
+    ImprintsPlace,
     NetworkDescription,
     parse_description,
     read_description,
@@ -54,8 +55,19 @@ SERVED = replace(
     },
 )
 
+PROVED = replace(NETWORK.parameters, prover=address_from_bytes(b"\x47" * 20))
+PROVEN = replace(
+    NETWORK,
+    parameters=PROVED,
+    contracts=contracts_of(NETWORK.factory, PROVED),
+    imprints=ImprintsPlace(PROVED.prover, {3_584: Hash32(bytes(32)), 576: Hash32(bytes(31) + b"\4")}, None),
+)
 
-@pytest.mark.parametrize("network", [NETWORK, SERVED, replace(NETWORK, committee=None, created_by=None, rpc=())])
+
+BARE = replace(NETWORK, committee=None, created_by=None, rpc=())
+
+
+@pytest.mark.parametrize("network", [NETWORK, SERVED, PROVEN, BARE])
 def test_what_is_written_is_read_back(network: NetworkDescription, tmp_path: Path) -> None:
     write_description(tmp_path / "deep" / "network.json", network)
     assert read_description(tmp_path / "deep" / "network.json") == network
@@ -66,6 +78,20 @@ def test_money_is_text_and_keeps_every_digit() -> None:
     network = replace(NETWORK, parameters=replace(DEMO, scheduler_stake=(1 << 96) - 1))
     network = replace(network, contracts=contracts_of(FACTORY, network.parameters))
     assert parse_description(network.rendered().encode(), "here").parameters.scheduler_stake == (1 << 96) - 1
+
+
+def test_imprints_that_cannot_be_are_refused() -> None:
+    changes: tuple[tuple[Callable[[Content], object], str], ...] = (
+        (lambda one: one["imprints"].update(address=FACTORY), "another address than the prover"),
+        (lambda one: one["imprints"]["keys"].update({"0576": "0x" + "00" * 32}), "0576"),
+        (lambda one: one["imprints"]["keys"].update({"576": "0x00"}), "0x00"),
+        (lambda one: one["imprints"].pop("created_by"), "created_by"),
+    )
+    for change, words in changes:
+        changed = json.loads(PROVEN.rendered())
+        change(changed)
+        with pytest.raises(NetworkFileInvalid, match=words):
+            parsed(changed)
 
 
 def test_services_that_cannot_be_are_refused() -> None:

@@ -10,16 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.bringing import Asked, bringer_of, inform, offered
 from support.order_market import DOMAIN, SCHEDULER
 from support.order_network import MODEL, Network, Ordered, build
 
-from troth.cases.courtroom import ChainView
-from troth.cases.journal import CaseJournal
 from troth.cases.judging import Inputs
 from troth.cases.materials import OrderText
-from troth.cases.office import Office
-from troth.cases.opening import Opener, WantedCase
-from troth.node.court.bringing import Bringer
+from troth.cases.opening import WantedCase
 from troth.node.court.holding import NodeHoldings
 from troth.node.court.recomputing import EngineRecompute
 from troth.node.errors import BadInput, NotAssigned, OutOfOrder, ProofTooDear
@@ -51,43 +48,8 @@ async def rejected(tmp_path: Path, ends: tuple[int, ...] = (2,)) -> tuple[Networ
     return network, ordered, spoken
 
 
-async def inform(
-    network: Network, ordered: Ordered, verifier: Address, spoken: Spoken, sender: Address = SCHEDULER
-) -> Any:
-    data = canonical.encode(spoken)
-    return await network.nodes[verifier].ask(Inform(ordered.order_id, 0, len(data)), data, sender)
-
-
 def verifiers(network: Network, ordered: Ordered) -> tuple[Address, ...]:
     return tuple(network.drawn(ordered)[0].seats)
-
-
-class Asked:
-    """A scheduler that answers ``data``."""
-
-    def __init__(self, data: bytes | None = None) -> None:
-        self.data = data
-        self.asked = 0
-
-    async def ask(self, scheduler: Address, order: Hash32, segment: int) -> bytes | None:
-        assert scheduler == SCHEDULER
-        self.asked += 1
-        return self.data
-
-
-def bringer_of(network: Network, verifier: Address, folder: Path, inquirer: Any, most_bond: int = 1 << 90) -> Bringer:
-    async def seen() -> ChainView:
-        return ChainView(network.ground.state, network.ground.block)
-
-    courtroom: Any = SimpleNamespace(seen=seen, account=verifier)
-    journal = CaseJournal(folder / "cases.sqlite")
-    office = Office(courtroom, journal, Opener(courtroom, journal), None, most_bond)  # type: ignore[arg-type]
-    return Bringer(network.nodes[verifier].context, office, inquirer, most_bond, pause=0.0)
-
-
-async def offered(bringer: Bringer) -> list[bool]:
-    stores = bringer.context.stores
-    return [await bringer.rejected(one) for one in await bringer.context.write(stores.rejections.waiting)]
 
 
 # ---------------------------------------------------------------------------------------------------------- bringing

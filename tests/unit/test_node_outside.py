@@ -74,10 +74,11 @@ async def test_a_scheduler_is_asked_and_believed_within_bounds(asked: Any) -> No
 async def test_a_node_that_has_just_started_is_asked_after_until_it_was_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scheduler tries again by itself: the first word is of the time before the node was up."""
+    """A scheduler tries again by itself: the first word is of the time before the node was up. Then it opens a tab."""
     monkeypatch.setattr(outside, "PAUSE", 0.01)
     refused, there = (json.loads(ANSWERS[kind]) for kind in ("away", "good"))
-    answers = [refused, refused, there]
+    unpaid = there | {"why": ["this scheduler has no tab with it yet, or an empty one"]}
+    answers = [refused, refused, unpaid, there]
 
     async def asked(state: State, operator: Address) -> list[SchedulerWord]:
         seen = msgspec.convert(answers.pop(0), outside._SeenByScheduler)
@@ -91,6 +92,7 @@ async def test_a_node_that_has_just_started_is_asked_after_until_it_was_tried_ag
     (word,) = await ask_once_tried(State(), OPERATOR, 5.0)
     assert word.seen is not None
     assert word.seen.connected
+    assert word.seen.why == there["why"]
     assert answers == []
 
 

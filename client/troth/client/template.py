@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+import time
+from collections.abc import Callable, ItemsView, Iterable, KeysView, Mapping, Sequence, Sized, ValuesView
 from datetime import datetime
 from functools import lru_cache, wraps
 from typing import Any
@@ -18,6 +19,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
 
 from troth.client.errors import ModelUnavailable
 from troth.client.untrusted import bounded_recursion
@@ -28,12 +30,26 @@ LARGEST_OUTPUT = 4 * 1024 * 1024
 DEEPEST_CALL = 32
 MOST_STEPS = 500_000
 """Turns of loops and calls of one rendering, half a second; a thousand messages take some ten thousand."""
+MOST_SECONDS = 5.0
+"""Processor time of one rendering, which takes milliseconds: what a step costs depends on what it is given."""
 MOST_MADE = 64 * LARGEST_OUTPUT
 """Characters of all texts that one rendering makes, kept or not, and eight for each member of its lists."""
+MEMBER = 8
+"""Characters that a member of a list counts as."""
+SMALL, MOST_KNOWN = 64, 50_000
+"""Weight of a list that is rather counted anew than remembered, and how many are remembered."""
 LARGEST_INDENT = 64
+LARGEST_NUMBER = 1 << 64
+LONG_PIECE = 64
+"""Characters of the template itself, from which on they count each time that they are written."""
+MOST_PARTS = 100_000
+"""Into which a list may be cut."""
+USELESS = frozenset({"pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr"})
+"""Filters that no model's template uses, and whose time grows faster than the text, or whose result is chance."""
 REMEMBERED = 8
 """Templates whose compiled form is kept: compiling takes longer than rendering, and each question renders."""
 
+_LISTS = (list, tuple, dict, KeysView, ValuesView, ItemsView)
 _NUMBERS = re.compile(r"[0-9]+")
 _FAILURES = (
     TemplateError,
@@ -50,63 +66,125 @@ Message = Mapping[str, Any]
 """{"role": "system" | "user" | "assistant" | "tool", "content": text}, and "tool_calls" of an assistant's calls."""
 
 
+class _Nameless(Namespace):
+    """`namespace(…)`. Shown by its attributes, one that holds two others that hold two others would be endless."""
+
+    def __repr__(self) -> str:
+        return "<Namespace>"
+
+
 class _Sandbox(ImmutableSandboxedEnvironment):
     """Without powers, with products only of numbers (`"x" * 10**10` would take all memory at once), and with an end.
 
-    Every turn of a loop and every call is a step. Text is put together by `put_together`, which stops one that doubles
-    itself.
+    Every turn of a loop, every call and every comparison is a step. Text is put together by `put_together`, which stops
+    one that doubles itself, and so does `counted` with lists: of sixty that hold the one before twice, the text is
+    without end.
     """
 
     intercepted_binops = frozenset({"*", "**", "+", "%"})
     depth = 0
     steps = 0
     made = 0
+    ends = 0.0
 
-    def step(self) -> None:
-        """Count one; raises TemplateError where it is one too many."""
+    def begin(self) -> None:
+        """A rendering begins."""
+        self.depth = self.steps = self.made = 0
+        self.ends = time.thread_time() + MOST_SECONDS
+        self.weights: dict[int, tuple[Any, int]] = {}
+
+    def step(self, value: Any = None) -> Any:
+        """Count one, and give back the value; raises TemplateError where it is one too many."""
         self.steps += 1
         if self.steps > MOST_STEPS:
             raise TemplateError(f"it takes more than {MOST_STEPS} steps")
+        if time.thread_time() > self.ends:
+            raise TemplateError(f"it takes longer than {MOST_SECONDS:g} seconds")
+        return value
 
     def put_together(self, *parts: Any) -> str:
         """What `~` makes of parts."""
         return str(self.counted(_joined(str(part) for part in parts)))
 
     def counted(self, value: Any) -> Any:
-        """A value that was made; raises TemplateError where all together are too many."""
-        if isinstance(value, str | list | tuple | dict):
-            self.made += len(value) if isinstance(value, str) else 8 * len(value)
+        """A value that was made; raises TemplateError where it, or all together, are too many."""
+        if isinstance(value, (str, *_LISTS)):
+            self.made += len(value) if isinstance(value, str) else MEMBER * len(value)
             if self.made > MOST_MADE:
                 raise TemplateError(f"it makes texts of more than {MOST_MADE} characters")
+            if self.weight(value) > LARGEST_OUTPUT:
+                raise TemplateError(f"it puts together more than {LARGEST_OUTPUT} characters or members")
         return value
+
+    def weight(self, value: Any) -> int:
+        """Characters of a value as text, about: what a list holds twice counts twice."""
+        if isinstance(value, str):
+            return len(value)
+        if not isinstance(value, _LISTS):
+            return 0
+        if known := self.weights.get(id(value)):
+            return known[1]
+        parts = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+        weight = sum(MEMBER + self.weight(part) for part in parts)
+        if weight > SMALL:
+            if len(self.weights) > MOST_KNOWN:
+                self.weights.clear()
+            # With the value itself, so that nothing else gets its id. No template can change one.
+            self.weights[id(value)] = value, weight
+        return weight
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """An attribute; filters ask for those of all members of a list."""
+        return self.step(super().getattr(obj, attribute))
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """A member, as `getattr`."""
+        return self.step(super().getitem(obj, argument))
 
     def _generate(self, source: nodes.Template, *arguments: Any, **named: Any) -> str:
         for loop in source.find_all(nodes.For):
-            counted = nodes.Call(nodes.EnvironmentAttribute("step"), [], [], None, None)
-            loop.body.insert(0, nodes.ExprStmt(counted, lineno=loop.lineno))
-        self._replace_concatenations(source)
+            loop.body.insert(0, nodes.ExprStmt(_asked("step", lineno=loop.lineno), lineno=loop.lineno))
+            if loop.test is not None:
+                loop.test = _asked("step", loop.test, lineno=loop.lineno)
+        self._watch(source)
         return super()._generate(source, *arguments, **named)
 
-    def _replace_concatenations(self, node: nodes.Node) -> None:
+    def _watch(self, node: nodes.Node) -> None:
         for name, value in node.iter_fields():
             if isinstance(value, list):
-                setattr(node, name, [self._without_concatenation(part) for part in value])
+                setattr(node, name, [self._watched(part) for part in value])
             else:
-                setattr(node, name, self._without_concatenation(value))
+                setattr(node, name, self._watched(value))
 
-    def _without_concatenation(self, value: Any) -> Any:
+    def _watched(self, value: Any) -> Any:
         if not isinstance(value, nodes.Node):
             return value
-        self._replace_concatenations(value)
-        if isinstance(value, nodes.Getitem) and isinstance(value.arg, nodes.Slice):
-            return nodes.Call(nodes.EnvironmentAttribute("counted"), [value], [], None, None, lineno=value.lineno)
-        if not isinstance(value, nodes.Concat):
-            return value
-        return nodes.Call(nodes.EnvironmentAttribute("put_together"), value.nodes, [], None, None, lineno=value.lineno)
+        self._watch(value)
+        match value:
+            case nodes.Concat():
+                return _asked("put_together", *value.nodes, lineno=value.lineno)
+            case nodes.Getitem(arg=nodes.Slice()):
+                return _asked("counted", value, lineno=value.lineno)
+            case nodes.List() | nodes.Tuple(ctx="load") | nodes.Dict():
+                return _asked("counted", value, lineno=value.lineno)
+            case nodes.Compare():
+                return _asked("step", value, lineno=value.lineno)
+            case nodes.Output():
+                value.nodes = [self._written(part) for part in value.nodes]
+        return value
+
+    @staticmethod
+    def _written(part: nodes.Expr) -> nodes.Expr:
+        """What is written, short pieces of the template itself as they are; in a block, it is kept and not shown."""
+        if not isinstance(part, nodes.TemplateData):
+            return _asked("counted", part, lineno=part.lineno)
+        return part if len(part.data) <= LONG_PIECE else _asked("counted", nodes.Const(part.data), lineno=part.lineno)
 
     def call(self, context: Context, called: Any, /, *arguments: Any, **named: Any) -> Any:
         self.step()
         _require_sizes(*arguments, *named.values())
+        # A macro has them all as one list.
+        self.counted(arguments)
         # The sandbox wraps `format`.
         method = getattr(called, "__wrapped__", called)
         if isinstance(owner := getattr(method, "__self__", None), str):
@@ -121,15 +199,21 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             self.depth -= 1
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        if operator == "*" and isinstance(left, int | float) and isinstance(right, int | float):
-            return left * right
-        if operator == "%" and isinstance(left, int | float):
-            return left % right
+        self.step()
+        if isinstance(left, int | float) and isinstance(right, int | float) and operator != "**":
+            if max(abs(left), abs(right)) > LARGEST_NUMBER:
+                raise TemplateError(f"it computes with numbers above {LARGEST_NUMBER}")
+            return super().call_binop(context, operator, left, right)
         if operator == "+":
             if isinstance(left, Sized) and isinstance(right, Sized) and len(left) + len(right) > LARGEST_OUTPUT:
                 raise TemplateError(f"it puts together more than {LARGEST_OUTPUT} characters or members")
             return self.counted(left + right)
         raise TemplateError("a template may multiply numbers, and nothing else")
+
+
+def _asked(name: str, *given: Any, lineno: int) -> nodes.Call:
+    """A call of the sandbox's own method."""
+    return nodes.Call(nodes.EnvironmentAttribute(name), list(given), [], None, None, lineno=lineno)
 
 
 class _GenerationTag(Extension):
@@ -181,10 +265,12 @@ def _require_growth(name: str, text: Any, *given: Any) -> None:
             most = max([most, *(int(number[:12]) for number in _NUMBERS.findall(str(text)))])
         case "translate":
             raise TemplateError("a template may not translate letters")
-        case "join" | "wordwrap":
+        case "join":
             times = len(text) if isinstance(text, Sized) else 0
-            if name == "join" and given and isinstance(given[0], Sized):
+            if given and isinstance(given[0], Sized):
                 times, most = max(times, 1), max(most, 1)
+        case "batch" | "slice":
+            times = LARGEST_OUTPUT // MOST_PARTS
         case _:
             return
     if times * most > LARGEST_OUTPUT:
@@ -202,6 +288,7 @@ def _bounded(environment: _Sandbox, name: str, function: Callable[..., Any]) -> 
 
     @wraps(function)
     def bounded(*arguments: Any, **named: Any) -> Any:
+        environment.step()
         _require_sizes(*arguments, *named.values())
         given = list(arguments)
         if name == "join" and len(given) > place and not isinstance(given[place], Sized):
@@ -216,16 +303,22 @@ def _bounded(environment: _Sandbox, name: str, function: Callable[..., Any]) -> 
 
 def _environment() -> _Sandbox:
     environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
+    del environment.globals["lipsum"]
+    environment.globals["namespace"] = _Nameless
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = _strftime_now
     filters = environment.filters | {"tojson": _tojson}
-    environment.filters = {name: _bounded(environment, name, one) for name, one in filters.items()}
+    environment.filters = {
+        name: _bounded(environment, name, one) for name, one in filters.items() if name not in USELESS
+    }
+    tests: dict[str, Any] = environment.tests
+    environment.tests = {name: _bounded(environment, name, one) for name, one in tests.items()}
     return environment
 
 
 def _compiled(template: str) -> Template:
     kept = _kept(template)
-    kept.environment.steps = kept.environment.made = 0  # type: ignore[attr-defined]
+    kept.environment.begin()  # type: ignore[attr-defined]
     return kept
 
 

@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 /// @notice One storage word of money: balance 96 bits, a second sum 96, a block 40, a flag.
 /// @param word from the lowest bit: balance; second (Stake: what is locked of an operator; Tab: what was redeemed,
 ///        ever); due (Tab: `closesAt`; Bond of an objection: until when it is answered); known (Tab: open or closing;
-///        Credit: was used, so that the word never returns to zero and the next payment is cheap)
+///        Credit: was used, so that the word never returns to zero and the next payment is cheap; what is burnt: always)
 struct Purse {
     uint256 word;
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -28,6 +28,7 @@ from troth.transport.command_options import (
 if TYPE_CHECKING:
     from troth.chain.deployment import ServiceRules
     from troth.network.description import NetworkDescription
+    from troth.protocol.imprints.calls import ImprintKey
 
 Result = TypeVar("Result")
 
@@ -79,6 +80,15 @@ class ServiceOptions:
             help="Deploy what lets one honest party convict a wrong row by arithmetic: three contracts more.",
         ),
     ] = False
+    imprints: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--imprints",
+            file_okay=False,
+            help="Deploy Imprints, by which a wrong token convicts and no row is shown, with the key in this folder, "
+            "as a ceremony leaves it. Repeat it for each width of rows. Not with --disputes.",
+        ),
+    ] = None
     ticket_price: Annotated[
         list[str] | None,
         typer.Option(help="Deploy Tickets with this price, 0.001ether or units of --asset; ascending. Repeat it."),
@@ -148,6 +158,7 @@ def create(
         committee=_optional(committee),
         suggested=_suggestions(rpc, suggest_rpc),
         disputes=services.disputes and chosen.prover == ZERO_ADDRESS,
+        imprints=_keys(rpc, services.imprints or ()),
         services=services.rules(asset),
     ).checked()
     plan = _run(plan_creation(rpc, wish, _payer(keystore, broadcast)))
@@ -350,6 +361,17 @@ def _prices(texts: list[str], asset: str) -> Any:
     except ValueError as error:
         remedy = "Write whole numbers of the token's smallest unit."
         raise CreationRefused("This is no price of a ticket", ", ".join(texts), remedy) from error
+
+
+def _keys(rpc: str, folders: Sequence[Path]) -> tuple[ImprintKey, ...]:
+    """The keys of these folders, as the chain takes them."""
+    from troth.network.probing import probe_chain
+    from troth.protocol.imprints.keys import read_key
+
+    if not folders:
+        return ()
+    chain_id = _run(probe_chain(rpc)).chain_id
+    return tuple(read_key(folder.expanduser(), chain_id).checking for folder in folders)
 
 
 def _optional(text: str) -> Any:

@@ -18,6 +18,7 @@ from troth.chain.deployment import (
     COMMITTEE_STEP,
     DISPUTES_STEP,
     FACTORY_STEP,
+    IMPRINTS_STEP,
     NUMBERS_STEP,
     STEPS_STEP,
     deploy_market,
@@ -32,18 +33,20 @@ from troth.network.description import (
     CONTRACTS_WITH_CODE,
     CommitteePlace,
     DisputesPlace,
+    ImprintsPlace,
     NetworkDescription,
     write_description,
 )
 from troth.network.disputes import disputes_deployed, numbers_of
 from troth.network.errors import CreationRefused
+from troth.network.imprints import imprints_place
 from troth.network.journal import CreationJournal, MinedStep, journal_of
 from troth.network.planning import CreationPlan, CreationWish
 from troth.network.probing import ProbedChain, probe_chain
 from troth.network.services import CHECK_NUMBERS, SERVICES, ServicePlace
 from troth.network.verifying import Verification, verify
 from troth.protocol.amounts import COIN
-from troth.protocol.bindings import DISPUTES, MARKET_PARTS
+from troth.protocol.bindings import DISPUTES, IMPRINTS, MARKET_PARTS
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.addresses import contracts_of
 from troth.protocol.market.shipped import BLOCK_SECONDS
@@ -86,8 +89,8 @@ async def create(url: str, wish: CreationWish, plan: CreationPlan, key: Key, pro
         steps = journal.steps()
         # A new factory is where everything begins; of one that stands, what it made before is another network's.
         start = min([place.block, *(step.block for step in steps.values())])
-        if wish.disputes:
-            wish = replace(wish, parameters=replace(wish.parameters, prover=_created(steps, DISPUTES_STEP)))
+        if made := {DISPUTES_STEP, IMPRINTS_STEP} & steps.keys():
+            wish = replace(wish, parameters=replace(wish.parameters, prover=_created(steps, made.pop())))
         network = await _described(url, wish, plan.chain, place.factory, steps, start=start)
         verification = await _verified(network, url)
         write_description(wish.output, network)
@@ -192,6 +195,7 @@ async def _identity(url: str, wish: CreationWish, plan: CreationPlan, key: Key) 
         "factory": wish.factory,
         "committee": wish.committee,
         "disputes": wish.disputes,
+        "imprints": repr(wish.imprints),
         "services": repr(wish.services),
         "members": [f"{one.operator},0x{one.tls_key_hash.hex()},{one.endpoint}" for one in wish.members],
     }
@@ -216,6 +220,7 @@ async def _deploy(  # noqa: PLR0917
         factory=wish.factory,
         members=wish.members,
         disputes=wish.disputes,
+        imprints=wish.imprints,
         committee=wish.committee,
         services=wish.services,
         record=journal,
@@ -248,6 +253,7 @@ async def _described(
             parameters=wish.parameters,
             committee=None if committee is None else CommitteePlace(committee, await _code_hash(rpc, committee)),
             disputes=await _disputes(rpc, wish.parameters.prover, steps, start),
+            imprints=await _imprints(rpc, wish.parameters.prover, steps, start),
             services={name: await _served(rpc, steps[name]) for name in SERVICES if name in steps},
         )
     finally:
@@ -259,13 +265,22 @@ async def _disputes(rpc: Rpc, prover: Address, steps: dict[str, MinedStep], star
     code = decoding.data(await rpc.request("eth_getCode", prover, "latest"))
     if not runtime_of(DISPUTES).fits(code):
         return None
-    if DISPUTES_STEP in steps:
-        created_by: Hash32 | None = steps[DISPUTES_STEP].transaction
-    else:
-        created_by = await creation_of(rpc, prover, start)
+    created_by = await _creation_of(rpc, prover, steps.get(DISPUTES_STEP), start)
     deployed = await disputes_deployed(rpc, prover)
     numbers = numbers_of(decoding.data(await rpc.request("eth_getCode", deployed.steps, "latest")))
     return DisputesPlace(prover, deployed.steps, numbers, created_by)
+
+
+async def _imprints(rpc: Rpc, prover: Address, steps: dict[str, MinedStep], start: int) -> ImprintsPlace | None:
+    """The contract of imprints, where the deployment's prover is an Imprints."""
+    if not runtime_of(IMPRINTS).fits(decoding.data(await rpc.request("eth_getCode", prover, "latest"))):
+        return None
+    return await imprints_place(rpc, prover, await _creation_of(rpc, prover, steps.get(IMPRINTS_STEP), start))
+
+
+async def _creation_of(rpc: Rpc, contract: Address, step: MinedStep | None, last: int) -> Hash32 | None:
+    """The transaction that created a contract: this run's, or the one that is found."""
+    return await creation_of(rpc, contract, last) if step is None else step.transaction
 
 
 def _created(steps: dict[str, MinedStep], step: str) -> Address:
@@ -315,5 +330,6 @@ def _called(step: str) -> str:
         NUMBERS_STEP: "the numbers of disputes",
         STEPS_STEP: "the steps of disputes",
         DISPUTES_STEP: "disputes",
+        IMPRINTS_STEP: "imprints",
     }
     return names.get(step, f"the {step}")

@@ -50,6 +50,12 @@ class _DisputesForm(msgspec.Struct, forbid_unknown_fields=True):
     created_by: str | None
 
 
+class _ImprintsForm(msgspec.Struct, forbid_unknown_fields=True):
+    address: str
+    keys: dict[str, str]
+    created_by: str | None
+
+
 class _ServiceForm(msgspec.Struct, forbid_unknown_fields=True):
     address: str
     code: str
@@ -72,6 +78,7 @@ class _NetworkForm(msgspec.Struct, forbid_unknown_fields=True):
     parameters: dict[str, int | str]
     committee: _CommitteeForm | None
     disputes: _DisputesForm | None = None
+    imprints: _ImprintsForm | None = None
     services: dict[str, _ServiceForm] = {}
 
 
@@ -95,6 +102,16 @@ class DisputesPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class ImprintsPlace:
+    """The contract of imprints: ``address`` is the deployment's prover, ``keys`` keccak256 of each key's words by the
+    width of rows, in the order in which it took them, ``created_by`` as of disputes."""
+
+    address: Address
+    keys: dict[int, Hash32]
+    created_by: Hash32 | None
+
+
+@dataclass(frozen=True, slots=True)
 class NetworkDescription:
     """A network. ``rpc`` are chain nodes that its founder suggests, ``block_seconds`` the chain's pace when it was
     created, ``start_block`` a block not after the deployment, ``created_by`` the transaction that created the factory
@@ -113,6 +130,7 @@ class NetworkDescription:
     parameters: Parameters
     committee: CommitteePlace | None = None
     disputes: DisputesPlace | None = None
+    imprints: ImprintsPlace | None = None
     services: Services = field(default_factory=dict)
 
     def rendered(self) -> str:
@@ -135,6 +153,13 @@ class NetworkDescription:
         if self.disputes is not None:
             made = self.disputes.created_by
             content["disputes"] = asdict(self.disputes) | {"created_by": None if made is None else _hex(made)}
+        if self.imprints is not None:
+            made = self.imprints.created_by
+            content["imprints"] = {
+                "address": self.imprints.address,
+                "keys": {str(columns): _hex(key) for columns, key in self.imprints.keys.items()},
+                "created_by": None if made is None else _hex(made),
+            }
         if self.services:
             content["services"] = {name: _service(self.services[name]) for name in SERVICES if name in self.services}
         return json.dumps(content, indent=2) + "\n"
@@ -218,6 +243,7 @@ def _description(form: _NetworkForm) -> NetworkDescription:
         if form.committee is None
         else CommitteePlace(_address(form.committee.address), _hash(form.committee.code)),
         disputes=_disputes(form.disputes, parameters),
+        imprints=_imprints(form.imprints, parameters),
         services=_services(form),
     )
 
@@ -228,6 +254,17 @@ def _disputes(form: _DisputesForm | None, parameters: Parameters) -> DisputesPla
     _require(form.address == parameters.prover, "disputes are at another address than the prover of the parameters")
     made = None if form.created_by is None else _hash(form.created_by)
     return DisputesPlace(_address(form.address), _address(form.steps), _address(form.numbers), made)
+
+
+def _imprints(form: _ImprintsForm | None, parameters: Parameters) -> ImprintsPlace | None:
+    if form is None:
+        return None
+    _require(form.address == parameters.prover, "imprints are at another address than the prover of the parameters")
+    wrong = [text for text in form.keys if re.fullmatch("[1-9][0-9]{0,4}", text) is None]
+    _require(not wrong, f"imprints have a key for rows of {', '.join(wrong)[:60]} columns")
+    made = None if form.created_by is None else _hash(form.created_by)
+    keys = {int(columns): _hash(key) for columns, key in form.keys.items()}
+    return ImprintsPlace(_address(form.address), keys, made)
 
 
 def _services(form: _NetworkForm) -> Services:

@@ -15,10 +15,11 @@ from troth.chain.errors import RpcRefused, WrongChain
 from troth.chain.rpc import Rpc
 from troth.network.description import DisputesPlace, NetworkDescription
 from troth.protocol.bindings import DISPUTES, NUMBERS, STEPS
+from troth.protocol.calls import Call
 from troth.protocol.disputes.calls import DisputesDeployed, decode_event
 from troth.protocol.market.types import NO_ADDRESS
 from troth.protocol.runtime_code import IMMUTABLE_BYTES, runtime_of
-from troth.protocol.types import Address, to_address
+from troth.protocol.types import Address, Hash32, to_address
 
 DISTRUST = "Put no money there: whoever made the prover may convict whom it likes."
 Examined = tuple[bool | None, str, str]
@@ -68,9 +69,19 @@ def _places(place: DisputesPlace) -> tuple[Address, Address, Address]:
 
 
 async def _creation(rpc: Rpc, network: NetworkDescription, place: DisputesPlace) -> Examined:
-    if place.created_by is None:
+    parameters = replace(network.parameters, prover=NO_ADDRESS)
+    creation = disputes_creation(network.factory, parameters, place.steps)
+    words = f"Disputes at {place.address}, with its Steps and Numbers"
+    return await examine_creation(rpc, place.address, place.created_by, creation, words)
+
+
+async def examine_creation(
+    rpc: Rpc, contract: Address, created_by: Hash32 | None, creation: Call, words: str
+) -> Examined:
+    """Whether a plain transaction created a contract by exactly this call; ``words`` say what was found then."""
+    if created_by is None:
         return None, "the file names no transaction that created it", "Ask the founder for a file that names it."
-    name = decoding.hexadecimal(place.created_by)
+    name = decoding.hexadecimal(created_by)
     try:
         sent: Any = await rpc.request("eth_getTransactionByHash", name)
         receipt: Any = await rpc.request("eth_getTransactionReceipt", name)
@@ -78,9 +89,8 @@ async def _creation(rpc: Rpc, network: NetworkDescription, place: DisputesPlace)
         return None, f"the node refuses: {error.message}", "Use another node."
     if not isinstance(sent, dict) or not isinstance(receipt, dict):
         return None, f"the node does not know {name}", "Use a node that keeps old transactions."
-    if decoding.receipt(receipt).created != place.address or sent.get("to") is not None:
+    if decoding.receipt(receipt).created != contract or sent.get("to") is not None:
         return False, f"{name} created something else", DISTRUST
-    parameters = replace(network.parameters, prover=NO_ADDRESS)
-    if decoding.data(sent.get("input")) != disputes_creation(network.factory, parameters, place.steps).data:
+    if decoding.data(sent.get("input")) != creation.data:
         return False, "it was created with other code, or for another deployment", DISTRUST
-    return True, f"Disputes at {place.address}, with its Steps and Numbers", ""
+    return True, words, ""

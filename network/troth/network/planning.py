@@ -19,6 +19,7 @@ from troth.chain.deployment import (
     COMMITTEE_STEP,
     DISPUTE_STEPS,
     FACTORY_STEP,
+    IMPRINTS_STEP,
     ServiceRules,
     committee_creation,
     disputes_creation,
@@ -36,9 +37,10 @@ from troth.network.journal import journal_of
 from troth.network.probing import ProbedChain, creation_gas, probe_chain
 from troth.network.services import planned_gas, require_services
 from troth.protocol.amounts import Asset
-from troth.protocol.bindings import COMMITTEE, DISPUTES, MARKET_PARTS, NUMBERS, STEPS
+from troth.protocol.bindings import COMMITTEE, DISPUTES, IMPRINTS, MARKET_PARTS, NUMBERS, STEPS
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.disputes.game import MOST_TURNS
+from troth.protocol.imprints.calls import ImprintKey, imprints_creation
 from troth.protocol.market.addresses import creation_code, factory_code
 from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.shipped import MAIN, broken_windows
@@ -47,6 +49,8 @@ from troth.protocol.runtime_code import part_runtime, runtime_of
 from troth.protocol.types import Address
 
 BEGIN_GAS = 130_000
+KEY_GAS = 225_000
+"""Of a key for imprints: 768 bytes of code, and the slot that says where they are."""
 MEMBER_GAS = 110_000
 """Of one member of the committee: its slots, and its endpoint."""
 PACE_TOLERANCE = 1.25
@@ -57,7 +61,8 @@ PACE_TOLERANCE = 1.25
 class CreationWish:
     """What a founder wants. ``factory``: one that stands already; ``committee``: a contract that stands already, in
     place of ``members``; ``suggested`` the chain nodes that the file names; ``disputes``: wrong rows convict by
-    arithmetic; ``services`` what is deployed beside it."""
+    arithmetic; ``imprints``: keys by which wrong tokens convict and no row is shown; ``services`` what is deployed
+    beside it."""
 
     name: str
     parameters: Parameters
@@ -67,6 +72,7 @@ class CreationWish:
     committee: Address | None = None
     suggested: tuple[str, ...] = ()
     disputes: bool = False
+    imprints: tuple[ImprintKey, ...] = ()
     services: ServiceRules = field(default_factory=ServiceRules)
 
     def checked(self) -> CreationWish:
@@ -80,9 +86,7 @@ class CreationWish:
         require_services(self.services, bool(self.members or self.committee))
         if wrong := [url for url in self.suggested if not is_url(url)]:
             raise CreationRefused("This is no address of a chain node", wrong[0], "Write http://… or https://….")
-        if self.disputes and self.parameters.prover != NO_ADDRESS:
-            remedy = "Leave prover out of the parameters, or --disputes."
-            raise CreationRefused("A deployment has one prover", self.parameters.prover, remedy)
+        self._require_one_prover()
         if self.disputes and self.parameters.unbonding < (longest := MOST_TURNS * self.parameters.answer_window):
             what = f"Stakes may leave before the longest dispute ends: unbonding must be {longest} blocks or more"
             raise CreationRefused(what, self.parameters.unbonding, "Lengthen it, or shorten answer_window.")
@@ -90,6 +94,17 @@ class CreationWish:
             what = "The contracts refuse these parameters, which break a rule"
             raise CreationRefused(what, "; ".join(broken), "Change the windows; the dry run shows how long each lasts.")
         return self
+
+    def _require_one_prover(self) -> None:
+        if (self.disputes or self.imprints) and self.parameters.prover != NO_ADDRESS:
+            remedy = "Leave prover out of the parameters, or --disputes and --imprints."
+            raise CreationRefused("A deployment has one prover", self.parameters.prover, remedy)
+        if self.disputes and self.imprints:
+            remedy = "Leave one out. Without --imprints wrong tokens convict all the same, with their rows shown."
+            raise CreationRefused("A deployment has one prover", "--disputes and --imprints", remedy)
+        widths = [key.columns for key in self.imprints]
+        if len(set(widths)) != len(widths):
+            raise CreationRefused("There are two keys for rows of one width", widths, "Name one --imprints for each.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +166,7 @@ def planned_steps(wish: CreationWish) -> tuple[PlannedStep, ...]:
     made = (
         () if wish.factory else (factory,),
         _dispute_steps(wish),
+        _imprints_step(wish),
         (PlannedStep(BEGIN_STEP, BEGIN_GAS), *parts),
         _committee_step(wish.members),
         tuple(PlannedStep(name, gas) for name, gas in planned_gas(wish.services).items()),
@@ -164,6 +180,14 @@ def _dispute_steps(wish: CreationWish) -> tuple[PlannedStep, ...]:
     calls = (numbers_creation(), steps_creation(NO_ADDRESS), disputes_creation(NO_ADDRESS, wish.parameters, NO_ADDRESS))
     sizes = zip(DISPUTE_STEPS, (NUMBERS, STEPS, DISPUTES), calls, strict=True)
     return tuple(PlannedStep(name, creation_gas(len(call.data), runtime_of(code).length)) for name, code, call in sizes)
+
+
+def _imprints_step(wish: CreationWish) -> tuple[PlannedStep, ...]:
+    if not wish.imprints:
+        return ()
+    size = len(imprints_creation(NO_ADDRESS, wish.parameters, NO_ADDRESS, wish.imprints).data)
+    gas = creation_gas(size, runtime_of(IMPRINTS).length) + KEY_GAS * len(wish.imprints)
+    return (PlannedStep(IMPRINTS_STEP, gas),)
 
 
 def _committee_step(members: Sequence[CommitteeMember]) -> tuple[PlannedStep, ...]:

@@ -136,6 +136,7 @@ def told_of_creation(wish: CreationWish, made: CreatedNetwork) -> dict[str, Any]
         **asdict(made.network.contracts),
         "committee": None if committee is None else committee.address,
         "disputes": None if made.network.disputes is None else made.network.disputes.address,
+        "imprints": None if made.network.imprints is None else made.network.imprints.address,
         "services": {name: place.address for name, place in made.network.services.items()},
         "start_block": made.network.start_block,
         "gas": made.gas,
@@ -148,11 +149,13 @@ def network_text(network: NetworkDescription) -> str:
     """What a network is."""
     asset = network.parameters.asset
     paid = COIN if asset == NO_ADDRESS else Asset(asset, "units", 0)
+    disputes, imprints = network.disputes, network.imprints
     lines = [
         f"network {network.name} on chain {network.chain_id}, read from block {network.start_block:,}",
         f"  chain nodes       {', '.join(network.rpc) or 'none suggested: name one with --rpc'}",
         f"  committee         {network.committee.address if network.committee else 'none: no overlay'}",
-        f"  disputes          {network.disputes.address if network.disputes else 'none: wrong rows go to the court'}",
+        f"  disputes          {disputes.address if disputes else 'none: wrong rows go to the court'}",
+        f"  imprints          {imprints.address if imprints else 'none: who proves a wrong token shows its row'}",
         f"  factory           {network.factory}",
         *(f"  {name:<17} {place}" for name, place in asdict(network.contracts).items()),
         *(f"  {name:<17} {place.address}" for name, place in network.services.items()),
@@ -179,6 +182,7 @@ def told_of_network(network: NetworkDescription) -> dict[str, Any]:
         "contracts": asdict(network.contracts),
         "committee": None if network.committee is None else network.committee.address,
         "disputes": None if network.disputes is None else network.disputes.address,
+        "imprints": None if network.imprints is None else network.imprints.address,
         "services": {name: place.address for name, place in network.services.items()},
         "parameters": plain_parameters(network.parameters),
         "explained": {one.name: {"value": one.value, "meaning": one.meaning} for one in explained},

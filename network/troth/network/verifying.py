@@ -6,7 +6,7 @@ code was ever at this address; the parts' addresses (CREATE2) then prove their c
 the factory's own code can have told them their parameters. N4 to N6 look at what is there today: the code of each
 contract, immutables masked, against the shipped one, and what the file says of it. N7 is the committee, N8 the
 suggested chain nodes. N9 to N11 are Tickets, Reputation and Organisations, where the file names them (`services.py`).
-N12 is the contracts of disputes: the transaction that created the deployment's prover.
+N12 is the contracts of disputes or of imprints: the transaction that created the deployment's prover.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from troth.chain.rpc import Rpc
 from troth.chain.transactions import message
 from troth.network.description import CONTRACTS_WITH_CODE, NetworkDescription
 from troth.network.disputes import examine
+from troth.network.imprints import examine_imprints
 from troth.network.services import CHECK_NUMBERS, ServiceVerifier
 from troth.protocol.bindings import COMMITTEE, MARKET_PARTS, named
 from troth.protocol.bindings.structs import decode_parameters
@@ -94,7 +95,7 @@ class _Verifier:
         )
         findings = [await check() for check in checks]
         findings += [await self._service(name) for name in self._network.services]
-        return Verification((first, *findings, await self._disputes()))
+        return Verification((first, *findings, await self._prover()))
 
     async def _chain(self) -> Verified:
         expected = self._network.chain_id
@@ -204,9 +205,11 @@ class _Verifier:
         found_words = f"{answered} of {len(self._network.rpc)} answered" if self._network.rpc else "it suggests none"
         return Verified("N8", what, True, found_words)
 
-    async def _disputes(self) -> Verified:
+    async def _prover(self) -> Verified:
         what = "the deployment's prover has the shipped code and was created for this deployment alone"
-        return Verified("N12", what, *await examine(self._rpc, self._network))
+        place = self._network.imprints
+        found = examine_imprints(self._rpc, self._network, place) if place else examine(self._rpc, self._network)
+        return Verified("N12", what, *await found)
 
     async def _read_code(self) -> None:
         places = {"factory": self._network.factory} | {

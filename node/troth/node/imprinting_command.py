@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from troth.cases.courtroom import Courtroom
+from troth.chain.errors import ChainRejected
 from troth.node.court.accusing import AccusedText
-from troth.node.court.imprinting import ProvingKey, build_case, find_weighed, prove, read_key
+from troth.node.court.imprinting import build_case, find_weighed, prove
 from troth.node.engine.head import find_head
 from troth.node.engine.imprints import head_imprints
 from troth.node.errors import ConfigError
@@ -19,6 +20,7 @@ from troth.node.models.folder import ModelFolder
 from troth.protocol.bindings.structs import encode_values
 from troth.protocol.errors import InvalidField
 from troth.protocol.imprints import calls
+from troth.protocol.imprints.keys import ProvingKey, read_key
 from troth.protocol.imprints.naming import Imprints
 from troth.protocol.imprints.rows import HeadTree
 from troth.protocol.market import canonical
@@ -60,7 +62,8 @@ async def accuse_hidden(
 
     Raises:
         NothingToDo: no token is beaten beyond what rounding took, or the node's imprints are not those of its rows.
-        ConfigError: no file, key or program, a key of a test set-up on a real chain, or a deployment without Imprints.
+        ConfigError: no file, another key, or a deployment without Imprints.
+        InvalidKey: no key, or one of a test set-up on a real chain.
         ProofFailed: snarkjs made no proof.
     """
     prover = parameters_of((await courtroom.seen()).state).prover
@@ -89,7 +92,11 @@ async def accuse_hidden(
 
 
 async def _require_key(courtroom: Courtroom, prover: Address, key: ProvingKey) -> None:
-    words = await courtroom.read(PartView(prover, calls.key_of(key.checking.columns)))
+    try:
+        words = await courtroom.read(PartView(prover, calls.key_of(key.checking.columns)))
+    except (ChainRejected, InvalidField) as error:
+        what = f"this deployment's prover takes no imprints of rows of {key.checking.columns} columns"
+        raise ConfigError(what, prover, "Leave --imprints out: the row is shown then.") from error
     if words != encode_values(["uint256"] * calls.KEY_WORDS, key.checking.words):
         remedy = "Fetch the key of this deployment's ceremony."
         raise ConfigError("the deployment checks proofs under another key", key.folder, remedy)

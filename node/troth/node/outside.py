@@ -35,6 +35,8 @@ TRIED_AGAIN_SECONDS, PAUSE = 24.0, 4.0
 """Within how long a scheduler tries a node again that was away, and seconds between two questions."""
 UNREACHED = "it cannot be reached"
 """How a scheduler begins to say that it has no connection."""
+NO_TAB = "this scheduler has no tab"
+"""How it begins to say that it has not paid into a tab for this node, which it does by itself within blocks."""
 ANSWER_BYTES = 64 * 1024
 CALL_GAS = 59_000
 """Of the call that a node sends most: to redeem one voucher."""
@@ -77,7 +79,8 @@ async def ask_schedulers(state: State, operator: Address) -> list[SchedulerWord]
 
 
 async def ask_once_tried(state: State, operator: Address, patience: float) -> list[SchedulerWord]:
-    """The same, asked again while none of them is connected: they tried a node that has just started before it was up.
+    """The same, asked again while none of them is connected and has a tab: they tried a node that has just started
+    before it was up, and pay into a tab once they see it on chain.
 
     Args:
         patience: seconds for which it is asked again.
@@ -86,9 +89,14 @@ async def ask_once_tried(state: State, operator: Address, patience: float) -> li
     while True:
         words = await ask_schedulers(state, operator)
         seen = [word.seen for word in words if word.seen is not None]
-        if not seen or any(one.connected for one in seen) or time.monotonic() + PAUSE > give_up:
+        if not seen or any(map(_has_settled_in, seen)) or time.monotonic() + PAUSE > give_up:
             return words
         await asyncio.sleep(PAUSE)
+
+
+def _has_settled_in(seen: _SeenByScheduler) -> bool:
+    """Whether a scheduler's word is more than that this node is new to it."""
+    return seen.connected and not any(why.startswith(NO_TAB) for why in seen.why)
 
 
 async def _ask(scheduler: Party, operator: Address) -> SchedulerWord:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from troth.chain import decoding
 from troth.chain.adapter import RECEIPT_TIMEOUT, REQUEST_TIMEOUT, Chain
@@ -31,22 +32,25 @@ from troth.protocol.bindings.structs import converter, decode_parameters, encode
 from troth.protocol.calls import Call
 from troth.protocol.committee import CommitteeMember
 from troth.protocol.errors import InvalidField
+from troth.protocol.imprints.calls import ImprintKey, imprints_creation
 from troth.protocol.market.addresses import contracts_of, creation_code, factory_code
 from troth.protocol.market.calls import build_factory
 from troth.protocol.market.parts import FACTORY
 from troth.protocol.market.reverts import decode_error
-from troth.protocol.market.types import Contracts, Parameters
+from troth.protocol.market.types import NO_ADDRESS, Contracts, Parameters
 from troth.protocol.reputation import ReputationRules
 from troth.protocol.tickets.messages import TicketRules
 from troth.protocol.types import Address
 
 FACTORY_STEP, BEGIN_STEP, COMMITTEE_STEP = "factory", "begin", "committee"
 DISPUTE_STEPS = NUMBERS_STEP, STEPS_STEP, DISPUTES_STEP = "numbers", "steps", "disputes"
+IMPRINTS_STEP = "imprints"
 """Names of the steps beside the parts, which are called as ``MARKET_PARTS``."""
 
 HEADERS_BACK = 64
 """Blocks that are searched for two headers with different RANDAO; the EVM knows the hashes of 256."""
 
+Outcome = TypeVar("Outcome")
 Report = Callable[[str, TransactionReceipt | None], None]
 """Told of each step when it is done; without a receipt where the step was done before."""
 
@@ -196,6 +200,7 @@ async def deploy_market(
     factory: Address | None = None,
     members: Sequence[CommitteeMember] = (),
     disputes: bool = False,
+    imprints: Sequence[ImprintKey] = (),
     committee: Address | None = None,
     services: ServiceRules | None = None,
     record: DeploymentRecord | None = None,
@@ -205,9 +210,10 @@ async def deploy_market(
 ) -> tuple[Market, tuple[TransactionReceipt, ...]]:
     """Deploy from ``key``, through ``factory`` or a new one; the connected market, and a receipt per transaction.
 
-    With ``disputes`` a Disputes comes first, which becomes the parameters' prover. With ``members`` the directory's
-    committee comes after the deployment, and then ``services``, by the members of that one or of ``committee``. What
-    ``record`` kept of an earlier run is carried on, and what stands already is not made again.
+    With ``disputes`` a Disputes comes first, which becomes the parameters' prover, or with keys of ``imprints`` an
+    Imprints, whose next prover are the deployment's Proofs. With ``members`` the directory's committee comes after the
+    deployment, and then ``services``, by the members of that one or of ``committee``. What ``record`` kept of an
+    earlier run is carried on, and what stands already is not made again.
 
     Raises ChainRejected if the factory refuses parameters, chain or code.
     """
@@ -219,6 +225,8 @@ async def deploy_market(
         maker.factory = factory or await maker.create_factory()
         if disputes:
             parameters = await maker.create_disputes(parameters)
+        elif imprints:
+            parameters = await maker.create_imprints(parameters, imprints)
         await maker.create_parts(parameters)
         contracts = contracts_of(maker.factory, parameters)
         if members:
@@ -226,7 +234,7 @@ async def deploy_market(
         if services is not None and committee is not None:
             await maker.create_services(services, committee, contracts)
         if maker.receipts:
-            first = maker.receipts[0].block
+            first = min(receipt.block for receipt in maker.receipts)
         else:
             first = (await find_deployed(url, maker.factory, contracts.bank)).meta.block
         chain = Chain(Rpc(url, timeout=request_timeout), chain_id, contracts.bank)
@@ -262,6 +270,11 @@ class _Maker:
         made = await self._contract(DISPUTES_STEP, disputes_creation(self.factory, parameters, steps))
         return replace(parameters, prover=made)
 
+    async def create_imprints(self, parameters: Parameters, keys: Sequence[ImprintKey]) -> Parameters:
+        """The Imprints of the deployment to come, and its parameters with it as the prover."""
+        call = imprints_creation(self.factory, parameters, NO_ADDRESS, keys)
+        return replace(parameters, prover=await self._contract(IMPRINTS_STEP, call))
+
     async def _contract(self, name: str, call: Call) -> Address:
         receipt = await self.step(name, call, None)
         if receipt.created is None:
@@ -270,7 +283,10 @@ class _Maker:
         return receipt.created
 
     async def create_parts(self, parameters: Parameters) -> None:
-        """Parameters, and the headers of two blocks that show that this chain's RANDAO changes; then each part."""
+        """Parameters, and the headers of two blocks that show that this chain's RANDAO changes; then each part.
+
+        The parts come in any order, so that all are on their way at once: blocks take what fits into them.
+        """
         begun, bits = await self._progress(parameters)
         if begun:
             self._report(BEGIN_STEP, None)
@@ -278,12 +294,17 @@ class _Maker:
             newest, before = await differing_headers(self._rpc)
             call = build_factory(self.factory, "begin", parameters, newest.raw, before.raw).call
             await self.step(BEGIN_STEP, call, self.factory)
+        missing: dict[str, Call] = {}
         for index, part in enumerate(MARKET_PARTS):
             if bits >> index & 1:
                 self._report(part, None)
                 continue
             made = build_factory(self.factory, "create", parameters, index, creation_code(part)).call
-            await self.step(part, Call(f"creation of the {part}", made.data), self.factory)
+            missing[part] = Call(f"creation of the {part}", made.data)
+        # What an earlier run signed comes first: a new transaction would take its nonce.
+        found = await _all(self._resumed(part) for part in missing)
+        left = [part for part, receipt in zip(missing, found, strict=True) if receipt is None]
+        await _all(self._new(part, missing[part], self.factory) for part in left)
 
     async def create_services(self, rules: ServiceRules, committee: Address, contracts: Contracts) -> None:
         """What stands beside the market, each by a plain transaction."""
@@ -298,10 +319,16 @@ class _Maker:
 
     async def step(self, name: str, call: Call, to: Address | None) -> TransactionReceipt:
         """A transaction, mined: one that an earlier run signed, if it can still be, or a new one."""
+        return await self._resumed(name) or await self._new(name, call, to)
+
+    async def _resumed(self, name: str) -> TransactionReceipt | None:
         for raw in self._record.attempts(name):
             found = await self._transactions.resume(raw, self._timeout)
             if found is not None:
                 return self._done(name, found)
+        return None
+
+    async def _new(self, name: str, call: Call, to: Address | None) -> TransactionReceipt:
         kept = lambda raw: self._record.keep(name, raw)  # noqa: E731
         transaction = await self._transactions.send(call, self._key, to, keep=kept)
         return self._done(name, await self._transactions.wait(transaction, 1, self._timeout))
@@ -319,6 +346,16 @@ class _Maker:
         outputs = named("function", FACTORY)["progressOf"].outputs
         begun, bits = decode_parameters(outputs, decoding.data(answer))
         return bool(begun), int(bits)
+
+
+async def _all(steps: Iterable[Awaitable[Outcome]]) -> list[Outcome]:
+    """What all of them gave; the first failure is raised when none is under way any more, so that each is recorded."""
+    outcomes = await asyncio.gather(*steps, return_exceptions=True)
+    given = [one for one in outcomes if not isinstance(one, BaseException)]
+    for failure in outcomes:
+        if isinstance(failure, BaseException):
+            raise failure
+    return given
 
 
 async def differing_headers(rpc: Rpc) -> tuple[RawHeader, RawHeader]:

@@ -24,8 +24,8 @@ from troth.protocol.scores import (
     PRECISE_ROW_FACTOR,
     ROW_FACTOR,
     dimension_spread,
-    excess,
     independent_rows,
+    long_windows,
     mean_ratio,
     precise_single_rows,
     relative_distances,
@@ -58,7 +58,7 @@ class StateReport:
 
     ``statistics`` is None where the claimed states are not finite, which is always a rejection, or not at hand.
     ``mean`` is the mean of rho over all rows in a bfloat16 class, else 0. A single row may be ``row_factor`` cuts away.
-    ``excess``: see `scores.excess`; above 1 is refused, 0 where it was not looked at.
+    ``excess``: see `scores.LongWindows`; above 1 is refused, 0 where it was not looked at.
     """
 
     score: float
@@ -121,7 +121,7 @@ def judge_states(
     beyond = 0.0
     if otherwise is not None and reference_high is not None:
         theirs, *runs, other = (widen(run, dtype) for run in (claimed, *own))
-        beyond = excess(theirs, runs, other, reference_high)
+        beyond = long_windows(theirs, runs, other, reference_high).excess
     return StateReport(
         score=measured.score,
         cut=cut,

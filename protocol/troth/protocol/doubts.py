@@ -17,8 +17,8 @@ measured by the median row's noise at least (`scores.rho_and_rows`).
 By the fifth rules a token has to be what its node's own row chooses, too (`straying`), whoever looks how often.
 
 By the sixth rules a bfloat16 trace may be no further from float32 over many rows than the verifier's own runs are, one
-of which computes attention otherwise (`scores.excess`): noise averages out there, and what a cheaper computation loses
-does not. That refuses a trace, and takes no stake (`comparison.StateReport.held`).
+of which computes attention otherwise (`scores.long_windows`): noise averages out there, and what a cheaper computation
+loses does not. That refuses a trace, and takes no stake (`comparison.StateReport.held`).
 
 A class says in its calibration by which rules it judges: those of before keep theirs.
 """

@@ -84,6 +84,10 @@ class InvalidRows(ProtocolError):
     """Rows that do not continue the chain, or are not those that were signed."""
 
 
+class InvalidKey(ProtocolError):
+    """A proving key's folder that is missing, broken, or of a test set-up on a real chain."""
+
+
 class InvalidNumbers(ProtocolError):
     """Rows of numbers that cannot be weighed exactly, or a logarithm outside its range."""
 

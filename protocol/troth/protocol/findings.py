@@ -57,7 +57,8 @@ LEAST_LOST = 1e-4
 
 def of_states(states: StateReport) -> TaskFinding:
     """Of a trace in a tolerant bfloat16 class; elsewhere a single task tells all there is."""
-    return TaskFinding(Kind.STATES, float(states.mean > MEAN_RATIO), HONEST_RATIO)
+    counts = states.mean > MEAN_RATIO or states.by_long_windows
+    return TaskFinding(Kind.STATES, float(counts), HONEST_RATIO)
 
 
 def of_trace(states: StateReport, straying: Straying) -> TaskFinding:

@@ -121,13 +121,27 @@ def rho_and_rows(
     return distances / noise, distances / np.maximum(noise, np.median(noise))
 
 
-def excess(claimed: Numbers, own: Sequence[Numbers], otherwise: Numbers, reference_high: Numbers) -> float:
-    """By how much the worst LONG_WINDOW of rows is further from float32 than all own runs are: 1 at the cut.
+@dataclass(frozen=True, slots=True)
+class LongWindows:
+    """``mean``: how many times as far from float32 as all own runs the worst LONG_WINDOW of rows is; ``weight``: what
+    the trace counts by, from 0 to 1."""
+
+    mean: float
+    weight: float
+
+    @property
+    def excess(self) -> float:
+        """1 at the cut. What is compared are squares, since noise of several causes adds up by them: a trace with
+        twice the excess has lost twice as much beside rounding."""
+        return self.weight * max(self.mean**2 - 1, 0.0) / (LONG_MEAN**2 - 1)
+
+
+def long_windows(claimed: Numbers, own: Sequence[Numbers], otherwise: Numbers, reference_high: Numbers) -> LongWindows:
+    """How far a bfloat16 trace is from float32 over long windows, by the sixth rules.
 
     ``own`` runs have one attention, ``otherwise`` has another one. A window counts by so much less as the two kinds are
-    apart: where noise hangs on how attention is computed, a third kind may have more of it. What is compared are
-    squares, since noise of several causes adds up by them: a trace with twice the excess has lost twice as much beside
-    rounding. A shorter trace, and one with few independent rows, counts by so much less.
+    apart: where noise hangs on how attention is computed, a third kind may have more of it. A shorter trace, and one
+    with few independent rows, counts by so much less.
     """
     sigma, width = dimension_spread(reference_high), min(LONG_WINDOW, len(reference_high))
     theirs, *runs = (
@@ -135,10 +149,9 @@ def excess(claimed: Numbers, own: Sequence[Numbers], otherwise: Numbers, referen
     )
     lost = _window_means(np.maximum(theirs - np.max(runs, axis=0), np.log(LEAST_RATIO)), width)
     kinds_apart = np.abs(_window_means(runs[0], width) - _window_means(runs[-1], width))
-    mean = float(np.exp(np.max(lost - kinds_apart)))
     independent = float(np.median(independent_rows(own[0], reference_high)))
     weight = min(independent / ENOUGH_ROWS, 1.0) * width / LONG_WINDOW
-    return weight * max(mean**2 - 1, 0.0) / (LONG_MEAN**2 - 1)
+    return LongWindows(float(np.exp(np.max(lost - kinds_apart))), weight)
 
 
 def _window_means(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:

@@ -172,7 +172,6 @@ def digest(message: Any, domain: Domain) -> Hash32:
     return Hash32(keccak256(b"\x19\x01" + domain_separator(domain) + struct_hash(message)))
 
 
-@lru_cache(maxsize=16)
 @lru_cache(maxsize=32)
 def _private_key(secret: bytes) -> PrivateKey:
     """A key derives its public points when it is made, which takes longer than a signature: the last few are kept."""

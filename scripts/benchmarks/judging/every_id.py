@@ -1,8 +1,8 @@
 """Every id of a vocabulary as a prompt of one: prefilled first, then the worst and a sample of the others decoded.
 
 A prompt of one position that asks for one token is a whole task of one row, and costs one position. Who serves many
-runs hundreds of them together, a verifier few: other routines multiply their rows. A second run is taken, as in the
-product, of what the first look refuses.
+runs hundreds of them together, a verifier few: other routines multiply their rows. Further runs are taken, as in the
+product, of what the first look refuses or, by its mean, doubts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from benchmarks.judging.scoring import Heads
 from benchmarks.judging.verdicts import Rules, request_of
 from troth.node.calibration.generating import words
 from troth.node.calibration.stack import Stack
-from troth.node.engine.torch_engine import shaken
+from troth.node.engine.torch_engine import TORCH_DTYPES, shaken
 from troth.node.models.folder import ModelFolder
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import first_look, judge_doubted_tokens, reach, rows_apart
+from troth.protocol.findings import LOOKED_AT
 from troth.protocol.margins import losses
 from troth.protocol.tokens import TokenReport, choose, judge_tokens, noise
 from troth.protocol.types import Segment
@@ -78,6 +79,7 @@ class EveryId:
 
     def __init__(self, folder: ModelFolder, scratch: Path, dtype: int, cuts: Thresholds, heads: Heads) -> None:
         self._dtype, self._cuts, self._heads = dtype, cuts, heads
+        self._plain = Stack(folder, TORCH_DTYPES[dtype], attention="eager") if dtype else None
         self._hunt = Hunt(folder, scratch, dtype, cuts, heads)
         self._ids = np.random.default_rng(SEED).permutation(int(folder.config["vocab_size"]))
         self.path = scratch / f"ids-{dtype}.jsonl"
@@ -126,26 +128,31 @@ class EveryId:
         lost = first_look(reference.logits, [token], sampling, beside=beside, seed=seed, first_position=0)
         cut = self._cuts.margin_cut / 1e6
         text = judge_tokens(lost, [token], request_of(group, index), cut)
-        first = max(self._states(runs), text.score / cut)
+        states, doubted = self._states(runs)
+        first = max(states, text.score / cut)
         second, told = first, True
-        if first > 1:
+        if first > 1 or doubted:
             same = np.repeat(group.tokens[index : index + 1], AGAIN, 0)
             again = _one(_computed(self._heads[0], same, AGAIN, self._dtype), 0).biased(bias)
             others = () if self._dtype else SHAKEN
             further = [_one(_computed(self._heads[0], same[:1], 1, 0, shakes=True), 0) for _ in others]
-            states = self._states(runs, [again, *further])
+            plain = None if self._plain is None else _one(_computed(self._plain, same[:1], 1, self._dtype), 0)
+            states, _ = self._states(runs, [again, *further], plain)
             if not text.accepted:
                 text = self._doubted(group, index, token, runs, again)
             second, told = max(states, text.score / cut if text.told else 0.0), text.told
         return Find("every id", (int(group.tokens[index, 0]),), sampling.temperature, sampling.top_p,
                     bias is not None, first, second, not told, text.score / cut)  # fmt: skip
 
-    def _states(self, runs: _Runs, further: Sequence[_Run] = ()) -> float:
-        rules, worst = Rules(self._dtype, self._cuts.state_cut), 0.0
+    def _states(self, runs: _Runs, further: Sequence[_Run] = (), plain: _Run | None = None) -> tuple[float, bool]:
+        """How many cuts away the worse of both traces is, and whether the mean of one is doubted."""
+        rules, found = Rules(self._dtype, self._cuts.state_cut), []
         for place in (0, 1):
             high, others = runs.exact and runs.exact.rows[place], [one.rows[place] for one in further]
-            worst = max(worst, judge_states(rules, runs.node.rows[place], runs.own.rows[place], high, *others).cuts)
-        return worst
+            otherwise = plain and plain.rows[place]
+            claimed, own = runs.node.rows[place], runs.own.rows[place]
+            found.append(judge_states(rules, claimed, own, high, *others, otherwise=otherwise))
+        return max(one.cuts for one in found), any(one.mean > LOOKED_AT for one in found)
 
     def _doubted(self, group: Group, index: int, token: int, runs: _Runs, again: _Run) -> TokenReport:
         seen = [one.logits for one in (runs.own, again, runs.exact) if one is not None]

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
-from transformers import DynamicCache
 
 from benchmarks.judging import shortcuts
 from troth.node.calibration import tampering
@@ -44,66 +42,30 @@ HONEST = (
 )
 
 
-def rounded(matrix: torch.Tensor, bits: int, group: int = 0) -> torch.Tensor:
-    """A matrix through symmetric integers of ``bits`` bits, a scale per row, or per ``group`` columns of a row."""
-    levels = 2 ** (bits - 1) - 1
-    shape = matrix.shape
-    parts = matrix.double().reshape(shape[0], -1, group or shape[1])
-    scale = (parts.abs().amax(dim=-1, keepdim=True) / levels).clamp_min(1e-30)
-    return ((parts / scale).round().clamp(-levels, levels) * scale).reshape(shape).to(matrix.dtype)
-
-
 def two_halves(matrix: torch.Tensor) -> torch.Tensor:
     """A float32 matrix as the sum of two bfloat16: 16 bits of mantissa."""
     high = matrix.bfloat16().float()
     return high + (matrix - high).bfloat16().float()
 
 
-def weights(stack: Stack, rule: Callable[[torch.Tensor], torch.Tensor], part: str = "", every: int = 1) -> None:
-    """Put the matrices of every ``every``-th layer whose name holds ``part`` through ``rule``."""
-    for index, layer in enumerate(stack.layers):
-        if index % every:
-            continue
-        for name, module in layer.named_modules():
-            if isinstance(module, torch.nn.Linear) and part in name:
-                module.weight = torch.nn.Parameter(rule(module.weight.detach().clone()), requires_grad=False)
-
-
-def cache(stack: Stack, bits: int, group: int = 0, first: int | None = None) -> None:
-    """Keep keys and values as integers, a scale per head and position, or per ``group`` of dimensions."""
-    stack.cache = partial(_IntegerCache, bits, group, first)
-
-
-class _IntegerCache(DynamicCache):  # type: ignore[misc]
-    def __init__(self, bits: int, group: int, first: int | None) -> None:
-        super().__init__()
-        self._rule = partial(_last_rounded, bits=bits, group=group)
-        self._first = first
-
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *rest: Any, **named: Any) -> Any:
-        return super().update(self._rule(key_states), self._rule(value_states), *rest, **named)
-
-
-def _last_rounded(states: torch.Tensor, bits: int, group: int) -> torch.Tensor:
-    return rounded(states.reshape(-1, states.shape[-1]), bits, group).reshape(states.shape)
-
-
 def cheats(dtype: int) -> Iterator[Way]:
     """Those of one class; SmolLM2's matrices are 79 % of what a decode of 112 positions reads, the head 20 %."""
-    int8, g32 = partial(rounded, bits=8), partial(rounded, bits=8, group=32)
-    yield _cheat("int8 weights", partial(weights, rule=int8), 39 if dtype else 59)
-    yield _cheat("int8 g32 weights", partial(weights, rule=g32), 37 if dtype else 57)
+    int8, g32 = partial(tampering.rounded, bits=8), partial(tampering.rounded, bits=8, group=32)
+    yield _cheat("int8 weights", partial(tampering.rounded_weights, rule=int8), 39 if dtype else 59)
+    yield _cheat("int8 g32 weights", partial(tampering.rounded_weights, rule=g32), 37 if dtype else 57)
     yield from _shortcuts()
     if dtype:
-        yield _cheat("int8 KV per head", partial(cache, bits=8), 0.5)
-        yield _cheat("int8 KV g32", partial(cache, bits=8, group=32), 0.5)
-        yield _cheat("int8 g32, half the layers", partial(weights, rule=g32, every=2), 18)
-        yield _cheat("int8 g32, attention only", partial(weights, rule=g32, part="self_attn"), 9)
-        yield _cheat("int8, a third of the layers", partial(weights, rule=int8, every=3), 13)
+        yield _cheat("int8 KV per head", partial(tampering.integer_cache, bits=8), 0.5)
+        yield _cheat("int8 KV g32", partial(tampering.integer_cache, bits=8, group=32), 0.5)
+        yield _cheat("int8 g32, half the layers", partial(tampering.rounded_weights, rule=g32, every=2), 18)
+        yield _cheat("int8 g32, attention only", partial(tampering.rounded_weights, rule=g32, part="self_attn"), 9)
+        yield _cheat("int8, a third of the layers", partial(tampering.rounded_weights, rule=int8, every=3), 13)
         return
-    yield _cheat("int16 weights", partial(weights, rule=partial(rounded, bits=16)), 39)
-    yield _cheat("int16 g32 weights", partial(weights, rule=partial(rounded, bits=16, group=32)), 37)
-    yield _cheat("two bfloat16", partial(weights, rule=two_halves), 0)
+    yield _cheat("int16 weights", partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=16)), 39)
+    yield _cheat(
+        "int16 g32 weights", partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=16, group=32)), 37
+    )
+    yield _cheat("two bfloat16", partial(tampering.rounded_weights, rule=two_halves), 0)
 
 
 def _shortcuts() -> Iterator[Way]:

@@ -102,7 +102,8 @@ class LocalNetwork(Parties):
         self.wait_for_parties()
         if self.overlay is not None:
             self.report("waiting for the committee to sign a directory of all of them")
-            self.overlay.wait_until_listed(len(self.schedulers) + len(ENTRIES))
+            entries = [self.nodes[name] for name in ENTRIES]
+            self.overlay.wait_until_listed([party.operator for party in (*self.schedulers, *entries)])
 
     def start_chain(self) -> None:
         """A fresh chain with the market's contracts on it, under the small parameters of a demo."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import urllib.request
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,19 +77,22 @@ class LocalOverlay:
         for relay in self.relays:
             self._start(relay, "relay")
 
-    def wait_until_listed(self, destinations: int) -> Listing:
-        """Wait for a signed list that names everybody, and have the relays fetch it."""
+    def wait_until_listed(self, operators: Collection[str]) -> Listing:
+        """Wait for a signed list of all relays and of these operators' entries, and have the relays fetch it."""
+        awaited = {operator.lower() for operator in operators}
         found: list[Listing] = []
 
         def complete() -> bool:
             listing = asyncio.run(self._listing())
-            if listing is None or len(listing.relays) < len(self.relays) or len(listing.destinations) < destinations:
+            if listing is None or len(listing.relays) < len(self.relays):
+                return False
+            if awaited - {listed.operator.lower() for listed in listing.destinations}:
                 return False
             found.append(listing)
             return True
 
         watched = [party.child for party in (*self.members, *self.relays) if party.child is not None]
-        wait_until(complete, "A signed list of all relays and the scheduler", LISTED_SECONDS, watched)
+        wait_until(complete, "A signed list of all relays, schedulers and entries", LISTED_SECONDS, watched)
         for relay in self.relays:
             if relay.child is not None:
                 relay.child.process.send_signal(signal.SIGHUP)

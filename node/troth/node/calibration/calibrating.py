@@ -15,7 +15,7 @@ from troth.node.calibration.machines import CalibratedMachine
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.prompts import Bucket, buckets
 from troth.node.calibration.stack import Stack
-from troth.node.calibration.verifying import VerifierRun
+from troth.node.calibration.verifying import LONG_MEANS, VerifierRun
 from troth.node.engine.torch_engine import TORCH_DTYPES
 from troth.node.models.folder import ModelFolder
 from troth.protocol.types import Segment
@@ -40,6 +40,10 @@ class CalibrationPart:
 
     condition: Condition
     bucket: Bucket
+
+    def needs(self, dtype: int) -> str:
+        """What its measurement holds besides the usual, if anything: long windows in bfloat16."""
+        return LONG_MEANS.format(0) if dtype and self.condition.looks_closely else ""
 
 
 def plan_for(layers: int, dtype: int, tokens: int, segments: int) -> CalibrationPlan:
@@ -67,7 +71,7 @@ def measure(
     machines = [] if machine is None else machine.conditions
     conditions = [*machines, *all_conditions(layers, plan.dtype)]
     parts = [CalibrationPart(condition, bucket) for condition in conditions for bucket in groups]
-    missing = [part for part in parts if not kept.has(part.condition.name, part.bucket.index)]
+    missing = [part for part in parts if not kept.has(part.condition.name, part.bucket.index, part.needs(plan.dtype))]
     if not missing:
         return
     claims: dict[tuple[str, int], ClaimedRun] = {}
@@ -122,6 +126,7 @@ def _run(
     started = time.monotonic()
     for index, part in enumerate(missing):
         claim = setup.claim(part)
-        kept.write(part.condition.name, part.bucket.index, verifier.measure(part.bucket, claim))
+        measured = verifier.measure(part.bucket, claim, closely=part.condition.looks_closely)
+        kept.write(part.condition.name, part.bucket.index, measured)
         left = (time.monotonic() - started) / (index + 1) * (len(missing) - index - 1)
         report(CalibrationProgress(part.condition.name, done + index + 1, done + len(missing), left))

@@ -18,7 +18,7 @@ from troth.node.calibration.conditions import HONEST, Condition, all_conditions
 from troth.node.calibration.findings import find
 from troth.node.calibration.machines import CalibratedMachine
 from troth.node.calibration.measurements import MeasurementFiles
-from troth.node.calibration.report import CalibrationSubject, as_json, write
+from troth.node.calibration.report import CalibrationSubject, as_json, long_windows_line, write
 from troth.node.home import DEFAULT_HOME, HomeOption
 from troth.node.models.descriptor import DTYPE_NAMES
 from troth.node.models.folder import find_model
@@ -68,6 +68,8 @@ def run(
         "report": str(data),
         "page": str(page),
         "honest_refused": f"{refused.count} of {refused.total} tasks, at most {refused.high:.2%} with 95 % confidence",
+        **({"long_windows": long_windows_line(findings.long_windows)} if findings.long_windows else {}),
+        "rules": findings.rules,
         **report["thresholds"],
         "data": report["data"],
         **({"machines": kept.machines} if machines else {}),

@@ -13,7 +13,7 @@ import torch
 from troth.node.calibration import tampering
 from troth.node.calibration.tampering import Change
 
-HONEST, CHEAT, TEXT, HIDDEN = "honest", "cheat", "text", "hidden"
+HONEST, CHEAT, SLOW, TEXT, HIDDEN = "honest", "cheat", "slow", "text", "hidden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,13 @@ class Condition:
     """One way to produce claimed text and states.
 
     Args:
-        kind: HONEST; CHEAT changes states and must be caught; TEXT keeps states honest and lies about tokens; HIDDEN
-            is measured and reported, but too close to honest noise for any class that tolerates noise.
+        kind: HONEST; CHEAT changes states and must be caught; SLOW changes them by so little that only long windows
+            of a bfloat16 trace show it; TEXT keeps states honest and lies about tokens; HIDDEN is measured and
+            reported, but too close to honest noise for any class that tolerates noise.
         change: what is done to the model.
         batch: sequences decoded at a time; None for a whole bucket.
         threads: torch threads, None for the caller's.
-        attention: how attention is computed.
+        attention: how attention is computed, see `Stack`.
         text: the lie about tokens, see `generating`.
         noise: relative noise on honest states.
         chunk: positions of a prefill message; None for all at once.
@@ -43,12 +44,28 @@ class Condition:
     chunk: int | None = None
     note: str = field(default="", compare=False)
 
+    @property
+    def looks_closely(self) -> bool:
+        """Whether its long windows are measured, too: other kinds need none, or show in 32 rows what they are."""
+        return self.kind in {HONEST, SLOW, HIDDEN}
+
 
 LAZY: tuple[tuple[str, str, Change], ...] = (
     ("bfloat16 weights", CHEAT, partial(tampering.narrow_weights, dtype=torch.bfloat16)),
     ("float16 weights", CHEAT, partial(tampering.narrow_weights, dtype=torch.float16)),
     ("TF32", CHEAT, tampering.tensor_float32),
 )
+
+
+_GROUPS = partial(tampering.rounded, bits=8, group=32)
+SLOW_CHEATS = (
+    Condition("int8 cache in groups of 32", SLOW, partial(tampering.integer_cache, bits=8, group=32)),
+    Condition(
+        "int8 attention in groups of 32", SLOW, partial(tampering.rounded_weights, rule=_GROUPS, part="self_attn")
+    ),
+    Condition("int8 in half the layers, groups of 32", SLOW, partial(tampering.rounded_weights, rule=_GROUPS, every=2)),
+)
+"""What a bfloat16 class sees over long windows alone."""
 
 
 def honest() -> list[Condition]:
@@ -60,6 +77,7 @@ def honest() -> list[Condition]:
         Condition("decode on one thread", HONEST, threads=1),
         Condition("prompt in chunks of 16", HONEST, chunk=16),
         Condition("eager attention", HONEST, attention="eager"),
+        Condition("attention as one product", HONEST, attention="math", note="a kind that no verifier computes"),
     ]
 
 
@@ -81,6 +99,7 @@ def cheats(layers: int, dtype: int) -> list[Condition]:
     ]
     return [
         *(Condition(name, kind, change) for name, kind, change in changes),
+        *(SLOW_CHEATS if dtype else ()),
         Condition("honest states plus 1 % noise", HIDDEN, noise=0.01),
         Condition("other system prompt", CHEAT, text="other prompt"),
         Condition("cheap model's text, one honest prefill", TEXT, text="forged"),

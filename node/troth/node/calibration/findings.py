@@ -21,6 +21,7 @@ from troth.node.calibration.conditions import CHEAT, HONEST, TEXT, Condition
 from troth.node.calibration.generating import CalibrationPlan
 from troth.node.calibration.intervals import Share, share
 from troth.node.calibration.layouts import LayoutOutcome, compare_layouts, enough_tiles
+from troth.node.calibration.long_windows import LongWindowFindings, look_at_long_windows, refused_over_long_windows
 from troth.node.calibration.measurements import MeasurementFiles
 from troth.node.calibration.thresholds import (
     LENGTHS,
@@ -88,14 +89,15 @@ Parts = Mapping[str, list[Measured]]
 @dataclass(frozen=True, slots=True)
 class ConditionOutcome:
     """How one condition fares. ``states`` and ``margins`` are least cuts, one a run (its worst segment); the shares
-    are of runs that the thresholds were not made from."""
+    are of runs that the thresholds were not made from. ``by_states`` are by the state cut alone, ``by_any`` by long
+    windows, too, where the class looks at them."""
 
     condition: Condition
     states: Numbers
     margins: Numbers
     by_states: Share
     by_tokens: Share
-    by_either: Share
+    by_any: Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,16 @@ class CalibrationFindings:
     layouts: tuple[LayoutOutcome, ...]
     pools: tuple[PoolOutcome, ...]
     rules: int
+    long_windows: LongWindowFindings | None
+    """None in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CalibratedCuts:
+    """What a class made from some prompts judges by; ``long``: whether it looks at long windows."""
+
+    thresholds: Thresholds
+    long: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +131,14 @@ class _Counts:
     total: int
     states: int
     tokens: int
-    either: int
+    any: int
 
     def __add__(self, other: _Counts) -> _Counts:
         return _Counts(
             self.total + other.total,
             self.states + other.states,
             self.tokens + other.tokens,
-            self.either + other.either,
+            self.any + other.any,
         )
 
 
@@ -138,23 +150,31 @@ def find(kept: MeasurementFiles, conditions: Sequence[Condition], plan: Calibrat
     thresholds = thresholds_of(conditions, measured, plan)
     thresholds = replace(thresholds, tiles=enough_tiles(measured, names, thresholds.tile, plan))
     halves = [{name: _every_second(parts, first) for name, parts in measured.items()} for first in (0, 1)]
-    folds = [
-        (thresholds_of(conditions, halves[0], plan), halves[1]),
-        (thresholds_of(conditions, halves[1], plan), halves[0]),
-    ]
+    windows = look_at_long_windows(conditions, measured) if plan.dtype else None
+    folds = [(_cuts(conditions, mine, plan), others) for mine, others in (halves, halves[::-1])]
+    whole = _CalibratedCuts(thresholds, windows is not None and windows.supported)
     return CalibrationFindings(
         thresholds,
         refused=_share_of(sum((_refused(honest, parts, cuts) for cuts, parts in folds), _NONE)),
-        refused_known=_share_of(_refused(honest, measured, thresholds)),
+        refused_known=_share_of(_refused(honest, measured, whole)),
         outcomes=tuple(
             _outcome(one, measured[one.name], [(cuts, parts[one.name]) for cuts, parts in folds]) for one in conditions
         ),
         layouts=tuple(compare_layouts(measured, names, thresholds.tile, plan)),
         pools=tuple(pool_outcomes(measured, names)),
         rules=rules_for(
-            Dtype(plan.dtype), [part for name in names for part in measured[name]], thresholds.state_cut / 1e6
+            Dtype(plan.dtype),
+            [part for name in names for part in measured[name]],
+            thresholds.state_cut / 1e6,
+            long_windows=whole.long,
         ),
+        long_windows=windows,
     )
+
+
+def _cuts(conditions: Sequence[Condition], measured: Parts, plan: CalibrationPlan) -> _CalibratedCuts:
+    long = bool(plan.dtype) and look_at_long_windows(conditions, measured).supported
+    return _CalibratedCuts(thresholds_of(conditions, measured, plan), long)
 
 
 _NONE = _Counts(0, 0, 0, 0)
@@ -199,28 +219,32 @@ def _run_cuts(condition: Condition, parts: list[Measured], length: int | None = 
     return worst[_applying(condition, parts)]
 
 
-def _judge(condition: Condition, parts: list[Measured], cuts: Thresholds, length: int | None = None) -> _Counts:
-    """Verdicts over whole tasks: the worst segment's states, and the text."""
-    by_states = _run_cuts(condition, parts, length) > cuts.state_cut / 1e6
-    by_tokens = _text_cuts(condition, parts, length) > cuts.margin_cut / 1e6
-    either = by_states | by_tokens
-    return _Counts(len(by_states), int(by_states.sum()), int(by_tokens.sum()), int(either.sum()))
+def _judge(condition: Condition, parts: list[Measured], cuts: _CalibratedCuts, length: int | None = None) -> _Counts:
+    """Verdicts over whole tasks: the worst segment's states, and the text. Long windows are those of whole texts, which
+    count by the most."""
+    by_states = _run_cuts(condition, parts, length) > cuts.thresholds.state_cut / 1e6
+    by_tokens = _text_cuts(condition, parts, length) > cuts.thresholds.margin_cut / 1e6
+    refused = by_states | by_tokens
+    if cuts.long and length is None:
+        over_long = np.concatenate([refused_over_long_windows(part) for part in parts])
+        refused = refused | over_long[_applying(condition, parts)]
+    return _Counts(len(by_states), int(by_states.sum()), int(by_tokens.sum()), int(refused.sum()))
 
 
-def _refused(honest: Sequence[Condition], measured: Parts, cuts: Thresholds) -> _Counts:
+def _refused(honest: Sequence[Condition], measured: Parts, cuts: _CalibratedCuts) -> _Counts:
     judged = (_judge(one, measured[one.name], cuts, length) for one in honest for length in LENGTHS)
     return sum(judged, _NONE)
 
 
 def _share_of(counts: _Counts) -> Share:
-    return share(counts.either, counts.total)
+    return share(counts.any, counts.total)
 
 
 def _outcome(
-    condition: Condition, parts: list[Measured], folds: Sequence[tuple[Thresholds, list[Measured]]]
+    condition: Condition, parts: list[Measured], folds: Sequence[tuple[_CalibratedCuts, list[Measured]]]
 ) -> ConditionOutcome:
     counts = sum((_judge(condition, half, cuts) for cuts, half in folds), _NONE)
-    shares = (share(found, counts.total) for found in (counts.states, counts.tokens, counts.either))
+    shares = (share(found, counts.total) for found in (counts.states, counts.tokens, counts.any))
     return ConditionOutcome(condition, _run_cuts(condition, parts), _text_cuts(condition, parts), *shares)
 
 

@@ -27,9 +27,12 @@ class MeasurementFiles:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def has(self, condition: str, bucket: int) -> bool:
-        """Whether this part was measured before."""
-        return self._path(condition, bucket).exists()
+    def has(self, condition: str, bucket: int, array: str = "") -> bool:
+        """Whether this part was measured before, with an array of that name if one is given."""
+        path = self._path(condition, bucket)
+        if not path.exists():
+            return False
+        return not array or array in _arrays(path)
 
     def write(self, condition: str, bucket: int, measured: Measured) -> None:
         """Keep a part."""
@@ -46,14 +49,7 @@ class MeasurementFiles:
         Raises:
             NodeStorageError: a file is damaged.
         """
-        parts = []
-        for path in sorted(self.folder.glob(f"{_slug(condition)}.*.npz")):
-            try:
-                with np.load(path, allow_pickle=False) as file:
-                    parts.append({name: file[name] for name in file.files})
-            except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-                raise NodeStorageError("a measurement cannot be read", str(path), "Delete it and run again.") from error
-        return parts
+        return [_arrays(path) for path in sorted(self.folder.glob(f"{_slug(condition)}.*.npz"))]
 
     @property
     def machines(self) -> list[str]:
@@ -84,6 +80,14 @@ class MeasurementFiles:
 
     def _path(self, condition: str, bucket: int) -> Path:
         return self.folder / f"{_slug(condition)}.{bucket:02d}.npz"
+
+
+def _arrays(path: Path) -> Measured:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise NodeStorageError("a measurement cannot be read", str(path), "Delete it and run again.") from error
 
 
 def _slug(name: str) -> str:

@@ -18,12 +18,14 @@ from troth.node.calibration.findings import CalibrationFindings, ConditionOutcom
 from troth.node.calibration.generating import CalibrationPlan
 from troth.node.calibration.intervals import Share
 from troth.node.calibration.layouts import LayoutOutcome
+from troth.node.calibration.long_windows import ROOM, LongWindowFindings
 from troth.node.calibration.thresholds import LENGTHS, Numbers
-from troth.node.models.thresholds import Thresholds
+from troth.node.models.thresholds import LONG, Thresholds
+from troth.protocol.scores import LONG_MEAN, LONG_WINDOW
 from troth.protocol.types import Hash32
 
 WIDTH, LABEL, LINE, MARGIN = 900, 260, 24, 30
-COLOURS = {"honest": "#1a7f37", "cheat": "#cf222e", "text": "#8250df", "hidden": "#9a6700"}
+COLOURS = {"honest": "#1a7f37", "cheat": "#cf222e", "slow": "#bc4c00", "text": "#8250df", "hidden": "#9a6700"}
 LEAST = 1e-7
 """Zeros are drawn here."""
 
@@ -99,7 +101,18 @@ def as_json(subject: CalibrationSubject, findings: CalibrationFindings, data: Ha
         "conditions": [_outcome(outcome) for outcome in findings.outcomes],
         "tiles": [_layout(outcome) for outcome in findings.layouts],
         "pools": [asdict(outcome) for outcome in findings.pools],
+        **({} if findings.long_windows is None else {LONG: _long_windows(findings.long_windows)}),
     }
+
+
+def long_windows_line(found: LongWindowFindings) -> str:
+    """What long windows did to honest runs, and what the class gets by it, in a sentence."""
+    if not found.refused.total:
+        return f"Fifth rules: {found.why_not}."
+    refused = f"{found.refused.count} of {found.refused.total} honest runs, at most {found.refused.high:.2%}"
+    tail = "" if found.tail is None else f"; by a normal tail {_rate(found.tail)}"
+    measured = f"refused {refused} with 95 % confidence{tail}; the worst has {found.worst:.2f} of the excess at the cut"
+    return f"{measured}: " + ("sixth rules." if found.supported else f"fifth rules, since {found.why_not}.")
 
 
 def write(folder: Path, report: dict[str, Any], findings: CalibrationFindings) -> tuple[Path, Path]:
@@ -134,10 +147,39 @@ def _outcome(outcome: ConditionOutcome) -> dict[str, Any]:
         "kind": outcome.condition.kind,
         "caught_by_states": _share(outcome.by_states),
         "caught_by_tokens": _share(outcome.by_tokens),
-        "caught": _share(outcome.by_either),
+        "caught": _share(outcome.by_any),
         "state_cuts": _quantiles(outcome.states),
         "margin_cuts": _quantiles(outcome.margins),
     }
+
+
+def _long_windows(found: LongWindowFindings) -> dict[str, Any]:
+    return {
+        "rows": LONG_WINDOW,
+        "mean": LONG_MEAN,
+        "honest_refused": _share(found.refused),
+        "honest_worst_excess": found.worst if found.refused.total else None,
+        "honest_tail": found.tail,
+        "room": ROOM,
+        "supported": found.supported,
+        "why_not": found.why_not,
+        "conditions": [
+            {
+                "name": one.condition.name,
+                "kind": one.condition.kind,
+                "mean": one.mean,
+                "worst_excess": one.worst,
+                "refused": _share(one.refused),
+                "tail": one.tail,
+            }
+            for one in found.outcomes
+        ],
+    }
+
+
+def _rate(tail: float) -> str:
+    """No calibration tells rates below a billionth."""
+    return "below 1e-9" if tail < 1e-9 else f"{tail:.1e}"
 
 
 def _layout(outcome: LayoutOutcome) -> dict[str, Any]:
@@ -163,7 +205,7 @@ def _page(report: dict[str, Any], findings: CalibrationFindings) -> str:
     refused = findings.refused
     rows = "".join(
         f"<tr><td>{outcome.condition.name}<td>{outcome.condition.kind}"
-        + "".join(f"<td>{_percent(part)}" for part in (outcome.by_states, outcome.by_tokens, outcome.by_either))
+        + "".join(f"<td>{_percent(part)}" for part in (outcome.by_states, outcome.by_tokens, outcome.by_any))
         for outcome in findings.outcomes
     )
     layouts = "".join(
@@ -175,6 +217,7 @@ def _page(report: dict[str, Any], findings: CalibrationFindings) -> str:
         f"<td>{one.refused:.1%}"
         for one in findings.pools
     )
+    windows = "" if findings.long_windows is None else _long_window_table(findings.long_windows)
     tile, lengths = thresholds.tile, ", ".join(map(str, LENGTHS))
     sentence = (
         f"State cut {thresholds.state_cut / 1e6:g}, margin cut {thresholds.margin_cut / 1e6:g} logits a token; "
@@ -194,11 +237,23 @@ made from other prompts; with 95 % confidence at most {refused.high:.2%} of them
 <h2>States</h2>{strips(states, thresholds.state_cut / 1e6, "smallest cut that accepts a run")}
 <h2>Tokens</h2>{strips(margins, thresholds.margin_cut / 1e6, "margin of the worst 32 tokens, logits a token")}
 <h2>What is caught</h2><p>Each half of the prompts is judged by the thresholds that the other half gives.</p>
-<table><tr><th>run<th>kind<th>by states<th>by tokens<th>by either</tr>{rows}</table>
-<h2>Tiles on chain</h2><table><tr><th>layout<th>tiles<th>honest refused<th>cheat<th>found</tr>{layouts}</table>
+<table><tr><th>run<th>kind<th>by states<th>by tokens<th>by any check</tr>{rows}</table>
+{windows}<h2>Tiles on chain</h2><table><tr><th>layout<th>tiles<th>honest refused<th>cheat<th>found</tr>{layouts}</table>
 <h2>Margins pooled over tasks</h2>
 <table><tr><th>run<th>tokens<th>ratio: 0.1 %<th>median<th>99.9 %<th>refused</tr>{pools}</table>
 """
+
+
+def _long_window_table(found: LongWindowFindings) -> str:
+    rows = "".join(
+        f"<tr><td>{one.condition.name}<td>{one.condition.kind}<td>{one.mean:.3f}<td>{one.worst:.2f}"
+        f"<td>{_percent(one.refused)}"
+        for one in found.outcomes
+    )
+    head = "<tr><th>run<th>kind<th>mean: median<th>worst excess<th>refused</tr>"
+    cut = f"Over {LONG_WINDOW} rows, against three own runs; beyond {LONG_MEAN:g} a trace is refused, for no stake."
+    line = long_windows_line(found)
+    return f"<h2>Long windows</h2><p>{cut} Measured: {line}</p><table>{head}{rows}</table>\n"
 
 
 def _strip(outcome: ConditionOutcome, values: Numbers) -> Strip:

@@ -8,9 +8,11 @@ each layer.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import DynamicCache
 
 from troth.node.engine.layers import LayerSlice
@@ -26,7 +28,7 @@ class Stack:
 
     Args:
         widen: round the weights to `dtype`, then compute in float32.
-        attention: "sdpa" or "eager".
+        attention: "sdpa", "eager", or "math", which is sdpa without a kernel that fuses it.
         device: of torch.
     """
 
@@ -55,7 +57,8 @@ class Stack:
 
     def use_attention(self, implementation: str) -> None:
         """Choose how attention is computed from now on."""
-        self._slice.config._attn_implementation = implementation
+        self._backends = [SDPBackend.MATH] if implementation == "math" else []
+        self._slice.config._attn_implementation = "sdpa" if implementation == "math" else implementation
 
     def embed(self, tokens: torch.Tensor) -> torch.Tensor:
         """Tokens (sequences, positions) as the rows that enter layer 0."""
@@ -67,7 +70,8 @@ class Stack:
         """States after a segment, post-norm at the last one; positions begin at `start`, `cache` holds those before."""
         kept = cache if cache is not None else self.cache()
         layers = {index: _pass_on if index in self.skipped else layer for index, layer in self._slice.held.items()}
-        return self._slice.decoder.run(segment, states, layers, Past(start, kept.update))
+        with sdpa_kernel(self._backends) if self._backends else nullcontext():
+            return self._slice.decoder.run(segment, states, layers, Past(start, kept.update))
 
     def logits(self, states: torch.Tensor) -> torch.Tensor:
         """What the head makes of post-norm states, in float32, on the host."""

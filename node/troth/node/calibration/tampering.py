@@ -7,6 +7,7 @@ Each function changes a `Stack` in place; those that change only layers take a n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -73,6 +74,33 @@ def fp8_cache(stack: Stack) -> None:
     stack.cache = _Fp8Cache
 
 
+def rounded(matrix: torch.Tensor, bits: int, group: int = 0) -> torch.Tensor:
+    """A matrix through symmetric integers of ``bits`` bits, a scale per row, or per ``group`` columns of a row where
+    they divide it."""
+    levels = 2 ** (bits - 1) - 1
+    shape = matrix.shape
+    parts = matrix.double().reshape(shape[0], -1, group if group and shape[1] % group == 0 else shape[1])
+    scale = (parts.abs().amax(dim=-1, keepdim=True) / levels).clamp_min(1e-30)
+    return ((parts / scale).round().clamp(-levels, levels) * scale).reshape(shape).to(matrix.dtype)
+
+
+def rounded_weights(
+    stack: Layered, rule: Callable[[torch.Tensor], torch.Tensor], part: str = "", every: int = 1
+) -> None:
+    """Put the matrices of every ``every``-th layer whose name holds ``part`` through ``rule``."""
+    for index, layer in enumerate(stack.layers):
+        if index % every:
+            continue
+        for name, module in layer.named_modules():
+            if isinstance(module, torch.nn.Linear) and part in name:
+                module.weight = torch.nn.Parameter(rule(module.weight.detach().clone()), requires_grad=False)
+
+
+def integer_cache(stack: Stack, bits: int, group: int = 0) -> None:
+    """Keep keys and values as integers, a scale per head and position, or per ``group`` of dimensions."""
+    stack.cache = partial(_IntegerCache, bits, group)
+
+
 def skip_layers(stack: Stack, skipped: frozenset[int]) -> None:
     """Leave layers out."""
     stack.skipped = skipped
@@ -81,6 +109,19 @@ def skip_layers(stack: Stack, skipped: frozenset[int]) -> None:
 class _Fp8Cache(DynamicCache):  # type: ignore[misc]
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *rest: Any, **named: Any) -> Any:
         return super().update(through_fp8(key_states, -1), through_fp8(value_states, -1), *rest, **named)
+
+
+class _IntegerCache(DynamicCache):  # type: ignore[misc]
+    def __init__(self, bits: int, group: int) -> None:
+        super().__init__()
+        self._rule = partial(_last_rounded, bits=bits, group=group)
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        return super().update(self._rule(key_states), self._rule(value_states), *rest, **named)
+
+
+def _last_rounded(states: torch.Tensor, bits: int, group: int) -> torch.Tensor:
+    return rounded(states.reshape(-1, states.shape[-1]), bits, group).reshape(states.shape)
 
 
 def _linears(stack: Layered) -> Iterator[torch.nn.Linear]:

@@ -35,7 +35,7 @@ OVERLAP = 2.0
 NEAR = 13.0
 """In float32 the state cut is so many times the worst honest run: cheats lie thousands of times beyond, and who is
 refused is looked at twice."""
-THIRD_RULES = 3
+THIRD_RULES, FIFTH_RULES = 3, 5
 WIDE = 0.5
 """A gap between honest tiles and cheats' that is wide enough: of rules beyond it the most tolerant is taken."""
 CLEAR = 0.2
@@ -111,9 +111,10 @@ def margin_cut(dtype: Dtype, honest: Numbers, lies: Numbers) -> float:
     return min(cut, max(LEAST_MARGIN, OVERLAP * float(np.max(honest))))
 
 
-def rules_for(dtype: Dtype, parts: Iterable[Measured], state_cut: float) -> int:
+def rules_for(dtype: Dtype, parts: Iterable[Measured], state_cut: float, *, long_windows: bool = False) -> int:
     """By which rules a class with these honest runs may judge: the newest where all lie within their constants. In
-    float32 no honest row may need more than a quarter of what one is granted.
+    float32 no honest row may need more than a quarter of what one is granted; ``long_windows``: whether those of
+    bfloat16 runs were measured, and leave room.
 
     Raises ModelError for float32 runs beyond them: their distances are measured as those rules do.
     """
@@ -127,7 +128,9 @@ def rules_for(dtype: Dtype, parts: Iterable[Measured], state_cut: float) -> int:
     if dtype is Dtype.FLOAT32:
         worst = max(float(row.max()) for row in distances)
         return NEWEST_RULES if worst <= state_cut * NARROW_ROW_FACTOR / 4 else THIRD_RULES
-    return NEWEST_RULES if max(mean_ratio(row.astype(np.float64)) for row in distances) <= MEAN_RATIO else 1
+    if max(mean_ratio(row.astype(np.float64)) for row in distances) > MEAN_RATIO:
+        return 1
+    return NEWEST_RULES if long_windows else FIFTH_RULES
 
 
 def tile_shares(parts: Iterable[Measured], layout: str, segment: int, dtype: Dtype) -> Numbers:

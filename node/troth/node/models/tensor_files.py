@@ -35,7 +35,7 @@ ROW_BYTES = 512
 """A row is the shortest run of trailing dimensions that holds as much: a matrix's row in all but tiny models, and no
 leaf for each of sixteen bytes where experts are packed in four dimensions."""
 REMEDY = "Fetch the model again from its source."
-PIECE = 2 << 20
+PIECE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from troth.node.errors import ModelError
-from troth.protocol.doubts import under_rules
+from troth.protocol.doubts import SIXTH_RULES, under_rules
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.types import Hash32
 
+LONG = "long_windows"
+"""The part of a bfloat16 report that says what honest runs need over long windows."""
 SHIPPED = "calibrations"
 """Folder beside this module with a report for each calibrated model and dtype."""
 
@@ -81,7 +83,8 @@ def read_calibration(path: Path, model: Hash32, dtype: str) -> Calibration:
     """The calibration in a report.
 
     Raises:
-        ModelError: not a report, or one of another model or dtype.
+        ModelError: not a report, one of another model or dtype, or one that lets a bfloat16 class judge long windows
+            which were not measured.
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
@@ -90,6 +93,9 @@ def read_calibration(path: Path, model: Hash32, dtype: str) -> Calibration:
         raise ModelError("no calibration report", str(path), "Give the report.json of `troth calibrate`.") from error
     if about != ("0x" + model.hex(), dtype):
         raise ModelError("the calibration is of another model or dtype", about, "Calibrate this one.")
+    if dtype == "bfloat16" and found.rules >= SIXTH_RULES and not report.get(LONG, {}).get("supported"):
+        what = "the calibration names rules that judge long windows, and did not measure them"
+        raise ModelError(what, found.rules, "Run `troth calibrate` again with the same --out: it adds what is missing.")
     return found
 
 

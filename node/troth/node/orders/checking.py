@@ -304,9 +304,10 @@ async def _own_rows(context: NodeContext, session: SegmentSession) -> CommittedT
 
 async def _pooled(context: NodeContext, session: SegmentSession, judgement: Judgement) -> Judgement:
     """The judgement with what was seen of this inferencer before. A text that is refused anyway is not pooled: it may
-    be refused for another's states, or have been made to frame."""
+    be refused for another's states, or have been made to frame. What long windows alone refuse counts: it takes no
+    stake by itself, and who is refused so again and again is to be suspected."""
     text, seat, margins = judgement.text, session.seat, context.stores.margins
-    if not judgement.verdict:
+    if not judgement.verdict and not judgement.by_long_windows:
         return judgement
     place = (seat.nodes[seat.index], context.execution_class, seat.order_id)
     if judgement.findings:

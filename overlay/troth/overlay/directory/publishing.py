@@ -113,11 +113,12 @@ async def publish_destination(
 async def keep_publishing(
     once: Callable[[], Awaitable[Published]], again: float = AGAIN_SECONDS, retry: float = RETRY_SECONDS
 ) -> None:
-    """Call `once` for ever: after `retry` seconds when it failed, else after `again`, and in any case several times
-    before the committee would forget the descriptor.
+    """Call `once` for ever: after `again`, and in any case several times before the committee would forget the
+    descriptor.
 
     Members that did not take it are told again soon, and ever later while they do not: one that was away for a moment
-    leads lists, too, and one that never takes it costs little.
+    leads lists, too, and one that never takes it costs little. Where too few took it nobody finds this entry, so that
+    the pauses grow to `retry` seconds and no further.
     """
     soon = SHORTEST_PAUSE
     while True:
@@ -134,7 +135,7 @@ async def keep_publishing(
                 soon = SHORTEST_PAUSE
         except Exception as error:  # noqa: BLE001 - a relay outlives whatever a member or a chain node sends
             log.warning("not published: %s", error)
-            pause = min(retry, again)
+            pause, soon = min(soon, retry, again), 2 * soon
         await asyncio.sleep(pause)
 
 

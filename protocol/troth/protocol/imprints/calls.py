@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from troth.protocol.bindings import IMPRINTS, named, read_resource
 from troth.protocol.bindings.structs import converter, encode_parameters
 from troth.protocol.calls import Call, View, calldata
+from troth.protocol.logs import EventLog, LogMeta, decoder
 from troth.protocol.market.signed import Result, SignedOrder, VrfProof
 from troth.protocol.market.token_proofs import ShownRequest, ShownToken
 from troth.protocol.market.types import Bytes, ExecutionClass, Parameters
@@ -43,6 +44,21 @@ class ImprintProof:
     imprint: int
     siblings: tuple[Hash32, ...]
     points: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ImprintKeyAdded:
+    """A key that a new Imprints took; ``hash``: keccak256 of its words."""
+
+    columns: int
+    hash: Hash32
+    meta: LogMeta
+
+
+def key_added(log: EventLog) -> ImprintKeyAdded | None:
+    """What a log says of a key; None for another event. Raises InvalidField for a broken one."""
+    event = named("event", IMPRINTS)["ImprintKeyAdded"]
+    return decoder(ImprintKeyAdded, event).event(log) if log.topics and log.topics[0] == event.topic else None
 
 
 def imprints_creation(factory: Address, parameters: Parameters, following: Address, keys: Sequence[ImprintKey]) -> Call:

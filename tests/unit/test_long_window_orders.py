@@ -1,0 +1,117 @@
+"""A bfloat16 answer that long windows alone refuse: its verifiers say no, bring no case, and no stake is at risk.
+
+Real nodes with their records and signatures, over a toy engine whose rounding has a chosen size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.bringing import Asked, bringer_of, inform, offered
+from support.order_network import MODEL, Network, Ordered, build
+from support.toy_engine import ToyEngine
+
+from troth.node.engine.interface import Computed, SessionKey
+from troth.protocol.doubts import under_rules
+from troth.protocol.findings import Kind
+from troth.protocol.market.messages import Signed
+from troth.protocol.market.notes import value_of
+from troth.protocol.market.papers import CourtText, Spoken
+from troth.protocol.market.signed import Opinion, Verdict, Work
+from troth.protocol.market.state import account_id
+from troth.protocol.market.types import PotKind
+from troth.protocol.request import canonical_bytes, tokens_to_words
+from troth.protocol.tensors import Dtype, widen
+from troth.protocol.types import ZERO_HASH, Segment
+
+NOISE, WRITTEN = 0.02, 96
+SLOW, GROSS = 1.45, 6.0
+"""Times a run's own rounding: what a mean over 64 rows shows, and what any 32 rows show."""
+
+
+class Rounding(ToyEngine):
+    """A toy engine in bfloat16: every run of it rounds otherwise, by so many times NOISE."""
+
+    def __init__(self, seed: int, size: float, scale: float = 1.0) -> None:
+        super().__init__(scale=scale)
+        self.dtype, self._size, self._draw = 1, size, np.random.default_rng(seed)
+
+    def _rounded(self, rows: np.ndarray) -> np.ndarray:
+        noisy = rows + self._size * NOISE * self._draw.normal(size=rows.shape)
+        return (noisy.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+    async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: Any) -> Computed:
+        return Computed(self._rounded((await super().forward(key, segment, start, inputs)).rows), 0.001)
+
+    async def otherwise(self, segment: Segment, inputs: Any) -> np.ndarray:
+        return self._rounded(await self.reference(segment, inputs))
+
+    async def logits(self, rows: Any) -> Computed:
+        return await super().logits(rows if rows.dtype == np.float32 else widen(rows, Dtype.BFLOAT16))
+
+
+async def checked(tmp_path: Path, size: float) -> tuple[Network, Ordered, list[Signed[Verdict]], Spoken]:
+    """An order whose node rounds so many times as much as others do, checked by all that were drawn."""
+    changes = {"dtype": 1, "state_cut": 1_720_000, "margin_cut": 2_000_000, "calibration": under_rules(ZERO_HASH)}
+    network = build(tmp_path, model=replace(MODEL, dtype=1), **changes)
+    order = network.order(max_tokens=WRITTEN)
+    for seed, (address, node) in enumerate(network.nodes.items()):
+        node.make = partial(Rounding, seed, size if address == order.nodes[0] else 1.0)
+    ordered = await network.serve(order)
+    words = [await network.verify(ordered, 0, one) for one in network.drawn(ordered)[0].seats]
+    text = CourtText(canonical_bytes(ordered.request), ordered.salt, tokens_to_words(ordered.tokens))
+    verdicts = [verdict for _, verdict in words]
+    return network, ordered, verdicts, Spoken(tuple(one for one, _ in words), tuple(verdicts), text)
+
+
+def stakes(network: Network) -> list[int]:
+    return [network.ground.state.pots[PotKind.STAKE, account_id(node)] for node in network.nodes]
+
+
+@pytest.mark.slow
+async def test_what_long_windows_alone_refuse_is_refused_and_brought_to_no_court(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    network, ordered, verdicts, spoken = await checked(tmp_path, SLOW)
+    before = stakes(network)
+    assert {one.message.opinion for one in verdicts} == {Opinion.REJECT}
+    for verifier in network.drawn(ordered)[0].seats:
+        bringer = bringer_of(network, verifier, tmp_path, Asked())
+        stores = network.nodes[verifier].context.stores
+        await inform(network, ordered, verifier, spoken)
+        assert await offered(bringer) == [], "nothing waits for a court"
+        assert bringer.office.journal.cases() == ()
+        assert stores.rejections.of(ordered.order_id) == ()
+        leaf = stores.books.leaf(ordered.order_id, 0, Work.CHECK)
+        assert leaf is not None
+        assert leaf.worth == leaf.price > 0, "the check is done, and claimed"
+        evidence = stores.margins.evidence(ordered.nodes[0], network.nodes[verifier].class_id, Kind.STATES)
+        assert evidence.tasks == 1
+        (noted,) = stores.notes.of(ordered.nodes[0])
+        assert value_of(noted.note.message, Kind.STATES) == 1, "who is refused so again and again is suspected"
+    assert caplog.text.count("no case is brought") == len(verdicts)
+    assert stakes(network) == before
+
+
+@pytest.mark.slow
+async def test_the_same_order_is_accepted_from_who_rounds_as_others_do(tmp_path: Path) -> None:
+    network, ordered, verdicts, _ = await checked(tmp_path, 1.0)
+    assert {one.message.opinion for one in verdicts} == {Opinion.ACCEPT}
+    for verifier in network.drawn(ordered)[0].seats:
+        assert await offered(bringer_of(network, verifier, tmp_path, Asked())) == []
+
+
+@pytest.mark.slow
+async def test_what_any_thirty_two_rows_show_is_brought(tmp_path: Path) -> None:
+    network, ordered, verdicts, spoken = await checked(tmp_path, GROSS)
+    assert {one.message.opinion for one in verdicts} == {Opinion.REJECT}
+    for verifier in network.drawn(ordered)[0].seats:
+        bringer = bringer_of(network, verifier, tmp_path / verifier, Asked())
+        await inform(network, ordered, verifier, spoken)
+        assert await offered(bringer) == [True]
+        assert len(bringer.office.journal.cases()) == 1
