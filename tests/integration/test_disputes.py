@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -258,10 +259,16 @@ ILL = (33_795, 7_325)
 """Of SmolLM2: at the second token an honest float32 row is hundreds of tolerances away from the canonical one."""
 
 
+@pytest.fixture(scope="module")
+def honest() -> tuple[LayerScene, Rows]:
+    """The real weights, and what an honest node gives for ILL."""
+    return asyncio.run(honest_model(np.array(ILL, np.int64)))
+
+
 @pytest.mark.model
 @pytest.mark.parametrize("defends", [True, False])
 async def test_an_honest_row_that_rounding_moves_far_convicts_nobody(
-    anvil: Any, tmp_path: Path, defends: bool, monkeypatch: pytest.MonkeyPatch
+    anvil: Any, tmp_path: Path, honest: tuple[LayerScene, Rows], defends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client chose the prompt so that rounding is made larger; without the nudge the honest node would be slashed."""
     if not defends:
@@ -271,7 +278,7 @@ async def test_an_honest_row_that_rounding_moves_far_convicts_nobody(
             return life.answer(one, plain)
 
         monkeypatch.setattr(Disputant, "_begin", plainly)
-    scene, rows = await honest_model(np.array(ILL, np.int64))
+    scene, rows = honest
     numbers = (await submit(anvil.url, numbers_creation(), anvil.keys[0])).created
     assert numbers is not None
     encoded = scene.weights.shape.encoded

@@ -16,15 +16,25 @@ FILLING = ("tests/property/", "tests/unit/")
 """Folders whose tests start no networks."""
 LONGEST = (
     "tests/integration/test_adversaries.py",
+    "tests/integration/test_directory_processes.py",
+    "tests/integration/test_disputes.py",
     "tests/integration/test_faults_on_tabs.py",
+    "tests/integration/test_slow_cheats.py",
+    "tests/integration/test_imprints_command.py",
+    "tests/contracts/test_imprints.py",
     "tests/integration/test_gateway_programs.py",
     "tests/integration/test_cases_court.py",
     "tests/integration/test_market_overlay.py",
-    "tests/integration/test_directory_processes.py",
+    "tests/integration/test_committee_changes.py",
+    "tests/integration/test_anonymity.py",
+    "tests/integration/test_cases_command.py",
+    "tests/unit/test_decoder_families.py",
+    "tests/unit/test_committee_challenges.py",
+    "tests/unit/test_commands_with_wrong_values.py",
     "tests/unit/test_calibration_runs.py",
     "tests/unit/test_gemma3_stack.py",
 )
-"""Files of more than half a minute, the longest first: begun last, one of them would keep the run waiting."""
+"""Files that take long, by processor or by waiting, the longest first: begun last, one would keep the run waiting."""
 NICENESS = 5
 
 

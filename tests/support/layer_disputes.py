@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from support.tiny_llama import tiny_model
 
 from troth.node.court.opened_weights import OpenedWeights
+from troth.node.models.descriptor import cached_weights_root
 from troth.node.models.folder import ModelFolder
-from troth.node.models.tensor_files import raw_tensors
-from troth.node.weights_root import weights_root
 from troth.protocol.disputes.layout import Layout
 from troth.protocol.disputes.segment_trace import SegmentTrace, segment_trace
 from troth.protocol.hashing import keccak256
@@ -44,7 +43,7 @@ class LayerScene:
     @cached_property
     def model(self) -> ModelDescriptor:
         config = self.folder.config
-        root = weights_root(raw_tensors(self.folder.path), None)
+        root = cached_weights_root(self.folder, 0)
         layers, hidden = config["num_hidden_layers"], config["hidden_size"]
         return ModelDescriptor("llama/tiny/tiny/weights-2", layers, hidden, config["vocab_size"], 0, root)
 

@@ -48,14 +48,15 @@ PARTNERS, LEAST_OWN = 6, 1
 class Corpus:
     """Texts, what each is about, and names by the word that they came after: who is asked in Paris may be in Rome.
 
-    ``pieces`` are a text's words with the spaces before them; ``joints`` say in which texts, and where, one or
-    two words stand that others have as well.
+    ``pieces`` are a text's words with the spaces before them, ``plain`` the same without them and in small letters;
+    ``joints`` say in which texts, and where, one or two words stand that others have as well.
     """
 
     texts: tuple[str, ...]
     about: tuple[frozenset[str], ...]
     names: dict[str, tuple[str, ...]]
     pieces: tuple[tuple[str, ...], ...]
+    plain: tuple[tuple[str, ...], ...]
     joints: dict[tuple[str, ...], tuple[tuple[int, int], ...]]
 
     @classmethod
@@ -73,13 +74,14 @@ class Corpus:
                 names.setdefault(before, {})[name] = None
         usable = {before: tuple(found) for before, found in names.items() if len(found) >= FEWEST_NAMES}
         pieces = tuple(tuple(_PIECE.findall(text)) for text in kept)
+        plain = tuple(tuple(piece.strip().lower() for piece in found) for found in pieces)
         joints: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-        for place, found_ in enumerate(pieces):
+        for place, found_ in enumerate(plain):
             for size in JOINT_WORDS:
                 for at in range(len(found_) - size + 1):
-                    joints.setdefault(_joint(found_, at, size), []).append((place, at))
+                    joints.setdefault(found_[at : at + size], []).append((place, at))
         shared = {joint: tuple(where) for joint, where in joints.items() if len({place for place, _ in where}) > 1}
-        return cls(kept, tuple(found - common for found in words), usable, pieces, shared)
+        return cls(kept, tuple(found - common for found in words), usable, pieces, plain, shared)
 
     def akin(self, place: int, among: Sequence[int]) -> int:
         """Of some texts the one that has most to do with a text: which shares most of its words with it."""
@@ -92,11 +94,11 @@ class Corpus:
         Begun as this one or as the other. Like every text that is written again, with other names and numbers.
         """
         for size in JOINT_WORDS:
-            mine = self.pieces[place]
-            places = [at for at in range(LEAST_OWN, len(mine) - size) if _joint(mine, at, size) in self.joints]
+            mine = self.plain[place]
+            places = [at for at in range(LEAST_OWN, len(mine) - size) if mine[at : at + size] in self.joints]
             chooser.shuffle(places)
             for at in places:
-                joined = self.joints[_joint(mine, at, size)]
+                joined = self.joints[mine[at : at + size]]
                 there = [one for one in joined if self._differ((place, at), one, size)]
                 if there:
                     return self._renamed(self._spliced((place, at), there, size, chooser), chooser)
@@ -117,12 +119,11 @@ class Corpus:
     def _differ(self, first: tuple[int, int], second: tuple[int, int], size: int) -> bool:
         """Whether two texts have words of their own before a joint, and after it."""
         (one, at), (other, where) = first, second
-        mine, theirs = self.pieces[one], self.pieces[other]
+        mine, theirs = self.plain[one], self.plain[other]
         if min(at, where, len(mine) - at - size, len(theirs) - where - size) < LEAST_OWN:
             return False
         # Whoever has the same before or after it would come out as it is.
-        before = _plain(mine[:at]) != _plain(theirs[:where])
-        return before and _plain(mine[at + size :]) != _plain(theirs[where + size :])
+        return mine[:at] != theirs[:where] and mine[at + size :] != theirs[where + size :]
 
     def rewritten(self, place: int, chooser: random.Random) -> str:
         """A text with other names and numbers, each of the kind that it stands for."""
@@ -165,14 +166,6 @@ def read_corpus(path: Path) -> Corpus:
 
 def _lines(content: str) -> list[str]:
     return [line.replace("\\n", "\n") for line in content.split("\n")]
-
-
-def _joint(pieces: Sequence[str], at: int, size: int) -> tuple[str, ...]:
-    return _plain(pieces[at : at + size])
-
-
-def _plain(pieces: Sequence[str]) -> tuple[str, ...]:
-    return tuple(piece.strip().lower() for piece in pieces)
 
 
 def _number(digits: str, chooser: random.Random) -> str:

@@ -65,6 +65,7 @@ class _Writer:
         self._places = sorted(places, key=lambda place: len(corpus.texts[place]))
         self._lengths = [len(corpus.texts[place]) for place in self._places]
         self._taken: set[int] = set()
+        self._shapes: dict[int, tuple[float, ...]] = {}
 
     def write(self, may: Callable[[str], bool]) -> str:
         """A prompt that ``may`` be asked; raises MemberConfigurationInvalid after many that may not.
@@ -85,9 +86,9 @@ class _Writer:
         near = self._near(wanted)
         if not near:
             return next(filter(may, (self._joined(wanted) for _ in range(FORMS))), None)
-        shape = _shape(self._corpus.texts[self._chooser.choice(near)])
+        shape = self._shape_of(self._chooser.choice(near))
         # The text that was drawn comes first, and then those that look most like it.
-        for place in sorted(near, key=lambda one: _apart(shape, _shape(self._corpus.texts[one])))[:LIKEST]:
+        for place in sorted(near, key=lambda one: _apart(shape, self._shape_of(one)))[:LIKEST]:
             text = self._form(place, wanted, may)
             if text is not None:
                 # A text that came twice in a list by itself would be known again.
@@ -100,7 +101,7 @@ class _Writer:
         for text in (self._corpus.rewritten(place, self._chooser) for _ in range(REWRITTEN)):
             if may(text):
                 return text
-        reach, shape, found = _reach(wanted), _shape(self._corpus.texts[place]), list[str]()
+        reach, shape, found = _reach(wanted), self._shape_of(place), list[str]()
         for _ in range(FORMS):
             text = self._corpus.exchanged(place, self._chooser) or ""
             if text and abs(len(text) - wanted) <= reach and may(text):
@@ -108,6 +109,11 @@ class _Writer:
             if len(found) == CHOICE:
                 break
         return min(found, key=lambda one: _apart(shape, _shape(one)), default=None)
+
+    def _shape_of(self, place: int) -> tuple[float, ...]:
+        if place not in self._shapes:
+            self._shapes[place] = _shape(self._corpus.texts[place])
+        return self._shapes[place]
 
     def _near(self, wanted: float) -> list[int]:
         """Texts of about a length that were not taken by themselves yet; none where there are few."""

@@ -126,9 +126,9 @@ class Decoder:
         self.passage: Any = None
         places = (Place(self, index, layer) for index, layer in enumerate(self.templates))
         self.base.layers = torch.nn.ModuleList(places)
-        survey = _Survey(self)
-        self.shapes, self.entry, self.ending = survey.shapes, survey.entry, survey.ending
-        self.packs, self.joins = self._asks_for_attention and not survey.past.counted, survey.past.made_others
+        seen = _surveyed(self)
+        self.shapes, self.entry, self.ending = seen.shapes, seen.entry, seen.ending
+        self.packs, self.joins = self._asks_for_attention and not seen.counts, seen.changes_keys
         self._fill_buffers(self.model)
 
     @property
@@ -295,6 +295,33 @@ def _name_of_base(model: Any) -> str:
         if isinstance(getattr(part, "layers", None), torch.nn.ModuleList):
             return str(name)
     raise ModelError("the model does not slice: it is no stack of layers", model.config.model_type, REMEDY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Surveyed:
+    """What a survey saw: each layer's cache, the weights before and after the layers, and whether layers ask how many
+    positions there are, and give attention other keys than the cache gave."""
+
+    shapes: tuple[CacheShape, ...]
+    entry: frozenset[str]
+    ending: frozenset[str]
+    counts: bool
+    changes_keys: bool
+
+
+_SEEN: dict[tuple[str, torch.dtype], _Surveyed] = {}
+"""By configuration and dtype, from which all of it follows: a survey takes as long as a small model's whole answer, and
+whoever checks a model builds it several times."""
+
+
+def _surveyed(decoder: Decoder) -> _Surveyed:
+    """Of a decoder just built; raises ModelError where it does not slice, each time anew."""
+    key = (decoder.config.to_json_string(use_diff=False), decoder.dtype)
+    if key not in _SEEN:
+        survey = _Survey(decoder)
+        past = survey.past
+        _SEEN[key] = _Surveyed(survey.shapes, survey.entry, survey.ending, past.counted, past.made_others)
+    return _SEEN[key]
 
 
 class _Survey:

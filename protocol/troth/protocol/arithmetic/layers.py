@@ -317,14 +317,22 @@ def rounded(value: Doubles, kept: NumberFormat) -> Numbers:
 
 def _clean(numbers: Numbers) -> Numbers:
     """An infinity is no number, either."""
+    if np.isfinite(numbers).all():
+        return numbers
     return np.where(np.isfinite(numbers), numbers, np.float32(np.nan)).astype(np.float32, copy=False)
 
 
 def _dot(rows: Doubles, matrix: Doubles) -> tuple[Doubles, Doubles]:
     """rows @ matrix.T and a bound on its errors; products of float32 numbers are exact in float64."""
     value = rows @ np.swapaxes(matrix, -1, -2)
-    sizes = np.sqrt((rows * rows).sum(axis=-1))[..., :, None] * np.sqrt((matrix * matrix).sum(axis=-1))[..., None, :]
+    sizes = _lengths(rows)[..., :, None] * _lengths(matrix)[..., None, :]
     return value, sizes * ((rows.shape[-1] + 2) * _SHARE * (1 + 2.0**-30))
+
+
+def _lengths(rows: Doubles) -> Doubles:
+    """Of each row; the squares of a whole matrix are not written down first."""
+    lengths: Doubles = np.sqrt(np.vecdot(rows, rows))
+    return lengths
 
 
 def _bit(number: np.float32) -> int:
