@@ -7,6 +7,8 @@ _.answerer, _.claimer, _.docket, _.leave_blocks, _.offence_block, _.old_payout, 
 _.claims_version, _.content_hash, _.model_microseconds, _.prefill_nanoseconds, _.troth_network, _.ts
 # Shown by a template, or as JSON by a command whose result is a dataclass.
 _.most_blocks, _.redeemed_units, _.thinnest, _.sights
+# Compared as a part of its tuple.
+_.inode
 # An exit code that typer gives.
 _.USAGE
 # What asyncio's protocols and html's parser call.

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from troth.audit.errors import AuditError
 from troth.audit.report import AuditReport, CheckReport, ExitCode, Finding, FindingKind, Reproduce
+from troth.protocol.types import ZERO_HASH
 
 _VERDICTS = {
     ExitCode.CLEAN: "[bold green]clean[/]: nothing that was checked is out of order",
@@ -28,7 +29,10 @@ _COLOURS = {FindingKind.CHEATED: "red", FindingKind.MISMATCH: "red", FindingKind
 def show(report: AuditReport, reproduce: Reproduce, lines: Iterable[str], console: Console) -> None:
     """Print the report; ``lines`` say where the evidence came from."""
     console.print(f"contract {report.contract} on chain {report.chain_id}")
-    console.print(f"blocks {report.first_block} to {report.last_block}, hash 0x{report.last_block_hash.hex()}")
+    if report.last_block_hash == ZERO_HASH:
+        console.print("no block: no chain was asked")
+    else:
+        console.print(f"blocks {report.first_block} to {report.last_block}, hash 0x{report.last_block_hash.hex()}")
     for line in lines:
         console.print(line, markup=False)
     console.print(_table(report))

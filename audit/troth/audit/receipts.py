@@ -18,12 +18,17 @@ from troth.protocol.market.signed import Opinion
 from troth.protocol.types import ZERO_HASH, Hash32
 
 NUMBER, TITLE = RECEIPT
+COMPRESSED = b"\x1f\x8b"
 
 
 def read_receipt(path: Path) -> Receipt:
     """A receipt's file; BundleRefused if it is none."""
     try:
-        return receipt.decode(path.read_bytes())
+        data = path.read_bytes()
+        if data.startswith(COMPRESSED):
+            remedy = f"If it is a bundle: troth audit market --bundle {path}"
+            raise BundleRefused("The file is compressed, as bundles are, and no receipt", path, remedy)
+        return receipt.decode(data)
     except (OSError, ProtocolError) as error:
         raise BundleRefused(f"The file is no receipt: {error}", path, "Use the file as it was written.") from error
 
@@ -62,7 +67,7 @@ def _findings(
         seasoning = 0 if subject is None else subject.evidence.parameters.seasoning
         proven = receipt.verify(found, groups, seasoning)
     except ProtocolError as error:
-        action = "keep the receipt: what its scheduler or node signed convicts it (Evidence), or a case (Court.open)"
+        action = "get it again; as it was signed, it convicts its signer (Evidence), or opens a case (Court)"
         false = Finding(NUMBER, FindingKind.CHEATED, f"The receipt does not hold: {error}", order, action=action)
         return (false,), ()
     notes = tuple(f"That {one}." for one in proven.unproven if subject is None)

@@ -14,7 +14,7 @@ from troth.chain.keystore import (
     read_private,
 )
 from troth.node.configuration import FILE, NodeInitOptions, load, render, segment_of
-from troth.node.errors import ConfigError
+from troth.node.errors import ConfigError, ModelError
 from troth.node.home import DEFAULT_HOME
 from troth.node.models.folder import find_model
 from troth.protocol.types import Address, Segment
@@ -70,13 +70,18 @@ def set_up(
         "config": str(path),
         "endpoint": configuration.endpoint,
         "tls_key_hash": "0x" + identity.spki_sha256.hex(),
-        "next": _next(home, keys),
+        "next": _next(home, keys, choices.model),
     }
 
 
-def _next(home: Path, keys: dict[str, str]) -> str:
+def _next(home: Path, keys: dict[str, str], model: str) -> str:
     at = "" if home == DEFAULT_HOME else f" --home {home}"
     gas = f"send some coins for gas to {keys['operator']}"
+    try:
+        find_model(home, model)
+    except ModelError as error:
+        # Before there is stake that depends on it.
+        gas = f"import the model, which is not there yet ({error.what}: {error.value}), {gas}"
     if "owner" in keys:
         return f"send the stake to {keys['owner']}, {gas}, then: troth node register{at} --broadcast"
     return f"{gas}, then: troth node register{at} --owner-keystore FILE"

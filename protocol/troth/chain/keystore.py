@@ -133,6 +133,7 @@ def _keyfiles() -> ModuleType:
 
 ENVIRONMENT = "TROTH_PASSWORD_FILE"
 """Names the file that holds the password; ``--password-file`` goes before it."""
+PASSWORD_REMEDY = f"Give the right one, at the prompt or in the file that --password-file or {ENVIRONMENT} names."
 
 
 def read_password(
@@ -297,7 +298,7 @@ def _decrypted(content: dict[str, Any], path: Path, password: str) -> bytes:
         secret = bytes(decode(content, password.encode("utf-8", errors="surrogateescape")))
     except ValueError as error:
         if "MAC mismatch" in str(error):
-            raise WrongPassword("The password does not open the keyfile", path, "Try the right one.") from error
+            raise WrongPassword("The password does not open the keyfile", path, PASSWORD_REMEDY) from error
         raise KeystoreMalformed(f"The keyfile cannot be opened: {error}", path, "Restore it from a backup.") from error
     except (KeyError, TypeError) as error:
         raise KeystoreMalformed("The keyfile lacks a field", f"{path}: {error}", "Restore it from a backup.") from error

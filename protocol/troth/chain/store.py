@@ -52,9 +52,8 @@ class EventStore:
             self._database.close()
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
-            raise EventFileInUse(
-                "Another process follows the chain in this file", path, "Stop it, or give this one its own home folder."
-            ) from error
+            remedy = "Stop what runs on this home folder, or give this one its own."
+            raise EventFileInUse("Another process follows the chain in this file", path, remedy) from error
         self._claim(path, str(chain_id), contract)
 
     def _open(self) -> None:

@@ -166,8 +166,8 @@ def _readable_one(name: str, value: Any, asset: Asset) -> tuple[str, Any]:
         return name, readable(value, asset.price, asset)
     if isinstance(value, list):
         return name, [readable(one, asset.price, asset) if isinstance(one, Mapping) else one for one in value]
-    if value is None and name.endswith(_UNITS):
-        return next(name.removesuffix(one) for one in _UNITS if name.endswith(one)), value
+    if value in (None, "") and name.endswith(_UNITS):
+        return next(name.removesuffix(one) for one in _UNITS if name.endswith(one)), None
     if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).isdecimal():
         return name, value
     if name.endswith("_units_per_billion"):

@@ -240,4 +240,5 @@ def require_signer(message: Any, domain: Domain, signature: bytes, expected: Add
     signer = recover(message, domain, signature)
     if signer != expected:
         what = f"{type(message).__name__} was signed by {signer}, not by {expected}"
-        raise InvalidSignature(what, signature, "Ask the named party for its signature.")
+        remedy = "It was altered on its way, or another key signed: get it again from whom it came."
+        raise InvalidSignature(what, signature, remedy)

@@ -136,20 +136,25 @@ async def turn_of(
     session: PayerSession, asset: Asset, wish: Wish, messages: Sequence[Message], *, brief: bool = False
 ) -> Turn:
     """Ask, and print the answer as it comes; what is said of it beside it, unless ``brief``."""
-    turn, ended = Turn(), False
-    async with aclosing(ask(session, _prompt(session, messages), wish)) as updates:
-        async for update in updates:
-            turn.note(update)
-            if isinstance(update, TextUpdate):
-                print(printable(update.text), end="", flush=True)
-                continue
-            if isinstance(update, SignedUpdate | FinishedUpdate) and not ended:
-                # The answer is whole. What is said of it must not go on in the answer's last line.
-                print(flush=True)
-                ended = True
-            line = describe(update, asset)
-            if line and not brief:
-                say(line)
+    turn, line_is_open = Turn(), False
+    try:
+        async with aclosing(ask(session, _prompt(session, messages), wish)) as updates:
+            async for update in updates:
+                turn.note(update)
+                if isinstance(update, TextUpdate):
+                    print(printable(update.text), end="", flush=True)
+                    line_is_open = True
+                    continue
+                line = "" if brief else describe(update, asset)
+                if line_is_open and (line or isinstance(update, SignedUpdate | FinishedUpdate)):
+                    # What is said of an answer must not go on in the answer's last line, and no error may.
+                    print(flush=True)
+                    line_is_open = False
+                if line:
+                    say(line)
+    finally:
+        if line_is_open:
+            print(flush=True)
     return turn
 
 

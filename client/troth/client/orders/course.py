@@ -422,7 +422,8 @@ class Course:
             found_out = f"Whether it was admitted is found out by itself, in block {last} at the latest"
             remedy = f"{found_out}; `troth client receipts {name}` shows it."
         else:
-            remedy = f"It was admitted: `troth client summon {name} --broadcast` asks for the results on chain."
+            asked = f"`troth client summon {name}` says what it costs to ask for the results on chain"
+            remedy = f"It was admitted. Ask again where it may only be slow; {asked}."
         return OrderStalled(what, name, remedy)
 
     def _too_late(self) -> Exception:

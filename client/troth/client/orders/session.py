@@ -293,9 +293,8 @@ class PayerSession:
         """Why there is none, in words."""
         records = self.books.all(self.domain)
         if self.scheduler is not None and records and all(one.tab.payee != self.scheduler for one in records):
-            remedy = (
-                f"`troth client open AMOUNT --scheduler {self.scheduler}` opens one; `troth client tabs` lists yours."
-            )
+            opens = f"`troth client open AMOUNT --scheduler {self.scheduler} --broadcast` opens one"
+            remedy = f"{opens}; `troth client tabs` lists yours."
             return NoTab("This client has no tab with this scheduler", self.scheduler, remedy)
         doubts = [f"{record.tab.payee}: {record.doubt}" for record in records if record.doubt]
         blocked = [(record.identifier.hex()[:8], tabs.blocking(record.book)) for record in records]
@@ -304,7 +303,8 @@ class PayerSession:
         ]
         what = "No tab of this client can be used" if records else "This client has no tab"
         shown = "; ".join(doubts) or f"{len(records)} tabs"
-        return NoTab(what, shown, "`troth client open AMOUNT --scheduler ADDRESS` opens one.")
+        whom = "--scheduler ADDRESS " if self.scheduler is None else ""
+        return NoTab(what, shown, f"`troth client open AMOUNT {whom}--broadcast` opens one.")
 
 
 def _said_nothing(scheduler: Address) -> SchedulerUnreachable:
