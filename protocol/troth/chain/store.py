@@ -52,7 +52,7 @@ class EventStore:
             self._database.close()
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
-            remedy = "Stop what runs on this home folder, or give this one its own."
+            remedy = "Stop what runs on this home folder, or give this one its own home folder."
             raise EventFileInUse("Another process follows the chain in this file", path, remedy) from error
         self._claim(path, str(chain_id), contract)
 

@@ -47,10 +47,14 @@ class CacheBudget:
 
         Raises:
             NodeBusy: even without the idle sessions the budget would be exceeded; nothing changed for this session.
+                What exceeds it alone makes no other session give way.
         """
         capacity = cache.capacity_for(positions)
+        if (needed := cache.bytes_for(capacity)) > self.limit:
+            what = f"{positions} positions need more memory for attention than this node has for all texts"
+            raise NodeBusy(what, f"{needed} of {self.limit} bytes", "Choose another node; waiting does not help.")
         others = self.used - (cache.bytes if key in self._sessions else 0)
-        while others + cache.bytes_for(capacity) > self.limit:
+        while others + needed > self.limit:
             freed = self._evict_idle(key)
             if not freed:
                 raise NodeBusy("the node's memory for attention caches is used up", None, "Retry later or elsewhere.")

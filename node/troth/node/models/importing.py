@@ -11,7 +11,9 @@ have read often enough to go on with.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -52,8 +54,35 @@ def import_model(source: str, home: Path, name: str, report: Report) -> ModelFol
     if not name or name.startswith(".") or Path(name).name != name:
         raise ModelError("a model's name is one path component", name, "Choose a name such as smollm2-135m.")
     target = home / MODELS_FOLDER / name
+    with _alone(target, report):
+        return _imported(source, target, report)
+
+
+@contextmanager
+def _alone(target: Path, report: Report) -> Iterator[None]:
+    """One process at a time makes a folder; others wait for it, and find it there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path = target.parent / f".{target.name}.lock"
+    while True:
+        with path.open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                report(f"another process imports {target.name}: waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            # Whoever had the lock removed its file: another one may lie there by now.
+            if not path.exists() or not os.path.samestat(path.stat(), os.fstat(lock.fileno())):
+                continue
+            try:
+                yield
+            finally:
+                path.unlink()
+            return
+
+
+def _imported(source: str, target: Path, report: Report) -> ModelFolder:
     if target.is_dir():
-        report(f"{name} is already there")
+        report(f"{target.name} is already there")
         return open_folder(target)
     path = Path(source).expanduser()
     with staged(target) as staging:
