@@ -165,7 +165,7 @@ REFUSED: list[tuple[str, tuple[object, ...], bytes]] = [
     ("PromptError", ("chat", QUESTION, "--max-tokens", 5000), b""),
     ("FeeTooHigh", ("chat", QUESTION, "--max-tokens", 2, "--max-cost", "1wei"), b""),
     ("ModelUnavailable", ("chat", QUESTION, "--execution-class", "0x" + "ab" * 32), b""),
-    ("NoTab", ("chat", QUESTION, "--scheduler", "0x" + "ab" * 20), b""),
+    ("ConfigurationError", ("chat", QUESTION, "--scheduler", "0x" + "ab" * 20), b""),
     ("AmountError", ("open", "1.5wei"), b""),
     ("ReceiptNotFound", ("receipts", "0xabcd"), b""),
     ("ChainUnavailable", ("receipts", "--rpc", "http://127.0.0.1:1"), b""),

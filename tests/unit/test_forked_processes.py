@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from troth.testnet import cli, forked
+from troth.testnet.errors import ProcessDied
 from troth.testnet.processes import ProcessGroup
 
 pytestmark = pytest.mark.slow
@@ -94,3 +95,12 @@ def _lives(number: int) -> bool:
         return "\nState:\tZ" not in Path(f"/proc/{number}/status").read_text()
     except OSError:
         return False
+
+
+def test_a_command_that_fails_says_its_error_as_a_user_reads_it(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    with pytest.raises(ProcessDied) as failed:
+        cli.run(password, "model", "import", tmp_path / "nowhere", "--home", tmp_path)
+    assert "It said: " in failed.value.remedy
+    assert str(tmp_path / "nowhere") in failed.value.remedy
+    assert "{" not in failed.value.remedy

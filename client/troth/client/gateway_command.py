@@ -115,6 +115,7 @@ def serve(
     from troth.client.gateway.request import Defaults
     from troth.client.gateway.serving import GatewaySettings
     from troth.transport import event_loop
+    from troth.transport.listener import require_free
     from troth.transport.logs import configure
 
     place = asking.place()
@@ -131,6 +132,7 @@ def serve(
     ).checked()
     amounts = (max_cost, budget, asking.max_price)
     work = partial(_serving, place, configuration, asking.password_file, settings, asking.check, amounts)
+    require_free(host, port, "--port")
     configure(log_level)
     _warn(allow_remote=allow_remote, no_key=no_key)
     own = (relay_port, relay_address) if relay and configuration.anonymous else None

@@ -14,7 +14,7 @@ from pathlib import Path
 from troth.chain.adapter import Chain
 from troth.chain.keystore import Key, load_account, read_password
 from troth.committee.admission import Bonded, DescriptorAdmission, Posts
-from troth.committee.configuration import MemberConfiguration, load
+from troth.committee.configuration import FILE, MemberConfiguration, load
 from troth.committee.leading import Leading
 from troth.committee.market_bonds import market_bonds
 from troth.committee.member import Member, MemberMetrics
@@ -31,6 +31,7 @@ from troth.overlay.directory.listing import membership_on
 from troth.protocol.tickets import messages
 from troth.protocol.types import Address
 from troth.transport.identity import load_identity
+from troth.transport.listener import require_free
 from troth.transport.server import TlsServer, run_until_stopped
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ SHORTEST_MEMORY = 60.0
 async def serve(folder: Path, password_file: Path | None) -> None:
     """Serve until SIGINT or SIGTERM."""
     configuration = load(folder)
+    require_free(configuration.host, configuration.port, f"listen.port in {folder / FILE}")
     password = read_password(password_file, purpose="the member's keystore")
     key = await asyncio.to_thread(load_account, configuration.operator_keystore, password)
     identity = load_identity(configuration.tls_folder)

@@ -21,6 +21,7 @@ from troth.explorer.site import Site
 from troth.protocol.types import Hash32
 from troth.transport.command_options import BankOption, FactoryOption, JsonOption, RpcOption, StartBlockOption
 from troth.transport.event_loop import run
+from troth.transport.listener import require_free
 from troth.transport.logs import configure
 from troth.transport.server import TlsServer, run_until_stopped
 
@@ -73,6 +74,7 @@ def serve(
 ) -> None:
     """Read a deployment and its schedulers' logs, and serve pages about them. It needs no key and signs nothing."""
     configure("WARNING")
+    require_free(host, port, "--port")
     beside = audited_services(rpc, tickets, organisations, start_block, reputation)
     settings = _settings(
         *(factory, bank, rpc, start_block, home, beside), database=database, created_by=created_by, interval=interval

@@ -189,6 +189,8 @@ def parse_description(content: bytes, place: str) -> NetworkDescription:
         decoded = json.loads(content.decode("utf-8"), object_pairs_hook=_without_repetition)
         found = decoded.get("troth_network") if isinstance(decoded, dict) else None
         if found != VERSION:
+            if found is None:
+                raise _invalid(place, "it has no troth_network, the version that each of them begins with")
             raise _invalid(place, f"its version, troth_network, is {str(found)[:20]} and not {VERSION}")
         form = msgspec.convert(decoded, _NetworkForm)
         return _description(form)

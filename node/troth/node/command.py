@@ -234,14 +234,16 @@ def start(
     # A fifth of the start is collections over modules that stay for good; they are switched on again when it is ready.
     gc.disable()
     from troth.chain.keystore import load_account, read_password
-    from troth.node.configuration import load, with_engine
+    from troth.node.configuration import FILE, load, with_engine
     from troth.node.loading import require_engine
     from troth.node.orders.running import RunningNode
     from troth.transport import event_loop
+    from troth.transport.listener import require_free
     from troth.transport.logs import configure
 
     configure(log_level)
     configuration = with_engine(load(home), engine)
+    require_free(configuration.host, configuration.port, f"listen.port in {home / FILE}")
     require_engine(configuration)
     password = read_password(password_file, purpose="the operator's keystore")
     key = load_account(configuration.operator_keystore, password)

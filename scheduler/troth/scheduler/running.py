@@ -11,7 +11,9 @@ from troth.overlay.sessions.entry import EntryKeys, overlay_entry, shared_entry
 from troth.scheduler.assembly import SchedulerKeys, assembled_market
 from troth.scheduler.configuration import load_market
 from troth.scheduler.pool.coordinator import REPORT_LIMITS
+from troth.scheduler.sections import FILE
 from troth.transport.identity import load_identity
+from troth.transport.listener import require_free
 from troth.transport.server import TlsServer, run_until_stopped
 
 log = logging.getLogger(__name__)
@@ -20,6 +22,7 @@ log = logging.getLogger(__name__)
 async def serve_market(folder: Path, password_file: Path | None) -> None:
     """Open the keys, take up what was cut off, serve until a signal, drain."""
     configuration = load_market(folder)
+    require_free(configuration.host, configuration.port, f"listen.port in {folder / FILE}")
     password = read_password(password_file, purpose="the scheduler's keystores")
     operator, vrf_secret = await asyncio.gather(
         asyncio.to_thread(load_account, configuration.operator_keystore, password),

@@ -69,7 +69,15 @@ def run(password_file: Path, *arguments: object) -> Any:
     done = output_of(command(*arguments, "--json"), password_file)
     if done.returncode:
         words = " ".join(str(part) for part in arguments[:2])
-        raise ProcessDied(
-            f"troth {words} failed", f"exit code {done.returncode}", f"It said:\n{done.stderr or done.stdout}"
-        )
+        raise ProcessDied(f"troth {words} failed", f"exit code {done.returncode}", _said(done))
     return json.loads(done.stdout)
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    """The error of a sub-command as its user would have read it without --json; else all that it wrote."""
+    written = (done.stderr or done.stdout).strip()
+    try:
+        error = json.loads(written.splitlines()[-1])["error"]
+        return f"It said: {error['what']}: {error['value']}. {error['remedy']}"
+    except (IndexError, KeyError, TypeError, ValueError):
+        return f"It said:\n{written}"

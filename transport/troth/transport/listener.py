@@ -148,6 +148,22 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return made
 
 
+def require_free(host: str, port: int, setting: str) -> None:
+    """Look before the seconds of a start whether a port can be listened on.
+
+    Args:
+        host, port: where a server is about to listen; port 0 is always free.
+        setting: what its user changes to listen elsewhere, such as "listen.port in node.toml".
+
+    Raises:
+        ChannelUnavailable: another program listens there, or this machine has no such address.
+    """
+    try:
+        listening_socket(host, port).close()
+    except ChannelUnavailable as error:
+        raise ChannelUnavailable(error.what, error.value, f"Change {setting}, or stop what holds the port.") from error
+
+
 def customer_of(peer: Any) -> str:
     """Whose a connection is, by its peer's (address, port, …): the address, or the IPv6 network that one customer gets.
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -41,7 +41,7 @@ from troth.protocol.market.checks import OrderView
 from troth.protocol.market.layers import without_layers
 from troth.protocol.market.signed import Order
 from troth.protocol.market.state import Party, State
-from troth.protocol.market.types import Parameters, Tab
+from troth.protocol.market.types import Parameters, Role, Tab
 from troth.protocol.market.views import parameters_of, registered_scheduler, view_of
 from troth.protocol.typed_data import Domain
 from troth.protocol.types import Address, Hash32, to_address
@@ -347,20 +347,24 @@ async def following(home: Home, configuration: ClientConfiguration) -> AsyncIter
 @asynccontextmanager
 async def market_session(home: Home, configuration: ClientConfiguration, password: str) -> AsyncIterator[PayerSession]:
     """Connect to the chain and, as they are needed, to the schedulers of all tabs."""
-    async with following(home, configuration) as (market, follower), reaching(home, configuration) as reach:
+    async with AsyncExitStack() as stack:
+        market, follower = await stack.enter_async_context(following(home, configuration))
         with opened(home.tabs) as store:
+            books = TabBooks(store)
+            scheduler = _scheduler(configuration.scheduler, books, market.domain, follower.state)
+            reach = await stack.enter_async_context(reaching(home, configuration))
             entrance = reach.entrance(lambda: follower.state) if configuration.direct else None
             yield PayerSession(
                 domain=market.domain,
                 follower=follower,
-                books=TabBooks(store),
+                books=books,
                 journal=OrderJournal(store),
                 keyring=Keyring(home, password),
                 connect=Connector(reach),
                 table=configuration.market,
                 class_id=_class_id(configuration.execution_class, follower.state),
                 named=configuration.execution_class.startswith("0x"),
-                scheduler=to_address(configuration.scheduler) if configuration.scheduler else None,
+                scheduler=scheduler,
                 languages=LanguageCache(home.languages),
                 market=market,
                 pool=reach.pool,
@@ -368,6 +372,25 @@ async def market_session(home: Home, configuration: ClientConfiguration, passwor
                 entrance=entrance,
                 tier=None if reach.machines is None else ConfidentialTier(reach.machines),
             )
+
+
+def _scheduler(named: str, books: TabBooks, domain: Domain, state: State) -> Address | None:
+    """The configured scheduler. ConfigurationError, before any way to it is looked for, where nobody registered it.
+
+    One with which this client has a tab is taken all the same: it may have left, and owe an answer or a case.
+    """
+    if not named:
+        return None
+    scheduler = to_address(named)
+    known = [one.operator for one in state.parties.values() if one.role is Role.SCHEDULER]
+    if scheduler not in known and all(one.tab.payee != scheduler for one in books.all(domain)):
+        names = ", ".join(known[:SHOWN_SCHEDULERS]) or "nobody yet"
+        what = "No scheduler is registered with this address"
+        raise ConfigurationError(what, scheduler, f"Name another with --scheduler; registered here: {names}.")
+    return scheduler
+
+
+SHOWN_SCHEDULERS = 5
 
 
 def _class_id(named: str, state: State) -> Hash32 | None:

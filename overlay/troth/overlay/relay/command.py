@@ -66,13 +66,16 @@ def start(
     log_level: LogLevelOption = "info",
 ) -> None:
     """Relay until SIGINT or SIGTERM; then no new circuits are taken and those in use are waited for."""
-    from troth.overlay.relay.configuration import load
+    from troth.overlay.relay.configuration import FILE, load
     from troth.overlay.relay.running import run_until_stopped
     from troth.transport import event_loop
+    from troth.transport.listener import require_free
     from troth.transport.logs import configure
 
     configure(log_level)
-    event_loop.run(run_until_stopped(load(_folder(home))))
+    configuration = load(_folder(home))
+    require_free(configuration.host, configuration.port, f"listen.port in {configuration.folder / FILE}")
+    event_loop.run(run_until_stopped(configuration))
 
 
 @app.command()
