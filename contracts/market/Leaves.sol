@@ -88,18 +88,19 @@ contract Leaves is ILeaves {
     }
 
     /// @dev The verifier signed a verdict for that place over the result that the scheduler drew. A yes needs a trace that
-    ///      agrees. A no is owed once the result fell, since it costs nothing to say no; so is the word of who cannot tell,
-    ///      or a node that opens its trace to nobody would have its verifiers work for nothing.
+    ///      agrees, which proves that it computed. Any other word is owed for the same, or once the result fell: a node that
+    ///      opens its trace to nobody would else have its verifiers work for nothing.
     function _requireChecked(Tab memory tab, Promise memory promised, bytes calldata leaf) private view {
         (,, CheckLeaf memory check) = abi.decode(leaf, (Promise, bytes, CheckLeaf));
         Verdict memory verdict = check.verdict;
         Orders.requirePlace(verdict.order, verdict.segment, promised.order, promised.segment);
         Orders.requireSigner(_domain(), Messages.hash(verdict), check.signature, tab.payee);
         _requireDrawn(tab, promised, check);
-        if (verdict.opinion == uint8(Opinion.Accept)) return _requireAgreement(tab.payee, check);
-        if (verdict.opinion != uint8(Opinion.Reject) && verdict.opinion != uint8(Opinion.CannotTell)) {
+        bool accepts = verdict.opinion == uint8(Opinion.Accept);
+        if (!accepts && verdict.opinion != uint8(Opinion.Reject) && verdict.opinion != uint8(Opinion.CannotTell)) {
             revert NoOpinion(verdict.opinion);
         }
+        if (accepts || check.own.root != 0) return _requireAgreement(tab.payee, check);
         address node = Orders.signerOf(_domain(), Messages.hash(check.result), check.resultSignature);
         bool fell = COURT.isVoided(promised.order, promised.segment)
             || REGISTRY.isVoidByAny(node, promised.referenceBlock);

@@ -65,7 +65,10 @@ def checked(scene: Scene, opinion: Opinion = Opinion.ACCEPT, *, noise: float = 1
 
 
 CHECK_LEAF = checked(SCENE)
-REJECT_LEAF = checked(SCENE, Opinion.REJECT, noise=0.5, seed=9)
+DISAGREEING = checked(SCENE, Opinion.REJECT, noise=0.5, seed=9)
+REJECT_LEAF = replace(DISAGREEING, check=replace(DISAGREEING.check, own=leaves.NO_TRACE, judged=leaves.NO_TRACE))
+WORDS = {opinion: checked(SCENE, opinion) for opinion in (Opinion.ACCEPT, Opinion.REJECT, Opinion.CANNOT_TELL)}
+"""The same check with each opinion that a verifier may have, and traces that agree."""
 
 
 def _other(name: str, **changes: Any) -> Callable[[Any], Any]:
@@ -216,6 +219,7 @@ PROMISES: dict[str, tuple[leaves.Leaf, Callable[[Any], Any], type[Exception], st
     ),
     "no tile": (CHECK_LEAF, _shown(_other("judged", tiles=b"")), InvalidClaim, "tile"),
     "a rejection of what stands": (REJECT_LEAF, lambda leaf: leaf, InvalidClaim, "result stands"),
+    "a rejection with traces that disagree": (DISAGREEING, lambda leaf: leaf, InvalidClaim, "does not agree"),
 }
 
 

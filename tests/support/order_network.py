@@ -47,7 +47,7 @@ from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.transforms import NO_TRANSFORMS, Transforms
 from troth.protocol.types import Address, Hash32, ModelDescriptor, pack_ends
 from troth.protocol.wire_fields import RowSignature
-from troth.protocol.wire_market import Advance, Conclude, Judge, Recommit, Redeemable, Unveil
+from troth.protocol.wire_market import Advance, Conclude, Judge, Judged, Recommit, Redeemable, Unveil
 from troth.transport import sealing
 
 
@@ -331,10 +331,11 @@ class Network:
         node = self.nodes[verifier]
         await node.ask(*self.check_message(ordered, segment, verifier))
         _, hidden = await node.ask(*self.recommit_message(ordered, segment))
-        _, word = await node.ask(*self.judge_message(ordered, segment))
+        header, word = await node.ask(*self.judge_message(ordered, segment))
+        assert isinstance(header, Judged)
         return (
             canonical.decode(Signed[TraceCommitment], hidden, 1 << 16),
-            canonical.decode(Signed[Verdict], word, 1 << 16),
+            canonical.decode(Signed[Verdict], word[: len(word) - header.traces], 1 << 16),
         )
 
     def unveil_message(

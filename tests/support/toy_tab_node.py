@@ -21,7 +21,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.imprints.naming import Imprints, imprints_of
 from troth.protocol.imprints.rows import RowKind, imprints_root, round_row
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
-from troth.protocol.market import ballots, canonical, checks, life, lottery, messages, prices, tabs, views
+from troth.protocol.market import ballots, canonical, checks, leaves, life, lottery, messages, prices, tabs, views
 from troth.protocol.market.ballots import Ballot
 from troth.protocol.market.bodies import opening_context
 from troth.protocol.market.checks import Opened, OrderView
@@ -83,6 +83,8 @@ class Faults:
     wrong_signature_at: int | None = None
     wrong_result: dict[str, Any] = field(default_factory=dict)
     opinion: Opinion = Opinion.ACCEPT
+    proof: Callable[[bytes], bytes] | None = None
+    """What becomes of the traces that prove its work, beside a verdict that does not accept; None: it sends none."""
     ballot: Opinion | None = None
     """What its ballot says in place of its verdict."""
     noise: float = 0.0
@@ -457,7 +459,17 @@ class ToyTabNode:
             locks=False,
         )
         self._words[name] = canonical.encode(Signed(verdict, self.operator.sign(verdict)))
-        return Judged(), self._words[name]
+        proof = b"" if self.faults.proof is None else self.faults.proof(self._proof(papers, result, key))
+        return Judged(len(proof)), self._words[name] + proof
+
+    def _proof(self, papers: CheckPapers, result: Result, key: Any) -> bytes:
+        """Both traces as they prove its work; without noise the node's is its own."""
+        trace, salt = self._traces[key]
+        rules = views.rules_in(self._chain()[0], self._sessions[key].view.execution_class)
+        roots = (Hash32(trace.root), Hash32(trace.root))
+        judged = trace_salt(Hash32(key[0]), key[1], papers.nodes[key[1]], papers.head_salt)
+        both = [leaves.shown(trace, one, roots, result, rules) for one in (salt, judged)]
+        return canonical.encode(leaves.ShownTraces(*both))
 
     def _poll(self, header: Poll, payload: memoryview) -> tuple[Any, bytes]:
         word = self._words[header.order, header.segment, "verdict"]

@@ -19,15 +19,19 @@ from support.toy_engine import ToyEngine
 from troth.node.engine.interface import Computed, SessionKey
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import Kind
+from troth.protocol.market import canonical
+from troth.protocol.market.leaves import ShownTraces, shows_work
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.notes import value_of
 from troth.protocol.market.papers import CourtText, Spoken
 from troth.protocol.market.signed import Opinion, Verdict, Work
 from troth.protocol.market.state import account_id
 from troth.protocol.market.types import PotKind
+from troth.protocol.market.views import rules_in
 from troth.protocol.request import canonical_bytes, tokens_to_words
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.types import ZERO_HASH, Segment
+from troth.protocol.wire_market import TRACES_LIMIT
 
 NOISE, WRITTEN = 0.02, 96
 SLOW, GROSS = 1.45, 6.0
@@ -57,7 +61,13 @@ class Rounding(ToyEngine):
 
 async def checked(tmp_path: Path, size: float) -> tuple[Network, Ordered, list[Signed[Verdict]], Spoken]:
     """An order whose node rounds so many times as much as others do, checked by all that were drawn."""
-    changes = {"dtype": 1, "state_cut": 1_720_000, "margin_cut": 2_000_000, "calibration": under_rules(ZERO_HASH)}
+    tiles = {"mantissa_bits": 5, "steps": 1, "theta": 2_500}
+    changes = tiles | {
+        "dtype": 1,
+        "state_cut": 1_720_000,
+        "margin_cut": 2_000_000,
+        "calibration": under_rules(ZERO_HASH),
+    }
     network = build(tmp_path, model=replace(MODEL, dtype=1), **changes)
     order = network.order(max_tokens=WRITTEN)
     for seed, (address, node) in enumerate(network.nodes.items()):
@@ -80,6 +90,7 @@ async def test_what_long_windows_alone_refuse_is_refused_and_brought_to_no_court
     network, ordered, verdicts, spoken = await checked(tmp_path, SLOW)
     before = stakes(network)
     assert {one.message.opinion for one in verdicts} == {Opinion.REJECT}
+    said = {verifier: one.message for verifier, one in zip(network.drawn(ordered)[0].seats, verdicts, strict=True)}
     for verifier in network.drawn(ordered)[0].seats:
         bringer = bringer_of(network, verifier, tmp_path, Asked())
         stores = network.nodes[verifier].context.stores
@@ -89,7 +100,12 @@ async def test_what_long_windows_alone_refuse_is_refused_and_brought_to_no_court
         assert stores.rejections.of(ordered.order_id) == ()
         leaf = stores.books.leaf(ordered.order_id, 0, Work.CHECK)
         assert leaf is not None
-        assert leaf.worth == leaf.price > 0, "the check is done, and claimed"
+        assert leaf.value(network.ground.state, verifier) == leaf.price > 0, "a no is paid as a yes is"
+        answer, again = await network.nodes[verifier].ask(*network.judge_message(ordered, 0))
+        assert again[len(again) - answer.traces :] == leaf.traces
+        rules = rules_in(network.ground.state, network.nodes[verifier].class_id)
+        traces = canonical.decode(ShownTraces, leaf.traces, TRACES_LIMIT)
+        assert shows_work(said[verifier], ordered.results[0].message, traces, verifier, rules)
         evidence = stores.margins.evidence(ordered.nodes[0], network.nodes[verifier].class_id, Kind.STATES)
         assert evidence.tasks == 1
         (noted,) = stores.notes.of(ordered.nodes[0])
@@ -114,4 +130,7 @@ async def test_what_any_thirty_two_rows_show_is_brought(tmp_path: Path) -> None:
         bringer = bringer_of(network, verifier, tmp_path / verifier, Asked())
         await inform(network, ordered, verifier, spoken)
         assert await offered(bringer) == [True]
+        leaf = network.nodes[verifier].context.stores.books.leaf(ordered.order_id, 0, Work.CHECK)
+        assert leaf is not None
+        assert (leaf.value(network.ground.state, verifier), leaf.traces) == (0, b""), "it waits for the court"
         assert len(bringer.office.journal.cases()) == 1

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.market_leaves import (
     CHECK_LEAF,
+    DISAGREEING,
     INFERENCE_LEAF,
     NODE,
     ORDER_LEAF,
@@ -20,6 +21,7 @@ from support.market_leaves import (
     STANDING,
     VERIFIER,
     VIEW,
+    WORDS,
     checked,
     tab_of,
 )
@@ -50,7 +52,7 @@ def test_each_leaf_is_worth_what_its_work_costs() -> None:
 
 
 def test_a_verifier_that_always_says_yes_is_paid_nothing() -> None:
-    with pytest.raises(InvalidClaim, match="contradicts"):
+    with pytest.raises(InvalidClaim, match="does not agree"):
         _worth(checked(SCENE, noise=0.5, seed=9), tab_of(VERIFIER))
     for opinion in (Opinion.NONE, Opinion.MISSING_TRACE):
         with pytest.raises(InvalidClaim, match="no verifier's opinion"):
@@ -65,14 +67,30 @@ def test_a_node_that_opens_to_nobody_does_not_starve_its_verifiers() -> None:
     assert _worth(blank, tab_of(VERIFIER), convicted=frozenset({NODE})) == 700
 
 
-def test_a_rejection_is_owed_once_the_result_fell() -> None:
-    blank = replace(REJECT_LEAF, check=replace(REJECT_LEAF.check, own=NodeReveal(), judged=NodeReveal()))
-    for leaf in (REJECT_LEAF, blank):
-        assert _worth(leaf, tab_of(VERIFIER), voided=True) == 700
-        assert _worth(leaf, tab_of(VERIFIER), convicted=frozenset({NODE})) == 700
-        for standing in ({}, {"unanswered": True}, {"convicted": frozenset({SCHEDULER})}):
-            with pytest.raises(InvalidClaim, match="result stands"):
-                _worth(leaf, tab_of(VERIFIER), **standing)
+@pytest.mark.parametrize("opinion", WORDS)
+def test_whoever_computed_is_owed_it_whatever_it_says(opinion: Opinion) -> None:
+    check = WORDS[opinion].check
+    traces = leaves.ShownTraces(check.own, check.judged)
+    for standing in ({}, {"voided": True}, {"convicted": frozenset({NODE})}):
+        assert _worth(WORDS[opinion], tab_of(VERIFIER), **standing) == 700
+    assert leaves.shows_work(check.verdict, check.result, traces, VERIFIER, VIEW.rules)
+    assert not leaves.shows_work(check.verdict, check.result, traces, NODE, VIEW.rules)
+
+
+def test_traces_that_disagree_prove_no_work() -> None:
+    check = DISAGREEING.check
+    traces = leaves.ShownTraces(check.own, check.judged)
+    assert not leaves.shows_work(check.verdict, check.result, traces, VERIFIER, VIEW.rules)
+    with pytest.raises(InvalidClaim, match="does not agree"):
+        _worth(DISAGREEING, tab_of(VERIFIER), voided=True)
+
+
+def test_a_rejection_without_traces_is_owed_once_the_result_fell() -> None:
+    assert _worth(REJECT_LEAF, tab_of(VERIFIER), voided=True) == 700
+    assert _worth(REJECT_LEAF, tab_of(VERIFIER), convicted=frozenset({NODE})) == 700
+    for standing in ({}, {"unanswered": True}, {"convicted": frozenset({SCHEDULER})}):
+        with pytest.raises(InvalidClaim, match="result stands"):
+            _worth(REJECT_LEAF, tab_of(VERIFIER), **standing)
     # Who did not sign the drawn result is not the one that fell.
     other = replace(REJECT_LEAF, check=replace(REJECT_LEAF.check, result_signature=RESULTS[0].signature))
     with pytest.raises(InvalidClaim, match="result stands"):
@@ -96,7 +114,7 @@ def test_in_an_exact_class_roots_are_compared() -> None:
     same = checked(scene, seed=0)
     assert not same.check.own.tiles
     assert leaves.worth(same, tab_of(VERIFIER), 1, standing) == 700
-    with pytest.raises(InvalidClaim, match="contradicts"):
+    with pytest.raises(InvalidClaim, match="does not agree"):
         leaves.worth(checked(scene), tab_of(VERIFIER), 1, standing)
 
 

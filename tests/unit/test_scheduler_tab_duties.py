@@ -19,12 +19,14 @@ from troth.protocol.market import canonical, claims, messages, prices, tabs
 from troth.protocol.market import events as on
 from troth.protocol.market.bodies import Acknowledgement
 from troth.protocol.market.calls import argument, read_call
+from troth.protocol.market.leaves import NO_TRACE, ShownTraces
 from troth.protocol.market.messages import sign, state_hash
 from troth.protocol.market.parts import Part
 from troth.protocol.market.proceedings import CaseKind, CasePhase, CaseState, Fault
 from troth.protocol.market.signed import Opinion
 from troth.protocol.market.types import Claim, ClaimState, PotKind
 from troth.protocol.types import Address, Hash32
+from troth.protocol.wire_market import TRACES_LIMIT
 from troth.scheduler.duties import acknowledge_nodes
 from troth.scheduler.tabs.claiming import attend_claims, attend_nodes_claims, claim_due
 from troth.scheduler.tabs.opening import Deposits, TabOpener
@@ -97,6 +99,61 @@ async def test_a_no_is_paid_once_the_result_fell_and_not_before(scene: TabScene)
     await acknowledge_nodes(scene.context)
     for operator, promised in zip(check.operators, check.promises, strict=True):
         assert scene.context.node_tabs.held(operator).book.spent == promised.message.price
+
+
+@pytest.mark.parametrize("opinion", [Opinion.REJECT, Opinion.CANNOT_TELL])
+async def test_whoever_proves_its_work_is_paid_at_once_whatever_it_says(scene: TabScene, opinion: Opinion) -> None:
+    for node in scene.nodes.values():
+        node.faults.opinion, node.faults.proof = opinion, bytes
+    asked = await scene.send(scene.asked())
+    await scene.show(asked)
+    check = history_of(scene, asked).check_of(0)
+    await acknowledge_nodes(scene.context)
+    for operator, promised in zip(check.operators, check.promises, strict=True):
+        assert scene.context.node_tabs.held(operator).book.spent == promised.message.price
+
+
+def _swapped(traces: bytes) -> bytes:
+    shown = canonical.decode(ShownTraces, traces, TRACES_LIMIT)
+    return canonical.encode(ShownTraces(shown.judged, shown.own))
+
+
+def _bent(traces: bytes) -> bytes:
+    """A tile that the root does not have."""
+    shown = canonical.decode(ShownTraces, traces, TRACES_LIMIT)
+    tiles = bytes([shown.own.tiles[0] ^ 1]) + shown.own.tiles[1:]
+    return canonical.encode(ShownTraces(replace(shown.own, tiles=tiles), shown.judged))
+
+
+def _of_nobody(traces: bytes) -> bytes:
+    """Traces that a node of no class could show."""
+    return canonical.encode(ShownTraces(NO_TRACE, NO_TRACE))
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        lambda traces: traces.replace(b'"salt":"0x', b'"salt":"0xff', 1),
+        lambda traces: traces[:-40],
+        lambda traces: bytes(len(traces)),
+        lambda traces: b"{}",
+        _of_nobody,
+        _swapped,
+        _bent,
+    ],
+)
+async def test_what_proves_no_work_is_not_paid_and_the_word_counts_all_the_same(scene: TabScene, proof: Any) -> None:
+    for node in scene.nodes.values():
+        node.faults.opinion, node.faults.proof = Opinion.REJECT, proof
+    asked = await scene.send(scene.asked())
+    await scene.show(asked)
+    history = history_of(scene, asked)
+    assert {one.message.opinion for one in history.verdicts.values()} == {Opinion.REJECT}
+    await acknowledge_nodes(scene.context)
+    for operator in history.check_of(0).operators:
+        held = scene.context.node_tabs.held(operator)
+        assert held.owed
+        assert held.book.spent == 0
 
 
 async def test_tabs_with_nodes_are_opened_and_topped_up_once(tmp_path: Path) -> None:

@@ -30,10 +30,11 @@ interface ILeaves {
     error WorkMismatch(uint8 work);
     /// @notice That is no opinion of a verifier's.
     error NoOpinion(uint8 opinion);
-    /// @notice The verifier accepted a trace with which its own does not agree: it has not checked.
+    /// @notice The verifier shows a trace with which its own does not agree: that is no proof of its work.
     error NotChecked(bytes32 own, bytes32 judged);
 
-    /// @notice It says no or cannot tell, and the result stands: nobody brought it to the court, or it was upheld.
+    /// @notice It says no or cannot tell, shows no traces, and the result stands: nobody brought it to the court, or it was
+    ///         upheld.
     error NotRejected(bytes32 order, uint8 segment);
 
     /// @notice What a claimed leaf is worth at most, or a revert that says why it is worth nothing.
@@ -41,8 +42,8 @@ interface ILeaves {
     ///        bonded nodes of the class, the first of which read the request, and a draw over them that is younger than a summons' window: a client that never saw
     ///        this answer has its lottery now;
     ///        Promise: abi.encode(Promise, bytes signature, Result, bytes signature) for inference, and for a check
-    ///        abi.encode(Promise, bytes signature, CheckLeaf): the result is the one that the scheduler drew. For a yes the verifier's trace as it had committed to it, and the node's; in a tolerant class each with the one tile
-    ///        that keccak256(abi.encode(own root, judged root)) picks, which nobody knew when the verifier committed: a
-    ///        verifier that always says yes has no trace that agrees. A no is owed once the result fell, and so is CannotTell.
+    ///        abi.encode(Promise, bytes signature, CheckLeaf): the result is the one that the scheduler drew. With it the verifier's trace as it had committed to it, and the node's; in a tolerant class each with the one tile
+    ///        that keccak256(abi.encode(own root, judged root)) picks, which nobody knew when the verifier committed: who
+    ///        computed nothing has no trace that agrees. A no and CannotTell may show none, and are owed once the result fell.
     function leafWorth(Tab calldata tab, LeafKind kind, uint64 sequence, bytes calldata leaf) external view returns (uint96);
 }

@@ -215,10 +215,12 @@ contract AttacksMoneyTest is AttackMoney {
         ILeaves leaves = ILeaves(factory.addressesOf(parameters()).leaves);
         vm.expectRevert(abi.encodeWithSelector(ILeaves.NotChecked.selector, nothing, traceRoot(0)));
         leaves.leafWorth(tab, LeafKind.Promise, 1, leaf);
-        (tab, leaf) = checkLeaf(made, Opinion.CannotTell, traceRoot(0));
-        // Who cannot tell is paid where the result fell, and nowhere else.
-        vm.expectRevert(abi.encodeWithSelector(ILeaves.NotRejected.selector, made.id, 0));
-        leaves.leafWorth(tab, LeafKind.Promise, 1, leaf);
+        // Nor is who says no or cannot tell: such words prove no more work than a yes.
+        for (uint8 opinion = uint8(Opinion.Reject); opinion <= uint8(Opinion.CannotTell); ++opinion) {
+            (tab, leaf) = checkLeaf(made, Opinion(opinion), nothing);
+            vm.expectRevert(abi.encodeWithSelector(ILeaves.NotChecked.selector, nothing, traceRoot(0)));
+            leaves.leafWorth(tab, LeafKind.Promise, 1, leaf);
+        }
         (tab, leaf) = checkLeaf(made, Opinion.MissingTrace, traceRoot(0));
         vm.expectRevert(abi.encodeWithSelector(ILeaves.NoOpinion.selector, uint8(Opinion.MissingTrace)));
         leaves.leafWorth(tab, LeafKind.Promise, 1, leaf);

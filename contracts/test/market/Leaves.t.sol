@@ -260,23 +260,38 @@ contract LeavesTest is EvidenceTest {
         assertEq(leaves.leafWorth(tab, LeafKind.Promise, 1, promiseLeaf(made, promised, 1)), 7);
     }
 
-    function test_APromiseOfACheckIsWorthItsPriceForAYesThatAgreesOrANoThatHeld() public {
+    /// @dev Whoever computed is owed its work whatever it says, so that nobody gains by saying yes.
+    function test_APromiseOfACheckIsWorthItsPriceForTracesThatAgreeWhateverTheVerdict() public {
         Play memory made = load();
         address node = exactNode(0);
         Promise memory promised = promiseOf(made, node, 0, Work.Check);
         for (uint8 opinion = 0; opinion < 5; ++opinion) {
             Verdict memory verdict = verdictOf(made, 0, Opinion(opinion));
             bytes memory leaf = checkLeaf(made, promised, verdict, node, traceRoot(0));
-            if (opinion == uint8(Opinion.Reject) || opinion == uint8(Opinion.CannotTell)) {
-                vm.clearMockedCalls();
-                promiseFails(nodeTab(node), leaf, ILeaves.NotRejected.selector);
-                vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 0)), abi.encode(true));
-            }
             if (opinion != 0 && opinion < 4) {
                 assertEq(leaves.leafWorth(nodeTab(node), LeafKind.Promise, 1, leaf), promised.price);
             } else {
                 promiseFails(nodeTab(node), leaf, ILeaves.NoOpinion.selector);
             }
+        }
+    }
+
+    /// @dev A no that shows no work costs nothing to say: it is owed where the result fell, and nowhere else.
+    function test_ANoWithoutTracesThatAgreeIsOwedOnceTheResultFell() public {
+        Play memory made = load();
+        address node = exactNode(0);
+        Promise memory promised = promiseOf(made, node, 0, Work.Check);
+        NodeReveal memory nothing;
+        for (uint8 opinion = uint8(Opinion.Reject); opinion <= uint8(Opinion.CannotTell); ++opinion) {
+            vm.clearMockedCalls();
+            Verdict memory verdict = verdictOf(made, 0, Opinion(opinion));
+            bytes memory silent = shown(made, promised, verdict, node, nothing, nothing);
+            bytes memory other = checkLeaf(made, promised, verdict, node, keccak256("made up"));
+            promiseFails(nodeTab(node), silent, ILeaves.NotRejected.selector);
+            promiseFails(nodeTab(node), other, ILeaves.NotChecked.selector);
+            vm.mockCall(address(court), abi.encodeCall(ICourt.isVoided, (made.id, 0)), abi.encode(true));
+            assertEq(leaves.leafWorth(nodeTab(node), LeafKind.Promise, 1, silent), promised.price);
+            promiseFails(nodeTab(node), other, ILeaves.NotChecked.selector);
         }
     }
 

@@ -26,6 +26,9 @@ from troth.protocol.wire_fields import (
     VeiledRow,
 )
 
+TRACES_LIMIT = 1 << 14
+"""Bytes of two traces with a tile each; the widest tile has 512, and a path of 24 hashes 768."""
+TracesSize = Annotated[int, msgspec.Meta(ge=0, le=TRACES_LIMIT)]
 SPOKEN_LIMIT = 1 << 23
 """Bytes of what verifiers signed; a request of the longest kind is doubled by its hexadecimal digits."""
 CHECKS_PATH = "/v1/checks"
@@ -129,7 +132,10 @@ class Judge(Message, frozen=True):
 
 
 class Judged(Message, frozen=True):
-    """Payload: a verifier's Signed[Verdict]."""
+    """Payload: a verifier's Signed[Verdict], then ``traces`` bytes of ShownTraces where it does not accept and yet is
+    owed its work."""
+
+    traces: TracesSize = 0
 
 
 class Introduce(Message, frozen=True):

@@ -7,7 +7,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from troth.protocol.market import canonical
-from troth.protocol.market.leaves import CheckLeaf, InferenceLeaf
+from troth.protocol.market.leaves import NO_TRACE, CheckLeaf, InferenceLeaf, ShownTraces
 from troth.protocol.market.messages import Signed, summons_id
 from troth.protocol.market.proceedings import SummonsKind
 from troth.protocol.market.signed import Opinion, Promise, Work
@@ -70,11 +70,23 @@ class Leaf:
             return canonical.decode(InferenceLeaf, self.evidence, EVIDENCE_LIMIT)
         return canonical.decode(CheckLeaf, self.evidence, EVIDENCE_LIMIT)
 
+    @property
+    def traces(self) -> bytes:
+        """Canonical ShownTraces, by which its payer knows that a check was computed; empty where it accepted, or shows
+        none."""
+        if self.work is not Work.CHECK or not self.evidence:
+            return b""
+        check = canonical.decode(CheckLeaf, self.evidence, EVIDENCE_LIMIT).check
+        if check.verdict.opinion == Opinion.ACCEPT or check.own == NO_TRACE:
+            return b""
+        return canonical.encode(ShownTraces(check.own, check.judged))
+
     def value(self, state: State, me: Address) -> int:
         """What its payer must pay or authorise for it, by this node's own view of the chain.
 
         A running one counts with its price. What the court voided, and what nobody answered a summons for, is worth
-        nothing; a check that accepted is, whatever became of the result, any other only once the result fell.
+        nothing. A check is worth its price if it accepted or shows that it was computed, whatever became of the result;
+        any other only once the result fell.
         """
         if self.stage is Stage.RUNNING:
             return self.price
@@ -85,15 +97,16 @@ class Leaf:
         return self.worth if self._check_counts(state) else 0
 
     def _check_counts(self, state: State) -> bool:
-        if _accepts(self.evidence):
+        if _proves_work(self.evidence):
             return True
         return state.is_void(self.subject, self.reference_block) or state.is_voided(self.order, self.segment)
 
 
 @lru_cache(maxsize=1 << 12)
-def _accepts(evidence: bytes) -> bool:
-    """Whether a stored check said yes."""
-    return canonical.decode(CheckLeaf, evidence, EVIDENCE_LIMIT).check.verdict.opinion == Opinion.ACCEPT
+def _proves_work(evidence: bytes) -> bool:
+    """Whether a stored check said yes, or shows traces that agree."""
+    check = canonical.decode(CheckLeaf, evidence, EVIDENCE_LIMIT).check
+    return check.verdict.opinion == Opinion.ACCEPT or check.own != NO_TRACE
 
 
 def _fell(state: State, order: Hash32, segment: int) -> bool:

@@ -37,10 +37,10 @@ from troth.protocol import typed_data
 from troth.protocol.comparison import judge_hashes
 from troth.protocol.findings import TaskFinding
 from troth.protocol.market import canonical, checks, leaves, messages, prices
+from troth.protocol.market.leaves import NO_TRACE, ShownTraces
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.notes import coded
 from troth.protocol.market.papers import trace_salt
-from troth.protocol.market.proceedings import NodeReveal
 from troth.protocol.market.rows import HASH_BYTES, RowHashes, hashes_in, verify_hashes, verify_rows
 from troth.protocol.market.signed import Opinion, TraceCommitment, Verdict, Work
 from troth.protocol.request import canonical_bytes, output_hash
@@ -53,7 +53,7 @@ from troth.transport.event_loop import beside
 
 log = logging.getLogger(__name__)
 
-Reveals = tuple[NodeReveal, NodeReveal]
+NO_TRACES = ShownTraces(NO_TRACE, NO_TRACE)
 
 
 async def recommit(
@@ -159,7 +159,14 @@ async def judge(
     await beside(claimed.nbytes, _require_signed, context, session, header, claimed)
     word = await _decide(context, session, claimed)
     session.drop_rows()
-    return Judged(), word
+    return await context.write(lambda: verdict_answer(context, seat.order_id, seat.index, word))
+
+
+def verdict_answer(context: NodeContext, order: bytes, segment: int, word: bytes) -> tuple[Judged, bytes]:
+    """A verdict that was signed, and the traces for which it is owed where it does not accept."""
+    leaf = context.stores.books.leaf(order, segment, Work.CHECK)
+    traces = b"" if leaf is None else leaf.traces
+    return Judged(len(traces)), word + traces
 
 
 def _handed_over(session: SegmentSession, header: Judge, payload: memoryview) -> NDArray[Any]:
@@ -212,9 +219,8 @@ async def _decide(context: NodeContext, session: SegmentSession, claimed: NDArra
     judgement = await _pooled(context, session, compared.judgement)
     report(judgement)
     opinion = _opinion(judgement)
-    shown = leaves.NO_TRACE, leaves.NO_TRACE
-    if opinion is Opinion.ACCEPT:
-        assert compared.judged is not None
+    shown = NO_TRACES
+    if compared.judged is not None:
         shown = await asyncio.to_thread(_shown, session, compared.own, compared.judged, salt)
     alone = judgement.for_a_court
     if opinion is Opinion.REJECT and not alone:
@@ -332,18 +338,18 @@ def _opinion(judgement: Judgement) -> Opinion:
     return Opinion.ACCEPT if judgement.told else Opinion.CANNOT_TELL
 
 
-def _shown(session: SegmentSession, own: CommittedTrace, judged: CommittedTrace, salt: Hash32) -> Reveals:
-    """Both traces as a claim shows them: who always says yes has no trace that agrees, and is paid nothing."""
+def _shown(session: SegmentSession, own: CommittedTrace, judged: CommittedTrace, salt: Hash32) -> ShownTraces:
+    """Both traces as a claim shows them: whoever computes nothing has no trace that agrees, and is paid nothing."""
     seat, trace = session.seat, session.trace
     assert trace is not None
     roots = (Hash32(own.root), Hash32(judged.root))
-    return (
+    return ShownTraces(
         leaves.shown(own, Hash32(trace.salt), roots, seat.result, seat.rules),
         leaves.shown(judged, salt, roots, seat.result, seat.rules),
     )
 
 
-def _sign(context: NodeContext, session: SegmentSession, opinion: Opinion, shown: Reveals, *, keeps: bool) -> bytes:
+def _sign(context: NodeContext, session: SegmentSession, opinion: Opinion, shown: ShownTraces, *, keeps: bool) -> bytes:
     """The verdict as it travels, written with the leaf that it is owed for; ``keeps``: also with what a case needs."""
     seat, stores = session.seat, context.stores
     message = Verdict(
@@ -364,12 +370,15 @@ def _sign(context: NodeContext, session: SegmentSession, opinion: Opinion, shown
     return stores.words.sign_once(place, VERDICT, message, lambda: context.operator.sign(message), beside=beside)
 
 
-def _settle(context: NodeContext, session: SegmentSession, signed: Signed[Verdict], shown: Reveals) -> None:
+def _settle(context: NodeContext, session: SegmentSession, signed: Signed[Verdict], shown: ShownTraces) -> None:
     seat, books = session.seat, context.stores.books
     leaf, papers = books.leaf(seat.order_id, seat.index, Work.CHECK), seat.papers
     if leaf is None or papers is None:
         return
-    checked = leaves.check_leaf(leaf.promise, signed, papers.draw, papers.results, own=shown[0], judged=shown[1])
+    verdict = signed.message
+    if verdict.opinion != Opinion.ACCEPT and not leaves.shows_work(verdict, seat.result, shown, context.me, seat.rules):
+        shown = NO_TRACES
+    checked = leaves.check_leaf(leaf.promise, signed, papers.draw, papers.results, own=shown.own, judged=shown.judged)
     books.done(
         replace(
             leaf,

@@ -11,7 +11,7 @@ from troth.node.errors import AlreadySigned, BadInput, NodeBusy, NotAssigned, Ou
 from troth.node.judging.texts import rules_of
 from troth.node.metrics import NodeMetrics
 from troth.node.orders.advancing import advance
-from troth.node.orders.checking import judge, recommit
+from troth.node.orders.checking import judge, recommit, verdict_answer
 from troth.node.orders.concluding import conclude
 from troth.node.orders.context import NodeContext
 from troth.node.orders.gathering import Caller, Found, TextsAnswer
@@ -229,17 +229,20 @@ class OrderService:
         name = (header.order, header.segment, "check")
         known = await self._known(sender, name, VERDICT)
         if known is not None:
-            return Judged(), known
+            return await self._told(header, known)
         session = self._find(sender, name)
         async with session.lock:
             known = await self._known(sender, name, VERDICT)
             if known is not None:
-                return Judged(), known
+                return await self._told(header, known)
             session.require_open()
             answer = await judge(self._context, session, header, payload)
         if isinstance(answer[0], Judged):
             await self._drop(name)
         return answer
+
+    async def _told(self, header: Judge, word: bytes) -> Answer:
+        return await self._context.write(lambda: verdict_answer(self._context, header.order, header.segment, word))
 
     async def _known(self, sender: Address, name: Name, kind: str) -> bytes | None:
         """What was signed before, for the scheduler that it was signed for."""

@@ -3,11 +3,12 @@
 Somebody objects to a number of a claim; the claimant answers with the number's path and its leaf, ``abi.encode`` of
 one of these. An order is shown with its results and a draw over them that is so fresh that the payer, who may see the
 answer for the first time, has its lottery and the court as if it had been answered. A promise of inference is shown
-with the node's result. A promise of a check is shown with the verdict over the result that the scheduler drew. A yes
-needs two traces that were hidden when the verifier committed to its own, the verifier's and the node's; in a tolerant
-class each with the one tile that both roots together pick. So a verifier that always says yes is paid nothing: it has
-no trace that agrees. A no costs nothing to say, so it is owed once the result fell; so is the word of who cannot tell,
-or a node that opens its trace to nobody would have its verifiers work for nothing.
+with the node's result. A promise of a check is shown with the verdict over the result that the scheduler drew, and
+with two traces that were hidden when the verifier committed to its own, the verifier's and the node's; in a tolerant
+class each with the one tile that both roots together pick. Traces that agree prove the work, whatever the verdict says:
+a verifier that always says yes has none, and one that computed gains nothing by saying yes. A yes is owed by such
+traces alone. Any other word is owed without them once the result fell: a node that opens its trace to nobody would else
+have its verifiers work for nothing, and a word that shows no work costs nothing to say.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ class InferenceLeaf:
 class ShownCheck:
     """What is shown of a check: the verdict, the draw that names all results, the judged one, and both traces.
 
-    ``results`` are struct hashes, one for each segment. ``own`` is the verifier's trace and ``judged`` the node's; a
-    rejection may leave them empty.
+    ``results`` are struct hashes, one for each segment. ``own`` is the verifier's trace and ``judged`` the node's; both
+    are empty where the verifier does not accept and the two do not agree.
     """
 
     verdict: Verdict
@@ -109,7 +110,15 @@ class LeafContext:
 
 
 NO_TRACE = NodeReveal()
-"""No opening: what a rejection may show of a trace."""
+"""No opening: what whoever does not accept may show of a trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTraces:
+    """What proves that a verifier computed: its own trace and the node's, as a check's leaf shows them."""
+
+    own: NodeReveal
+    judged: NodeReveal
 
 
 # ------------------------------------------------------------------------------------------------- building an answer
@@ -152,7 +161,7 @@ def check_leaf(
 ) -> CheckLeaf:
     """The leaf of a verifier; ``results`` are all that the draw names.
 
-    ``shown`` makes the openings that an acceptance needs.
+    ``shown`` makes the openings by which a verdict is owed at once.
     """
     hashes = tuple(typed_data.struct_hash(one.message) for one in results)
     result = results[promised.message.segment]
@@ -263,10 +272,10 @@ def _require_checked(leaf: CheckLeaf, tab: Tab, standing: LeafContext) -> None:
     _require_work(leaf.promise, Work.CHECK, verdict)
     typed_data.require_signer(verdict, domain, check.signature, tab.payee)
     _require_drawn(leaf, tab, domain)
-    if verdict.opinion == Opinion.ACCEPT:
-        _require_agreement(check, tab.payee, standing.rules)
-    elif verdict.opinion not in {Opinion.REJECT, Opinion.CANNOT_TELL}:
+    if verdict.opinion not in {Opinion.ACCEPT, Opinion.REJECT, Opinion.CANNOT_TELL}:
         raise InvalidClaim("That is no verifier's opinion", verdict.opinion, "Claim without it.")
+    if verdict.opinion == Opinion.ACCEPT or check.own.root != NO_TRACE.root:
+        _require_agreement(verdict, check.result, ShownTraces(check.own, check.judged), tab.payee, standing.rules)
     elif not (
         typed_data.recover(check.result, domain, check.result_signature) in standing.convicted or standing.voided
     ):
@@ -289,24 +298,33 @@ def _require_drawn(leaf: CheckLeaf, tab: Tab, domain: Domain) -> None:
         raise InvalidClaim("The judged result is not the drawn one", check.verdict.result, "Show what was judged.")
 
 
-def _require_agreement(check: ShownCheck, verifier: Address, rules: Rules) -> None:
-    """The verifier accepted a trace with which the one that it had committed to agrees."""
-    verdict, own, judged = check.verdict, check.own, check.judged
+def shows_work(verdict: Verdict, result: Result, traces: ShownTraces, verifier: Address, rules: Rules) -> bool:
+    """Whether two traces prove that a verifier computed, so that its verdict is owed whatever it says."""
+    try:
+        _require_agreement(verdict, result, traces, verifier, rules)
+    except InvalidClaim:
+        return False
+    return True
+
+
+def _require_agreement(verdict: Verdict, result: Result, traces: ShownTraces, verifier: Address, rules: Rules) -> None:
+    """The verifier judged a trace with which the one that it had committed to agrees."""
+    own, judged = traces.own, traces.judged
     hidden = messages.verifier_commitment(verdict.order, verdict.segment, verifier, root=own.root, salt=own.salt)
     named = (messages.trace_commitment(judged.root, judged.salt), hidden)
-    if named != (check.result.trace_commitment, verdict.commitment):
+    if named != (result.trace_commitment, verdict.commitment):
         raise InvalidClaim("A trace is not what was committed to", named, "Show what was signed.")
-    if not _agree(check, rules):
-        raise InvalidClaim("The verifier's own trace contradicts its verdict", own.root, "It has not checked.")
+    if not _agree(traces, result, rules):
+        raise InvalidClaim("The verifier's own trace does not agree with the judged one", own.root, "Claim without it.")
 
 
-def _agree(check: ShownCheck, rules: Rules) -> bool:
+def _agree(traces: ShownTraces, result: Result, rules: Rules) -> bool:
     """Whether two traces agree: their roots, or the tile of each that both roots together pick."""
     if not rules.exact:
-        index = tile_of((check.own.root, check.judged.root), check.result, rules)
-        for one in (check.own, check.judged):
-            _require_tile(one, index, check.result, rules)
-    return agree(_opened(check.own), _opened(check.judged), rules)
+        index = tile_of((traces.own.root, traces.judged.root), result, rules)
+        for one in (traces.own, traces.judged):
+            _require_tile(one, index, result, rules)
+    return agree(_opened(traces.own), _opened(traces.judged), rules)
 
 
 def _require_tile(one: NodeReveal, index: int, result: Result, rules: Rules) -> None:

@@ -153,8 +153,9 @@ class CheckRun:
         commitment: Signed[TraceCommitment] | None = history.commitments.get((segment, seat.verifier))
         if commitment is None or (segment, seat.verifier) in history.verdicts:
             return
-        verdict = await self._when_back(lambda: self._judged(seat, commitment))
-        await self._context.store.note(history, verdict, *self._fee(segment, seat.verifier, verdict))
+        verdict, is_owed = await self._when_back(lambda: self._judged(seat, commitment))
+        fee = self._fee(segment, seat.verifier) if is_owed else []
+        await self._context.store.note(history, verdict, *fee)
 
     async def _cast(self, segment: int, seats: Sequence[DrawnVerifier]) -> None:
         """In a veiled class: ballots of all that have spoken, which the log shows in place of their verdicts."""
@@ -193,22 +194,20 @@ class CheckRun:
                         raise
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _judged(self, seat: DrawnVerifier, commitment: Signed[TraceCommitment]) -> JudgedStep:
+    async def _judged(self, seat: DrawnVerifier, commitment: Signed[TraceCommitment]) -> tuple[JudgedStep, bool]:
         try:
-            verdict = await seat.judge(commitment)
+            verdict, is_owed = await seat.judge(commitment)
         except (OverlayError, TaskFailed):
             # It may have lost its session with a restart: it is given its inputs again, and answers the same.
             await seat.commit()
-            verdict = await seat.judge(commitment)
-        return JudgedStep(seat.verifier, verdict, self._context.ledger.block)
+            verdict, is_owed = await seat.judge(commitment)
+        return JudgedStep(seat.verifier, verdict, self._context.ledger.block), is_owed
 
-    def _fee(self, segment: int, verifier: Address, judged: JudgedStep) -> list[Statement]:
-        """A yes is owed at once; a no, and the word of who cannot tell, once the result has fallen."""
+    def _fee(self, segment: int, verifier: Address) -> list[Statement]:
+        """What was promised, at once."""
         check = self._session.history.check_of(segment)
         assert check is not None
         promised = check.promises[check.operators.index(verifier)].message
-        if judged.verdict.message.opinion != Opinion.ACCEPT:
-            return []
         return self._context.node_tabs.set_fee(verifier, promised.sequence, promised.price, self._context.ledger.block)
 
     async def _acknowledge_checked(self, drawn: Sequence[DrawnSeats]) -> None:

@@ -9,12 +9,13 @@ from troth.protocol import typed_data
 from troth.protocol.errors import ProtocolError
 from troth.protocol.market import canonical
 from troth.protocol.market.ballots import Ballot, CastBallot, require_ballot
+from troth.protocol.market.leaves import ShownTraces, shows_work
 from troth.protocol.market.messages import Signed
 from troth.protocol.market.signed import Opinion, Promise, Result, TraceCommitment, Verdict
 from troth.protocol.tensors import tokens_to_bytes
 from troth.protocol.types import Address
 from troth.protocol.wire import Received, Rows
-from troth.protocol.wire_market import Advance, Hidden, Judge, Judged, Poll, Polled, Recommit
+from troth.protocol.wire_market import TRACES_LIMIT, Advance, Hidden, Judge, Judged, Poll, Polled, Recommit
 from troth.scheduler.errors import TaskFailed
 from troth.scheduler.orders.context import OrderSession, SchedulerContext
 from troth.scheduler.orders.papers import encoded_check, pay
@@ -92,8 +93,11 @@ class DrawnVerifier:
             raise TaskFailed("The verifier committed for another place or result", message.segment)
         return signed
 
-    async def judge(self, commitment: Signed[TraceCommitment]) -> Signed[Verdict]:
-        """The verdict over the node's rows, which it is sent only now; raises as ``commit``."""
+    async def judge(self, commitment: Signed[TraceCommitment]) -> tuple[Signed[Verdict], bool]:
+        """The verdict over the node's rows, which it is sent only now, and whether it is owed as it is.
+
+        A yes is, and what comes with traces that prove the work. Raises as ``commit``.
+        """
         channel, timeout = self._context.peers.channel(self.verifier), self._context.waits.check
         last = self._kept.links(self._segment)[self._rows - 1]
         for start, count in self._chunks():
@@ -101,10 +105,21 @@ class DrawnVerifier:
             header = Judge(self._session.order_id, self._segment, self._rows, start, count, row)
             frame = await channel.request(header, self._kept.rows(self._segment, start, count), timeout)
             if isinstance(frame.header, Judged):
-                return self._checked(canonical.decode(Signed[Verdict], frame.payload, _LIMIT), commitment)
+                size = len(frame.payload) - frame.header.traces
+                signed = self._checked(canonical.decode(Signed[Verdict], frame.payload[:size], _LIMIT), commitment)
+                return signed, await asyncio.to_thread(self._is_owed, signed.message, frame.payload[size:])
             if not isinstance(frame.header, Received):
                 raise TaskFailed("The verifier answered another question", type(frame.header).__name__)
         raise TaskFailed("The verifier was sent all rows and gave no verdict")
+
+    def _is_owed(self, verdict: Verdict, shown: bytes | memoryview) -> bool:
+        if verdict.opinion == Opinion.ACCEPT or not len(shown):
+            return verdict.opinion == Opinion.ACCEPT
+        try:
+            traces = canonical.decode(ShownTraces, shown, TRACES_LIMIT)
+            return shows_work(verdict, self._result, traces, self.verifier, self._session.offer.rules)
+        except ProtocolError:
+            return False  # its word counts all the same
 
     async def poll(self, ring: Sequence[bytes], verdict: Verdict) -> bytes:
         """Its ring signature over the opinion of its verdict; raises as ``commit``."""
