@@ -8,6 +8,7 @@ either, tokenizer_config.json holds a text, or several under names, of which "de
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from troth.protocol.errors import InvalidField
 
@@ -41,7 +42,7 @@ def chosen_template(alone: str | None, more: Iterable[str], setting: object) -> 
 def _of_named(setting: object) -> str:
     if setting is None:
         return ""
-    named = setting if isinstance(setting, Mapping) else _by_name(setting)
+    named: Mapping[Any, object] = setting if isinstance(setting, Mapping) else _by_name(setting)
     found = named.get(DEFAULT)
     if not isinstance(found, str):
         names = sorted(str(name) for name in named)[:SHOWN]
@@ -49,8 +50,8 @@ def _of_named(setting: object) -> str:
     return found
 
 
-def _by_name(setting: object) -> dict[object, object]:
-    told = setting if isinstance(setting, list) else [setting]
+def _by_name(setting: object) -> dict[str, object]:
+    told: list[Any] = setting if isinstance(setting, list) else [setting]
     if not all(isinstance(one, Mapping) and isinstance(one.get("name"), str) for one in told):
         raise InvalidField("chat_template is neither a text nor a list of named ones", type(setting).__name__, REMEDY)
     named = {one["name"]: one.get("template") for one in told}

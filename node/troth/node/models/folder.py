@@ -42,7 +42,14 @@ class ModelFolder:
 
     def longest_text(self, limit: int) -> int:
         """Positions of the longest text, prompt and answer together, up to a limit: one less than the model knows."""
-        return min(limit, int(self.text_config.get("max_position_embeddings", limit + 1)) - 1)
+        known = self.known_positions
+        return limit if known is None else min(limit, known - 1)
+
+    @property
+    def known_positions(self) -> int | None:
+        """How many positions the model was made for; None where its configuration does not say."""
+        known = self.text_config.get("max_position_embeddings")
+        return None if known is None else int(known)
 
     @property
     def layers(self) -> int:

@@ -29,7 +29,7 @@ from troth.node.earning.keeper import EarningContext, EarningKeeper
 from troth.node.earning.supervision import Supervised
 from troth.node.engine.head import require_head
 from troth.node.engine.imprints import require_imprints
-from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine, writes_alone
+from troth.node.engine.interface import Arithmetic, BoundedEngine, Engine, SessionKey, WholeEngine, writes_alone
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
 from troth.node.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
@@ -425,6 +425,7 @@ class RunningNode:
         self, ground: FollowedGround, operator: Operator, engine: Engine, execution_class: ExecutionClass
     ) -> NodeContext:
         configuration = self._configuration
+        known = engine.positions if isinstance(engine, BoundedEngine) else configuration.positions
         return NodeContext(
             engine=engine,
             ground=ground,
@@ -433,7 +434,7 @@ class RunningNode:
             stores=open_stores(configuration.folder),
             limits=LendingLimits(
                 works=configuration.sessions,
-                positions=configuration.positions,
+                positions=min(configuration.positions, known),
                 unpaid=configuration.earning.limit(execution_class.fee_cap),
                 trace_bytes=configuration.trace_bytes,
             ),
