@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from support.tiny_llama import VOCABULARY, tiny_model  # noqa: E402
-from transformers import dynamic_module_utils  # noqa: E402
+from tokenizers import Tokenizer, models  # noqa: E402
+from transformers import PreTrainedTokenizerFast, dynamic_module_utils  # noqa: E402
 
 from troth.node.engine.decoder import text_config  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
@@ -24,6 +26,8 @@ from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.tensor_files import INDEX  # noqa: E402
 from troth.protocol.architecture import language_hash  # noqa: E402
+from troth.protocol.chat_templates import MORE_TEMPLATES  # noqa: E402
+from troth.scheduler.errors import ConfigurationInvalid  # noqa: E402
 from troth.scheduler.served import ModelTexts  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -83,6 +87,24 @@ def pipe(name: str) -> Broken:
     return broken
 
 
+def settings(**told: Any) -> Broken:
+    return holding("tokenizer_config.json", json.dumps(told).encode())
+
+
+def added(*tokens: Any) -> Broken:
+    told = {"model": {"vocab": {"a": 1, "b": 2}}, "added_tokens": tokens}
+    return holding(TOKENIZER, json.dumps(told).encode())
+
+
+def more_templates(*names: str) -> Broken:
+    def broken(source: Path) -> None:
+        (source / MORE_TEMPLATES).mkdir()
+        for name in names:
+            (source / MORE_TEMPLATES / f"{name}.jinja").write_text(name)
+
+    return broken
+
+
 DEEP = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
 ONES = np.ones(32)
 HOSTILE: dict[str, tuple[Broken, str]] = {
@@ -122,6 +144,18 @@ HOSTILE: dict[str, tuple[Broken, str]] = {
     "pipe of a template": (pipe("chat_template.jinja"), "this is no file"),
     "ids": (holding(TOKENIZER, b'{"model": {"vocab": {"a": -5, "b": 2}}}'), "no number of one: -5"),
     "infinite id": (holding(TOKENIZER, b'{"model": {"vocab": {"a": Infinity}}}'), "tokenizer.json cannot be read"),
+    "one id twice": (holding(TOKENIZER, b'{"model": {"vocab": {"a": 1, "c": 1}}}'), "two tokens one number: 1, 'a'"),
+    "name twice": (holding(TOKENIZER, b'{"model": {"vocab": {"a": 1, "a": 2}}}'), "a name is there twice"),
+    "added over another": (added({"id": 1, "content": "c"}), "has another token's number: 1, 'a', 'c'"),
+    "added elsewhere": (added({"id": 3, "content": "b"}), "has another number in its vocabulary: 2, 'b', 3"),
+    "added twice": (added({"id": 3, "content": "c"}, {"id": 3, "content": "d"}), "another token's number: 3, 'c', 'd'"),
+    "added at two": (added({"id": 3, "content": "c"}, {"id": 4, "content": "c"}), "another number in its.*: 3, 'c', 4"),
+    "no default": (settings(chat_template=[{"name": "rag", "template": "x"}]), r"text called default: \['rag'\]"),
+    "two defaults": (settings(chat_template=[{"name": "default", "template": one} for one in "xy"]), "have one name"),
+    "default of numbers": (settings(chat_template=[{"name": "default", "template": 5}]), "is a text called default"),
+    "number": (settings(chat_template=5), "neither a text nor a list of named ones: int"),
+    "default elsewhere": (more_templates("default", "rag"), "called default beside its own"),
+    "others alone": (more_templates("rag"), r"templates is called default: \['rag'\]"),
     "template": (holding("chat_template.jinja", b"\xff"), "is not UTF-8"),
     "large template": (holding("chat_template.jinja", b"x" * (2 << 20)), "larger than"),
     "template's settings": (holding("tokenizer_config.json", b"[]"), "is not an object"),
@@ -200,13 +234,43 @@ def test_white_space_between_tokenizer_and_template_counts_where_it_is() -> None
     assert len({language_hash(*both) for both in texts}) == len(texts)
 
 
-@pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json"])
-def test_a_scheduler_makes_the_identifier_that_a_node_makes(name: str, source: Path) -> None:
-    text = "{{ messages[0].content }}"
-    (source / name).write_text(text if name.endswith("jinja") else json.dumps({"chat_template": text}))
+TEMPLATE = "{{ messages[0].content }}"
+NAMED = [{"name": "rag", "template": "no"}, {"name": "default", "template": TEMPLATE}]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        holding("chat_template.jinja", TEMPLATE.encode()),
+        settings(chat_template=TEMPLATE),
+        settings(chat_template=NAMED),
+        settings(chat_template={one["name"]: one["template"] for one in NAMED}),
+        lambda source: (holding("chat_template.jinja", TEMPLATE.encode())(source), more_templates("rag")(source)),
+    ],
+    ids=["file", "setting", "list", "object", "among others"],
+)
+def test_everybody_takes_the_template_that_transformers_takes(written: Broken, source: Path, tmp_path: Path) -> None:
+    written(source)
     folder = open_folder(source)
-    assert folder.chat_template == text
+    assert folder.chat_template == TEMPLATE
     assert ModelTexts.load(source).architecture == folder.architecture
+    # A class that reads nothing but the tokenizer's files.
+    bare = source / "bare"
+    bare.mkdir()
+    for path in (*source.glob("*.jinja"), *source.glob("tokenizer_config.json")):
+        shutil.copy(path, bare)
+    if (source / MORE_TEMPLATES).exists():
+        shutil.copytree(source / MORE_TEMPLATES, bare / MORE_TEMPLATES)
+    Tokenizer(models.BPE(vocab={"a": 0}, merges=[])).save(str(bare / TOKENIZER))
+    assert PreTrainedTokenizerFast.from_pretrained(bare).get_chat_template() == TEMPLATE
+    shutil.rmtree(bare)
+    assert taken(source, tmp_path).architecture == folder.architecture
+
+
+def test_a_scheduler_refuses_templates_of_which_none_is_meant(source: Path) -> None:
+    more_templates("rag")(source)
+    with pytest.raises(ConfigurationInvalid, match="None of a model's chat templates is called default"):
+        ModelTexts.load(source)
 
 
 def test_a_snapshot_that_is_a_link_is_no_snapshot(source: Path, tmp_path: Path) -> None:

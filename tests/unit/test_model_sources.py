@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -20,13 +21,24 @@ torch = pytest.importorskip("torch")
 from safetensors.torch import load_file, save_file  # noqa: E402
 from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
 
+from troth.chain.keystore import Key  # noqa: E402
 from troth.node.errors import ModelError  # noqa: E402
-from troth.node.loading import load_engine, require_unchanged, weight_stamps  # noqa: E402
+from troth.node.loading import (  # noqa: E402
+    WATCH_SECONDS,
+    load_engine,
+    require_unchanged,
+    stamps_before,
+    watch_weights,
+    weight_stamps,
+)
 from troth.node.models import importing  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.sources import LINKS, changed_links, note_links  # noqa: E402
+from troth.node.models.tensor_files import raw_tensors  # noqa: E402
+from troth.node.orders.running import MarketParts, RunningNode  # noqa: E402
+from troth.node.weights_root import weights_root  # noqa: E402
 from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -253,6 +265,33 @@ def test_weights_that_change_below_a_node_are_seen(source: Path, tmp_path: Path)
     (folder.path / WEIGHTS).unlink()
     with pytest.raises(ModelError, match=r"changed|gone"):
         require_unchanged(folder, before)
+
+
+async def test_weights_that_change_between_the_load_and_the_watch_are_seen(source: Path, tmp_path: Path) -> None:
+    """A node reads pages of them as it serves; what it watches against is what lay there before it read anything."""
+    folder = linked(source, tmp_path)
+    place: Any = SimpleNamespace(folder=folder.path, model=str(folder.path), slice=Segment(0, folder.layers))
+
+    def load(configuration: Any, *_: Any, **__: Any) -> Any:
+        made = load_unchecked(folder)
+        scribble(source / WEIGHTS)
+        return made
+
+    node: Any = RunningNode(place, Key.generate(), verify_weights=False, parts=MarketParts(engine=load))
+    await node._load(SimpleNamespace(state=SimpleNamespace(parties={})), None, None)
+    with pytest.raises(ModelError, match=f"were changed: {WEIGHTS}"):
+        await asyncio.wait_for(watch_weights(place, node._stamps), WATCH_SECONDS / 2)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(watch_weights(place, stamps_before(place)), 0.1)
+
+
+def test_no_root_is_kept_of_weights_that_change_while_they_are_read(source: Path, tmp_path: Path) -> None:
+    """Half of one file and half of another has a root, too, and later starts would believe it."""
+    folder = linked(source, tmp_path)
+    with pytest.raises(ModelError, match=f"changed while they were read: {WEIGHTS}"):
+        describe(folder, 0, lambda _size: scribble(source / WEIGHTS))
+    changed = describe(folder, 0).weights_root
+    assert changed == weights_root(raw_tensors(folder.path), folder.quantisation)
 
 
 def test_who_sets_the_time_of_linked_weights_back_hides_nothing(source: Path, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 from support.tiny_llama import model_folder, tiny_llama  # noqa: E402
 from transformers import LlamaForCausalLM  # noqa: E402
 
-from troth.node.engine.interface import SessionKey  # noqa: E402
-from troth.node.engine.torch_engine import TorchEngine, from_words  # noqa: E402
+from troth.node.engine.interface import BoundedEngine, SessionKey  # noqa: E402
+from troth.node.engine.torch_engine import TorchEngine, from_words, to_words  # noqa: E402
 from troth.node.errors import BadInput, ModelError, NodeBusy, OutOfOrder  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.quantise import quantise  # noqa: E402
@@ -104,6 +104,40 @@ async def test_gaps_and_nonsense_are_refused_and_change_nothing(engine: TorchEng
         await forward(engine, key(7), Segment(1, 4), 0, np.zeros((2, 31), np.float32))
     with pytest.raises(BadInput, match="no positions"):
         await forward(engine, key(7), WHOLE, -1, TOKENS)
+
+
+@pytest.mark.parametrize("dtype", [0, 1])
+async def test_rows_that_are_no_states_are_not_computed_with(folder: ModelFolder, dtype: int) -> None:
+    engine = TorchEngine(folder, Segment(1, 4), dtype, threads=1)
+    plain = np.ones((3, engine.hidden_size), np.float32)
+    good = to_words(torch.from_numpy(plain).to((torch.float32, torch.bfloat16)[dtype]), dtype)
+    whole = await forward(engine, key(8, 1), Segment(1, 4), 0, good)
+    for number in (np.nan, -np.inf, 2.0**40):
+        broken = plain.copy()
+        broken[1, 5] = number
+        words = to_words(torch.from_numpy(broken).to((torch.float32, torch.bfloat16)[dtype]), dtype)
+        with pytest.raises(BadInput, match="NaN or infinity"):
+            await forward(engine, key(8, 1), Segment(1, 4), 0, words)
+        with pytest.raises(BadInput, match="NaN or infinity"):
+            await engine.reference(Segment(1, 4), words)
+    np.testing.assert_array_equal(await forward(engine, key(8, 1), Segment(1, 4), 0, good), whole)
+    await engine.close()
+
+
+async def test_nothing_is_computed_beyond_the_positions_that_the_model_knows(tmp_path: Path) -> None:
+    folder = model_folder(tiny_llama(max_position_embeddings=16), tmp_path / "short")
+    engine, whole = TorchEngine(folder, Segment(0, 2), 0, threads=1), Segment(0, 2)
+    assert isinstance(engine, BoundedEngine)
+    assert engine.positions == 16
+    text = np.arange(17)
+    await forward(engine, key(1), whole, 0, text[:16])
+    for start in (0, 1, 16):
+        with pytest.raises(BadInput, match="longer than any that the model knows: 17"):
+            await forward(engine, key(1), whole, start, text[start:])
+    for run in (engine.reference, engine.shaken, engine.otherwise):
+        with pytest.raises(BadInput, match="It knows 16"):
+            await run(whole, text)
+    await engine.close()
 
 
 async def test_memory_is_bounded_and_released(folder: ModelFolder) -> None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+WeightStamps = dict[str, Stamp]
+"""By the file's name."""
+
 WATCH_SECONDS = 10.0
 """Between two looks whether files of weights were changed."""
 CARD_SECONDS = 1.0
@@ -67,12 +70,12 @@ def load_engine(
     return engine
 
 
-def weight_stamps(folder: ModelFolder) -> dict[str, Stamp]:
+def weight_stamps(folder: ModelFolder) -> WeightStamps:
     """Of all files of weights, as they are now."""
     return {path.name: stamp(path) for path in folder.weight_files}
 
 
-def require_unchanged(folder: ModelFolder, before: dict[str, Stamp]) -> dict[str, Stamp]:
+def require_unchanged(folder: ModelFolder, before: WeightStamps) -> WeightStamps:
     """The stamps now; raises ModelError where a file of weights is another than before: pages of it are read while the
     node serves.
 
@@ -96,17 +99,24 @@ def _only_touched(before: Stamp | None, now: Stamp | None) -> bool:
     return before is not None and now is not None and before._replace(changed=now.changed) == now
 
 
-async def watch_weights(configuration: NodeConfiguration) -> None:
-    """Raise ModelError once files of weights are changed: the node would serve, and sign for, another model."""
+def stamps_before(configuration: NodeConfiguration) -> WeightStamps:
+    """Of the configured model's weights, to be taken before anything of them is read; none where there is no such
+    folder: another loader of engines (`MarketParts`) may need none, and `load_engine` says what is missing."""
     try:
-        folder = find_model(configuration.folder, configuration.model)
-    except ModelError:
-        # Another loader of engines (`MarketParts`) may need no such folder; `load_engine` has opened it.
+        return weight_stamps(find_model(configuration.folder, configuration.model))
+    except (ModelError, OSError):
+        return {}
+
+
+async def watch_weights(configuration: NodeConfiguration, before: WeightStamps) -> None:
+    """Raise ModelError once files of weights are others than `before` (`stamps_before`): the node would serve, and sign
+    for, another model. Looks at once, since they may have changed between the last look while loading and this one."""
+    if not before:
         return
-    before = await asyncio.to_thread(weight_stamps, folder)
+    folder = await asyncio.to_thread(find_model, configuration.folder, configuration.model)
     while True:
-        await asyncio.sleep(WATCH_SECONDS)
         before = await asyncio.to_thread(require_unchanged, folder, before)
+        await asyncio.sleep(WATCH_SECONDS)
 
 
 async def watch_card(engine: Engine) -> None:

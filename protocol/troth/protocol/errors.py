@@ -15,6 +15,7 @@ TrothError                what happened, the offending value, and what to do abo
     ├── InvalidStates         states that cannot be compared
     ├── InvalidTokens         logits or tokens that cannot be checked
     └── WireError             a frame that is no message of the channel
+        └── NoState           rows that hold what no state holds
 """
 
 from __future__ import annotations
@@ -106,3 +107,7 @@ class InvalidTokens(ProtocolError):
 
 class WireError(ProtocolError):
     """A frame that is no message of the channel, or that exceeds a limit."""
+
+
+class NoState(WireError):
+    """Rows that hold NaN, infinity, or a number of 2**40 and more."""

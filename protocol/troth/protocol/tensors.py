@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.protocol.errors import WireError
+from troth.protocol.errors import NoState, WireError
 from troth.protocol.exact_numbers import STATE_LIMIT
 
 
@@ -76,32 +76,39 @@ def widen(rows: RowArray, dtype: Dtype) -> NDArray[np.float32]:
 
 
 def rows_to_bytes(rows: RowArray, dtype: Dtype) -> bytes:
-    """Payload of a rows x columns array; raises WireError on another shape or number type, or non-finite rows."""
+    """Payload of a rows x columns array; raises WireError on another shape or number type, NoState unless all is
+    finite."""
     return bytes(rows_as_bytes(rows, dtype))
 
 
 def rows_as_bytes(rows: RowArray, dtype: Dtype) -> memoryview:
-    """The same without a copy, where the array lies in memory as it travels; raises WireError alike."""
+    """The same without a copy, where the array lies in memory as it travels; raises alike."""
     if rows.ndim != 2 or rows.dtype != np.dtype(dtype.storage):
         raise WireError(
             f"Rows are a two-dimensional {dtype.storage} array", (rows.shape, str(rows.dtype)), "Convert them first."
         )
     if not finite(rows, dtype):
-        raise WireError(NO_STATE, rows.shape, "Check the weights and the input of this segment.")
+        raise NoState(NO_STATE, rows.shape, "Check the weights and the input of this segment.")
     travels = np.ascontiguousarray(rows, np.dtype(dtype.storage).newbyteorder("<"))
     return travels.reshape(-1).view(np.uint8).data
 
 
 def rows_from_bytes(data: bytes | memoryview, count: int, columns: int, dtype: Dtype) -> RowArray:
-    """Read-only count x columns array over ``data``; raises WireError unless the size fits and all is finite."""
+    """Read-only count x columns array over ``data``; raises WireError unless the size fits, NoState unless all is
+    finite."""
+    rows = any_rows_from_bytes(data, count, columns, dtype)
+    if not finite(rows, dtype):
+        raise NoState(NO_STATE, (count, columns), "The sender's states are broken; do not pay.")
+    return rows
+
+
+def any_rows_from_bytes(data: bytes | memoryview, count: int, columns: int, dtype: Dtype) -> RowArray:
+    """The same of rows that may hold anything: who judges what was signed must be able to look at it."""
     if not 0 < columns <= COLUMNS_LIMIT or count < 1:
         raise WireError(f"Rows have 1 to {COLUMNS_LIMIT} columns", (count, columns), "Check the model's hidden size.")
     _require_size(data, count * row_size(columns, dtype), "rows")
     rows = np.frombuffer(data, dtype=np.dtype(dtype.storage).newbyteorder("<")).reshape(count, columns)
-    rows = rows.astype(dtype.storage, copy=False)
-    if not finite(rows, dtype):
-        raise WireError(NO_STATE, (count, columns), "The sender's states are broken; do not pay.")
-    return rows
+    return rows.astype(dtype.storage, copy=False)
 
 
 def tokens_to_bytes(tokens: Sequence[int]) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from troth.protocol.architecture import architecture_name, canonical_config, text_part
+from troth.protocol.chat_templates import MORE_TEMPLATES, TEMPLATE_FILE, chosen_template
 from troth.protocol.types import Hash32
 from troth.routing.placement.hardware import ModelShape
 from troth.scheduler.errors import ConfigurationInvalid
@@ -48,13 +49,12 @@ class ModelTexts:
 
 
 def _chat_template(folder: Path) -> str:
-    """From where a node takes it, since both make the model's identifier of it: a file of its own, or a setting."""
-    alone, settings = folder / "chat_template.jinja", folder / "tokenizer_config.json"
-    if alone.exists():
-        return alone.read_text("utf-8")
-    found = json.loads(settings.read_text("utf-8")) if settings.exists() else None
-    template = found.get("chat_template") if isinstance(found, dict) else None
-    return template if isinstance(template, str) else ""
+    """The one that a node takes, since both make the model's identifier of it."""
+    template, settings = folder / TEMPLATE_FILE, folder / "tokenizer_config.json"
+    alone = template.read_text("utf-8") if template.exists() else None
+    more = [path.stem for path in (folder / MORE_TEMPLATES).glob("*.jinja")]
+    told = json.loads(settings.read_text("utf-8")) if settings.exists() and alone is None else None
+    return chosen_template(alone, more, told.get("chat_template") if isinstance(told, dict) else None)
 
 
 @dataclass(frozen=True, slots=True)

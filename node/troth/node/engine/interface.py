@@ -150,6 +150,15 @@ class ChoosingEngine(Engine, Protocol):
 
 
 @runtime_checkable
+class BoundedEngine(Protocol):
+    """An engine that knows how long a text can be."""
+
+    @property
+    def positions(self) -> int:
+        """Rows of the longest text; it refuses to compute more."""
+
+
+@runtime_checkable
 class ShakingEngine(Protocol):
     """An engine that tells how far rounding can move rows, where two orders of a sum happen to agree."""
 

@@ -22,7 +22,9 @@ from troth.node.engine.packing import Continuation
 from troth.node.engine.sessions import CacheBudget
 from troth.node.engine.steps import EngineSteps, SessionWork, StepShare, TokenChoice
 from troth.node.errors import BadInput, NodeBusy, OutOfOrder
+from troth.node.models.families import LARGEST
 from troth.node.models.folder import ModelFolder
+from troth.protocol.tensors import NO_STATE, Dtype, finite
 from troth.protocol.types import Segment
 
 TORCH_DTYPES = (torch.float32, torch.bfloat16)
@@ -65,6 +67,7 @@ class TorchEngine:
         self._slices = layers
         self._layers = layers(folder, hosted, TORCH_DTYPES[dtype], self._device)
         self._reference: LayerSlice | None = self._layers if dtype == 0 else None
+        self._positions = folder.known_positions or LARGEST
         self._hosted = hosted
         self._kept: tuple[Segment, ...] = (hosted,)
         self._moving = asyncio.Lock()
@@ -95,6 +98,11 @@ class TorchEngine:
     def vocabulary(self) -> int:
         """Number of tokens."""
         return int(self._layers.config.vocab_size)
+
+    @property
+    def positions(self) -> int:
+        """As many as the model was made for: beyond them its rotary embedding means nothing to it."""
+        return self._positions
 
     @property
     def dtype(self) -> int:
@@ -261,6 +269,7 @@ class TorchEngine:
         """The rows that enter, and the cache that they follow, with room for all that the work asks for."""
         work, count = share
         self._require_held(work.segment)
+        self._require_known(work.start + len(work.inputs))
         layers = self._layers_of(work)
         start = work.start + work.done
         hidden = self._enter(layers, work.segment, work.inputs[work.done : work.done + count])
@@ -329,6 +338,10 @@ class TorchEngine:
         if not self.holds(segment):
             raise BadInput("the segment is outside of this node's slice", segment, f"It hosts {self._hosted}.")
 
+    def _require_known(self, end: int) -> None:
+        if end > self._positions:
+            raise BadInput("the text is longer than any that the model knows", end, f"It knows {self._positions}.")
+
     def _enter(self, layers: LayerSlice, segment: Segment, inputs: NDArray[Any]) -> torch.Tensor:
         if len(inputs) == 0:
             raise BadInput("there are no positions", 0, "Send at least one.")
@@ -336,6 +349,9 @@ class TorchEngine:
             return layers.embed(self._tokens(inputs))
         if inputs.ndim != 2 or inputs.shape[1] != self.hidden_size:
             raise BadInput("rows have the wrong width", inputs.shape, f"Rows have {self.hidden_size} columns.")
+        words = Dtype(self._dtype)
+        if not finite(inputs.astype(words.storage, copy=False), words):
+            raise BadInput(NO_STATE, inputs.shape, "Ask whoever computed them, and signed them.")
         return from_words(inputs, self._dtype).to(self._device, layers.dtype)
 
     def _tokens(self, inputs: NDArray[Any]) -> torch.Tensor:

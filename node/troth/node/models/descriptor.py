@@ -56,21 +56,30 @@ def cached_weights_root(
     """The weights root of the folder's files, recomputed only when the files changed; in a dtype, if of version 1."""
     if version not in {1, WEIGHTS_VERSION}:
         raise ModelError("the model is registered by rules of a later Troth", version, "Upgrade Troth.")
-    cache_file = _cache_file(folder)
+    cache_file, stamps = _cache_file(folder), _stamps(folder)
     cache = _read_cache(cache_file)
-    if cache.get("stamps") != _stamps(folder):
+    if cache.get("stamps") != stamps:
         hashes = {path.name: _file_hash(path) for path in folder.weight_files}
         known = cache.get("roots", {}) if cache.get("hashes") == hashes else {}
-        cache = {"version": 1, "stamps": _stamps(folder), "hashes": hashes, "roots": known}
+        cache = {"version": 1, "stamps": stamps, "hashes": hashes, "roots": known}
     said = keccak256(canonical_json(folder.quantisation)).hex()
     name = str(dtype) if version == 1 else f"raw {said}"
     found = cache["roots"].get(name)
     if isinstance(found, str):
         return Hash32(bytes.fromhex(found))
     root = _root(folder, dtype, progress, version)
+    _require_still(folder, stamps)
     cache["roots"][name] = root.hex()
     _write_cache(cache_file, cache)
     return root
+
+
+def _require_still(folder: ModelFolder, stamps: dict[str, list[int]]) -> None:
+    """What was hashed twice, or in pieces, would else be the root of no file that ever was, kept for one that is."""
+    now = _stamps(folder)
+    if differing := sorted(name for name in stamps.keys() | now.keys() if stamps.get(name) != now.get(name)):
+        remedy = "Wait until nothing writes or links these files any more, then repeat the command."
+        raise ModelError(f"weights below {folder.path} were changed while they were read", ", ".join(differing), remedy)
 
 
 def contradicts_cache(folder: ModelFolder, name: str) -> bool:

@@ -12,6 +12,8 @@ from troth.node.models.families import require_decoder
 from troth.node.models.tensor_files import weight_files
 from troth.node.models.texts import LARGEST_CONFIG, LARGEST_TEMPLATE, read_bytes, read_object, read_text
 from troth.protocol.architecture import architecture_name, text_part
+from troth.protocol.chat_templates import MORE_TEMPLATES, TEMPLATE_FILE, chosen_template
+from troth.protocol.errors import InvalidField
 
 MODELS_FOLDER = "models"
 REQUIRED = ("config.json", "tokenizer.json")
@@ -40,7 +42,14 @@ class ModelFolder:
 
     def longest_text(self, limit: int) -> int:
         """Positions of the longest text, prompt and answer together, up to a limit: one less than the model knows."""
-        return min(limit, int(self.text_config.get("max_position_embeddings", limit + 1)) - 1)
+        known = self.known_positions
+        return limit if known is None else min(limit, known - 1)
+
+    @property
+    def known_positions(self) -> int | None:
+        """How many positions the model was made for; None where its configuration does not say."""
+        known = self.text_config.get("max_position_embeddings")
+        return None if known is None else int(known)
 
     @property
     def layers(self) -> int:
@@ -54,13 +63,15 @@ class ModelFolder:
 
     @property
     def chat_template(self) -> str:
-        """The chat template, from chat_template.jinja or tokenizer_config.json; empty when there is none."""
-        template = self.path / "chat_template.jinja"
-        if template.exists():
-            return read_text(template, LARGEST_TEMPLATE)
-        settings = self.path / "tokenizer_config.json"
-        found = read_object(settings).get("chat_template") if settings.exists() else None
-        return found if isinstance(found, str) else ""
+        """The chat template, empty when there is none; see `chat_templates`."""
+        template, settings = self.path / TEMPLATE_FILE, self.path / "tokenizer_config.json"
+        alone = read_text(template, LARGEST_TEMPLATE) if template.exists() else None
+        more = [path.stem for path in (self.path / MORE_TEMPLATES).glob("*.jinja")]
+        told = read_object(settings).get("chat_template") if settings.exists() and alone is None else None
+        try:
+            return chosen_template(alone, more, told)
+        except InvalidField as error:
+            raise ModelError(f"{self.path}: {error.what}", error.value, error.remedy) from error
 
     @property
     def architecture(self) -> str:

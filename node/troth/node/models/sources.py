@@ -15,18 +15,19 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.tensor_files import BITS, INDEX, PICKLES, RawTensor, raw_tensors, weight_files
-from troth.node.models.texts import read_text
+from troth.node.models.texts import read_text, without_doubles
 from troth.node.models.weights import FLOATS
 from troth.protocol.architecture import architecture_name
+from troth.protocol.chat_templates import TEMPLATE_FILE
 
-TEXT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
+TEXT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", TEMPLATE_FILE, "generation_config.json")
 OTHER_SOURCE = "Fetch the model again from its source."
 WEIGHTS = ".safetensors"
 LONGEST_REVISION = 1 << 10
@@ -71,6 +72,8 @@ def wanted_files(folder: Path) -> list[Path]:
     wanted = [*weights, *(folder / name for name in (*TEXT_FILES, INDEX) if os.path.lexists(folder / name))]
     for path in wanted:
         _require_inside(path, folder)
+    # Before other templates are left behind, of which one may be meant.
+    _ = ModelFolder(folder).chat_template
     return wanted
 
 
@@ -194,7 +197,7 @@ def _require_weights(folder: ModelFolder, tensors: Sequence[RawTensor]) -> None:
 def _require_tokenizer(folder: ModelFolder) -> None:
     vocabulary = int(folder.text_config["vocab_size"])
     try:
-        ids = [*_token_ids(json.loads(folder.tokenizer_json))]
+        ids = _token_ids(json.loads(folder.tokenizer_json, object_pairs_hook=without_doubles))
         # Of other texts than UTF-8, no model has an identifier.
         architecture_name({}, folder.tokenizer_json, folder.chat_template)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
@@ -208,12 +211,32 @@ def _require_tokenizer(folder: ModelFolder) -> None:
         raise ModelError(what, max(ids), OTHER_SOURCE)
     ends = folder.text_config.get("eos_token_id")
     for end in ends if isinstance(ends, list) else [ends]:
-        if isinstance(end, int) and end not in set(ids):
+        if isinstance(end, int) and end not in ids:
             raise ModelError("the tokenizer is another model's: it has no end token", end, OTHER_SOURCE)
 
 
-def _token_ids(tokenizer: Any) -> Iterator[int]:
+def _token_ids(tokenizer: Any) -> dict[int, str]:
+    """The text of each token by its number; raises ModelError where readers would take one for two."""
     vocabulary = (tokenizer.get("model") or {}).get("vocab") or {}
-    yield from (int(one) for one in vocabulary.values()) if isinstance(vocabulary, dict) else range(len(vocabulary))
+    if isinstance(vocabulary, dict):
+        placed = [(int(one), text) for text, one in vocabulary.items()]
+    else:
+        placed = [(number, str(one[0])) for number, one in enumerate(vocabulary)]
+    texts: dict[int, str] = {}
+    for number, text in placed:
+        if (other := texts.setdefault(number, text)) != text:
+            raise ModelError("tokenizer.json gives two tokens one number", _shown(number, other, text), OTHER_SOURCE)
+    numbers = {text: number for number, text in texts.items()}
     for added in tokenizer.get("added_tokens") or ():
-        yield int(added["id"])
+        number, text = int(added["id"]), str(added["content"])
+        if (other := texts.setdefault(number, text)) != text:
+            what = "an added token of tokenizer.json has another token's number"
+            raise ModelError(what, _shown(number, other, text), OTHER_SOURCE)
+        if (known := numbers.setdefault(text, number)) != number:
+            what = "an added token of tokenizer.json has another number in its vocabulary"
+            raise ModelError(what, _shown(known, text, number), OTHER_SOURCE)
+    return texts
+
+
+def _shown(*values: object) -> str:
+    return ", ".join(ascii(value)[:80] for value in values)

@@ -35,7 +35,8 @@ async def advance(context: NodeContext, session: SegmentSession, header: Advance
 
     Raises Refusal or ProtocolError, see ``reading``; the session is as it was before.
     """
-    given = await beside(len(payload), read_inputs, session, header, payload, context.limits.positions)
+    domain = context.operator.domain
+    given = await beside(len(payload), read_inputs, session, header, payload, context.limits.positions, domain)
     _require_emitter(session, header)
     if header.start + header.count <= session.rows.positions:
         return await _repeat(context, session, header, given)

@@ -34,7 +34,7 @@ from troth.node.orders.seat import Assignment
 from troth.node.orders.session import JUDGED, SegmentSession, SessionRows
 from troth.node.orders.words import COMMITMENT, VERDICT
 from troth.protocol import typed_data
-from troth.protocol.comparison import judge_hashes
+from troth.protocol.comparison import judge_hashes, judge_states
 from troth.protocol.findings import TaskFinding
 from troth.protocol.market import canonical, checks, leaves, messages, prices
 from troth.protocol.market.leaves import NO_TRACE, ShownTraces
@@ -44,7 +44,7 @@ from troth.protocol.market.papers import trace_salt
 from troth.protocol.market.rows import HASH_BYTES, RowHashes, hashes_in, verify_hashes, verify_rows
 from troth.protocol.market.signed import Opinion, TraceCommitment, Verdict, Work
 from troth.protocol.request import canonical_bytes, output_hash
-from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
+from troth.protocol.tensors import any_rows_from_bytes, finite, tokens_from_bytes
 from troth.protocol.trace import CommittedTrace
 from troth.protocol.types import Hash32
 from troth.protocol.wire import Received
@@ -173,7 +173,8 @@ def _handed_over(session: SegmentSession, header: Judge, payload: memoryview) ->
     """Rows, or a row of bytes for the hash of each; raises WireError, InvalidRows."""
     seat = session.seat
     if not seat.sends_hashes:
-        return rows_from_bytes(payload, header.count, seat.descriptor.hidden_size, seat.dtype)
+        # What was signed is judged, also where it is no state.
+        return any_rows_from_bytes(payload, header.count, seat.descriptor.hidden_size, seat.dtype)
     hashes = hashes_in(payload)
     if len(hashes) != header.count:
         raise BadInput("the payload has not as many row hashes as it says", len(hashes), "Send one for each position.")
@@ -254,11 +255,20 @@ class _JudgedRows:
 async def _compare_rows(
     context: NodeContext, session: SegmentSession, claimed: NDArray[Any], salt: Hash32
 ) -> _Compared:
+    if not finite(claimed, session.seat.dtype):
+        return await _no_states(context, session, claimed)
     judged = await asyncio.to_thread(committed_trace, session, claimed)
     named = _is_named(session, judged, salt)
     own = await _own_rows(context, session)
     judgement = await judge_rows(context.engine, _JudgedRows.of(session), claimed, root_matches=named)
     return _Compared(judgement, own, judged, claimed)
+
+
+async def _no_states(context: NodeContext, session: SegmentSession, claimed: NDArray[Any]) -> _Compared:
+    """Rows that nobody signs who computes what was ordered: no trace can be committed to them."""
+    own = await _own_rows(context, session)
+    states = judge_states(session.seat.execution_class, claimed, session.rows.all_outputs())
+    return _Compared(Judgement(root_matches=False, states=states, tokens=None), own, None)
 
 
 async def _compare_hashes(

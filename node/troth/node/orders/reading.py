@@ -14,7 +14,7 @@ from troth.node.orders.session import SegmentSession
 from troth.protocol.market import prices
 from troth.protocol.market.rows import RowHashes, verify_rows, verify_veiled
 from troth.protocol.market.types import NO_ADDRESS
-from troth.protocol.tensors import rows_from_bytes, tokens_from_bytes
+from troth.protocol.tensors import NO_STATE, any_rows_from_bytes, finite, tokens_from_bytes
 from troth.protocol.typed_data import Domain
 from troth.protocol.wire_market import Advance
 
@@ -27,12 +27,16 @@ class MessageInputs(NamedTuple):
     bound: tuple[int, ...] | None
 
 
-def read_inputs(session: SegmentSession, header: Advance, payload: memoryview, position_limit: int) -> MessageInputs:
+def read_inputs(
+    session: SegmentSession, header: Advance, payload: memoryview, position_limit: int, domain: Domain
+) -> MessageInputs:
     """Tokens (int64) or rows of a message.
 
     Raises:
-        BadInput: too many positions, more than the promise pays for, or tokens that the order cannot have there.
-        WireError: another size than the header says, a token outside the vocabulary, NaN or infinity.
+        BadInput: too many positions, more than the promise pays for, tokens that the order cannot have there, or rows
+            that the node before signed and that are no states.
+        WireError: another size than the header says, a token outside the vocabulary.
+        InvalidRows, InvalidSignature, InvalidProof: rows that are no states and that nobody signed.
     """
     seat = session.seat
     end = header.start + header.count
@@ -48,8 +52,16 @@ def read_inputs(session: SegmentSession, header: Advance, payload: memoryview, p
         size = 4 * header.count
         bound = tokens_from_bytes(payload[:size], header.count, seat.descriptor.vocabulary)
         payload = payload[size:]
-    inputs = rows_from_bytes(payload, header.count, seat.descriptor.hidden_size, seat.dtype)
-    return MessageInputs(inputs, payload, bound)
+    inputs = any_rows_from_bytes(payload, header.count, seat.descriptor.hidden_size, seat.dtype)
+    given = MessageInputs(inputs, payload, bound)
+    if not finite(inputs, seat.dtype):
+        # Before anything is computed of them, and before anybody is blamed for them.
+        upstream_after(session, given, header, domain)
+        signer = seat.nodes[seat.index - 1]
+        blamed = "one of those drawn" if signer == NO_ADDRESS else signer
+        what = f"the node of segment {seat.index - 1} signed what is no state, of which nothing can be computed"
+        raise BadInput(what, blamed, f"{NO_STATE}: hold that node to it, and order again.")
+    return given
 
 
 def _longest(session: SegmentSession, position_limit: int) -> int:

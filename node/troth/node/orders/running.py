@@ -29,10 +29,10 @@ from troth.node.earning.keeper import EarningContext, EarningKeeper
 from troth.node.earning.supervision import Supervised
 from troth.node.engine.head import require_head
 from troth.node.engine.imprints import require_imprints
-from troth.node.engine.interface import Arithmetic, Engine, SessionKey, WholeEngine, writes_alone
+from troth.node.engine.interface import Arithmetic, BoundedEngine, Engine, SessionKey, WholeEngine, writes_alone
 from troth.node.engine.probe import require_class
 from troth.node.errors import ConfigError, ModelError, NodeBusy
-from troth.node.loading import load_engine, watch_card, watch_weights
+from troth.node.loading import WeightStamps, load_engine, stamps_before, watch_card, watch_weights
 from troth.node.metrics import NodeMarketMetrics, NodeMetrics
 from troth.node.models.folder import ModelFolder, find_model
 from troth.node.orders.context import LendingLimits, NodeContext, open_stores
@@ -125,6 +125,7 @@ class RunningNode:
         self._tunnel: Tunnel | None = None
         self._router: RouterPort | None = None
         self._auto = auto
+        self._stamps: WeightStamps = {}
         self._resident: Resident | None = None
         self._tasks: tuple[Supervised, ...] = ()
         self._stop = asyncio.Event()
@@ -308,7 +309,7 @@ class RunningNode:
         assert self._direct is not None
         async with asyncio.TaskGroup() as jobs:
             jobs.create_task(self._direct.run(context, service), name="direct mode")
-            jobs.create_task(watch_weights(self._configuration), name="watching the weights")
+            jobs.create_task(watch_weights(self._configuration, self._stamps), name="watching the weights")
             jobs.create_task(watch_card(context.engine), name="watching the graphics card")
             for task in self._tasks:
                 jobs.create_task(task.run(), name=task.name)
@@ -415,6 +416,7 @@ class RunningNode:
         if party is not None and party.hosted is not None and party.hosted != configuration.slice:
             log.warning("on chain this node hosts %s, not what node.toml says: loading that", party.hosted)
             configuration = replace(configuration, slice=party.hosted)
+        self._stamps = await asyncio.to_thread(stamps_before, configuration)
         return await asyncio.to_thread(
             self._parts.engine, configuration, execution_class, descriptor, verify=self._verify_weights
         )
@@ -423,6 +425,7 @@ class RunningNode:
         self, ground: FollowedGround, operator: Operator, engine: Engine, execution_class: ExecutionClass
     ) -> NodeContext:
         configuration = self._configuration
+        known = engine.positions if isinstance(engine, BoundedEngine) else configuration.positions
         return NodeContext(
             engine=engine,
             ground=ground,
@@ -431,7 +434,7 @@ class RunningNode:
             stores=open_stores(configuration.folder),
             limits=LendingLimits(
                 works=configuration.sessions,
-                positions=configuration.positions,
+                positions=min(configuration.positions, known),
                 unpaid=configuration.earning.limit(execution_class.fee_cap),
                 trace_bytes=configuration.trace_bytes,
             ),
