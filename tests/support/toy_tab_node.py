@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from support.toy_faults import Faults, proof_of_work
 from support.toy_model import _EMBEDDING, COLUMNS, VOCABULARY, choose, layer
 
 from troth.protocol import rings, tokens, typed_data
@@ -21,7 +22,7 @@ from troth.protocol.hashing import keccak256
 from troth.protocol.imprints.naming import Imprints, imprints_of
 from troth.protocol.imprints.rows import RowKind, imprints_root, round_row
 from troth.protocol.logprobs import logprobs_of, logprobs_to_bytes
-from troth.protocol.market import ballots, canonical, checks, leaves, life, lottery, messages, prices, tabs, views
+from troth.protocol.market import ballots, canonical, checks, life, lottery, messages, prices, tabs, views
 from troth.protocol.market.ballots import Ballot
 from troth.protocol.market.bodies import opening_context
 from troth.protocol.market.checks import Opened, OrderView
@@ -36,7 +37,7 @@ from troth.protocol.market.papers import (
     trace_salt,
 )
 from troth.protocol.market.rows import RowHashes, travel_as_hashes, verify_hashes, verify_rows, verify_veiled
-from troth.protocol.market.signed import Opinion, Result, TraceCommitment, Verdict, Work
+from troth.protocol.market.signed import Result, TraceCommitment, Verdict, Work
 from troth.protocol.market.types import NO_ADDRESS, Voucher
 from troth.protocol.masks import TextRules
 from troth.protocol.request import Request, from_canonical_bytes, output_hash, request_hash
@@ -69,29 +70,6 @@ from troth.protocol.wire_market import (
 from troth.transport.errors import ChannelTimeout, ChannelUnavailable, OverlayError
 from troth.transport.identity import Operator
 from troth.transport.sealing import seal
-
-
-@dataclass
-class Faults:
-    """What a node does wrong."""
-
-    silent: set[type] = field(default_factory=set)
-    refuses: set[type] = field(default_factory=set)
-    away: dict[type, int] = field(default_factory=dict)
-    """How many times more nobody answers such a question, as while a node restarts."""
-    dies_at_position: int | None = None
-    wrong_signature_at: int | None = None
-    wrong_result: dict[str, Any] = field(default_factory=dict)
-    opinion: Opinion = Opinion.ACCEPT
-    proof: Callable[[bytes], bytes] | None = None
-    """What becomes of the traces that prove its work, beside a verdict that does not accept; None: it sends none."""
-    ballot: Opinion | None = None
-    """What its ballot says in place of its verdict."""
-    noise: float = 0.0
-    sends_rows: bool = False
-    """Also where only hashes of them travel."""
-    no_imprints: bool = False
-    wrong_imprints: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -459,17 +437,12 @@ class ToyTabNode:
             locks=False,
         )
         self._words[name] = canonical.encode(Signed(verdict, self.operator.sign(verdict)))
-        proof = b"" if self.faults.proof is None else self.faults.proof(self._proof(papers, result, key))
+        if self.faults.proof is None:
+            return Judged(), self._words[name]
+        rules = views.rules_in(self._chain()[0], session.view.execution_class)
+        judged = trace_salt(Hash32(header.order), header.segment, signer, papers.head_salt)
+        proof = self.faults.proof(proof_of_work(*self._traces[key], judged, result, rules))
         return Judged(len(proof)), self._words[name] + proof
-
-    def _proof(self, papers: CheckPapers, result: Result, key: Any) -> bytes:
-        """Both traces as they prove its work; without noise the node's is its own."""
-        trace, salt = self._traces[key]
-        rules = views.rules_in(self._chain()[0], self._sessions[key].view.execution_class)
-        roots = (Hash32(trace.root), Hash32(trace.root))
-        judged = trace_salt(Hash32(key[0]), key[1], papers.nodes[key[1]], papers.head_salt)
-        both = [leaves.shown(trace, one, roots, result, rules) for one in (salt, judged)]
-        return canonical.encode(leaves.ShownTraces(*both))
 
     def _poll(self, header: Poll, payload: memoryview) -> tuple[Any, bytes]:
         word = self._words[header.order, header.segment, "verdict"]
