@@ -57,12 +57,17 @@ FUNDS = 10_000 * 10**18
 
 @dataclass
 class Anvil:
-    """A running node with instant mining; `keys` are funded. `client` speaks to it from outside the adapter."""
+    """A running node with instant mining; `keys` are funded. `client` speaks to it from outside the adapter.
+
+    `standing` is what `tabs_stage` left there for the next test that wants the same, and `stages` how many are in use.
+    """
 
     process: subprocess.Popen[bytes]
     port: int
     keys: tuple[Key, ...]
     client: httpx.Client
+    standing: Any = None
+    stages: int = 0
 
     @property
     def url(self) -> str:

@@ -6,14 +6,14 @@ its TLS key, and start what listens there.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from troth.chain.deployment import deploy_market
 from troth.chain.keystore import Key
-from troth.chain.market import Market
+from troth.chain.market import DeploymentPlace, Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.records import TransactionReceipt
 from troth.protocol import vrf
@@ -170,34 +170,82 @@ async def tabs_stage(
 ) -> AsyncIterator[TabsStage]:
     """Deploy and register all; ``segments`` says which of a node's number (the whole model by default).
 
-    With ``tabs`` the client has a tab with the scheduler, and the scheduler one with each node.
+    With ``tabs`` the client has a tab with the scheduler, and the scheduler one with each node. Where the test before
+    wanted the very same on this chain, the chain is taken back to where that stood: whatever was sent since is gone.
     """
-    anvil.mine(3)
-    market, _ = await deploy_market(anvil.url, parameters, anvil.keys[0], factory=factory)
+    definition = execution_class or execution_class_of(model)
+    keys = tuple(_key(f"node {number}") for number in range(nodes))
+    parts = {
+        key: (tuple(segments(number)) if segments else (Segment(0, model.layers),), endpoint(key.address))
+        for number, key in enumerate(keys)
+    }
+    scheduler = _key("scheduler")
+    wanted = (parameters, model, definition, parts, endpoint(scheduler.address), ask, tabs, factory)
+    place = None if anvil.standing is None else anvil.standing.again(wanted)
+    if place is None:
+        anvil.mine(3)
+        market, _ = await deploy_market(anvil.url, parameters, anvil.keys[0], factory=factory)
+    else:
+        market = await Market.connect(anvil.url, place)
     async with market:
         stage = TabsStage(
             anvil=anvil,
             market=market,
             model=model,
-            execution_class=execution_class or execution_class_of(model),
-            nodes=tuple(_key(f"node {number}") for number in range(nodes)),
-            scheduler=_key("scheduler"),
+            execution_class=definition,
+            nodes=keys,
+            scheduler=scheduler,
             vrf_secret=keccak256(b"vrf"),
             client=anvil.keys[1],
             tab_key=_key("tab key"),
         )
-        await stage.send(anvil.keys[0], Part.CLASSES, "registerModel", model)
-        await stage.send(anvil.keys[0], Part.CLASSES, "registerClass", stage.execution_class)
-        await stage.register_scheduler(endpoint(stage.scheduler.address))
-        for number, node in enumerate(stage.nodes):
-            hosted = segments(number) if segments else (Segment(0, model.layers),)
-            await stage.register_node(node, hosted, endpoint(node.address), ask=ask)
-        if tabs:
-            await stage.open_tab(stage.client, stage.scheduler.address, stage.tab_key)
-            for node in stage.nodes:
-                await stage.open_tab(stage.scheduler, node.address, stage.scheduler)
-        anvil.mine(3)
-        yield stage
+        if place is None:
+            await _set_up(stage, parts, endpoint(scheduler.address), ask, tabs=tabs)
+            anvil.standing = _Standing(anvil, wanted, market.place, anvil.rpc("evm_snapshot"))
+        anvil.stages += 1
+        try:
+            yield stage
+        finally:
+            anvil.stages -= 1
+
+
+async def _set_up(
+    stage: TabsStage,
+    parts: Mapping[Key, tuple[Sequence[Segment], Endpoint]],
+    reached: Endpoint,
+    ask: Ask,
+    *,
+    tabs: bool,
+) -> None:
+    anvil = stage.anvil
+    await stage.send(anvil.keys[0], Part.CLASSES, "registerModel", stage.model)
+    await stage.send(anvil.keys[0], Part.CLASSES, "registerClass", stage.execution_class)
+    await stage.register_scheduler(reached)
+    for node, (hosted, endpoint) in parts.items():
+        await stage.register_node(node, hosted, endpoint, ask=ask)
+    if tabs:
+        await stage.open_tab(stage.client, stage.scheduler.address, stage.tab_key)
+        for node in stage.nodes:
+            await stage.open_tab(stage.scheduler, node.address, stage.scheduler)
+    anvil.mine(3)
+
+
+@dataclass
+class _Standing:
+    """The newest stage of a chain: what it was made of, and the chain as it was then."""
+
+    anvil: Any
+    wanted: object
+    place: DeploymentPlace
+    snapshot: str
+
+    def again(self, wanted: object) -> DeploymentPlace | None:
+        """Its place, with the chain taken back to it; None where another stage is wanted, or one is in use."""
+        if self.anvil.stages or wanted != self.wanted:
+            return None
+        assert self.anvil.rpc("evm_revert", self.snapshot)
+        self.snapshot = self.anvil.rpc("evm_snapshot")
+        return self.place
 
 
 @asynccontextmanager
