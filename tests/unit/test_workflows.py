@@ -55,6 +55,6 @@ def test_every_target_is_phony() -> None:
 
 def test_setting_up_leaves_tracked_files_as_they_are() -> None:
     """`npm install` writes into the lock file what its own version and the registry's address add."""
-    installs = re.findall(r"^\tnpm (.*)$", MAKEFILE, re.MULTILINE)
+    installs = re.findall(r"^\t@?npm (.*)$", MAKEFILE, re.MULTILINE)
     assert installs
     assert all(line.startswith("ci ") or "--no-save" in line for line in installs), installs

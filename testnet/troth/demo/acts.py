@@ -93,6 +93,7 @@ def ask_checked(stage: DemoStage, question: str, expected: str) -> None:
         if outcome == "checked":
             display.good(Moment.CHECKED.said(number=number, seconds=f"{seconds:.1f}"))
             return
+        display.step("the draw did not hit this answer: the question is asked again until it hits one")
     raise ActFailed("No draw hit an answer", f"{MOST_UNDRAWN} questions", "Run it again: this is rare.")
 
 
@@ -261,10 +262,13 @@ def audit(stage: DemoStage) -> None:
         code, _ = _audited(stage, *what, *place)
         demand(code == 0, f"`troth audit {what[0]}` exits 0", code)
         stage.display.good(Moment.AUDITED.said(what=what[0]))
+    display = stage.display
+    display.step("the last audit must find the scheduler that refused a check, and so must exit 1")
+    display.step("the command that it prints works while its network runs: `troth demo network` keeps one")
     code, report = _audited(stage, "market", *place)
     refuser = network.refuser.operator
     demand(code == 1 and refuser.lower() in report.lower(), "`troth audit market` exits 1 and names who refused", code)
-    stage.display.good(Moment.NAMED.said(scheduler=refuser))
+    display.good(Moment.NAMED.said(scheduler=refuser))
 
 
 def _audited(stage: DemoStage, *arguments: object) -> tuple[int, str]:
