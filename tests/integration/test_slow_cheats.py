@@ -5,8 +5,9 @@ Real weights. The node rounds attention's matrices, or keys and values, to eight
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -63,11 +64,12 @@ def folder() -> ModelFolder:
     return packaged_model()
 
 
-@pytest.fixture
-async def engine(folder: ModelFolder) -> AsyncIterator[TorchEngine]:
+@pytest.fixture(scope="module")
+def engine(folder: ModelFolder) -> Iterator[TorchEngine]:
+    """One for all tests: each forgets its sessions."""
     made = TorchEngine(folder, WHOLE, 1)
     yield made
-    await made.close()
+    asyncio.run(made.close())
 
 
 def rules_of(folder: ModelFolder, version: int) -> Any:
@@ -189,6 +191,8 @@ async def test_the_other_attention_is_another_one_and_leaves_sessions_as_they_we
     assert other is not None
     assert not np.array_equal(other, np.concatenate([before, after]))
     again = (await engine.forward(SessionKey(b"fresh", 0, 0), WHOLE, 0, tokens[:20])).rows
+    for used in (key, SessionKey(b"fresh", 0, 0)):
+        await engine.forget(used)
     assert np.array_equal(before, again)
     exact, sliced = await engine.reference(WHOLE, tokens), other.astype(np.uint32) << 16
     assert np.abs(sliced.view(np.float32) - exact).max() < np.abs(exact).max() / 4
