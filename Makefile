@@ -54,6 +54,12 @@ $(STAMPS)/contract-tests: $(STAMPS)/contracts $(shell find contracts/test -name 
 	@$(AFTER_NETWORKS) hardhat build --quiet > $@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@touch $@
 
+# Tests are compiled once, while the contracts still are: else each of four workers compiles all. What does not import yet
+# is compiled by the workers.
+$(STAMPS)/tests: $(STAMPS)/python
+	@$(BIN)/python -m pytest --collect-only -qq -p no:xdist tests > $@.log 2>&1 || true
+	@touch $@
+
 dev: setup ## everything of setup, and the checks that run before each commit
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check pre-commit==4.7.0
 	$(BIN)/pre-commit install
@@ -97,7 +103,7 @@ bindings: setup
 	$(BIN)/python scripts/generate_bindings --check
 
 # They read artifacts of contracts, mocks and harnesses, which are there after the set-up; tests of contracts add theirs.
-python-tests: setup
+python-tests: setup $(STAMPS)/tests
 	$(BIN)/python scripts/python_tests
 
 fuzz: setup ## property tests with random examples, and Solidity's fuzz tests under a random seed, for a human who looks
