@@ -135,6 +135,7 @@ def _say(line: str) -> None:
 
 
 def _found(name: str, finds: list[Find]) -> Figure:
+    finds = [one for one in finds if not one.own]
     refused, first = sum(one.second > 1 for one in finds), sum(one.first > 1 for one in finds)
     worst, unsure = max(finds, key=lambda one: one.second), sum(one.cannot_tell for one in finds)
     note = (

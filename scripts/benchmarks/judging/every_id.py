@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.judging.corpus import SEED, Group
-from benchmarks.judging.hunt import PROMPTS, SAMPLINGS, WAYS, Find, Hunt, read_finds, write_finds
+from benchmarks.judging.hunt import PROMPTS, SAMPLINGS, Find, Hunt, read_finds, write_finds
 from benchmarks.judging.runs import SHAKEN
 from benchmarks.judging.scoring import Heads
 from benchmarks.judging.verdicts import Rules, request_of
@@ -98,7 +98,7 @@ class EveryId:
             report(_line("prefilled", known))
         later = read_finds(self.decoded)
         chosen = self._chosen(known)
-        for start in range(len(later) // len(WAYS), len(chosen), PROMPTS):
+        for start in range(len(later) * PROMPTS // self._hunt.size, len(chosen), PROMPTS):
             found = self._hunt.tried(chosen[start : start + PROMPTS, None], 1 << 32 | start)
             write_finds(self.decoded, found)
             later += found

@@ -14,25 +14,27 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.judging.corpus import SEED, Group
+from benchmarks.judging.corpus import Group
+from benchmarks.judging.engines import engines
 from benchmarks.judging.runs import Runner, Shelf
 from benchmarks.judging.scoring import Heads, TokenScorer
 from benchmarks.judging.verdicts import verdicts
-from benchmarks.judging.ways import HONEST, Way
 from troth.node.models.folder import ModelFolder
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.tokens import Sampling
 
-PROMPTS, WRITTEN = 96, 6
+HUNT_SEED = 20261129
+"""Of prompts that are drawn and changed."""
+PROMPTS, WRITTEN = 48, 6
 """Prompts of one generation, and tokens that are written to each: what short texts show, long ones repeat."""
-LENGTHS = (1, 2, 3, 6, 12, 24)
+LENGTHS = (1, 2, 3, 6, 12, 24, 59)
+"""Of prompts, in turn; with what is written, the longest fill a long window."""
 PARENTS = 12
 SAMPLINGS = (
     Sampling(1.0, 1.0), Sampling(0.7, 0.9), Sampling(0.0, 1.0), Sampling(1.5, 1.0), Sampling(1.0, 0.3),
     Sampling(0.7, 0.02), Sampling(0.3, 0.9),
 )  # fmt: skip
 """In turn; with a small share of the nucleus, and level tokens, rounding alone decides what is in it."""
-WAYS = (HONEST[0], HONEST[2], Way("eager decode", attention="eager"), Way("chunks of 5", piece=5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Find:
     """A prompt that was tried, and its worst score at the first and at the second look; above 1 is refused.
 
     ``levelled``: the client drew the two likeliest tokens of every row level; ``text``: what the tokens alone lose.
+    ``closest``: by the second look, whatever the first one said; ``own``: the rows are those of one of the verifier's
+    own runs, bit for bit, which says nothing of honest nodes.
     """
 
     way: str
@@ -51,6 +55,8 @@ class Find:
     second: float
     cannot_tell: bool
     text: float = 0.0
+    closest: float = 0.0
+    own: bool = False
 
 
 def read_finds(path: Path) -> list[Find]:
@@ -74,6 +80,7 @@ class Hunt:
         self._folder, self._dtype, self._cuts, self._heads = folder, dtype, cuts, heads
         self._shelf = Shelf(scratch / f"hunt-{dtype}", dtype)
         self._runner = Runner(folder, self._shelf)
+        self.size = PROMPTS * len(engines(dtype))
         self.path = scratch / f"hunt-{dtype}.jsonl"
         scratch.mkdir(parents=True, exist_ok=True)
 
@@ -89,22 +96,24 @@ class Hunt:
             found = self.tried(self._prompts(number, known), number)
             write_finds(self.path, found)
             known += found
-            worst = max(known, key=lambda one: one.second)
-            refused = sum(one.second > 1 for one in known)
-            report(f"{len(known)} tried, {refused} refused, worst {worst.second:.2f}: {worst.tokens[:8]}")
+            told = [one for one in known if not one.own]
+            worst = max(told, key=lambda one: one.closest)
+            refused = sum(one.second > 1 for one in told)
+            tried = f"{len(told)} tried, {refused} refused"
+            report(f"{tried}, closest {worst.closest:.2f}, {worst.way}: {worst.tokens[:8]}")
         return known
 
     def _prompts(self, number: int, known: list[Find]) -> np.ndarray:
         """A generation of one length: half of it new, half changed from the worst of that length so far."""
-        draw = np.random.default_rng([SEED, number])
-        length = LENGTHS[number // (PROMPTS * len(WAYS)) % len(LENGTHS)]
+        draw = np.random.default_rng([HUNT_SEED, number])
+        length = LENGTHS[number // self.size % len(LENGTHS)]
         size = int(self._folder.config["vocab_size"])
         prompts = draw.integers(size, size=(PROMPTS, length))
         # Repeated ids are what rounding takes worst: a quarter of the new ones.
         prompts[: PROMPTS // 8] = prompts[: PROMPTS // 8, :1]
-        parents = sorted((one for one in known if len(one.tokens) == length), key=lambda one: -one.first)[:PARENTS]
+        parents = _worst([one for one in known if len(one.tokens) == length])
         for index in range(PROMPTS // 2, PROMPTS if parents else 0):
-            child = np.array(parents[int(draw.integers(len(parents)))].tokens)
+            child = np.array(parents[int(draw.integers(len(parents)))])
             child[draw.integers(length)] = draw.integers(size)
             prompts[index] = child
         return prompts
@@ -112,22 +121,33 @@ class Hunt:
     def tried(self, prompts: np.ndarray, number: int) -> list[Find]:
         """Prompts of one length, each run every way; ``number`` names their noise."""
         turn = tuple(SAMPLINGS[index % len(SAMPLINGS)] for index in range(len(prompts)))
-        names = tuple(str(index) for index in range(len(prompts)))
-        group = Group(f"hunt {number}", prompts, turn, WRITTEN, names)
+        group = Group(f"hunt {number}", prompts, turn, WRITTEN, tuple(map(str, range(len(prompts)))))
         self._runner.prepare(group)
-        for way in WAYS:
+        ways = engines(self._dtype, number // self.size)
+        for way in ways:
             self._runner.follow(group, way)
-        scorer = TokenScorer(self._shelf, group, self._heads, [way.name for way in WAYS])
-        scores = scorer.score([way.name for way in WAYS], lambda index: turn[index], group.seed, _levelled)
+        names = [way.name for way in ways]
+        scorer = TokenScorer(self._shelf, group, self._heads, names)
+        scores = scorer.score(names, lambda index: turn[index], group.seed, _levelled)
         found = [
             Find(way.name, tuple(map(int, prompts[index])), turn[index].temperature, turn[index].top_p,
                  _levelled(index), max(one.states, one.text),
-                 max(one.states_again, one.text_again if one.told else 0.0), one.cannot_tell, one.text_again)
-            for way in WAYS
+                 max(one.states_again, one.text_again if one.told else 0.0), one.cannot_tell, one.text_again,
+                 one.closest, one.own)
+            for way in ways
             for index, one in enumerate(verdicts(self._shelf, group, way.name, scores, self._cuts))
         ]  # fmt: skip
         shutil.rmtree(self._shelf.folder)
         return found
+
+
+def _worst(known: Sequence[Find]) -> list[tuple[int, ...]]:
+    """The prompts that came closest to framing a node, at the second look and, as many, at the first."""
+    by_looks = [sorted(known, key=key) for key in (lambda one: -one.closest, lambda one: -one.first)]
+    found: dict[tuple[int, ...], None] = {}
+    for order in by_looks:
+        found |= dict.fromkeys(list(dict.fromkeys(one.tokens for one in order))[: PARENTS // 2])
+    return list(found)
 
 
 def _levelled(index: int) -> bool:

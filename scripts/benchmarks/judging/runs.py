@@ -74,14 +74,19 @@ class Runner:
         self._dtype = TORCH_DTYPES[shelf.dtype]
         self._layers = int(folder.config["num_hidden_layers"])
         self._loaded: dict[tuple[str, bool], Stack] = {}
+        self._kept: dict[Way, Stack] = {}
         self.half = self._layers // 2
 
     def stack(self, way: Way) -> Stack:
         """The model as a way runs it."""
         if way.change is None:
             return self._unchanged(way.attention)
+        if way in self._kept:
+            return self._kept[way]
         stack = Stack(self._folder, self._dtype, attention=way.attention)
         way.change(stack)
+        if way.kept:
+            self._kept[way] = stack
         return stack
 
     def _unchanged(self, attention: str = "sdpa", *, widen: bool = False) -> Stack:
@@ -110,7 +115,7 @@ class Runner:
     def follow(self, group: Group, way: Way) -> None:
         """A way's rows along the honest text."""
         if not self._shelf.path(group, way.name).exists():
-            self._timed(group, way.name, lambda: self._along(self.stack(way), group, way.piece))
+            self._timed(group, way.name, lambda: self._along(self.stack(way), group, way.piece, batch=way.batch))
 
     def _timed(self, group: Group, name: str, run: Any) -> None:
         started = time.monotonic()
@@ -130,15 +135,18 @@ class Runner:
             tokens = text[-1][:, None]
         return kept.arrays(self._shelf.dtype) | {"text": np.stack(text, axis=1)}
 
-    def _along(self, stack: Stack, group: Group, piece: int, *, shakes: bool = False) -> Arrays:
+    def _along(self, stack: Stack, group: Group, piece: int, *, shakes: bool = False, batch: int = 0) -> Arrays:
         text = self._shelf.read(group, "decode")["text"]
         inputs = np.concatenate([group.tokens, text[:, :-1]], axis=1)
-        kept, cache, start = _Kept(self.half, self._layers), stack.cache(), 0
-        for count in _pieces(inputs.shape[1], group.tokens.shape[1], piece):
-            kept.run(stack, inputs[:, start : start + count], cache, start, shakes=shakes)
-            start += count
-        high = stack.dtype is torch.float32
-        return kept.arrays(0 if high else self._shelf.dtype)
+        pieces, parts = _pieces(inputs.shape[1], group.tokens.shape[1], piece), []
+        for first in range(0, len(inputs), batch or len(inputs)):
+            some = inputs[first : first + (batch or len(inputs))]
+            kept, cache, start = _Kept(self.half, self._layers), stack.cache(), 0
+            for count in pieces:
+                kept.run(stack, some[:, start : start + count], cache, start, shakes=shakes)
+                start += count
+            parts.append(kept.arrays(0 if stack.dtype is torch.float32 else self._shelf.dtype))
+        return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 class _Kept:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.judging.corpus import Group
+from benchmarks.judging.engines import engines
 from benchmarks.judging.runs import Arrays, Shelf
 from benchmarks.judging.ways import HONEST
 from troth.node.calibration.stack import Stack
@@ -33,6 +34,10 @@ Logits = NDArray[np.float32]
 Numbers = NDArray[np.float64]
 Heads = tuple[Stack, Stack | None]
 """A verifier's model, and the same widened to float32 in bfloat16."""
+Bias = tuple[NDArray[np.intp], Logits]
+"""A token of every row, and what a client adds to its logit."""
+Claimed = Callable[[int, Bias | None, int], tuple[Logits, ...]]
+"""Logits of a prompt's row by a verifier's heads."""
 BIASED, BIAS = 50, 0.2
 LOGIT_ROWS = 128
 """Rows whose logits are computed at a time: the head is read once for all of them."""
@@ -41,7 +46,7 @@ TEXTS = (
     "0.5 T", "no nucleus",
 )  # fmt: skip
 """Lies about tokens over honest states."""
-HONEST_WAYS = frozenset({"decode", *(way.name for way in HONEST)})
+HONEST_WAYS = frozenset({"decode", *(way.name for way in (*HONEST, *engines(0), *engines(1, 0), *engines(1, 1)))})
 
 
 def _wide(rows: NDArray[Any], dtype: Dtype) -> NDArray[np.float32]:
@@ -52,17 +57,23 @@ def _wide(rows: NDArray[Any], dtype: Dtype) -> NDArray[np.float32]:
 class Row:
     """One position: logits of every run, noise, and what is asked for.
 
-    ``claimed``: what a verifier makes of the rows that are claimed, by both heads.
+    ``claimed``: what a verifier makes of the rows that are claimed, by both heads, once it is asked.
     """
 
     logits: dict[str, Logits]
     gumbel: Numbers | None
     sampling: Sampling
     frequent: NDArray[np.int64]
-    claimed: dict[str, tuple[Logits, ...]] = field(default_factory=dict)
+    claimed: dict[str, Callable[[], tuple[Logits, ...]]] = field(default_factory=dict)
+    chosen: dict[str, int] = field(default_factory=dict)
 
-    def choice(self, name: str, draft: str = "") -> int:
+    def choice(self, name: str) -> int:
         """What a way or a lie would write here."""
+        if name not in self.chosen:
+            self.chosen[name] = self._choice(name)
+        return self.chosen[name]
+
+    def _choice(self, name: str) -> int:
         if name in {"text by int8", "text by int8 g32"}:
             return self._choose(self.logits[name.removeprefix("text by ") + " weights"])
         if name.startswith("lenient"):
@@ -91,7 +102,7 @@ class Row:
         """How far a token of a way or a lie strays from the rows that are claimed with it: a lie's are honest."""
         if token == self.choice("own"):
             return FAITHFUL
-        heads = self.claimed["decode" if name in TEXTS else name]
+        heads = self.claimed["decode" if name in TEXTS else name]()
         told = partial(strays, dtype=Dtype(len(heads) - 1), seed=seed, positions=[position])
         return reduce(kinder, [told(one[None], [token], self.sampling)[0] for one in heads])
 
@@ -147,37 +158,64 @@ class TokenScorer:
         seen = {name: self._claimed(name, start, block[name]) for name in {*self._ways, "decode"}}
         for prompt in range(start, min(start + self._step, len(self._text))):
             logits = {name: one[prompt - start] for name, one in block.items()}
-            claimed = {name: tuple(one[prompt - start] for one in heads) for name, heads in seen.items()}
-            if levelled(prompt):
-                _level(logits, [one for heads in claimed.values() for one in heads])
+            bias = _levelling(logits["own"]) if levelled(prompt) else None
+            if bias is not None:
+                for one in logits.values():
+                    one[np.arange(len(one)), bias[0]] += bias[1]
+            claimed = {name: partial(told, prompt - start, bias) for name, told in seen.items()}
             for key, values in self._prompt(logits, claimed, names, samplings(prompt), seed(prompt)).items():
                 found.setdefault(key, []).append(values)
         return {key: np.array(values, np.float32) for key, values in found.items()}
 
-    def _claimed(self, name: str, start: int, known: Logits) -> tuple[Logits, ...]:
-        """Logits of claimed rows as a verifier computes them, in bfloat16 by both heads.
+    def _claimed(self, name: str, start: int, known: Logits) -> Claimed:
+        """Logits of claimed rows as a verifier computes them, in bfloat16 by both heads; computed when asked for.
 
-        Honest rows go through the head one by one here, so that its routines differ from the node's as they may.
+        Honest rows go through the head one by one, so that its routines differ from the node's as they may.
         """
-        rows = self._runs[name][start : start + self._step]
-        low = known.copy() if name not in HONEST_WAYS else self._logits(name, rows, single=True)
-        return (low,) if not self._shelf.dtype else (low, self._logits("high", _wide(rows, Dtype.BFLOAT16)))
+        rows, alone = self._runs[name][start : start + self._step], name in HONEST_WAYS
+        untouched = None if alone else known.copy()
+        first = self._group.tokens.shape[1] - 1
 
-    def _logits(self, name: str, rows: NDArray[Any], *, single: bool = False) -> Logits:
-        """Logits of every row of the text of prompts x rows x columns; ``single``: one at a time."""
+        @cache
+        def wide() -> Logits:
+            return self._logits("high", _wide(rows, Dtype.BFLOAT16))
+
+        def told(prompt: int, bias: Bias | None, index: int) -> tuple[Logits, ...]:
+            if untouched is None:
+                row = rows[prompt, first + index : first + index + 1]
+                heads = [self._head(name, row)[0]]
+                if self._shelf.dtype:
+                    heads.append(self._head("high", _wide(row[None], Dtype.BFLOAT16)[0])[0])
+            else:
+                heads = [untouched[prompt, index].copy()]
+                if self._shelf.dtype:
+                    heads.append(wide()[prompt, index].copy())
+            if bias is not None:
+                for one in heads:
+                    one[bias[0][index]] += bias[1][index]
+            return tuple(heads)
+
+        return told
+
+    def _logits(self, name: str, rows: NDArray[Any]) -> Logits:
+        """Logits of every row of the text of prompts x rows x columns."""
+        states = rows[:, self._group.tokens.shape[1] - 1 :]
+        logits = self._head(name, states.reshape(-1, states.shape[-1]))
+        return logits.reshape(*states.shape[:2], -1)
+
+    def _head(self, name: str, rows: NDArray[Any]) -> Logits:
+        """What a verifier's head makes of rows, all at once; ``name``: "high" is the one that rounds nothing."""
         low, high = self._heads
         stack = high if name == "high" and high is not None else low
-        states = from_words(rows[:, self._group.tokens.shape[1] - 1 :], 0 if rows.dtype == np.float32 else 1)
-        flat = states.reshape(-1, states.shape[-1]).to(stack.dtype)
+        states = from_words(rows, 0 if rows.dtype == np.float32 else 1)
         with torch.inference_mode():
-            parts = [stack.logits(one).numpy() for one in flat.split(1 if single else len(flat))]
-        logits: Logits = np.concatenate(parts)
-        return logits.reshape(*states.shape[:2], -1)
+            made: Logits = stack.logits(states.to(stack.dtype)).numpy()
+        return made
 
     def _prompt(
         self,
         logits: dict[str, Logits],
-        claimed: dict[str, tuple[Logits, ...]],
+        claimed: dict[str, Callable[[int], tuple[Logits, ...]]],
         names: Sequence[str],
         sampling: Sampling,
         seed: Hash32,
@@ -187,20 +225,18 @@ class TokenScorer:
         first = self._group.tokens.shape[1] - 1
         for index in range(self._text.shape[1]):
             gumbel = noise(seed, first + index, logits["own"].shape[1]) if sampling.temperature > 0 else None
-            heads = {name: tuple(one[index] for one in both) for name, both in claimed.items()}
+            heads = {name: partial(told, index) for name, told in claimed.items()}
             row = Row({name: one[index] for name, one in logits.items()}, gumbel, sampling, self._frequent, heads)
             for key, value in _values(row, names, reference, seed, first + index).items():
                 line.setdefault(key, []).append(value)
         return line
 
 
-def _level(logits: dict[str, Logits], claimed: Sequence[Logits]) -> None:
-    """Raise the second likeliest token of every row to the likeliest's level, by the verifier's own run."""
-    place = np.arange(len(logits["own"]))
-    second, first = np.argpartition(logits["own"], -2, axis=1)[:, -2:].T
-    bias = logits["own"][place, first] - logits["own"][place, second]
-    for one in (*logits.values(), *claimed):
-        one[place, second] += bias
+def _levelling(own: Logits) -> Bias:
+    """A bias that raises the second likeliest token of every row to the likeliest's level, by the verifier's run."""
+    place = np.arange(len(own))
+    second, first = np.argpartition(own, -2, axis=1)[:, -2:].T
+    return second, own[place, first] - own[place, second]
 
 
 def _values(row: Row, names: Sequence[str], reference: str, seed: Hash32, position: int) -> dict[str, float]:

@@ -31,7 +31,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Scores over the cut, above 1 is refused, at the first and the second look; ``told``: see `TokenReport`."""
+    """Scores over the cut, above 1 is refused, at the first and the second look; ``told``: see `TokenReport`.
+
+    ``closest``: the worse of both scores had the second look been taken whatever the first one said; ``own``: the rows
+    are bit for bit those of one of the verifier's runs.
+    """
 
     name: str
     states: float
@@ -39,6 +43,8 @@ class Verdict:
     states_again: float
     text_again: float
     told: bool
+    closest: float = 0.0
+    own: bool = False
 
     @property
     def refused(self) -> bool:
@@ -65,8 +71,11 @@ def verdicts(shelf: Shelf, group: Group, way: str, scores: Arrays, cuts: Thresho
     for prompt, name in enumerate(group.names):
         states = _states(shelf.dtype, runs, way, prompt, cuts)
         texts = _text(group, scores, way, prompt, cuts.margin_cut / 1e6)
-        yield Verdict(name, states[0], texts[0].score / texts[0].cut, states[1], texts[1].score / texts[1].cut,
-                      texts[1].told or texts[1].accepted)  # fmt: skip
+        first, doubted = texts
+        second, brink = first if first.accepted else doubted, doubted.score / doubted.cut
+        closest = max(states[2], brink if doubted.told else min(brink, 1.0))
+        yield Verdict(name, states[0], first.score / first.cut, states[1], second.score / second.cut,
+                      second.told or second.accepted, closest, _is_own(runs, way, prompt))  # fmt: skip
 
 
 def refused_texts(group: Group, scores: Arrays, name: str, cut: float) -> list[bool]:
@@ -75,27 +84,34 @@ def refused_texts(group: Group, scores: Arrays, name: str, cut: float) -> list[b
     return [not first.accepted and not second.accepted and second.told for first, second in looks]
 
 
-def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thresholds) -> tuple[float, float]:
+def _is_own(runs: dict[str, Any], way: str, prompt: int) -> bool:
+    """Whether rows are those of a run of the verifier's, at both boundaries."""
+    return any(
+        all(np.array_equal(runs[way][key][prompt], runs[name][key][prompt]) for key in ("rows-0", "rows-1"))
+        for name in ("own", "again", OTHERWISE)
+        if name in runs
+    )
+
+
+def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thresholds) -> tuple[float, ...]:
+    """By the first look, by the second where the first doubts, and by the second in any case."""
     rules, found = Rules(dtype, cuts.state_cut), []
     for key in ("rows-0", "rows-1"):
         claimed, own = (runs[name][key][prompt] for name in (way, "own"))
         others = [runs[name][key][prompt] for name in ("again", *(() if dtype else SHAKEN))]
         high, otherwise = (runs[name][key][prompt] if dtype else None for name in ("high", OTHERWISE))
         first = judge_states(rules, claimed, own, high)
-        again = first
-        if first.cuts > 1 or first.mean > LOOKED_AT:
-            again = judge_states(rules, claimed, own, high, *others, otherwise=otherwise)
-        found.append([first.cuts, again.cuts])
-    worst = np.max(found, axis=0)
-    return float(worst[0]), float(worst[1])
+        doubted = judge_states(rules, claimed, own, high, *others, otherwise=otherwise)
+        again = doubted if first.cuts > 1 or first.mean > LOOKED_AT else first
+        found.append([first.cuts, again.cuts, doubted.cuts])
+    return tuple(map(float, np.max(found, axis=0)))
 
 
 def _text(group: Group, scores: Arrays, way: str, prompt: int, cut: float) -> tuple[TokenReport, TokenReport]:
+    """At both looks, whatever the first one says."""
     tokens = [int(token) for token in scores[f"token/{way}"][prompt]]
     request = request_of(group, prompt)
     first = judge_tokens(scores[f"first/{way}"][prompt], tokens, request, cut)
-    if first.accepted:
-        return first, first
     kindest, noise = scores[f"kindest/{way}"][prompt][None], scores["apart"][prompt]
     return first, judge_doubted_tokens(kindest, noise, tokens, request, cut)
 

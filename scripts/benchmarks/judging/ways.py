@@ -22,7 +22,8 @@ DECODE, WHOLE = 0, -1
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """``piece``: DECODE (the prompt at once, then one by one), WHOLE, or so many positions at a time.
+    """``piece``: DECODE (the prompt at once, then one by one), WHOLE, or so many positions at a time; ``batch``: so
+    many prompts at a time, 0 for all. A model that is ``kept`` is changed once, and stays loaded.
 
     ``saves``: what a cheat saves of an honest node's memory traffic and arithmetic when it decodes, in per cent, by
     the weights and cache that it does not read; see the README.
@@ -33,6 +34,8 @@ class Way:
     piece: int = DECODE
     attention: str = "sdpa"
     saves: float = 0.0
+    batch: int = 0
+    kept: bool = False
 
 
 HONEST = (
