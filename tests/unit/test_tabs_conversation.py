@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +17,10 @@ from support.toy_tab_scheduler import ToyOrder
 from support.toy_tab_stage import Stage, toy_stage
 from unit.test_tabs_asking import ALWAYS
 
+from troth.client.choices import SamplingChoices
 from troth.client.configuration import ClientConfiguration
 from troth.client.errors import AnswerNotAccepted, WrongSchedulerKey
-from troth.client.orders import session
+from troth.client.orders import session, terminal
 from troth.client.orders.calls import MarketCalls
 from troth.client.orders.conversation import converse, print_json_answer
 from troth.client.orders.journal import Phase
@@ -161,3 +164,21 @@ async def test_nothing_is_sent_to_another_tls_key(tmp_path: Path) -> None:
             await converse(running, ALWAYS, "", "hello")
         assert stage.scheduler.calls_of == []
         assert stage.session.journal.all() == []
+
+
+async def test_whoever_interrupts_an_answer_is_told_what_becomes_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @asynccontextmanager
+    async def opened(*_: Any) -> AsyncIterator[SimpleNamespace]:
+        yield SimpleNamespace(asset=ASSET)
+
+    async def interrupted(*_: Any) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(terminal, "running", opened)
+    monkeypatch.setattr(terminal, "converse", interrupted)
+    unused: Any = None
+    with pytest.raises(asyncio.CancelledError):
+        await terminal.chat(unused, unused, None, SamplingChoices(8), ("", ""), "", "", "a question", as_json=False)
+    assert "`troth client receipts`" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from dataclasses import replace
@@ -53,7 +54,11 @@ async def chat(  # noqa: PLR0917
         if as_json:
             await print_json_answer(run, wish, system, question)
         elif question:
-            await converse(run, wish, system, question)
+            try:
+                await converse(run, wish, system, question)
+            except asyncio.CancelledError:
+                say("\ninterrupted: what was written by now is owed; `troth client receipts` shows how the order ends")
+                raise
         else:
             conversation = Conversation(run, wish, home, system, opening(system))
             if resume:
