@@ -45,8 +45,8 @@ ALIKE, HASHED, WIDE = 0.05, 512, 64
 """By which part two lengths may differ; places of hashed groups; features from which on there are no products of
 them."""
 REACH = 52.0
-LATER, LIST, WRITERS = (1, 10, 40), 400, 4
-"""Lists of one member that are looked at, the prompts of each, and members of whom each writes all of them."""
+LATER, LIST, SECRETS = (1, 10, 40), 400, 4
+"""Lists that are looked at, the prompts of each, and secrets of which each member writes all of them."""
 KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"
 
 Features = NDArray[np.float64]
@@ -181,23 +181,33 @@ def _texts() -> list[Figure]:
 
 
 def _later() -> list[Figure]:
-    """Per cent of pairs that structure tells apart in lists of a member that comes to use its corpus up."""
-    users, told = _read(), {number: list[float]() for number in LATER}
-    for member in _OPERATORS[:WRITERS]:
-        known: set[str] = set()
-        for number in range(1, max(LATER) + 1):
-            written = prompts_of(address_to_bytes(member) + bytes([number]), LIST, _may(member, known))
-            known.update(written)
-            if number in LATER:
-                ours, theirs = _paired(written, users)
-                told[number].append(_accuracy(_structures(ours), _structures(theirs)))
+    """Per cent of pairs that structure tells apart in lists of members that come to use their corpus up.
+
+    Those of all members together: a node does not see who asks. So there are as many pairs as users' prompts allow.
+    """
+    users, told, pairs = _read(), {number: list[float]() for number in LATER}, 0
+    for secret in range(SECRETS):
+        lists: dict[int, list[str]] = {number: [] for number in LATER}
+        for member in _OPERATORS:
+            known: set[str] = set()
+            for number in range(1, max(LATER) + 1):
+                seed = address_to_bytes(member) + bytes([number, secret])
+                written = prompts_of(seed, LIST, _may(member, known))
+                known.update(written)
+                lists.get(number, []).extend(written)
+        for number, written in lists.items():
+            random.Random(f"pairs {secret} {number}").shuffle(written)  # noqa: S311 - a reproducible measurement
+            ours, theirs = _paired(written, users)
+            told[number].append(_accuracy(_structures(ours), _structures(theirs)))
+            pairs = len(ours)
+    error = 100 * math.sqrt((pairs + 1) / (12 * (pairs / 2) ** 2) / 2)
     return [
         Figure(
-            f"list {number} of one of {MEMBERS} members told from users by structure, of pairs",
+            f"list {number} of all {MEMBERS} members told from users by structure, of pairs",
             float(np.mean(found)),
             "%",
             reach=REACH,
-            note=f"{WRITERS} members: {min(found):.1f} to {max(found):.1f}",
+            note=f"{pairs} pairs; {SECRETS} secrets: {min(found):.1f} to {max(found):.1f}, chance ± {error:.1f} each",
         )
         for number, found in told.items()
     ]

@@ -350,3 +350,14 @@ async def test_a_node_that_was_drawn_and_gave_nothing_is_silent(tmp_path: Path) 
         served = {node for answer in examiner.answers(names) for node in answer.admitted.nodes}
         # Who answered once is not silent.
         assert examiner.silent(["attempt", *names.values()]) == frozenset(admitted.nodes) - served
+
+
+def test_ordinals_agree_with_their_numbers() -> None:
+    corpus, chooser = Corpus.of(["on the 21st of 12 months, 30kg"]), random.Random(1)
+    form = re.compile(r"on the (\d+)(st|nd|rd|th) of (\d+) months, (\d+)kg")
+    found = [form.fullmatch(corpus.rewritten(0, chooser)) for _ in range(200)]
+    assert all(found)
+    endings = {match[1]: match[2] for match in found if match}
+    assert {day: endings[day] for day in ("1", "2", "3", "11", "12", "13", "22")} == {
+        "1": "st", "2": "nd", "3": "rd", "11": "th", "12": "th", "13": "th", "22": "nd",
+    }  # fmt: skip

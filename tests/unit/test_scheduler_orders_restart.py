@@ -97,7 +97,7 @@ async def test_an_order_survives_a_kill_at_every_commit(tmp_path: Path, ends: tu
         seen.add(await after_restart(scene, asked))
         at += 1
     assert seen == {"lost", "failed", "drawn"} - ({"lost"} if not before else set())
-    assert at > 12
+    assert at > 9, "statements that come together are one commit, so that there are some more or fewer"
 
 
 async def after_restart(scene: TabScene, asked: Any) -> str:

@@ -35,9 +35,11 @@ TIMES = tuple(
 )
 _NAME = re.compile(r"\b(in|near|from|by|around|visit|visiting|called|named) ([A-Z][a-z]{2,}(?: [A-Z][a-z]{2,})*)")
 _TIME = re.compile(r"\b(" + "|".join(name for names in TIMES for name in names) + r")\b")
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"(\d+)(?:(st|nd|rd|th)\b)?")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _PIECE = re.compile(r"\s*\S+\s*?(?=\s|$)")
+ENDINGS = {"1": "st", "2": "nd", "3": "rd"}
+"""Of ordinals; all others end in th."""
 JOINT_WORDS = (2, 1)
 """How many words two texts have to have in common, if possible, where one goes on as the other."""
 PARTNERS, LEAST_OWN = 6, 1
@@ -141,7 +143,7 @@ class Corpus:
             return chooser.choice(next(names for names in TIMES if found[0] in names))
 
         named = _TIME.sub(another, _NAME.sub(renamed, text))
-        return _NUMBER.sub(lambda found: _number(found[0], chooser), named)
+        return _NUMBER.sub(lambda found: _renumbered(found, chooser), named)
 
 
 @cache
@@ -166,6 +168,14 @@ def read_corpus(path: Path) -> Corpus:
 
 def _lines(content: str) -> list[str]:
     return [line.replace("\\n", "\n") for line in content.split("\n")]
+
+
+def _renumbered(found: re.Match[str], chooser: random.Random) -> str:
+    """Another number, with the ending that an ordinal of it has."""
+    made = _number(found[1], chooser)
+    if found[2] is None:
+        return made
+    return made + ("th" if made[-2:-1] == "1" else ENDINGS.get(made[-1], "th"))
 
 
 def _number(digits: str, chooser: random.Random) -> str:
