@@ -230,6 +230,8 @@ async def test_a_case_that_became_too_late_is_given_up(court: CourtStage) -> Non
     await Office(carrier._courtroom, carrier.journal, carrier.opener, carrier).rejected(evidence, 0)
     (case_id,) = carrier.journal.cases()
     court.stage.anvil.mine(20 + 15 * 6 + 1)
+    # A view of an older block has it sent all the same; the chain refuses, and it is looked at again.
+    await court.follower.catch_up()
     progress = await carrier.tick(case_id)
     assert progress.over
     assert progress.outcome is None
