@@ -1,13 +1,14 @@
 """A reviewer's opinion: its own trace against the node's rows, in the form that the court compares.
 
 ``Recompute`` is the seam to the engine. Score and spread are in millionths of the class's first cut: the score is the
-worse of states and text, the spread how far a second run of one's own lies from the first.
+worse of states and text, the spread how far other runs of one's own lie from the first.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -26,6 +27,7 @@ from troth.protocol.tensors import Dtype, RowArray, rows_from_bytes
 from troth.protocol.tokens import TokenReport
 from troth.protocol.trace import CommittedTrace, TileLayout
 from troth.protocol.types import ZERO_HASH, Hash32, Segment
+from troth.protocol.unsteady import ShakenRuns
 
 MILLION = 1_000_000
 MOST = (1 << 32) - 1
@@ -53,8 +55,9 @@ class Recomputed:
     """The engine's own run: rows x columns in the class's format.
 
     ``high``: the float32 prefill of a tolerant bfloat16 class; ``again``: a second run, computed another way (None: the
-    class has no noise); ``shaken``: runs with changed last bits, where the engine has them; ``otherwise``: one with
-    other attention, by the sixth rules; ``text``: at the last segment, with how far it strays from the node's own rows.
+    class has no noise); ``shaken``: runs with changed last bits in float32, where the engine has them, ``at_third``
+    those in bfloat16, by the seventh rules; ``otherwise``: one with other attention, by the sixth; ``text``: at the
+    last segment, with how far it strays from the node's own rows.
     """
 
     states: RowArray
@@ -63,6 +66,7 @@ class Recomputed:
     text: TokenReport | None = None
     straying: Straying = FAITHFUL
     shaken: tuple[RowArray, ...] = ()
+    at_third: ShakenRuns | None = None
     otherwise: RowArray | None = None
 
 
@@ -156,12 +160,13 @@ def _score(
 
 
 def _spread(context: JudgingContext, own: Recomputed) -> int:
-    """How far a second run of one's own lies from the first, by what a node is judged by."""
+    """How far another run of one's own lies from the first at most, by what a node is judged by."""
     if own.again is None:
         return 0
-    return _scaled(
-        judge_states(cast(Any, context.definition), own.again, own.states, own.high, otherwise=own.otherwise)
-    )
+    rules, runs = cast(Any, context.definition), [own.again]
+    if own.at_third is not None:
+        runs += own.at_third.lightly
+    return max(_scaled(judge_states(rules, one, own.states, own.high, otherwise=own.otherwise)) for one in runs)
 
 
 def _lacks_a_run(context: JudgingContext, own: Recomputed, found: StateReport | None) -> bool:
@@ -175,8 +180,11 @@ def _report(context: JudgingContext, claimed: RowArray, own: Recomputed) -> Stat
     doubted = not found.accepted or (own.otherwise is not None and found.mean > LOOKED_AT)
     if not doubted or own.again is None or rules_version(context.definition.calibration) < 2:
         return found
-    runs, rules = (own.again, *own.shaken), cast(Any, context.definition)
-    return judge_states(rules, claimed, own.states, own.high, *runs, otherwise=own.otherwise)
+    rules = cast(Any, context.definition)
+    runs = (own.again, *own.shaken)
+    look = partial(judge_states, rules, claimed, own.states, own.high, *runs, otherwise=own.otherwise)
+    found = look()
+    return found if found.accepted or own.at_third is None else look(shaken=own.at_third)
 
 
 def _first_look(context: JudgingContext, claimed: RowArray, own: Recomputed) -> StateReport:

@@ -4,7 +4,7 @@ exact      every element equal, bit for bit
 float32    weighted RMS against the verifier's own prefill; by the second rules RMS relative to each element's size;
            by the fourth a single row may be no more than ten cuts away, by the fifth three
 bfloat16   rho, against the verifier's prefills at bfloat16 and at float32; by the sixth rules over long windows, too,
-           against one more with other attention
+           against one more with other attention; by the seventh what is refused is measured by shaken runs as well
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +37,7 @@ from troth.protocol.scores import (
 from troth.protocol.statistics import PaperStatistics, paper_statistics
 from troth.protocol.tensors import Dtype, RowArray, finite, widen
 from troth.protocol.types import Hash32
+from troth.protocol.unsteady import ShakenRuns, ShakenWindows
 
 
 class Tolerance(Protocol):
@@ -95,33 +97,38 @@ def judge_states(
     reference_high: NDArray[np.float32] | None = None,
     *others: RowArray,
     otherwise: RowArray | None = None,
+    shaken: ShakenRuns | None = None,
 ) -> StateReport:
     """Compare an inferencer's rows with the verifier's own, both rows x columns in the class's number format.
 
     ``reference_high`` is the verifier's float32 prefill, needed in a tolerant bfloat16 class. ``others``, at a second
     look, are further runs of the verifier's: distances are measured by the largest noise. ``otherwise`` is one with
-    other attention, by which the sixth rules look at long windows. Raises InvalidStates where
+    other attention, by which the sixth rules look at long windows. ``shaken``, at a third look, are some with other
+    last bits, which say in bfloat16 what rounding can do there. Raises InvalidStates where
     shapes or formats differ or a reference is not finite: those are the caller's faults, not the inferencer's.
     """
     dtype = Dtype(rules.dtype)
     own = (reference, *others, *(() if otherwise is None else (otherwise,)))
-    for run in own:
+    for run in (*own, *(() if shaken is None else (*shaken.lightly, *shaken.strongly))):
         _require_comparable(claimed, run, dtype)
     if not finite(claimed, dtype):
         return StateReport(math.inf, _cut(rules), False, math.inf, _first_not_finite(claimed, dtype), None)
     statistics = paper_statistics(claimed, reference, dtype)
     if rules.exact:
         return _judge_exact(claimed, reference, statistics)
-    distances, rows = _distances(rules, dtype, claimed, own, reference_high)
+    distances, rows = _distances(rules, claimed, own, shaken, reference_high)
     cut = _cut(rules)
     independent = None
     if reference_high is not None and rules_version(rules.calibration) >= 2:
         independent = independent_rows(widen(reference, dtype), reference_high)
     measured, row_factor = trace_score(distances, cut, independent, rows), single_row_factor(rules)
-    beyond = 0.0
+    mean, beyond = mean_ratio(distances) if dtype is Dtype.BFLOAT16 else 0.0, 0.0
     if otherwise is not None and reference_high is not None:
         theirs, *runs, other = (widen(run, dtype) for run in (claimed, *own))
         beyond = long_windows(theirs, runs, other, reference_high).excess
+        if shaken is not None:
+            beside = ShakenWindows(theirs, (*runs, other), shaken.each(partial(widen, dtype=dtype)), reference_high)
+            mean, beyond = min(mean, beside.mean()), min(beyond, beside.worst().excess)
     return StateReport(
         score=measured.score,
         cut=cut,
@@ -129,7 +136,7 @@ def judge_states(
         worst_row=measured.worst_row,
         worst_position=measured.worst_position,
         statistics=statistics,
-        mean=mean_ratio(distances) if dtype is Dtype.BFLOAT16 else 0.0,
+        mean=mean,
         row_factor=row_factor,
         excess=beyond,
     )
@@ -165,13 +172,13 @@ def _judge_exact(claimed: RowArray, reference: RowArray, statistics: PaperStatis
 
 def _distances(
     rules: Tolerance,
-    dtype: Dtype,
     claimed: RowArray,
-    own: tuple[RowArray, ...],
+    own: Sequence[RowArray],
+    shaken: ShakenRuns | None,
     reference_high: NDArray[np.float32] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Each row's distance, and what it counts by as a single row."""
-    version = rules_version(rules.calibration)
+    version, dtype = rules_version(rules.calibration), Dtype(rules.dtype)
     if dtype is Dtype.FLOAT32:
         if version >= 2:
             found = relative_distances(claimed, own, _cut(rules))
@@ -184,7 +191,8 @@ def _distances(
         raise InvalidStates(
             "The float32 reference has another shape or is not finite", reference_high.shape, "Rerun it."
         )
-    ratios, rows = rho_and_rows(widen(claimed, dtype), [widen(one, dtype) for one in own], reference_high)
+    noise = None if shaken is None else shaken.each(partial(widen, dtype=dtype)).noise(reference_high)
+    ratios, rows = rho_and_rows(widen(claimed, dtype), [widen(one, dtype) for one in own], reference_high, noise)
     return ratios, rows if version >= 4 else ratios
 
 

@@ -20,6 +20,9 @@ By the sixth rules a bfloat16 trace may be no further from float32 over many row
 of which computes attention otherwise (`scores.long_windows`): noise averages out there, and what a cheaper computation
 loses does not. That refuses a trace, and takes no stake (`comparison.StateReport.held`).
 
+By the seventh rules a verifier that would say no in bfloat16 looks a third time: by runs with other last bits, which it
+draws, at states (`unsteady`) and at texts. Where such a run tips, an honest node with other kernels may as well.
+
 A class says in its calibration by which rules it judges: those of before keep theirs.
 """
 
@@ -40,8 +43,9 @@ from troth.protocol.scores import NOISE_FACTOR
 from troth.protocol.tokens import Logits, Sampling, TokenReport, judge_tokens
 from troth.protocol.types import Hash32
 
-SIXTH_RULES = NEWEST_RULES = 6
-RULES = {b"TRJ2": 2, b"TRJ3": 3, b"TRJ4": 4, b"TRJ5": 5, b"TRJ6": NEWEST_RULES}
+SIXTH_RULES = 6
+SEVENTH_RULES = NEWEST_RULES = 7
+RULES = {b"TRJ2": 2, b"TRJ3": 3, b"TRJ4": 4, b"TRJ5": 5, b"TRJ6": SIXTH_RULES, b"TRJ7": NEWEST_RULES}
 """First bytes of a calibration whose class judges by later rules than the first; 28 bytes of its hash follow."""
 LEAST_REACH = 0.01
 """Logits that noise may move in any row: where a verifier's two runs happen to agree, others may not."""

@@ -51,6 +51,10 @@ LONG_MEAN = 1.16
 """Mean rho of such a window beyond which a trace is refused, by the largest noise of all own runs. SmolLM2's honest
 ones stay below 0.8 of the excess that this allows, with all kinds of attention but one that rounds before it divides;
 the weakest caches and parts in int8 have means of 1.23 and 1.32 in the median."""
+UNSTEADY = 1.25
+"""How many times as far from float32 as all other own runs a shaken one is, in a row that is measured by it. The
+furthest of eight is 1.1 times as far in the median of ordinary rows; were all measured by it, cheats would gain a
+tenth."""
 BLOCK_ROWS = 1024
 """Rows held in float64 at a time."""
 
@@ -108,15 +112,21 @@ def rho(claimed: Numbers, own: Sequence[Numbers], reference_high: Numbers) -> ND
 
 
 def rho_and_rows(
-    claimed: Numbers, own: Sequence[Numbers], reference_high: Numbers
+    claimed: Numbers,
+    own: Sequence[Numbers],
+    reference_high: Numbers,
+    shaken_noise: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Rho, and what single rows count by under the fourth rules: there no row's noise is less than the median row's.
 
     A prompt can bring a row to where rounding tips it one way or the other. If the own runs happen to fall as float32
-    does, an honest one that does not would be dozens of times their noise away.
+    does, an honest one that does not would be dozens of times their noise away. Shaken runs say so by the seventh
+    rules: a row in which their noise is UNSTEADY times as large is measured by it.
     """
     sigma = dimension_spread(reference_high)
     noise = np.maximum(np.max([weighted_rms(run, reference_high, sigma) for run in own], axis=0), RHO_FLOOR)
+    if shaken_noise is not None:
+        noise = np.where(shaken_noise > UNSTEADY * noise, shaken_noise, noise)
     distances = weighted_rms(claimed, reference_high, sigma)
     return distances / noise, distances / np.maximum(noise, np.median(noise))
 
@@ -147,14 +157,15 @@ def long_windows(claimed: Numbers, own: Sequence[Numbers], otherwise: Numbers, r
     theirs, *runs = (
         np.log(np.maximum(weighted_rms(run, reference_high, sigma), RHO_FLOOR)) for run in (claimed, *own, otherwise)
     )
-    lost = _window_means(np.maximum(theirs - np.max(runs, axis=0), np.log(LEAST_RATIO)), width)
-    kinds_apart = np.abs(_window_means(runs[0], width) - _window_means(runs[-1], width))
+    lost = window_means(np.maximum(theirs - np.max(runs, axis=0), np.log(LEAST_RATIO)), width)
+    kinds_apart = np.abs(window_means(runs[0], width) - window_means(runs[-1], width))
     independent = float(np.median(independent_rows(own[0], reference_high)))
     weight = min(independent / ENOUGH_ROWS, 1.0) * width / LONG_WINDOW
     return LongWindows(float(np.exp(np.max(lost - kinds_apart))), weight)
 
 
-def _window_means(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+def window_means(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """The mean of any ``width`` consecutive values."""
     sums = np.cumsum(np.concatenate([[0.0], values]))
     means: NDArray[np.float64] = (sums[width:] - sums[:-width]) / width
     return means

@@ -26,7 +26,7 @@ from benchmarks.judging.runs import Arrays, run_all
 from benchmarks.judging.scoring import TEXTS
 from benchmarks.judging.steering import steering_figures
 from benchmarks.judging.tiles import tile_figures
-from benchmarks.judging.verdicts import mean_ratios, refused_texts, verdicts
+from benchmarks.judging.verdicts import refused_texts, verdicts
 from benchmarks.judging.ways import HONEST, cheats
 from benchmarks.weights import weights
 from troth.node.calibration.intervals import share
@@ -138,9 +138,10 @@ def _found(name: str, finds: list[Find]) -> Figure:
     finds = [one for one in finds if not one.own]
     refused, first = sum(one.second > 1 for one in finds), sum(one.first > 1 for one in finds)
     worst, unsure = max(finds, key=lambda one: one.second), sum(one.cannot_tell for one in finds)
+    beyond = sum(one.held > SECOND_CUT / 1e6 for one in finds)
     note = (
         f"of {len(finds):,} (at most {100 * share(refused, len(finds)).high:.3f} %); {first} at the first look, "
-        f"{unsure} not told; worst {worst.second:.2f} of the cut: {worst.tokens[:6]}"
+        f"{unsure} not told, {beyond} beyond the second cut; worst {worst.second:.2f} of the cut: {worst.tokens[:6]}"
     )
     return Figure(name, refused, "tasks", reach=0, note=note)
 
@@ -152,27 +153,30 @@ def _cheats(recorder: Recorder, cuts: Thresholds, asked: argparse.Namespace) -> 
         *PLAIN,
         *(one for index, one in enumerate(cheats(recorder.dtype)) if index < 2 or one.saves >= asked.saving),
     ]
-    recorded = recorder.cheats(group, ways, asked.repeats)
+    recorded, honest = recorder.cheats(group, ways, asked.repeats), None
     for way in ways:
         found = list(verdicts(recorder.shelf, group, way.name, recorded[0][0], cuts))
-        refused, ratios = [one.refused_twice for one in found], [0.0] * len(found)
-        if recorder.dtype:
-            ratios = mean_ratios(recorder.shelf, group, way.name)
-        seen = Trace(way.name, refused, ratios)
+        refused = [one.refused_twice for one in found]
+        seen = Trace(way.name, refused, [one.mean for one in found])
+        honest = honest or seen
         tasks = [task for scores, turn in recorded for task in seen.tasks(recorder.dtype, scores, turn)]
         saves = "honest" if way in PLAIN else f"saves {way.saves:g} %"
-        stake = [one.states_again > SECOND_CUT / 1e6 for one in found]
+        stake = [one.held > SECOND_CUT / 1e6 for one in found]
         note = f"{sum(refused)} of {len(refused)} refused by themselves, {_stake(stake)}; {saves}"
         yield _convicted(recorder, way.name, tasks, note)
-    yield from _texts(recorder, group, recorded, cuts)
+    assert honest is not None
+    yield from _texts(recorder, group, recorded, cuts, honest.ratios)
 
 
 def _texts(
-    recorder: Recorder, group: Group, recorded: list[tuple[Arrays, list[Sampling]]], cuts: Thresholds
+    recorder: Recorder,
+    group: Group,
+    recorded: list[tuple[Arrays, list[Sampling]]],
+    cuts: Thresholds,
+    honest: Sequence[float],
 ) -> Iterator[Figure]:
-    cut, honest = cuts.margin_cut / 1e6, [0.0] * len(group.names)
-    if recorder.dtype:
-        honest = mean_ratios(recorder.shelf, group, "decode")
+    """Lies about tokens over states whose mean noise ratios are ``honest``."""
+    cut = cuts.margin_cut / 1e6
     for name, bent in product(TEXTS, (False, True) if recorder.dtype else (False,)):
         tasks, stake = list[Task](), list[bool]()
         for scores, turn in recorded:

@@ -137,7 +137,7 @@ class EveryId:
         if first > 1 or doubted:
             same = np.repeat(group.tokens[index : index + 1], AGAIN, 0)
             again = _one(_computed(self._heads[0], same, AGAIN, self._dtype), 0).biased(bias)
-            others = () if self._dtype else SHAKEN
+            others = () if self._dtype else SHAKEN[0]
             further = [_one(_computed(self._heads[0], same[:1], 1, 0, shakes=True), 0) for _ in others]
             plain = None if self._plain is None else _one(_computed(self._plain, same[:1], 1, self._dtype), 0)
             states, _ = self._states(runs, [again, *further], plain)

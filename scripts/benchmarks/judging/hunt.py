@@ -39,11 +39,12 @@ SAMPLINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A prompt that was tried, and its worst score at the first and at the second look; above 1 is refused.
+    """A prompt that was tried, and its worst score at the first look and (``second``) after all; above 1 is refused.
 
     ``levelled``: the client drew the two likeliest tokens of every row level; ``text``: what the tokens alone lose.
     ``closest``: by the second look, whatever the first one said; ``own``: the rows are those of one of the verifier's
-    own runs, bit for bit, which says nothing of honest nodes.
+    own runs, bit for bit, which says nothing of honest nodes; ``held``: what a court takes stake for from SECOND_CUT
+    on, states without long windows and texts that can be told.
     """
 
     way: str
@@ -57,6 +58,7 @@ class Find:
     text: float = 0.0
     closest: float = 0.0
     own: bool = False
+    held: float = 0.0
 
 
 def read_finds(path: Path) -> list[Find]:
@@ -133,7 +135,7 @@ class Hunt:
             Find(way.name, tuple(map(int, prompts[index])), turn[index].temperature, turn[index].top_p,
                  _levelled(index), max(one.states, one.text),
                  max(one.states_again, one.text_again if one.told else 0.0), one.cannot_tell, one.text_again,
-                 one.closest, one.own)
+                 one.closest, one.own, max(one.held, one.text_again if one.told else 0.0))
             for way in ways
             for index, one in enumerate(verdicts(self._shelf, group, way.name, scores, self._cuts))
         ]  # fmt: skip
@@ -142,11 +144,13 @@ class Hunt:
 
 
 def _worst(known: Sequence[Find]) -> list[tuple[int, ...]]:
-    """The prompts that came closest to framing a node, at the second look and, as many, at the first."""
-    by_looks = [sorted(known, key=key) for key in (lambda one: -one.closest, lambda one: -one.first)]
+    """The prompts that came closest to framing a node, after all looks and, as many each, at the second and first."""
+    keys: tuple[Callable[[Find], float], ...] = (
+        lambda one: -one.second, lambda one: -one.closest, lambda one: -one.first
+    )  # fmt: skip
     found: dict[tuple[int, ...], None] = {}
-    for order in by_looks:
-        found |= dict.fromkeys(list(dict.fromkeys(one.tokens for one in order))[: PARENTS // 2])
+    for order in (sorted(known, key=key) for key in keys):
+        found |= dict.fromkeys(list(dict.fromkeys(one.tokens for one in order))[: PARENTS // len(keys)])
     return list(found)
 
 

@@ -21,15 +21,17 @@ from benchmarks.judging.corpus import Group
 from benchmarks.judging.ways import DECODE, HONEST, WHOLE, Way
 from troth.node.calibration.generating import words
 from troth.node.calibration.stack import Stack
-from troth.node.engine.torch_engine import TORCH_DTYPES, shaken
+from troth.node.engine.torch_engine import STRONGER, TORCH_DTYPES, shaken
+from troth.node.judging.runs import SHAKEN_AT_THIRD
 from troth.node.models.folder import ModelFolder
 from troth.protocol.tokens import choose, noise
 from troth.protocol.types import Segment
 
 OTHER_PIECE = 7
 """Positions of a message in a verifier's second run."""
-SHAKEN = ("shaken", "shaken again")
-"""Its further runs in float32, with other last bits."""
+SHAKEN = (("shaken", "shaken again"), tuple(f"shaken {number}" for number in range(SHAKEN_AT_THIRD)))
+STRONGLY = ((), tuple(f"strongly shaken {number}" for number in range(SHAKEN_AT_THIRD)))
+"""Its further runs with other last bits, by dtype: in float32 at the second look, in bfloat16 at the third."""
 OTHERWISE = "otherwise"
 """Its further run in bfloat16, with attention in plain operations."""
 Arrays = dict[str, NDArray[Any]]
@@ -95,17 +97,18 @@ class Runner:
         return self._loaded[attention, widen]
 
     def prepare(self, group: Group) -> None:
-        """The honest text, and what verifiers compute of it: ``own``, ``again``, in float32 those of SHAKEN;
-        in bfloat16 ``high``, which is float32, and OTHERWISE."""
+        """The honest text, and what verifiers compute of it: ``own``, ``again``, those of SHAKEN and STRONGLY; in
+        bfloat16 ``high``, which is float32, and OTHERWISE."""
         honest = self._unchanged()
         if not self._shelf.path(group, "decode").exists():
             self._timed(group, "decode", lambda: self._decode(honest, group))
         for name, piece in (("own", WHOLE), ("again", OTHER_PIECE)):
             if not self._shelf.path(group, name).exists():
                 self._timed(group, name, lambda piece=piece: self._along(honest, group, piece))  # type: ignore[misc]
-        if not self._shelf.dtype and not self._shelf.path(group, SHAKEN[0]).exists():
-            for name in SHAKEN:
-                self._timed(group, name, lambda: self._along(honest, group, WHOLE, shakes=True))
+        kinds = ((SHAKEN[self._shelf.dtype], 1), (STRONGLY[self._shelf.dtype], STRONGER))
+        for name, times in ((name, times) for names, times in kinds for name in names):
+            if not self._shelf.path(group, name).exists():
+                self._timed(group, name, lambda times=times: self._along(honest, group, WHOLE, shakes=times))  # type: ignore[misc]
         if self._shelf.dtype and not self._shelf.path(group, "high").exists():
             wide = self._unchanged(widen=True)
             self._timed(group, "high", lambda: self._along(wide, group, WHOLE))
@@ -135,7 +138,7 @@ class Runner:
             tokens = text[-1][:, None]
         return kept.arrays(self._shelf.dtype) | {"text": np.stack(text, axis=1)}
 
-    def _along(self, stack: Stack, group: Group, piece: int, *, shakes: bool = False, batch: int = 0) -> Arrays:
+    def _along(self, stack: Stack, group: Group, piece: int, *, shakes: int = 0, batch: int = 0) -> Arrays:
         text = self._shelf.read(group, "decode")["text"]
         inputs = np.concatenate([group.tokens, text[:, :-1]], axis=1)
         pieces, parts = _pieces(inputs.shape[1], group.tokens.shape[1], piece), []
@@ -156,12 +159,10 @@ class _Kept:
         self._spans = (Segment(0, half), Segment(half, layers))
         self._rows: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
 
-    def run(
-        self, stack: Stack, tokens: NDArray[np.int64], cache: Any, start: int, *, shakes: bool = False
-    ) -> torch.Tensor:
+    def run(self, stack: Stack, tokens: NDArray[np.int64], cache: Any, start: int, *, shakes: int = 0) -> torch.Tensor:
         states = stack.embed(torch.from_numpy(np.ascontiguousarray(tokens)))
         if shakes:
-            states = shaken(states)
+            states = shaken(states, shakes)
         for span, kept in zip(self._spans, self._rows, strict=True):
             states = stack.forward(states, span, cache, start)
             kept.append(states)

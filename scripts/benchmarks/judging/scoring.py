@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.judging.corpus import Group
 from benchmarks.judging.engines import engines
-from benchmarks.judging.runs import Arrays, Shelf
+from benchmarks.judging.runs import SHAKEN, STRONGLY, Arrays, Shelf
 from benchmarks.judging.ways import HONEST
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
@@ -29,6 +29,7 @@ from troth.protocol.straying import FAITHFUL, Straying, kinder, strays
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, choose, noise
 from troth.protocol.types import Hash32
+from troth.protocol.unsteady import BY_HALF
 
 Logits = NDArray[np.float32]
 Numbers = NDArray[np.float64]
@@ -116,7 +117,9 @@ class TokenScorer:
 
     def __init__(self, shelf: Shelf, group: Group, heads: Heads, ways: Sequence[str]) -> None:
         self._shelf, self._group, self._heads, self._ways = shelf, group, heads, ways
-        self._runs = {name: shelf.read(group, name)["rows-1"] for name in {*ways, "decode", "own", "again"}}
+        self._third = (SHAKEN[1], STRONGLY[1]) if shelf.dtype else ((), ())
+        runs = {*ways, "decode", "own", "again", *self._third[0], *self._third[1]}
+        self._runs = {name: shelf.read(group, name)["rows-1"] for name in runs}
         if shelf.dtype:
             self._runs["high"] = shelf.read(group, "high")["rows-1"]
         self._text = shelf.read(group, "decode")["text"]
@@ -132,8 +135,9 @@ class TokenScorer:
         levelled: Callable[[int], bool] = lambda prompt: False,
     ) -> Arrays:
         """Arrays of prompts x tokens: ``token/NAME``; what it loses, ``first/NAME`` at the first look by the reference,
-        ``kindest/NAME`` at the second; ``strays/NAME`` from the claimed rows, ``beyond/NAME`` further than machines;
-        ``lost``: what own choices lose at the first; ``apart``: noise of the rows.
+        ``kindest/NAME`` at the second, ``third/NAME`` at the third; ``strays/NAME`` from the claimed rows,
+        ``beyond/NAME`` further than machines; ``lost``: what own choices lose at the first; ``apart`` and ``apart at
+        third``: noise of the rows.
 
         ``levelled``: whether a prompt's client draws the two likeliest tokens of every row level, by a bias.
         """
@@ -227,7 +231,7 @@ class TokenScorer:
             gumbel = noise(seed, first + index, logits["own"].shape[1]) if sampling.temperature > 0 else None
             heads = {name: partial(told, index) for name, told in claimed.items()}
             row = Row({name: one[index] for name, one in logits.items()}, gumbel, sampling, self._frequent, heads)
-            for key, value in _values(row, names, reference, seed, first + index).items():
+            for key, value in _values(row, names, (reference, *self._third), seed, first + index).items():
                 line.setdefault(key, []).append(value)
         return line
 
@@ -239,24 +243,34 @@ def _levelling(own: Logits) -> Bias:
     return second, own[place, first] - own[place, second]
 
 
-def _values(row: Row, names: Sequence[str], reference: str, seed: Hash32, position: int) -> dict[str, float]:
-    judges, known = {"own", "again", reference}, {}
+def _values(
+    row: Row, names: Sequence[str], further: tuple[str, Sequence[str], Sequence[str]], seed: Hash32, position: int
+) -> dict[str, float]:
+    """Of one row; ``further``: the reference, and the runs of a third look, lightly and strongly shaken."""
+    reference, shaken, strongly = further
+    judges, known = {"own", "again", reference}, dict[int, tuple[float, ...]]()
     beside = 0.0 if reference == "own" else row.apart("own", reference)
     noise = max(beside, row.apart("again", reference))
-    near, far = (float(reach(np.array(one))) for one in (beside, noise))
+    shakes = (row.apart(one, reference) * counts for runs, counts in ((shaken, 1), (strongly, BY_HALF)) for one in runs)
+    unsteady = max([noise, *shakes])
+    near, *reaches = (float(reach(np.array(one))) for one in (beside, noise, unsteady))
 
-    def judged(token: int) -> tuple[float, float]:
+    def judged(token: int) -> tuple[float, ...]:
         if token not in known:
             lost = {judge: row.lost(judge, token) for judge in judges}
-            known[token] = float(lost[reference].counted(near)), min(float(one.counted(far)) for one in lost.values())
+            kindest = [min(float(one.counted(reaches[0])) for one in lost.values())]
+            if kindest[0] and shaken:
+                lost |= {judge: row.lost(judge, token) for judge in shaken}
+                kindest.append(min(float(one.counted(reaches[1])) for one in lost.values()))
+            known[token] = float(lost[reference].counted(near)), kindest[0], kindest[-1]
         return known[token]
 
-    values = {"lost": judged(row.choice("own"))[0], "apart": noise}
+    values = {"lost": judged(row.choice("own"))[0], "apart": noise, "apart at third": unsteady}
     for name in names:
         token = row.choice(name)
-        first, kindest = judged(token)
-        values |= {f"token/{name}": token, f"first/{name}": first, f"kindest/{name}": kindest}
+        first, kindest, third = judged(token)
         strays = row.strays(name, token, seed, position)
+        values |= {f"token/{name}": token, f"first/{name}": first, f"kindest/{name}": kindest, f"third/{name}": third}
         values |= {f"strays/{name}": strays.worst, f"beyond/{name}": strays.beyond}
     return values
 

@@ -1,22 +1,24 @@
-"""Verdicts over kept rows: by the first look alone, and with the second, by the product's own functions."""
+"""Verdicts over kept rows: by the first look alone, and with all of them, by the product's own functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.judging.corpus import Group
-from benchmarks.judging.runs import OTHERWISE, SHAKEN, Arrays, Shelf
+from benchmarks.judging.runs import OTHERWISE, SHAKEN, STRONGLY, Arrays, Shelf
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import judge_doubted_tokens, under_rules
-from troth.protocol.findings import LOOKED_AT
+from troth.protocol.findings import LOOKED_AT, MEAN_RATIO
 from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling, TokenReport, judge_tokens
 from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.unsteady import ShakenRuns
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Scores over the cut, above 1 is refused, at the first and the second look; ``told``: see `TokenReport`.
+    """Scores over the cut, above 1 is refused, at the first look and after all of them; ``told``: see `TokenReport`.
 
-    ``closest``: the worse of both scores had the second look been taken whatever the first one said; ``own``: the rows
-    are bit for bit those of one of the verifier's runs.
+    ``mean``: of a bfloat16 trace after all looks; ``held``: its score without long windows, which a court takes stake
+    for. ``closest``: the worse of both scores had the second look been taken whatever the first one said, and no third;
+    ``own``: the rows are bit for bit those of one of the verifier's runs.
     """
 
     name: str
@@ -43,6 +46,8 @@ class Verdict:
     states_again: float
     text_again: float
     told: bool
+    mean: float = 0.0
+    held: float = 0.0
     closest: float = 0.0
     own: bool = False
 
@@ -53,7 +58,7 @@ class Verdict:
 
     @property
     def refused_twice(self) -> bool:
-        """At the second look, which is taken of what the first one refuses or, by its mean, doubts."""
+        """At the last look, which is taken of what those before refuse or, by its mean, doubt."""
         return self.states_again > 1 or (self.text_again > 1 and self.told)
 
     @property
@@ -64,24 +69,25 @@ class Verdict:
 
 def verdicts(shelf: Shelf, group: Group, way: str, scores: Arrays, cuts: Thresholds) -> Iterator[Verdict]:
     """One for each prompt of a group; ``scores`` are `TokenScorer`'s."""
-    further = ("again",) if shelf.dtype else ("again", *SHAKEN)
-    runs = {name: shelf.read(group, name) for name in {way, "own", *further}}
+    shaken = (*SHAKEN[shelf.dtype], *STRONGLY[shelf.dtype])
+    runs = {name: shelf.read(group, name) for name in {way, "own", "again", *shaken}}
     if shelf.dtype:
         runs |= {name: shelf.read(group, name) for name in ("high", OTHERWISE)}
     for prompt, name in enumerate(group.names):
-        states = _states(shelf.dtype, runs, way, prompt, cuts)
+        first, brink, last = _states(shelf.dtype, runs, way, prompt, cuts)
         texts = _text(group, scores, way, prompt, cuts.margin_cut / 1e6)
-        first, doubted = texts
-        second, brink = first if first.accepted else doubted, doubted.score / doubted.cut
-        closest = max(states[2], brink if doubted.told else min(brink, 1.0))
-        yield Verdict(name, states[0], first.score / first.cut, states[1], second.score / second.cut,
-                      second.told or second.accepted, closest, _is_own(runs, way, prompt))  # fmt: skip
+        second = texts[1].score / texts[1].cut
+        closest = max(brink, second if texts[1].told else min(second, 1.0))
+        text = next((one for one in texts if one.accepted), texts[-1])
+        told, is_own = text.told or text.accepted, _is_own(runs, way, prompt)
+        yield Verdict(name, first, texts[0].score / texts[0].cut, last.cuts, text.score / text.cut, told,
+                      last.mean, last.held, closest, is_own)  # fmt: skip
 
 
 def refused_texts(group: Group, scores: Arrays, name: str, cut: float) -> list[bool]:
-    """Which texts of a lie are refused by themselves, at the second look."""
+    """Which texts of a lie are refused by themselves, after all looks."""
     looks = [_text(group, scores, name, prompt, cut) for prompt in range(len(group.names))]
-    return [not first.accepted and not second.accepted and second.told for first, second in looks]
+    return [not any(one.accepted for one in texts) and texts[-1].told for texts in looks]
 
 
 def _is_own(runs: dict[str, Any], way: str, prompt: int) -> bool:
@@ -93,27 +99,45 @@ def _is_own(runs: dict[str, Any], way: str, prompt: int) -> bool:
     )
 
 
-def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thresholds) -> tuple[float, ...]:
-    """By the first look, by the second where the first doubts, and by the second in any case."""
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """What the worse of both traces comes to after all looks."""
+
+    cuts: float
+    held: float
+    mean: float
+
+
+def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thresholds) -> tuple[float, float, _Last]:
+    """By the first look, by the second whatever the first says, and after all that are taken."""
     rules, found = Rules(dtype, cuts.state_cut), []
     for key in ("rows-0", "rows-1"):
-        claimed, own = (runs[name][key][prompt] for name in (way, "own"))
-        others = [runs[name][key][prompt] for name in ("again", *(() if dtype else SHAKEN))]
+        claimed, own, again = (runs[name][key][prompt] for name in (way, "own", "again"))
         high, otherwise = (runs[name][key][prompt] if dtype else None for name in ("high", OTHERWISE))
+        shaken, strongly = ([runs[name][key][prompt] for name in kind[dtype]] for kind in (SHAKEN, STRONGLY))
         first = judge_states(rules, claimed, own, high)
-        doubted = judge_states(rules, claimed, own, high, *others, otherwise=otherwise)
-        again = doubted if first.cuts > 1 or first.mean > LOOKED_AT else first
-        found.append([first.cuts, again.cuts, doubted.cuts])
-    return tuple(map(float, np.max(found, axis=0)))
+        look = partial(judge_states, rules, claimed, own, high, again, *([] if dtype else shaken), otherwise=otherwise)
+        last = second = look()
+        if first.accepted and first.mean <= LOOKED_AT:
+            last = first
+        elif dtype and (not second.accepted or second.mean > MEAN_RATIO):
+            last = look(shaken=ShakenRuns(shaken, strongly))
+        found.append((first.cuts, second.cuts, last))
+    lasts = [last for *_, last in found]
+    worst = _Last(max(one.cuts for one in lasts), max(one.held for one in lasts), max(one.mean for one in lasts))
+    return max(first for first, *_ in found), max(second for _, second, _ in found), worst
 
 
-def _text(group: Group, scores: Arrays, way: str, prompt: int, cut: float) -> tuple[TokenReport, TokenReport]:
-    """At both looks, whatever the first one says."""
+def _text(group: Group, scores: Arrays, way: str, prompt: int, cut: float) -> tuple[TokenReport, ...]:
+    """At all looks, whatever those before say."""
     tokens = [int(token) for token in scores[f"token/{way}"][prompt]]
     request = request_of(group, prompt)
     first = judge_tokens(scores[f"first/{way}"][prompt], tokens, request, cut)
-    kindest, noise = scores[f"kindest/{way}"][prompt][None], scores["apart"][prompt]
-    return first, judge_doubted_tokens(kindest, noise, tokens, request, cut)
+    further = [
+        judge_doubted_tokens(scores[f"{look}/{way}"][prompt][None], scores[noise][prompt], tokens, request, cut)
+        for look, noise in (("kindest", "apart"), ("third", "apart at third"))
+    ]
+    return first, *further
 
 
 def request_of(group: Group, prompt: int) -> Request:
@@ -127,12 +151,3 @@ def request_of(group: Group, prompt: int) -> Request:
         top_p_millionths=round(sampling.top_p * 1_000_000),
         end_tokens=(),
     )
-
-
-def mean_ratios(shelf: Shelf, group: Group, way: str) -> list[float]:
-    """The mean noise ratio of every prompt's whole trace in a bfloat16 class."""
-    runs = {name: shelf.read(group, name)["rows-1"] for name in (way, "own", "high")}
-    return [
-        judge_states(Rules(1, 1_000_000), claimed, own, high).mean
-        for claimed, own, high in zip(runs[way], runs["own"], runs["high"], strict=True)
-    ]

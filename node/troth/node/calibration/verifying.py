@@ -13,13 +13,15 @@ from transformers import DynamicCache
 from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, seed_of, words
 from troth.node.calibration.prompts import Bucket
 from troth.node.calibration.stack import Stack
-from troth.node.engine.torch_engine import from_words
+from troth.node.engine.torch_engine import STRONGER, from_words, shaken
+from troth.node.judging.runs import SHAKEN_AT_THIRD
 from troth.protocol.agreement import agreeing_counts
 from troth.protocol.doubts import first_look
-from troth.protocol.scores import long_windows, relative_rms, rho
+from troth.protocol.scores import LongWindows, long_windows, relative_rms, rho
 from troth.protocol.statistics import paper_statistics
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.trace import TILE_BYTES, TILE_ROWS, TileLayout, tile_columns
+from troth.protocol.unsteady import ShakenRuns, ShakenWindows
 
 TILES = 16
 """Tiles looked at per trace and layout."""
@@ -83,23 +85,41 @@ class VerifierRun:
     def _long_windows(
         self, index: int, inputs: NDArray[Any], rows: tuple[NDArray[Any], NDArray[Any]], high: NDArray[np.float32]
     ) -> Measured:
-        """By the runs that a verifier takes where it doubts: one more in pieces, and one with other attention."""
+        """By the runs that a verifier takes where it doubts: one more in pieces, and one with other attention; where
+        these refuse a trace, by shaken ones."""
         again = words(self._in_pieces(index, inputs), self._plan.dtype)
         self._low.use_attention("eager")
         try:
             otherwise = words(self._run(self._low, index, inputs), self._plan.dtype)
         finally:
             self._low.use_attention("sdpa")
-        found = [
-            long_windows(
-                widen(theirs, self._dtype), [widen(one, self._dtype) for one in own], widen(other, self._dtype), exact
-            )
-            for theirs, *own, other, exact in zip(*rows, again, otherwise, high, strict=True)
+        taken = [
+            (*(widen(one, self._dtype) for one in runs), exact)
+            for *runs, exact in zip(*rows, again, otherwise, high, strict=True)
         ]
+        found = [long_windows(theirs, own, other, exact) for theirs, *own, other, exact in taken]
+        if max(one.excess for one in found) > 1:
+            light, strong = (self._shaken(index, inputs, times) for times in (1, STRONGER))
+            third = [ShakenRuns(*one) for one in zip(light, strong, strict=True)]
+            found = [self._at_third(*one) for one in zip(found, taken, third, strict=True)]
         return {
             LONG_MEANS.format(index): np.array([one.mean for one in found]),
             LONG_WEIGHTS.format(index): np.array([one.weight for one in found]),
         }
+
+    def _shaken(self, index: int, inputs: NDArray[Any], times: int) -> list[list[NDArray[np.float32]]]:
+        """Runs of every sequence."""
+        runs = [self._run(self._low, index, inputs, shakes=times) for _ in range(SHAKEN_AT_THIRD)]
+        by_sequence = zip(*(words(one, self._plan.dtype) for one in runs), strict=True)
+        return [[widen(one, self._dtype) for one in kept] for kept in by_sequence]
+
+    @staticmethod
+    def _at_third(found: LongWindows, taken: tuple[NDArray[np.float32], ...], third: ShakenRuns) -> LongWindows:
+        theirs, *own, exact = taken
+        if found.excess <= 1:
+            return found
+        beside = ShakenWindows(theirs, own, third, exact).worst()
+        return min(found, beside, key=lambda one: one.excess)
 
     def _in_pieces(self, index: int, inputs: NDArray[Any]) -> torch.Tensor:
         cache, found = self._low.cache(), []
@@ -109,13 +129,20 @@ class VerifierRun:
         return torch.cat(found, dim=1)
 
     def _run(
-        self, stack: Stack, index: int, inputs: NDArray[Any], cache: DynamicCache | None = None, start: int = 0
+        self,
+        stack: Stack,
+        index: int,
+        inputs: NDArray[Any],
+        cache: DynamicCache | None = None,
+        start: int = 0,
+        *,
+        shakes: int = 0,
     ) -> torch.Tensor:
         if index == 0:
             entering = stack.embed(torch.from_numpy(np.ascontiguousarray(inputs)))
         else:
             entering = from_words(inputs, self._plan.dtype).to(stack.device, stack.dtype)
-        return stack.forward(entering, self._plan.segments[index], cache, start)
+        return stack.forward(shaken(entering, shakes) if shakes else entering, self._plan.segments[index], cache, start)
 
     def _states(self, claimed: NDArray[Any], own: NDArray[Any], high: NDArray[np.float32]) -> Measured:
         distances, statistics = [], []

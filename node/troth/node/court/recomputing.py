@@ -15,7 +15,15 @@ from troth.cases.judging import Inputs, Recomputed
 from troth.node.engine.interface import Engine, SessionKey, WholeEngine
 from troth.node.errors import OutOfOrder
 from troth.node.judging.own_rows import judge_straying
-from troth.node.judging.runs import FIFTH_RULES, looks_twice, other_attention, reference_rows, second_run, shaken_runs
+from troth.node.judging.runs import (
+    FIFTH_RULES,
+    looks_twice,
+    other_attention,
+    reference_rows,
+    second_run,
+    shaken_at_third,
+    shaken_runs,
+)
 from troth.node.judging.texts import LOGIT_ROWS, judge_doubted_text, judge_text
 from troth.node.orders.context import NodeContext
 from troth.protocol.credit import Surprises, surprises_of
@@ -92,7 +100,8 @@ class EngineRecompute:
         again = await _again(context.engine, inputs, definition, descriptor, own.states)
         run = _run(inputs, definition, descriptor, _entered(inputs, descriptor, Dtype(definition.dtype)), own.states)
         otherwise = await other_attention(context.engine, run)
-        return replace(own, again=again, shaken=tuple(await shaken_runs(context.engine, run)), otherwise=otherwise)
+        shaken, at_third = tuple(await shaken_runs(context.engine, run)), await shaken_at_third(context.engine, run)
+        return replace(own, again=again, shaken=shaken, at_third=at_third, otherwise=otherwise)
 
 
 async def recompute(
@@ -163,7 +172,9 @@ async def _text(engine: Engine, run: _Run, high: NDArray[Any] | None) -> TokenRe
     if found.accepted or not looks_twice(run.seat.execution_class):
         return found
     runs = (run.states, await second_run(engine, run), *await shaken_runs(engine, run))
-    return await judge_doubted_text(engine, run, runs, high, run.tokens)
+    found = await judge_doubted_text(engine, run, runs, high, run.tokens)
+    shaken = None if found.accepted else await shaken_at_third(engine, run)
+    return found if shaken is None else await judge_doubted_text(engine, run, runs, high, run.tokens, shaken=shaken)
 
 
 async def _straying(engine: Engine, run: _Run, claimed: bytes | None) -> Straying:

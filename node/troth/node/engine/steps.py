@@ -51,8 +51,8 @@ Result = TypeVar("Result")
 @dataclass(eq=False)
 class SessionWork:
     """Positions `start`, … of a session that are to be computed, of which `done` are. `wide`: with float32 layers;
-    `shakes`: from rows whose last bits are changed; `otherwise`: with the other attention. Both of the latter are no
-    session's.
+    `shakes`: from rows whose last bits are changed, by so many times as much as one does; `otherwise`: with the other
+    attention. Both of the latter are no session's.
 
     The engine adds rows, and the seconds that the steps took; or it sets `failure`.
     """
@@ -62,7 +62,7 @@ class SessionWork:
     start: int
     inputs: NDArray[Any]
     wide: bool = False
-    shakes: bool = False
+    shakes: int = 0
     otherwise: bool = False
     cache: AttentionCache | None = None
     rows: list[NDArray[Any]] = field(default_factory=list)

@@ -30,9 +30,11 @@ from troth.protocol.types import Segment
 TORCH_DTYPES = (torch.float32, torch.bfloat16)
 REFERENCE = SessionKey(b"reference", 0, 0)
 """Of all references, so that they are computed one after the other: their caches are outside of the bound."""
-SHAKE = 2.0**-21
+SHAKES = {torch.float32: 2.0**-21, torch.bfloat16: 2.0**-7}
 """Part of a number by which a shaken run changes it at most. Rounding inside of the layers comes to as much: rows of
 ordinary prompts then differ by what they differ by in another order of sums."""
+STRONGER = 4
+"""How many times as much a strongly shaken run changes."""
 Entered = tuple[StepShare, torch.Tensor, Continuation]
 Result = TypeVar("Result")
 
@@ -124,11 +126,16 @@ class TorchEngine:
 
     async def reference(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
         """One float32 prefill, after those asked for before; the float32 slice is loaded when it is first needed."""
-        return await self._reference_run(segment, inputs)
+        work = SessionWork(REFERENCE, segment, 0, inputs, wide=True)
+        rows = (await asyncio.wrap_future(self._steps.compute(work))).rows
+        # Layers of a former slice may have stayed for it.
+        await self._run(lambda: self._keep(self._kept))
+        return rows
 
-    async def shaken(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any]:
-        """See `interface.ShakingEngine.shaken`; in float32, whatever the dtype."""
-        return await self._reference_run(segment, inputs, shakes=True)
+    async def shaken(self, segment: Segment, inputs: NDArray[Any], *, strongly: bool = False) -> NDArray[Any]:
+        """See `interface.ShakingEngine.shaken`."""
+        work = SessionWork(REFERENCE, segment, 0, inputs, shakes=STRONGER if strongly else 1)
+        return (await asyncio.wrap_future(self._steps.compute(work))).rows
 
     async def otherwise(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any] | None:
         """See `interface.OtherwiseEngine.otherwise`."""
@@ -136,13 +143,6 @@ class TorchEngine:
             return None
         work = SessionWork(REFERENCE, segment, 0, inputs, otherwise=True)
         return (await asyncio.wrap_future(self._steps.compute(work))).rows
-
-    async def _reference_run(self, segment: Segment, inputs: NDArray[Any], *, shakes: bool = False) -> NDArray[Any]:
-        work = SessionWork(REFERENCE, segment, 0, inputs, wide=True, shakes=shakes)
-        rows = (await asyncio.wrap_future(self._steps.compute(work))).rows
-        # Layers of a former slice may have stayed for it.
-        await self._run(lambda: self._keep(self._kept))
-        return rows
 
     async def choose(self, key: SessionKey, row: NDArray[Any], draw: TokenDraw) -> Chosen:
         """The token of one post-norm row; see `interface.ChoosingEngine.choose`."""
@@ -274,8 +274,8 @@ class TorchEngine:
         start = work.start + work.done
         hidden = self._enter(layers, work.segment, work.inputs[work.done : work.done + count])
         if work.shakes:
-            hidden = shaken(hidden)
-        if work.wide or work.otherwise:
+            hidden = shaken(hidden, work.shakes)
+        if work.wide or work.otherwise or work.shakes:
             work.cache = work.cache or layers.new_cache(work.segment)
             work.cache.grow(len(work.inputs))
         else:
@@ -369,10 +369,11 @@ class TorchEngine:
         return Computed(layers.logits(states).cpu().numpy(), time.perf_counter() - started)
 
 
-def shaken(states: torch.Tensor) -> torch.Tensor:
-    """Rows with every number changed by up to SHAKE of itself, as nobody can foresee."""
+def shaken(states: torch.Tensor, times: int = 1) -> torch.Tensor:
+    """Rows with every number changed by up to so many times its format's part of SHAKES, as nobody can foresee."""
     seed = torch.Generator(states.device).manual_seed(int.from_bytes(os.urandom(7), "big"))
-    drawn = torch.empty_like(states, dtype=torch.float64).uniform_(-SHAKE, SHAKE, generator=seed)
+    most = times * SHAKES[states.dtype]
+    drawn = torch.empty_like(states, dtype=torch.float64).uniform_(-most, most, generator=seed)
     return (states * (1 + drawn)).to(states.dtype)
 
 

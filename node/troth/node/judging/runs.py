@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine, OtherwiseEngine, SessionKey, ShakingEngine
 from troth.node.judging.sessions import JudgedSession, OutcomeCuts
-from troth.protocol.doubts import SIXTH_RULES, rules_version
+from troth.protocol.doubts import SEVENTH_RULES, SIXTH_RULES, rules_version
 from troth.protocol.tensors import Dtype
+from troth.protocol.unsteady import ShakenRuns
 
 SECOND_RUN = b"troth/second run/"
 """Names the caches of these runs as no order is named."""
@@ -26,6 +27,9 @@ FIFTH_RULES = 5
 """From these on a text is judged by its node's own rows, too, and float32 rows by runs with other last bits."""
 SHAKEN = 2
 """Such runs. One in a hundred would miss a row that rounding moves in one direction alone."""
+SHAKEN_AT_THIRD = 8
+"""Such runs at a third look in bfloat16, of each strength: a row that tips in a third of all tips in 96 % of eight, and
+their spread has to be told."""
 
 
 def looks_twice(rules: OutcomeCuts) -> bool:
@@ -62,11 +66,31 @@ async def shaken_runs(engine: Engine, session: JudgedSession) -> list[NDArray[An
     return [await engine.shaken(session.seat.layers, session.all_inputs()) for _ in range(SHAKEN)]
 
 
+async def shaken_at_third(engine: Engine, session: JudgedSession) -> ShakenRuns | None:
+    """The same positions in a bfloat16 class, from rows whose last bits are changed; None by older rules, and where the
+    engine cannot.
+
+    Where a prompt brings a row to where rounding tips it, all other runs may fall alike, and an engine whose kernels
+    round in other places falls otherwise.
+    """
+    rules = session.seat.execution_class
+    noisy = _is_noisy(session) and rules_version(rules.calibration) >= SEVENTH_RULES
+    if not noisy or not isinstance(engine, ShakingEngine):
+        return None
+    layers, inputs, count = session.seat.layers, session.all_inputs(), range(SHAKEN_AT_THIRD)
+    lightly = [await engine.shaken(layers, inputs) for _ in count]
+    return ShakenRuns(lightly, [await engine.shaken(layers, inputs, strongly=True) for _ in count])
+
+
+def _is_noisy(session: JudgedSession) -> bool:
+    return session.seat.dtype is Dtype.BFLOAT16 and not session.seat.execution_class.exact
+
+
 async def other_attention(engine: Engine, session: JudgedSession) -> NDArray[Any] | None:
     """The same positions in a bfloat16 class with attention computed otherwise; None by older rules, and where the
     engine knows one way."""
     rules = session.seat.execution_class
-    noisy = session.seat.dtype is Dtype.BFLOAT16 and not rules.exact and rules_version(rules.calibration) >= SIXTH_RULES
+    noisy = _is_noisy(session) and rules_version(rules.calibration) >= SIXTH_RULES
     if not noisy or not isinstance(engine, OtherwiseEngine):
         return None
     return await engine.otherwise(session.seat.layers, session.all_inputs())
@@ -85,6 +109,6 @@ async def reference_rows(engine: Engine, session: JudgedSession) -> NDArray[Any]
     They judge texts too: two honest bfloat16 runs may disagree by a logit where the nucleus ends, and none of the two
     is the measure of the other.
     """
-    if session.seat.dtype is not Dtype.BFLOAT16 or session.seat.execution_class.exact:
+    if not _is_noisy(session):
         return None
     return await engine.reference(session.seat.layers, session.all_inputs())

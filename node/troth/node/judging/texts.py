@@ -18,6 +18,7 @@ from troth.protocol.margins import losses, margins
 from troth.protocol.masks import RowRule, TextRules, text_rules
 from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens
+from troth.protocol.unsteady import BY_HALF, ShakenRuns
 
 LOGIT_ROWS = 32
 """Rows whose logits are held at a time: 32 rows of a large vocabulary are tens of megabytes, a whole text is not."""
@@ -59,13 +60,21 @@ async def judge_doubted_text(
     runs: tuple[NDArray[Any], ...],
     reference: NDArray[Any] | None,
     text: tuple[int, ...],
+    *,
+    shaken: ShakenRuns | None = None,
 ) -> TokenReport:
-    """Judge every token of a text in the eyes of the kindest judge: the own runs, and the reference if there is one."""
+    """Judge every token of a text in the eyes of the kindest judge: the own runs, and the reference if there is one.
+
+    ``shaken``, at a third look: the lightly shaken ones are judges, too, and all say how far noise reaches.
+    """
     request, by_judges, noise = session.seat.request, [], []
-    judges = runs if reference is None else (*runs, reference)
+    judges = (*runs, *(() if shaken is None else shaken.lightly), *(() if reference is None else (reference,)))
     async for position, tokens, logits, ruled in blocks(engine, session, text):
         seen = [await logits(engine, rows) for rows in judges]
         noise.append(await asyncio.to_thread(rows_apart, seen, ruled))
+        if shaken is not None:
+            strongly = [*[await logits(engine, rows) for rows in shaken.strongly], seen[-1]]
+            noise[-1] = np.maximum(noise[-1], BY_HALF * await asyncio.to_thread(rows_apart, strongly, ruled))
         lost = await asyncio.to_thread(
             _second_margins, session, seen, noise[-1], tokens, position=position, ruled=ruled
         )

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine
 from troth.node.judging.own_rows import judge_straying
-from troth.node.judging.runs import FIFTH_RULES, other_attention, reference_rows, second_run, shaken_runs
+from troth.node.judging.runs import (
+    FIFTH_RULES,
+    other_attention,
+    reference_rows,
+    second_run,
+    shaken_at_third,
+    shaken_runs,
+)
 from troth.node.judging.sessions import JudgedSession, OutcomeCuts
 from troth.node.judging.texts import TextFound, judge_beside_own, judge_by_own, judge_doubted_text
 from troth.node.judging.upstream import judge_from_prompt
@@ -23,6 +30,7 @@ from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.sequential import NodeEvidence
 from troth.protocol.straying import FAITHFUL, Straying
 from troth.protocol.tokens import Sampling, TokenReport
+from troth.protocol.unsteady import ShakenRuns
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +116,7 @@ async def judge_rows(engine: Engine, session: JudgedSession, claimed: NDArray[An
     version = rules_version(seat.execution_class.calibration)
     if version >= 2:
         if not seat.execution_class.exact:
-            found = await _second_look(engine, session, claimed, reference, found)
+            found = await _further_looks(engine, session, claimed, reference, found)
         if version >= FIFTH_RULES and text is not None and found.states.accepted:
             found = replace(found, straying=await judge_straying(engine, session, claimed, text.differing))
             if not found.refused:
@@ -133,25 +141,53 @@ def _findings(
     return (states,) if said is None else (states, said)
 
 
-async def _second_look(
+async def _further_looks(
     engine: Engine, session: JudgedSession, claimed: NDArray[Any], reference: NDArray[Any] | None, found: Judgement
 ) -> Judgement:
-    """What is refused or counts against the inferencer, judged by several runs of this node's own."""
-    rules, own, states, tokens = session.seat.execution_class, session.all_outputs(), found.states, found.tokens
-    doubts_states = not states.accepted or (reference is not None and _looked_at(rules, states))
+    """What is refused or counts against the inferencer, judged by several runs of this node's own; what still does, by
+    runs with other last bits."""
+    tokens = found.tokens
+    doubts_states = not found.states.accepted or (
+        reference is not None and _looked_at(session.seat.execution_class, found.states)
+    )
     doubts_text = tokens is not None and not tokens.accepted
     if tokens is not None and reference is None:
         doubts_text = doubts_text or bool(of_precise_text(tokens).value)
     if not doubts_states and not doubts_text:
         return found
-    others = [await second_run(engine, session), *await shaken_runs(engine, session)]
-    if doubts_states:
-        otherwise = await other_attention(engine, session)
-        look = partial(judge_states, otherwise=otherwise)
-        states = await asyncio.to_thread(look, rules, claimed, own, reference, *others)
-    if doubts_text:
-        tokens = await judge_doubted_text(engine, session, (own, *others), reference, session.tokens)
-    return replace(found, states=states, tokens=tokens)
+    runs = (session.all_outputs(), await second_run(engine, session), *await shaken_runs(engine, session))
+    otherwise = await other_attention(engine, session) if doubts_states else None
+    looks = _FurtherLooks(engine, session, claimed, reference, runs, otherwise)
+    found = await looks.at(found, states=doubts_states, text=doubts_text)
+    doubts_states = doubts_states and (not found.states.accepted or found.states.mean > MEAN_RATIO)
+    doubts_text = doubts_text and found.tokens is not None and not found.tokens.accepted
+    shaken = await shaken_at_third(engine, session) if doubts_states or doubts_text else None
+    return await looks.at(found, shaken, states=doubts_states, text=doubts_text) if shaken is not None else found
+
+
+@dataclass(frozen=True, slots=True)
+class _FurtherLooks:
+    """A trace and a text, with this node's own ``runs`` of the same positions, and the one with other attention."""
+
+    engine: Engine
+    session: JudgedSession
+    claimed: NDArray[Any]
+    reference: NDArray[Any] | None
+    runs: tuple[NDArray[Any], ...]
+    otherwise: NDArray[Any] | None
+
+    async def at(self, found: Judgement, shaken: ShakenRuns | None = None, *, states: bool, text: bool) -> Judgement:
+        """What was found, with ``states`` and ``text`` judged anew where these are doubted; ``shaken``: more runs."""
+        if states:
+            own, *others = self.runs
+            look = partial(judge_states, self.session.seat.execution_class, self.claimed, own, self.reference, *others)
+            look = partial(look, otherwise=self.otherwise, shaken=shaken)
+            found = replace(found, states=await asyncio.to_thread(look))
+        if text:
+            runs, told = (self.runs, self.reference), self.session.tokens
+            judged = await judge_doubted_text(self.engine, self.session, *runs, told, shaken=shaken)
+            found = replace(found, tokens=judged)
+        return found
 
 
 def _looked_at(rules: OutcomeCuts, states: StateReport) -> bool:

