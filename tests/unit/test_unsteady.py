@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from troth.node.judging.runs import SHAKEN_AT_THIRD
+from troth.node.judging.runs import LIGHTLY, STRONGLY
 from troth.node.judging.verdicts import Judgement, judge_rows
 from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import MEAN_RATIO, Kind
 from troth.protocol.request import Request
-from troth.protocol.tensors import Dtype
+from troth.protocol.tensors import Dtype, widen
 from troth.protocol.types import ZERO_HASH, Segment
-from troth.protocol.unsteady import ShakenRuns
+from troth.protocol.unsteady import ShakenRuns, distances
 
 from .test_node_judging import HIDDEN, NEW, Rows, text_of
 from .test_node_judging import PROMPT as ASKED
@@ -48,7 +48,8 @@ def rules_of(version: int) -> Any:
 
 
 def looked_at(claimed: np.ndarray, lightly: list[np.ndarray], strongly: list[np.ndarray] | None = None) -> StateReport:
-    shaken = ShakenRuns(lightly, strongly or [run() for _ in range(8)])
+    kinds = (lightly, strongly or [run() for _ in range(8)])
+    shaken = ShakenRuns(*([distances(widen(one, Dtype.BFLOAT16), HIGH) for one in kind] for kind in kinds))
     return judge_states(rules_of(7), claimed, run(), HIGH, run(), otherwise=run(), shaken=shaken)
 
 
@@ -136,7 +137,7 @@ async def test_a_verifier_shakes_only_before_it_says_no() -> None:
     found = await judged(engine, run(4))
     assert (found.verdict, found.for_a_court) == (True, False)
     assert [(one.test, one.value) for one in found.findings] == [(Kind.STATES, 0.0)]
-    assert engine.asked == 2 * SHAKEN_AT_THIRD
+    assert engine.asked == LIGHTLY + STRONGLY
 
 
 async def test_the_sixth_rules_do_not_shake() -> None:

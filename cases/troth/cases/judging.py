@@ -1,7 +1,7 @@
 """A reviewer's opinion: its own trace against the node's rows, in the form that the court compares.
 
 ``Recompute`` is the seam to the engine. Score and spread are in millionths of the class's first cut: the score is the
-worse of states and text, the spread how far other runs of one's own lie from the first.
+worse of states and text, the spread how far a second run of one's own lies from the first.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Recomputed:
     """The engine's own run: rows x columns in the class's format.
 
     ``high``: the float32 prefill of a tolerant bfloat16 class; ``again``: a second run, computed another way (None: the
-    class has no noise); ``shaken``: runs with changed last bits in float32, where the engine has them, ``at_third``
+    class has no noise); ``shaken``: runs with changed last bits in float32, where the engine has them; ``at_third``:
     those in bfloat16, by the seventh rules; ``otherwise``: one with other attention, by the sixth; ``text``: at the
     last segment, with how far it strays from the node's own rows.
     """
@@ -160,13 +160,12 @@ def _score(
 
 
 def _spread(context: JudgingContext, own: Recomputed) -> int:
-    """How far another run of one's own lies from the first at most, by what a node is judged by."""
+    """How far a second run of one's own lies from the first, by what a node is judged by."""
     if own.again is None:
         return 0
-    rules, runs = cast(Any, context.definition), [own.again]
-    if own.at_third is not None:
-        runs += own.at_third.lightly
-    return max(_scaled(judge_states(rules, one, own.states, own.high, otherwise=own.otherwise)) for one in runs)
+    return _scaled(
+        judge_states(cast(Any, context.definition), own.again, own.states, own.high, otherwise=own.otherwise)
+    )
 
 
 def _lacks_a_run(context: JudgingContext, own: Recomputed, found: StateReport | None) -> bool:

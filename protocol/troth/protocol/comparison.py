@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -109,7 +108,7 @@ def judge_states(
     """
     dtype = Dtype(rules.dtype)
     own = (reference, *others, *(() if otherwise is None else (otherwise,)))
-    for run in (*own, *(() if shaken is None else (*shaken.lightly, *shaken.strongly))):
+    for run in own:
         _require_comparable(claimed, run, dtype)
     if not finite(claimed, dtype):
         return StateReport(math.inf, _cut(rules), False, math.inf, _first_not_finite(claimed, dtype), None)
@@ -127,7 +126,7 @@ def judge_states(
         theirs, *runs, other = (widen(run, dtype) for run in (claimed, *own))
         beyond = long_windows(theirs, runs, other, reference_high).excess
         if shaken is not None:
-            beside = ShakenWindows(theirs, (*runs, other), shaken.each(partial(widen, dtype=dtype)), reference_high)
+            beside = ShakenWindows(theirs, (*runs, other), shaken, reference_high)
             mean, beyond = min(mean, beside.mean()), min(beyond, beside.worst().excess)
     return StateReport(
         score=measured.score,
@@ -191,7 +190,7 @@ def _distances(
         raise InvalidStates(
             "The float32 reference has another shape or is not finite", reference_high.shape, "Rerun it."
         )
-    noise = None if shaken is None else shaken.each(partial(widen, dtype=dtype)).noise(reference_high)
+    noise = None if shaken is None else shaken.noise
     ratios, rows = rho_and_rows(widen(claimed, dtype), [widen(one, dtype) for one in own], reference_high, noise)
     return ratios, rows if version >= 4 else ratios
 

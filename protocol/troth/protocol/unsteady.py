@@ -5,16 +5,15 @@ runs happen to fall alike, an honest node that does not is dozens of times their
 no, it runs the positions several times more, with last bits of the entering rows that it changes at random. An honest
 node is one more of these runs: where they lie far from each other, it may too.
 
-A client may look for prompts on which one engine tips and others hardly ever do. So half of the runs are shaken four
-times as strongly, where such a row tips often. Ordinary rows are no more than twice as far away then, so that such a
-run counts by half.
+A client may look for prompts on which one engine tips and others hardly ever do. So most of the runs are shaken four
+times as strongly, where such a row tips more often. Ordinary rows are no more than twice as far away then, so that such
+a run counts by half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,27 +34,26 @@ SPREADS = 4.0
 """Standard deviations of lightly shaken runs by which an honest trace may be further away than the furthest run."""
 BY_HALF = 0.5
 """What a strongly shaken run counts by: in nine of ten ordinary rows the furthest of eight then adds nothing."""
+Distances = NDArray[np.float64]
+"""How far a run is from float32 in each row, in weighted RMS."""
+
+
+def distances(run: Numbers, reference_high: Numbers) -> Distances:
+    """Those of one run, rows x columns, shape (rows,)."""
+    return weighted_rms(run, reference_high, dimension_spread(reference_high))
 
 
 @dataclass(frozen=True, slots=True)
 class ShakenRuns:
-    """Runs with changed last bits, two or more of each kind, all rows x columns."""
+    """Distances of runs with changed last bits, two or more of each kind."""
 
-    lightly: Sequence[NDArray[Any]]
-    strongly: Sequence[NDArray[Any]]
+    lightly: Sequence[Distances]
+    strongly: Sequence[Distances]
 
-    def each(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> ShakenRuns:
-        """All of them changed alike."""
-        return ShakenRuns([change(run) for run in self.lightly], [change(run) for run in self.strongly])
-
-    def noise(self, reference_high: Numbers) -> NDArray[np.float64]:
-        """How far they are from float32 in each row at most, in weighted RMS."""
-        sigma = dimension_spread(reference_high)
-        light, strong = (
-            np.max([weighted_rms(run, reference_high, sigma) for run in runs], axis=0)
-            for runs in (self.lightly, self.strongly)
-        )
-        found: NDArray[np.float64] = np.maximum(light, BY_HALF * strong)
+    @property
+    def noise(self) -> Distances:
+        """How far they are from float32 in each row at most."""
+        found: Distances = np.maximum(np.max(self.lightly, axis=0), BY_HALF * np.max(self.strongly, axis=0))
         return found
 
 
@@ -64,20 +62,14 @@ class ShakenWindows:
     is off in many rows at once.
 
     Args:
-        own: the other own runs; all runs are rows x columns, in float32.
+        own: the other own runs; these and what is claimed are rows x columns.
     """
 
     def __init__(self, claimed: Numbers, own: Sequence[Numbers], shaken: ShakenRuns, reference_high: Numbers) -> None:
-        sigma = dimension_spread(reference_high)
-
-        def logarithms(run: Numbers, counts: float = 1.0) -> NDArray[np.float64]:
-            found: NDArray[np.float64] = np.log(
-                np.maximum(counts * weighted_rms(run, reference_high, sigma), RHO_FLOOR)
-            )
-            return found
-
-        self._claimed, self._lightly = logarithms(claimed), [logarithms(run) for run in shaken.lightly]
-        self._others = [*map(logarithms, own), *(logarithms(run, BY_HALF) for run in shaken.strongly)]
+        strongly = [BY_HALF * run for run in shaken.strongly]
+        self._claimed = _logarithms(distances(claimed, reference_high))
+        self._lightly = [_logarithms(run) for run in shaken.lightly]
+        self._others = [_logarithms(run) for run in (*(distances(run, reference_high) for run in own), *strongly)]
         self._independent = float(np.median(independent_rows(own[0], reference_high)))
 
     def worst(self) -> LongWindows:
@@ -95,3 +87,8 @@ class ShakenWindows:
         light, others = (np.array([window_means(one, width) for one in runs]) for runs in (self._lightly, self._others))
         furthest = np.maximum(light.max(axis=0), others.max(axis=0)) + SPREADS * light.std(axis=0, ddof=1)
         return float(np.exp(np.max(theirs - furthest)))
+
+
+def _logarithms(found: Distances) -> Distances:
+    logs: Distances = np.log(np.maximum(found, RHO_FLOOR))
+    return logs

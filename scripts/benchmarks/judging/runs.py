@@ -22,15 +22,16 @@ from benchmarks.judging.ways import DECODE, HONEST, WHOLE, Way
 from troth.node.calibration.generating import words
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import STRONGER, TORCH_DTYPES, shaken
-from troth.node.judging.runs import SHAKEN_AT_THIRD
+from troth.node.judging.runs import LIGHTLY
+from troth.node.judging.runs import STRONGLY as STRONG
 from troth.node.models.folder import ModelFolder
 from troth.protocol.tokens import choose, noise
 from troth.protocol.types import Segment
 
 OTHER_PIECE = 7
 """Positions of a message in a verifier's second run."""
-SHAKEN = (("shaken", "shaken again"), tuple(f"shaken {number}" for number in range(SHAKEN_AT_THIRD)))
-STRONGLY = ((), tuple(f"strongly shaken {number}" for number in range(SHAKEN_AT_THIRD)))
+SHAKEN = (("shaken", "shaken again"), tuple(f"shaken {number}" for number in range(LIGHTLY)))
+STRONGLY = ((), tuple(f"strongly shaken {number}" for number in range(STRONG)))
 """Its further runs with other last bits, by dtype: in float32 at the second look, in bfloat16 at the third."""
 OTHERWISE = "otherwise"
 """Its further run in bfloat16, with attention in plain operations."""

@@ -16,9 +16,10 @@ from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import judge_doubted_tokens, under_rules
 from troth.protocol.findings import LOOKED_AT, MEAN_RATIO
 from troth.protocol.request import Request
+from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, TokenReport, judge_tokens
 from troth.protocol.types import ZERO_HASH, Hash32
-from troth.protocol.unsteady import ShakenRuns
+from troth.protocol.unsteady import ShakenRuns, distances
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +115,16 @@ def _states(dtype: int, runs: dict[str, Any], way: str, prompt: int, cuts: Thres
     for key in ("rows-0", "rows-1"):
         claimed, own, again = (runs[name][key][prompt] for name in (way, "own", "again"))
         high, otherwise = (runs[name][key][prompt] if dtype else None for name in ("high", OTHERWISE))
-        shaken, strongly = ([runs[name][key][prompt] for name in kind[dtype]] for kind in (SHAKEN, STRONGLY))
+        shaken = [runs[name][key][prompt] for name in SHAKEN[dtype]]
         first = judge_states(rules, claimed, own, high)
         look = partial(judge_states, rules, claimed, own, high, again, *([] if dtype else shaken), otherwise=otherwise)
         last = second = look()
         if first.accepted and first.mean <= LOOKED_AT:
             last = first
         elif dtype and (not second.accepted or second.mean > MEAN_RATIO):
-            last = look(shaken=ShakenRuns(shaken, strongly))
+            strongly = [runs[name][key][prompt] for name in STRONGLY[dtype]]
+            apart = ([distances(widen(run, Dtype.BFLOAT16), high) for run in kind] for kind in (shaken, strongly))
+            last = look(shaken=ShakenRuns(*apart))
         found.append((first.cuts, second.cuts, last))
     lasts = [last for *_, last in found]
     worst = _Last(max(one.cuts for one in lasts), max(one.held for one in lasts), max(one.mean for one in lasts))

@@ -14,14 +14,14 @@ from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, seed_
 from troth.node.calibration.prompts import Bucket
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import STRONGER, from_words, shaken
-from troth.node.judging.runs import SHAKEN_AT_THIRD
+from troth.node.judging.runs import LIGHTLY, STRONGLY
 from troth.protocol.agreement import agreeing_counts
 from troth.protocol.doubts import first_look
 from troth.protocol.scores import LongWindows, long_windows, relative_rms, rho
 from troth.protocol.statistics import paper_statistics
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.trace import TILE_BYTES, TILE_ROWS, TileLayout, tile_columns
-from troth.protocol.unsteady import ShakenRuns, ShakenWindows
+from troth.protocol.unsteady import Distances, ShakenRuns, ShakenWindows, distances
 
 TILES = 16
 """Tiles looked at per trace and layout."""
@@ -99,7 +99,8 @@ class VerifierRun:
         ]
         found = [long_windows(theirs, own, other, exact) for theirs, *own, other, exact in taken]
         if max(one.excess for one in found) > 1:
-            light, strong = (self._shaken(index, inputs, times) for times in (1, STRONGER))
+            light = self._shaken(index, inputs, high, LIGHTLY, 1)
+            strong = self._shaken(index, inputs, high, STRONGLY, STRONGER)
             third = [ShakenRuns(*one) for one in zip(light, strong, strict=True)]
             found = [self._at_third(*one) for one in zip(found, taken, third, strict=True)]
         return {
@@ -107,11 +108,16 @@ class VerifierRun:
             LONG_WEIGHTS.format(index): np.array([one.weight for one in found]),
         }
 
-    def _shaken(self, index: int, inputs: NDArray[Any], times: int) -> list[list[NDArray[np.float32]]]:
-        """Runs of every sequence."""
-        runs = [self._run(self._low, index, inputs, shakes=times) for _ in range(SHAKEN_AT_THIRD)]
-        by_sequence = zip(*(words(one, self._plan.dtype) for one in runs), strict=True)
-        return [[widen(one, self._dtype) for one in kept] for kept in by_sequence]
+    def _shaken(
+        self, index: int, inputs: NDArray[Any], high: NDArray[np.float32], count: int, times: int
+    ) -> list[list[Distances]]:
+        """How far so many runs of every sequence are from float32."""
+        found: list[list[Distances]] = [[] for _ in high]
+        for _ in range(count):
+            rows = words(self._run(self._low, index, inputs, shakes=times), self._plan.dtype)
+            for kept, run, exact in zip(found, rows, high, strict=True):
+                kept.append(distances(widen(run, self._dtype), exact))
+        return found
 
     @staticmethod
     def _at_third(found: LongWindows, taken: tuple[NDArray[np.float32], ...], third: ShakenRuns) -> LongWindows:

@@ -21,8 +21,8 @@ from troth.node.judging.runs import (
     other_attention,
     reference_rows,
     second_run,
-    shaken_at_third,
     shaken_runs,
+    third_look,
 )
 from troth.node.judging.texts import LOGIT_ROWS, judge_doubted_text, judge_text
 from troth.node.orders.context import NodeContext
@@ -100,7 +100,8 @@ class EngineRecompute:
         again = await _again(context.engine, inputs, definition, descriptor, own.states)
         run = _run(inputs, definition, descriptor, _entered(inputs, descriptor, Dtype(definition.dtype)), own.states)
         otherwise = await other_attention(context.engine, run)
-        shaken, at_third = tuple(await shaken_runs(context.engine, run)), await shaken_at_third(context.engine, run)
+        shaken, third = tuple(await shaken_runs(context.engine, run)), await third_look(context.engine, run, own.high)
+        at_third = None if third is None else third.states
         return replace(own, again=again, shaken=shaken, at_third=at_third, otherwise=otherwise)
 
 
@@ -173,8 +174,8 @@ async def _text(engine: Engine, run: _Run, high: NDArray[Any] | None) -> TokenRe
         return found
     runs = (run.states, await second_run(engine, run), *await shaken_runs(engine, run))
     found = await judge_doubted_text(engine, run, runs, high, run.tokens)
-    shaken = None if found.accepted else await shaken_at_third(engine, run)
-    return found if shaken is None else await judge_doubted_text(engine, run, runs, high, run.tokens, shaken=shaken)
+    third = None if found.accepted else await third_look(engine, run, high)
+    return found if third is None else await judge_doubted_text(engine, run, runs, high, run.tokens, third=third)
 
 
 async def _straying(engine: Engine, run: _Run, claimed: bytes | None) -> Straying:

@@ -6,7 +6,9 @@ than the first time, and judges by both runs: no prompt makes an honest node a c
 
 from __future__ import annotations
 
+import asyncio
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,8 @@ from numpy.typing import NDArray
 from troth.node.engine.interface import Engine, OtherwiseEngine, SessionKey, ShakingEngine
 from troth.node.judging.sessions import JudgedSession, OutcomeCuts
 from troth.protocol.doubts import SEVENTH_RULES, SIXTH_RULES, rules_version
-from troth.protocol.tensors import Dtype
-from troth.protocol.unsteady import ShakenRuns
+from troth.protocol.tensors import Dtype, widen
+from troth.protocol.unsteady import Distances, ShakenRuns, distances
 
 SECOND_RUN = b"troth/second run/"
 """Names the caches of these runs as no order is named."""
@@ -27,9 +29,9 @@ FIFTH_RULES = 5
 """From these on a text is judged by its node's own rows, too, and float32 rows by runs with other last bits."""
 SHAKEN = 2
 """Such runs. One in a hundred would miss a row that rounding moves in one direction alone."""
-SHAKEN_AT_THIRD = 8
-"""Such runs at a third look in bfloat16, of each strength: a row that tips in a third of all tips in 96 % of eight, and
-their spread has to be told."""
+LIGHTLY, STRONGLY = 8, 24
+"""Such runs at a third look in bfloat16, by strength. The light ones have a spread to tell; a row that tips in one of
+seven strong ones tips in 97 % of twenty-four."""
 
 
 def looks_twice(rules: OutcomeCuts) -> bool:
@@ -66,7 +68,16 @@ async def shaken_runs(engine: Engine, session: JudgedSession) -> list[NDArray[An
     return [await engine.shaken(session.seat.layers, session.all_inputs()) for _ in range(SHAKEN)]
 
 
-async def shaken_at_third(engine: Engine, session: JudgedSession) -> ShakenRuns | None:
+@dataclass(frozen=True, slots=True)
+class ThirdLook:
+    """Runs of a bfloat16 class with changed last bits: how far they are from float32, and their rows of the text."""
+
+    states: ShakenRuns
+    lightly: tuple[NDArray[Any], ...]
+    strongly: tuple[NDArray[Any], ...]
+
+
+async def third_look(engine: Engine, session: JudgedSession, reference: NDArray[np.float32] | None) -> ThirdLook | None:
     """The same positions in a bfloat16 class, from rows whose last bits are changed; None by older rules, and where the
     engine cannot.
 
@@ -75,11 +86,22 @@ async def shaken_at_third(engine: Engine, session: JudgedSession) -> ShakenRuns 
     """
     rules = session.seat.execution_class
     noisy = _is_noisy(session) and rules_version(rules.calibration) >= SEVENTH_RULES
-    if not noisy or not isinstance(engine, ShakingEngine):
+    if not noisy or reference is None or not isinstance(engine, ShakingEngine):
         return None
-    layers, inputs, count = session.seat.layers, session.all_inputs(), range(SHAKEN_AT_THIRD)
-    lightly = [await engine.shaken(layers, inputs) for _ in count]
-    return ShakenRuns(lightly, [await engine.shaken(layers, inputs, strongly=True) for _ in count])
+    light = [await _shaken(engine, session, reference, strongly=False) for _ in range(LIGHTLY)]
+    strong = [await _shaken(engine, session, reference, strongly=True) for _ in range(STRONGLY)]
+    apart = ShakenRuns([one for one, _ in light], [one for one, _ in strong])
+    return ThirdLook(apart, tuple(text for _, text in light), tuple(text for _, text in strong))
+
+
+async def _shaken(
+    engine: ShakingEngine, session: JudgedSession, reference: NDArray[np.float32], *, strongly: bool
+) -> tuple[Distances, NDArray[Any]]:
+    """One run: how far it is from float32, and its rows of the text. Of a long prompt all runs would be gigabytes."""
+    rows = await engine.shaken(session.seat.layers, session.all_inputs(), strongly=strongly)
+    apart = await asyncio.to_thread(lambda: distances(widen(rows, Dtype.BFLOAT16), reference))
+    written = len(session.tokens) if session.seat.is_last else 0
+    return apart, rows[len(rows) - written :].copy()
 
 
 def _is_noisy(session: JudgedSession) -> bool:

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from troth.node.engine.interface import Engine
+from troth.node.judging.runs import ThirdLook
 from troth.node.judging.sessions import JudgedSession
 from troth.protocol.doubts import first_look, judge_doubted_tokens, reach, rows_apart, rules_version
 from troth.protocol.margins import losses, margins
 from troth.protocol.masks import RowRule, TextRules, text_rules
 from troth.protocol.request import Request
 from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens
-from troth.protocol.unsteady import BY_HALF, ShakenRuns
+from troth.protocol.unsteady import BY_HALF
 
 LOGIT_ROWS = 32
 """Rows whose logits are held at a time: 32 rows of a large vocabulary are tens of megabytes, a whole text is not."""
@@ -61,19 +62,19 @@ async def judge_doubted_text(
     reference: NDArray[Any] | None,
     text: tuple[int, ...],
     *,
-    shaken: ShakenRuns | None = None,
+    third: ThirdLook | None = None,
 ) -> TokenReport:
     """Judge every token of a text in the eyes of the kindest judge: the own runs, and the reference if there is one.
 
-    ``shaken``, at a third look: the lightly shaken ones are judges, too, and all say how far noise reaches.
+    ``third``: the lightly shaken runs are judges, too, and all of them say how far noise reaches.
     """
     request, by_judges, noise = session.seat.request, [], []
-    judges = (*runs, *(() if shaken is None else shaken.lightly), *(() if reference is None else (reference,)))
+    judges = (*runs, *(() if third is None else third.lightly), *(() if reference is None else (reference,)))
     async for position, tokens, logits, ruled in blocks(engine, session, text):
         seen = [await logits(engine, rows) for rows in judges]
         noise.append(await asyncio.to_thread(rows_apart, seen, ruled))
-        if shaken is not None:
-            strongly = [*[await logits(engine, rows) for rows in shaken.strongly], seen[-1]]
+        if third is not None:
+            strongly = [*[await logits(engine, rows) for rows in third.strongly], seen[-1]]
             noise[-1] = np.maximum(noise[-1], BY_HALF * await asyncio.to_thread(rows_apart, strongly, ruled))
         lost = await asyncio.to_thread(
             _second_margins, session, seen, noise[-1], tokens, position=position, ruled=ruled
@@ -171,8 +172,10 @@ async def judge_beside_own(
     return TextFound(judge_tokens(np.concatenate(found), session.tokens, request, cut), tuple(differing), lost)
 
 
-async def _logits(start: int, count: int, engine: Engine, rows: NDArray[Any]) -> NDArray[Any]:
-    return (await engine.logits(rows[start : start + count])).rows
+async def _logits(start: int, count: int, text: int, engine: Engine, rows: NDArray[Any]) -> NDArray[Any]:
+    """Of so many rows of a text, whose rows are the last ones of a trace."""
+    first = len(rows) - text + start
+    return (await engine.logits(rows[first : first + count])).rows
 
 
 def rules_of(engine: Engine, request: Request) -> TextRules | None:
@@ -194,4 +197,4 @@ async def blocks(
     for start in range(0, len(text), LOGIT_ROWS):
         tokens = text[start : start + LOGIT_ROWS]
         ruled = None if rules is None else await asyncio.to_thread(rules.along, tokens)
-        yield first + start, tokens, partial(_logits, first + start, len(tokens)), ruled
+        yield first + start, tokens, partial(_logits, start, len(tokens), len(text)), ruled

@@ -14,11 +14,12 @@ from troth.node.engine.interface import Engine
 from troth.node.judging.own_rows import judge_straying
 from troth.node.judging.runs import (
     FIFTH_RULES,
+    ThirdLook,
     other_attention,
     reference_rows,
     second_run,
-    shaken_at_third,
     shaken_runs,
+    third_look,
 )
 from troth.node.judging.sessions import JudgedSession, OutcomeCuts
 from troth.node.judging.texts import TextFound, judge_beside_own, judge_by_own, judge_doubted_text
@@ -30,7 +31,6 @@ from troth.protocol.pooling import EMPTY, MarginSums
 from troth.protocol.sequential import NodeEvidence
 from troth.protocol.straying import FAITHFUL, Straying
 from troth.protocol.tokens import Sampling, TokenReport
-from troth.protocol.unsteady import ShakenRuns
 
 log = logging.getLogger(__name__)
 
@@ -161,8 +161,9 @@ async def _further_looks(
     found = await looks.at(found, states=doubts_states, text=doubts_text)
     doubts_states = doubts_states and (not found.states.accepted or found.states.mean > MEAN_RATIO)
     doubts_text = doubts_text and found.tokens is not None and not found.tokens.accepted
-    shaken = await shaken_at_third(engine, session) if doubts_states or doubts_text else None
-    return await looks.at(found, shaken, states=doubts_states, text=doubts_text) if shaken is not None else found
+    if (doubts_states or doubts_text) and (third := await third_look(engine, session, reference)):
+        found = await looks.at(found, third, states=doubts_states, text=doubts_text)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,16 +177,16 @@ class _FurtherLooks:
     runs: tuple[NDArray[Any], ...]
     otherwise: NDArray[Any] | None
 
-    async def at(self, found: Judgement, shaken: ShakenRuns | None = None, *, states: bool, text: bool) -> Judgement:
-        """What was found, with ``states`` and ``text`` judged anew where these are doubted; ``shaken``: more runs."""
+    async def at(self, found: Judgement, third: ThirdLook | None = None, *, states: bool, text: bool) -> Judgement:
+        """What was found, with ``states`` and ``text`` judged anew where these are doubted; ``third``: by more runs."""
         if states:
             own, *others = self.runs
             look = partial(judge_states, self.session.seat.execution_class, self.claimed, own, self.reference, *others)
-            look = partial(look, otherwise=self.otherwise, shaken=shaken)
+            look = partial(look, otherwise=self.otherwise, shaken=third and third.states)
             found = replace(found, states=await asyncio.to_thread(look))
         if text:
             runs, told = (self.runs, self.reference), self.session.tokens
-            judged = await judge_doubted_text(self.engine, self.session, *runs, told, shaken=shaken)
+            judged = await judge_doubted_text(self.engine, self.session, *runs, told, third=third)
             found = replace(found, tokens=judged)
         return found
 
