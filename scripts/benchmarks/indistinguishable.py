@@ -189,31 +189,30 @@ def _later() -> list[Figure]:
 
     Those of all members together: a node does not see who asks. So there are as many pairs as users' prompts allow.
     """
-    told, plain, pairs = {way: {number: list[float]() for number in LATER} for way in _WAYS}, list[float](), 0
-    for secret in range(SECRETS):
-        users, texts = _halved(_read(), secret), _halved(shipped().texts, secret)
-        plain.append(_across(texts, users, worded))
-        lists = [_written(Corpus.of(half), secret) for half in texts]
-        for number in LATER:
-            paired = [_paired(written[number], half) for written, half in zip(lists, users, strict=True)]
-            ours, theirs = [one for one, _ in paired], [one for _, one in paired]
-            pairs = sum(map(len, ours))
-            for way, learn in _WAYS.items():
-                told[way][number].append(_across(ours, theirs, learn))
+    found = [_with_secret(secret) for secret in range(SECRETS)]
+    pairs = min(pairs for pairs, _ in found)
     error = 100 * math.sqrt((pairs + 1) / (12 * (pairs / 2) ** 2) / 2)
-    found = [
-        Figure(
-            f"list {number} of all {MEMBERS} members told from users by {way}, of pairs",
-            float(np.mean(each)),
-            "%",
-            reach=REACH,
-            note=f"{pairs} pairs; {SECRETS} secrets: {min(each):.1f} to {max(each):.1f}, chance ± {error:.1f} each",
-        )
-        for way in told
-        for number, each in told[way].items()
-    ]
-    what, note = "the corpus as it was typed told from users by words", f"{min(plain):.1f} to {max(plain):.1f}"
-    return [*found, Figure(what, float(np.mean(plain)), "%", note=note)]
+    figures = []
+    for what in found[0][1]:
+        told = [each[what] for _, each in found]
+        note = f"{pairs} pairs; {SECRETS} secrets: {min(told):.1f} to {max(told):.1f}, chance ± {error:.1f} each"
+        figures.append(Figure(what, float(np.mean(told)), "%", reach=REACH, note=note))
+    return figures
+
+
+def _with_secret(secret: int) -> tuple[int, dict[str, float]]:
+    """Pairs, and per cent of them that are told apart in each list, in each way; and of the corpus as it was typed."""
+    users, texts = _halved(_read(), secret), _halved(shipped().texts, secret)
+    told = {"the corpus as it was typed told from users by words, of pairs": _across(texts, users, worded)}
+    lists, pairs = [_written(Corpus.of(half), secret) for half in texts], 0
+    for number in LATER:
+        paired = [_paired(written[number], half) for written, half in zip(lists, users, strict=True)]
+        ours, theirs = [one for one, _ in paired], [one for _, one in paired]
+        pairs = sum(map(len, ours))
+        for way, learn in _WAYS.items():
+            what = f"list {number} of all {MEMBERS} members told from users by {way}, of pairs"
+            told[what] = _across(ours, theirs, learn)
+    return pairs, told
 
 
 Halves = Sequence[Sequence[str]]

@@ -8,6 +8,7 @@ a text that is about as long as was drawn, or where there are too few, several a
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -109,10 +110,17 @@ class _Writer:
         near = self._near(wanted)
         if not near:
             return next(filter(may, (self._joined(wanted) for _ in range(FORMS))), None)
-        shape = self._shape_of(self._chooser.choice(near))
+        drawn = self._chooser.choice(near)
+        shape, traits = self._shape_of(drawn), _traits(self._corpus.texts[drawn])
+
+        def alike(text: str) -> bool:
+            return _traits(text) == traits and may(text)
+
         # The text that was drawn comes first, and then those that look most like it.
-        for place in sorted(near, key=lambda one: _apart(shape, self._shape_of(one)))[:LIKEST]:
-            text = self._form(place, wanted, may)
+        likest = sorted(near, key=lambda one: _apart(shape, self._shape_of(one)))[:LIKEST]
+        # What has numbers has more forms. Were any form as good, more would have numbers from list to list.
+        for allowed, place in itertools.product((alike, may), likest):
+            text = self._form(place, wanted, allowed)
             if text is not None:
                 # A text that came twice in a list by itself would be known again.
                 self._taken.add(place)
@@ -162,6 +170,11 @@ class _Writer:
 
 def _reach(wanted: float) -> float:
     return max(LEAST_REACH, REACH * wanted)
+
+
+def _traits(text: str) -> tuple[bool, ...]:
+    """Whether a text has numbers and capitals, and is a question."""
+    return any(map(str.isdigit, text)), any(map(str.isupper, text)), text.rstrip().endswith("?")
 
 
 def _shape(text: str) -> tuple[float, ...]:
