@@ -1,15 +1,18 @@
 """Whether a node can tell a member's challenge from a user's order: a classifier over what it sees of both.
 
 Users are a stand-in: lengths of ShareGPT's requests, arrivals of a Poisson process (`pool/trace.py`), sampled plainly.
-Members are the real thing: lists of an epoch for fifty nodes, asked when and how their salts say. A logistic regression
-over the features, their squares and products learns from half of the orders; of pairs of one challenge and one user's
-order in the other half it says which is which. 50 % is chance.
+Members are the real thing: lists of an epoch for fifty nodes, asked when and how their salts say. A classifier
+(`classifiers`) learns from half of the orders; of pairs of one challenge and one user's order in the other half it says
+which is which. 50 % is chance.
 
 For texts, users are prompts that people typed and that are in no corpus that ships (`scripts/make_prompt_corpus`), each
 beside a challenge of its length. They are of the same source as the corpus: what is measured is what writing them
 again changes, and not how the users of some network differ from those of that source. Three ways of looking are tried:
-structure, groups of characters, and looking the text up in the corpus, which everybody has. By structure also lists
-that one of seven members writes later, when much was asked already and every prompt has one member that may write it.
+structure, groups of characters, and looking the text up in the corpus, which everybody has.
+
+Lists that seven members write later, when much was asked already and every prompt has one member that may write it, are
+looked at by structure and by words. Corpus and users are halved there: whoever learned from one half is asked about
+challenges of the other, of which it knows no text. So it goes by what the generator does, and not by what texts say.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.classifiers import boosted, logistic, told_apart, worded
 from benchmarks.figures import Figure
 from benchmarks.trace import sharegpt
 from troth.committee.challenges import MOST_PROMPTS, PARTS, Challenge, PromptOpening, challenges_of, writer_of
@@ -40,13 +44,13 @@ NODES, MEMBERS, PROMPTS, ATTEMPTS, TOKENS, EPOCHS = 50, 7, 4, 6, 2048, 6
 ASKING = 1 - 120 / 1800
 PROMPT_PRICE, WRITTEN_PRICE = 0.8, 1.6
 """Of a token; only their ratio matters."""
-NEWTON_STEPS, RIDGE, WIDE_RIDGE, DRAWS, RUNS = 12, 1e-3, 0.3, 8, 4
-ALIKE, HASHED, WIDE = 0.05, 512, 64
-"""By which part two lengths may differ; places of hashed groups; features from which on there are no products of
-them."""
+DRAWS, RUNS = 8, 4
+ALIKE, HASHED = 0.05, 512
+"""By which part two lengths may differ; places of hashed groups."""
 REACH = 52.0
-LATER, LIST, SECRETS = (1, 10, 40), 400, 4
-"""Lists that are looked at, the prompts of each, and secrets of which each member writes all of them."""
+LATER, LIST, SECRETS = (1, 10, 40), 200, 3
+"""Lists that are looked at, the prompts of each from half of the corpus, and secrets of which each member writes all of
+them."""
 KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"
 
 Features = NDArray[np.float64]
@@ -181,36 +185,83 @@ def _texts() -> list[Figure]:
 
 
 def _later() -> list[Figure]:
-    """Per cent of pairs that structure tells apart in lists of members that come to use their corpus up.
+    """Per cent of pairs that structure and words tell apart in lists of members that come to use their corpus up.
 
     Those of all members together: a node does not see who asks. So there are as many pairs as users' prompts allow.
     """
-    users, told, pairs = _read(), {number: list[float]() for number in LATER}, 0
-    for secret in range(SECRETS):
-        lists: dict[int, list[str]] = {number: [] for number in LATER}
-        for member in _OPERATORS:
-            known: set[str] = set()
-            for number in range(1, max(LATER) + 1):
-                seed = address_to_bytes(member) + bytes([number, secret])
-                written = prompts_of(seed, LIST, _may(member, known))
-                known.update(written)
-                lists.get(number, []).extend(written)
-        for number, written in lists.items():
-            random.Random(f"pairs {secret} {number}").shuffle(written)  # noqa: S311 - a reproducible measurement
-            ours, theirs = _paired(written, users)
-            told[number].append(_accuracy(_structures(ours), _structures(theirs)))
-            pairs = len(ours)
+    found = [_with_secret(secret) for secret in range(SECRETS)]
+    pairs = min(pairs for pairs, _ in found)
     error = 100 * math.sqrt((pairs + 1) / (12 * (pairs / 2) ** 2) / 2)
-    return [
-        Figure(
-            f"list {number} of all {MEMBERS} members told from users by structure, of pairs",
-            float(np.mean(found)),
-            "%",
-            reach=REACH,
-            note=f"{pairs} pairs; {SECRETS} secrets: {min(found):.1f} to {max(found):.1f}, chance ± {error:.1f} each",
-        )
-        for number, found in told.items()
-    ]
+    figures = []
+    for what in found[0][1]:
+        told = [each[what] for _, each in found]
+        note = f"{pairs} pairs; {SECRETS} secrets: {min(told):.1f} to {max(told):.1f}, chance ± {error:.1f} each"
+        figures.append(Figure(what, float(np.mean(told)), "%", reach=REACH, note=note))
+    return figures
+
+
+def _with_secret(secret: int) -> tuple[int, dict[str, float]]:
+    """Pairs, and per cent of them that are told apart in each list, in each way; and of the corpus as it was typed."""
+    users, texts = _halved(_read(), secret), _halved(shipped().texts, secret)
+    told = {"the corpus as it was typed told from users by words, of pairs": _across(texts, users, worded)}
+    lists, pairs = [_written(Corpus.of(half), secret) for half in texts], 0
+    for number in LATER:
+        paired = [_paired(written[number], half) for written, half in zip(lists, users, strict=True)]
+        ours, theirs = [one for one, _ in paired], [one for _, one in paired]
+        pairs = sum(map(len, ours))
+        for way, learn in _WAYS.items():
+            what = f"list {number} of all {MEMBERS} members told from users by {way}, of pairs"
+            told[what] = _across(ours, theirs, learn)
+    return pairs, told
+
+
+Halves = Sequence[Sequence[str]]
+Learner = Callable[[Sequence[str], Sequence[str]], Callable[[Sequence[str]], Features]]
+
+
+def _by_structure(
+    learn: Callable[[Features, Features], Callable[[Features], Features]], ours: Sequence[str], theirs: Sequence[str]
+) -> Callable[[Sequence[str]], Features]:
+    learned = learn(_structures(ours), _structures(theirs))
+    return lambda asked: learned(_structures(asked))
+
+
+_WAYS: dict[str, Learner] = {
+    "structure": partial(_by_structure, logistic),
+    "structure, by trees": partial(_by_structure, boosted),
+    "words": worded,
+}
+
+
+def _halved(texts: Sequence[str], number: int) -> Halves:
+    """Two halves, others for each number."""
+    drawn = list(texts)
+    random.Random(f"halves {number}").shuffle(drawn)  # noqa: S311 - a reproducible measurement
+    return drawn[::2], drawn[1::2]
+
+
+def _written(corpus: Corpus, secret: int) -> dict[int, list[str]]:
+    """Lists of all members, each by its number, in an order that says nothing."""
+    lists: dict[int, list[str]] = {number: [] for number in LATER}
+    for member in _OPERATORS:
+        known: set[str] = set()
+        for number in range(1, max(LATER) + 1):
+            seed = address_to_bytes(member) + bytes([number, secret])
+            written = prompts_of(seed, LIST, _may(member, known), corpus=corpus)
+            known.update(written)
+            lists.get(number, []).extend(written)
+    for number, both in lists.items():
+        random.Random(f"pairs {secret} {number}").shuffle(both)  # noqa: S311 - a reproducible measurement
+    return lists
+
+
+def _across(ours: Halves, theirs: Halves, learn: Learner) -> float:
+    """Per cent of pairs of one half that are told apart by whoever learned from the other, both ways round."""
+    found = []
+    for here, there in ((0, 1), (1, 0)):
+        learned = learn(ours[here], theirs[here])
+        found.append(told_apart(learned(ours[there]), learned(theirs[there])))
+    return float(np.mean(found))
 
 
 def _told(rows: Callable[[Sequence[str]], Features], users: Sequence[str], corpus: Corpus, number: int) -> float:
@@ -282,35 +333,6 @@ def _accuracy(ours: Features, theirs: Features) -> float:
     """
     halves = []
     for number in range(2):
-        learned = _fitted(ours[number::2], theirs[number::2])
-        a, b = learned(ours[1 - number :: 2]), learned(theirs[1 - number :: 2])
-        above, level = (a[:, None] > b[None, :]).mean(), (a[:, None] == b[None, :]).mean()
-        halves.append(above + level / 2)
-    return 100 * float(np.mean(halves))
-
-
-def _fitted(ours: Features, theirs: Features) -> Callable[[Features], Features]:
-    """Logistic regression by Newton's method, over standardised features, their squares and products."""
-    rows = np.concatenate([ours, theirs])
-    mean, spread = rows.mean(axis=0), rows.std(axis=0) + 1e-9
-    expanded = _expanded((rows - mean) / spread)
-    labels = np.concatenate([np.ones(len(ours)), np.zeros(len(theirs))])
-    weights = np.zeros(expanded.shape[1])
-    ridge = (WIDE_RIDGE if rows.shape[1] > WIDE else RIDGE) * len(rows) * np.eye(expanded.shape[1])
-    for _ in range(NEWTON_STEPS):
-        chances = 1 / (1 + np.exp(-np.clip(expanded @ weights, -50, 50)))
-        slope = expanded.T @ (labels - chances) - ridge @ weights
-        curve = (expanded * (chances * (1 - chances))[:, None]).T @ expanded + ridge
-        weights += np.linalg.solve(curve, slope)
-    return partial(_scores, mean, spread, weights)
-
-
-def _scores(mean: Features, spread: Features, weights: Features, rows: Features) -> Features:
-    return np.asarray(_expanded((rows - mean) / spread) @ weights)
-
-
-def _expanded(rows: Features) -> Features:
-    if rows.shape[1] > WIDE:
-        return np.concatenate([np.ones((len(rows), 1)), rows], axis=1)
-    first, second = np.triu_indices(rows.shape[1])
-    return np.concatenate([np.ones((len(rows), 1)), rows, rows[:, first] * rows[:, second]], axis=1)
+        learned = logistic(ours[number::2], theirs[number::2])
+        halves.append(told_apart(learned(ours[1 - number :: 2]), learned(theirs[1 - number :: 2])))
+    return float(np.mean(halves))

@@ -244,6 +244,10 @@ def test_members_ask_score_sign_and_settle_by_themselves(stage: RatingNetwork) -
     # The first epoch in which they count fixes a list.
     stage.skip_to(1)
     stage.until(lambda shown: shown["settled_through"] is not None)
+    # Each was told once that anybody can look its questions up.
+    assert stage.logs().count("challenges are made of the corpus that ships") == MEMBERS
+    status = cli.run(stage.network.password_file, "committee", "status", "--home", stage.members[0].home)
+    assert "looking them up" in status["corpus"]
     # The next one asks, scores and settles.
     shown = stage.epoch()
     rated = [node for node in shown["nodes"] if node["credit"] != "silent"]

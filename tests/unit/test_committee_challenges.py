@@ -34,6 +34,7 @@ from troth.committee.errors import EpochRefused, MemberConfigurationInvalid
 from troth.committee.examining_nodes import ClientExaminer, ExaminableNodes
 from troth.committee.moments import MOST_LATE, due_of_attempt, late_part
 from troth.committee.prompts import LONGEST, prompts_of
+from troth.committee.stand_ins import StandIns
 from troth.protocol.credit import Surprises
 from troth.protocol.hashing import keccak256
 from troth.protocol.market.bodies import Admitted, Results
@@ -80,6 +81,26 @@ def test_a_text_is_written_again_with_names_and_numbers_of_the_same_kind() -> No
     assert all(found)
     assert {match[3] for match in found if match} == {city for _, city in CITIES}
     assert all(1 <= int(match[1]) <= 28 and 2015 <= int(match[4]) <= 2025 for match in found if match)
+
+
+def test_names_times_and_numbers_come_as_often_as_others_have_them() -> None:
+    """A list in which people ask for $734 at 6:17 in Vaduz as often as for $500 at 6:30 in Paris is known by it."""
+    sums, cities = ("500", "200", "1000", "300", "100", "734", "250"), ("Rome", "Lima", "Vaduz")
+    texts = [f"A {one} for ${sums[n % 7]} in {cities[n % 3]} on Monday" for n, one in enumerate(["hat"] * 420)]
+    texts += [f"send code {100 + n}" for n in range(20)] + [f"{n} hats in Rome" for n in range(280)]
+    stand_ins, chooser = StandIns.of([*texts, "on Friday"]), random.Random(1)
+    form = re.compile(r"a bag for \$(\d+) in (\w+) on (\w+)")
+    found = [form.fullmatch(stand_ins.renamed("a bag for $900 in Paris on Sunday", chooser)) for _ in range(600)]
+    assert all(found)
+    counted = [Counter(match[place] for match in found if match) for place in (1, 2, 3)]
+    assert set(counted[0]) == set(sums) - {"1000"}
+    assert counted[0]["500"] < 200
+    assert counted[1]["Rome"] > 2 * counted[1]["Vaduz"] > 0
+    assert counted[2]["Monday"] > 500
+    # Codes are not sums, though they are as long.
+    codes = {stand_ins.renamed("send code 117", chooser) for _ in range(100)}
+    assert codes <= {f"send code {100 + n}" for n in range(20)}
+    assert len(codes) > 10
 
 
 def test_a_text_gets_the_end_of_another_that_has_two_of_its_words_in_a_row() -> None:

@@ -79,6 +79,10 @@ EXAMPLES: Mapping[str, Iterable[str]] = {
     "committee reputation withdraw": (
         "committee reputation withdraw 0xMEMBER --network NET --keystore key.json --broadcast",
     ),
+    "committee reputation corpus": (
+        "committee reputation corpus prompts.txt --output own.txt",
+        "committee reputation corpus chats/ more.jsonl --output own.txt --nodes 50 --members 7",
+    ),
     "committee reputation list": ("committee reputation list next.list --node 0xONE --node 0xOTHER",),
     "committee reputation lead": ("committee reputation lead --network NET",),
     "committee reputation propose": ("committee reputation propose epoch.json --list this.list --network NET",),

@@ -16,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 
 from troth.committee.errors import MemberConfigurationInvalid
+from troth.committee.stand_ins import StandIns
 
 FEWEST = 200
 """Texts of a member's own corpus: with fewer, whoever saw some prompts has seen most of it."""
@@ -23,23 +24,8 @@ LARGEST = 16 * 2**20
 """Bytes of a corpus."""
 COMMON = 0.05
 """A word in more than this part of the texts says nothing of what a text is about."""
-FEWEST_NAMES = 3
-"""Names that came after a word, from which on one stands in for another."""
-
-TIMES = tuple(
-    tuple(names.split())
-    for names in (
-        "January February March April May June July August September October November December",
-        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
-    )
-)
-_NAME = re.compile(r"\b(in|near|from|by|around|visit|visiting|called|named) ([A-Z][a-z]{2,}(?: [A-Z][a-z]{2,})*)")
-_TIME = re.compile(r"\b(" + "|".join(name for names in TIMES for name in names) + r")\b")
-_NUMBER = re.compile(r"(\d+)(?:(st|nd|rd|th)\b)?")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _PIECE = re.compile(r"\s*\S+\s*?(?=\s|$)")
-ENDINGS = {"1": "st", "2": "nd", "3": "rd"}
-"""Of ordinals; all others end in th."""
 JOINT_WORDS = (2, 1)
 """How many words two texts have to have in common, if possible, where one goes on as the other."""
 PARTNERS, LEAST_OWN = 6, 1
@@ -48,7 +34,7 @@ PARTNERS, LEAST_OWN = 6, 1
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Texts, what each is about, and names by the word that they came after: who is asked in Paris may be in Rome.
+    """Texts, what each is about, and what stands in for names, times and numbers of one: what others have there.
 
     ``pieces`` are a text's words with the spaces before them, ``plain`` the same without them and in small letters;
     ``joints`` say in which texts, and where, one or two words stand that others have as well.
@@ -56,7 +42,7 @@ class Corpus:
 
     texts: tuple[str, ...]
     about: tuple[frozenset[str], ...]
-    names: dict[str, tuple[str, ...]]
+    stand_ins: StandIns
     pieces: tuple[tuple[str, ...], ...]
     plain: tuple[tuple[str, ...], ...]
     joints: dict[tuple[str, ...], tuple[tuple[int, int], ...]]
@@ -68,13 +54,6 @@ class Corpus:
         words = [frozenset(map(str.lower, _WORD.findall(text))) for text in kept]
         counted = Counter(word for found in words for word in found)
         common = {word for word, count in counted.items() if count > COMMON * len(kept)}
-        names: dict[str, dict[str, None]] = {}
-        for text in kept:
-            for before, name in _NAME.findall(text):
-                if _TIME.search(name):
-                    continue
-                names.setdefault(before, {})[name] = None
-        usable = {before: tuple(found) for before, found in names.items() if len(found) >= FEWEST_NAMES}
         pieces = tuple(tuple(_PIECE.findall(text)) for text in kept)
         plain = tuple(tuple(piece.strip().lower() for piece in found) for found in pieces)
         joints: dict[tuple[str, ...], list[tuple[int, int]]] = {}
@@ -83,7 +62,7 @@ class Corpus:
                 for at in range(len(found_) - size + 1):
                     joints.setdefault(found_[at : at + size], []).append((place, at))
         shared = {joint: tuple(where) for joint, where in joints.items() if len({place for place, _ in where}) > 1}
-        return cls(kept, tuple(found - common for found in words), usable, pieces, plain, shared)
+        return cls(kept, tuple(found - common for found in words), StandIns.of(kept), pieces, plain, shared)
 
     def akin(self, place: int, among: Sequence[int]) -> int:
         """Of some texts the one that has most to do with a text: which shares most of its words with it."""
@@ -103,7 +82,7 @@ class Corpus:
                 joined = self.joints[mine[at : at + size]]
                 there = [one for one in joined if self._differ((place, at), one, size)]
                 if there:
-                    return self._renamed(self._spliced((place, at), there, size, chooser), chooser)
+                    return self.stand_ins.renamed(self._spliced((place, at), there, size, chooser), chooser)
         return None
 
     def _spliced(
@@ -129,27 +108,13 @@ class Corpus:
 
     def rewritten(self, place: int, chooser: random.Random) -> str:
         """A text with other names and numbers, each of the kind that it stands for."""
-        return self._renamed(self.texts[place], chooser)
-
-    def _renamed(self, text: str, chooser: random.Random) -> str:
-
-        def renamed(found: re.Match[str]) -> str:
-            before, name = found.groups()
-            if _TIME.search(name):
-                return found[0]
-            return f"{before} {chooser.choice(self.names.get(before, (name,)))}"
-
-        def another(found: re.Match[str]) -> str:
-            return chooser.choice(next(names for names in TIMES if found[0] in names))
-
-        named = _TIME.sub(another, _NAME.sub(renamed, text))
-        return _NUMBER.sub(lambda found: _renumbered(found, chooser), named)
+        return self.stand_ins.renamed(self.texts[place], chooser)
 
 
 @cache
 def shipped() -> Corpus:
     """The corpus of this package."""
-    return Corpus.of(_lines(resources.files("troth.committee").joinpath("texts", "prompts.txt").read_text("utf-8")))
+    return Corpus.of(lines_of(resources.files("troth.committee").joinpath("texts", "prompts.txt").read_text("utf-8")))
 
 
 def read_corpus(path: Path) -> Corpus:
@@ -158,7 +123,7 @@ def read_corpus(path: Path) -> Corpus:
     try:
         if path.stat().st_size > LARGEST:
             raise MemberConfigurationInvalid(f"A corpus has at most {LARGEST} bytes", path, remedy)
-        found = Corpus.of(_lines(path.read_text("utf-8")))
+        found = Corpus.of(lines_of(path.read_text("utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         raise MemberConfigurationInvalid(f"The corpus of prompts cannot be read: {error}", path, remedy) from error
     if len(found.texts) < FEWEST:
@@ -166,28 +131,6 @@ def read_corpus(path: Path) -> Corpus:
     return found
 
 
-def _lines(content: str) -> list[str]:
+def lines_of(content: str) -> list[str]:
+    """The texts of a file with one a line."""
     return [line.replace("\\n", "\n") for line in content.split("\n")]
-
-
-def _renumbered(found: re.Match[str], chooser: random.Random) -> str:
-    """Another number, with the ending that an ordinal of it has."""
-    made = _number(found[1], chooser)
-    if found[2] is None:
-        return made
-    return made + ("th" if made[-2:-1] == "1" else ENDINGS.get(made[-1], "th"))
-
-
-def _number(digits: str, chooser: random.Random) -> str:
-    made = str(chooser.choice(_numbers(digits)))
-    return made.zfill(len(digits)) if digits[0] == "0" else made
-
-
-def _numbers(digits: str) -> range:
-    """Numbers that could stand there: years, hours or months, days or minutes, or all that are as long."""
-    value = int(digits)
-    if len(digits) == 4 and digits[:2] in {"19", "20"}:
-        return range(max(1950, value - 8), value + 3)
-    if len(digits) <= 2 and value <= 31:
-        return range(min(1, value), 13 if value <= 12 else 29)
-    return range(10 ** (len(digits) - 1), 10 ** len(digits))

@@ -11,6 +11,7 @@ from troth.chain.errors import ChainError, KeystoreError
 from troth.chain.keystore import address_in
 from troth.committee.configuration import FILE, MemberConfiguration, load
 from troth.committee.errors import CommitteeError
+from troth.committee.own_corpus import MAKE_ONE, said_of, warning_of
 from troth.overlay.directory.errors import DirectoryError, ListMalformed
 from troth.overlay.directory.fetching import fetch_from
 from troth.overlay.directory.keeping import DirectoryKeeper
@@ -32,6 +33,7 @@ async def status_of(folder: Path) -> dict[str, Any]:
         "member": own is not None,
         "committee": configuration.committee_address,
         "threshold": f"{threshold(len(membership.members))} of {len(membership.members)}",
+        "corpus": None if configuration.rating is None else said_of(configuration.rating.terms.corpus),
         "vouches_for": [] if configuration.attestation is None else configuration.attestation.told(),
         "lists": [await _list_of(member, membership) for member in membership.members],
     }
@@ -44,7 +46,7 @@ async def examine(folder: Path) -> list[HealthFinding]:
         address = configuration.committee_address
     except (CommitteeError, KeystoreError) as error:
         return [HealthFinding("config", False, error.what, error.remedy)]
-    findings = [HealthFinding("config", True, str(folder / FILE), ""), _tls(configuration)]
+    findings = [HealthFinding("config", True, str(folder / FILE), ""), _tls(configuration), *_corpus(configuration)]
     try:
         membership = await read_membership(configuration.rpc, address)
         operator = address_in(configuration.operator_keystore)
@@ -63,6 +65,14 @@ def _tls(configuration: MemberConfiguration) -> HealthFinding:
         return HealthFinding("tls", True, "0x" + load_identity(configuration.tls_folder).spki_sha256.hex(), "")
     except OverlayError as error:
         return HealthFinding("tls", False, error.what, error.remedy)
+
+
+def _corpus(configuration: MemberConfiguration) -> list[HealthFinding]:
+    """Of what challenges are made, where this member rates nodes."""
+    if configuration.rating is None:
+        return []
+    corpus = configuration.rating.terms.corpus
+    return [HealthFinding("corpus", warning_of(corpus) is None, said_of(corpus), MAKE_ONE)]
 
 
 def _registered(configuration: MemberConfiguration, own: CommitteeMember) -> HealthFinding:

@@ -8,6 +8,7 @@ a text that is about as long as was drawn, or where there are too few, several a
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -22,6 +23,8 @@ LONGEST = 8_600
 TRIES, DRAWN = 200, 6
 """Lengths that are drawn until a prompt of one may be asked; texts of which one is chosen that has to do with
 another."""
+SAMPLED = 2_000
+"""Prompts by which uses of texts are counted."""
 ENOUGH = 24
 """Texts of about a length, of which one is chosen: where there are fewer, everybody would ask the same."""
 REWRITTEN, FORMS, CHOICE, LIKEST = 4, 60, 4, 8
@@ -57,6 +60,13 @@ def prompts_of(
     return tuple(found)
 
 
+def sources_of(corpus: Corpus) -> list[list[int]]:
+    """Of which texts, by their places, each of some prompts would be made: a sample that is the same each time."""
+    chooser = random.Random("sources")  # noqa: S311 - a reproducible sample
+    writer = _Writer(chooser, corpus, list(range(len(corpus.texts))), LONGEST)
+    return [writer.sources() for _ in range(SAMPLED)]
+
+
 class _Writer:
     """Writes prompts of some of a corpus's texts."""
 
@@ -74,22 +84,43 @@ class _Writer:
         would be asked less often than people ask it, and lists would be known by that.
         """
         for _ in range(TRIES):
-            wanted = self._chooser.lognormvariate(math.log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD) * TOKEN_CHARACTERS
-            wanted = min(self._longest, wanted)
+            wanted = self._length()
             text = self._of_length(wanted, lambda text: len(text) <= self._longest and may(text))
             if text is not None:
                 return text
         what = f"No new prompt came of {TRIES}"
         raise MemberConfigurationInvalid(what, len(self._places), "Name a larger corpus: reputation.corpus.")
 
+    def sources(self) -> list[int]:
+        """Places of texts for one prompt: one that is as long, or as many as fit where there are too few."""
+        wanted = self._length()
+        near = self._near(wanted)
+        if near:
+            return [self._chooser.choice(near)]
+        mean = sum(self._lengths) / len(self._lengths)
+        count = min(len(self._places), max(1, round(wanted / mean)))
+        return self._chooser.sample(self._places, count)
+
+    def _length(self) -> float:
+        """A length in characters, as users' prompts have them."""
+        drawn = self._chooser.lognormvariate(math.log(MEAN_TOKENS) - SPREAD**2 / 2, SPREAD) * TOKEN_CHARACTERS
+        return min(self._longest, drawn)
+
     def _of_length(self, wanted: float, may: Callable[[str], bool]) -> str | None:
         near = self._near(wanted)
         if not near:
             return next(filter(may, (self._joined(wanted) for _ in range(FORMS))), None)
-        shape = self._shape_of(self._chooser.choice(near))
+        drawn = self._chooser.choice(near)
+        shape, traits = self._shape_of(drawn), _traits(self._corpus.texts[drawn])
+
+        def alike(text: str) -> bool:
+            return _traits(text) == traits and may(text)
+
         # The text that was drawn comes first, and then those that look most like it.
-        for place in sorted(near, key=lambda one: _apart(shape, self._shape_of(one)))[:LIKEST]:
-            text = self._form(place, wanted, may)
+        likest = sorted(near, key=lambda one: _apart(shape, self._shape_of(one)))[:LIKEST]
+        # What has numbers has more forms. Were any form as good, more would have numbers from list to list.
+        for allowed, place in itertools.product((alike, may), likest):
+            text = self._form(place, wanted, allowed)
             if text is not None:
                 # A text that came twice in a list by itself would be known again.
                 self._taken.add(place)
@@ -139,6 +170,11 @@ class _Writer:
 
 def _reach(wanted: float) -> float:
     return max(LEAST_REACH, REACH * wanted)
+
+
+def _traits(text: str) -> tuple[bool, ...]:
+    """Whether a text has numbers and capitals, and is a question."""
+    return any(map(str.isdigit, text)), any(map(str.isupper, text)), text.rstrip().endswith("?")
 
 
 def _shape(text: str) -> tuple[float, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -21,12 +22,15 @@ from troth.committee.epochs import EpochJournal
 from troth.committee.examining_nodes import ClientExaminer
 from troth.committee.member import Member
 from troth.committee.moments import EpochClock
+from troth.committee.own_corpus import warning_of
 from troth.committee.rating import RatingMember
 from troth.committee.rating_requests import MemberCalls
 from troth.committee.reputation import JOURNAL, VRF_KEYSTORE
 from troth.committee.turns import EpochTurns
 from troth.protocol.calls import Call
 from troth.protocol.types import Address
+
+log = logging.getLogger(__name__)
 
 RECORDS, EVENTS = "rating.sqlite", "reputation-events.sqlite"
 
@@ -40,6 +44,8 @@ async def rating(
     if place is None:
         yield None
         return
+    if (warning := warning_of(place.terms.corpus)) is not None:
+        log.warning("%s", warning)
     async with AsyncExitStack() as stack:
         password = read_password(password_file, purpose="the member's VRF key")
         vrf_secret = await asyncio.to_thread(load_vrf_secret, folder / VRF_KEYSTORE, password)

@@ -179,6 +179,30 @@ def make_list(
     show(make(node, prompts, file.expanduser()), as_json)
 
 
+@app.command("corpus")
+def prepare_corpus(
+    source: Annotated[
+        list[Path], typer.Argument(help="Files or folders: one prompt a line (.txt), or prompts and chats as JSON.")
+    ],
+    *,
+    output: Annotated[Path, typer.Option(help="Where to write the corpus; there must be no file yet.")],
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes that the committee rates.")] = 50,
+    members: Annotated[int, typer.Option(min=1, help="Members of the committee.")] = 7,
+    prompts: Annotated[int, typer.Option(min=1, help="prompts of [reputation].")] = 4,
+    attempts: Annotated[int, typer.Option(min=0, help="attempts of [reputation].")] = 6,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a corpus of prompts that people typed, so that no node can look your challenges up.
+
+    Prints what was left out and why, languages, and how many epochs it lasts. Nothing is sent.
+    """
+    from troth.committee.corpus_sources import prompts_in
+    from troth.committee.own_corpus import AskingPlan, make_corpus
+
+    texts = prompts_in([path.expanduser() for path in source])
+    show(make_corpus(texts, output.expanduser(), AskingPlan(nodes, members, prompts, attempts)), as_json)
+
+
 @app.command()
 @grouped
 def lead(
