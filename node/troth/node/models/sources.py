@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
+from troth.node.models.quantised import require_named, unpacked
 from troth.node.models.tensor_files import BITS, INDEX, PICKLES, RawTensor, raw_tensors, weight_files
 from troth.node.models.texts import read_text, without_doubles
 from troth.node.models.weights import FLOATS
@@ -174,8 +175,7 @@ def require_sound(folder: ModelFolder) -> Sequence[RawTensor]:
         what = "a tensor has a dtype that safetensors has not"
         raise ModelError(what, f"{unknown.name}: {unknown.dtype}", OTHER_SOURCE)
     _require_tokenizer(folder)
-    if folder.quantisation is None:
-        _require_weights(folder, tensors)
+    _require_weights(folder, tensors)
     return tensors
 
 
@@ -185,13 +185,18 @@ def _require_weights(folder: ModelFolder, tensors: Sequence[RawTensor]) -> None:
     from troth.node.engine.decoder import Decoder
     from troth.node.models.checkpoint import Checkpoint
 
-    decoder = Decoder(folder, torch.bfloat16, torch.device("cpu"))
-    checkpoint = Checkpoint([one.name for one in tensors], decoder.model, decoder.rooms)
-    checkpoint.require_whole({one.name: one.shape for one in tensors}, decoder.tied)
-    used = checkpoint.sources(lambda _name: True)
+    settings = folder.quantisation
+    quantised = None if settings is None else unpacked(tensors, settings)
+    shapes = {one.name: one.shape for one in tensors} if quantised is None else quantised.shapes
+    decoder = Decoder(folder, torch.bfloat16, torch.device("cpu"), quantised=True)
+    checkpoint = Checkpoint(shapes, decoder.model, decoder.rooms)
+    checkpoint.require_whole(shapes, decoder.tied)
+    used = checkpoint.sources(lambda _name: True) - (frozenset() if quantised is None else quantised.made)
     if other := next((one for one in tensors if one.name in used and one.dtype not in FLOATS), None):
-        what = "config.json says nothing of a quantisation, and a weight is none of floats"
+        what = "config.json says nothing of a quantisation of this weight, and it is none of floats"
         raise ModelError(what, f"{other.name}: {other.dtype}", OTHER_SOURCE)
+    if quantised is not None:
+        require_named(quantised, checkpoint.linear(decoder.multiplies))
 
 
 def _require_tokenizer(folder: ModelFolder) -> None:
