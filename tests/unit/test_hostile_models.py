@@ -59,7 +59,7 @@ def holding(name: str, data: bytes) -> Broken:
     return lambda source: (source / name).write_bytes(data)
 
 
-def tensor(name: str, dtype: str, words: Any, quantised: str = "") -> Broken:
+def tensor(name: str, dtype: str, words: Any) -> Broken:
     """One more tensor, or one in the place of another."""
 
     def broken(source: Path) -> None:
@@ -73,8 +73,6 @@ def tensor(name: str, dtype: str, words: Any, quantised: str = "") -> Broken:
             data += part
         head = json.dumps(told).encode()
         (source / WEIGHTS).write_bytes(struct.pack("<Q", len(head)) + head + data)
-        if quantised:
-            config(quantization_config={"quant_method": quantised})(source)
 
     return broken
 
@@ -110,7 +108,6 @@ ONES = np.ones(32)
 HOSTILE: dict[str, tuple[Broken, str]] = {
     "NaN of FNUZ": (tensor("x", "F8_E4M3FNUZ", np.array([0x80], "u1")), "NaN or infinity: x"),
     "NaN of complex": (tensor("x", "C64", np.array([np.nan], "<c8")), "NaN or infinity: x"),
-    "NaN of MXFP4": (tensor("x_scales", "U8", np.array([255], "u1"), "mxfp4"), "NaN or infinity: x_scales"),
     "no float32": (tensor(NORM, "F64", ONES * 1e300), "NaN or infinity: model.norm"),
     "no bfloat16": (tensor(NORM, "F32", (ONES * 3.4e38).astype("<f4")), "NaN or infinity: model.norm"),
     "integers": (tensor(NORM, "I32", ONES.astype("<i4")), "says nothing of a quantisation.*norm.weight: I32"),

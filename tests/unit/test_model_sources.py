@@ -33,7 +33,7 @@ from troth.node.loading import (  # noqa: E402
 )
 from troth.node.models import importing  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
-from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.importing import import_model  # noqa: E402
 from troth.node.models.sources import LINKS, changed_links, note_links  # noqa: E402
 from troth.node.models.tensor_files import raw_tensors  # noqa: E402
@@ -199,11 +199,10 @@ def test_what_is_not_sound_is_refused_and_leaves_nothing(
     assert not [*(tmp_path / "home" / "models").iterdir()]
 
 
-def test_quantised_weights_are_taken_without_a_look_at_their_shapes(source: Path, tmp_path: Path) -> None:
-    config = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "awq"}}))
-    save_file({"q.qweight": torch.zeros(8, 8, dtype=torch.int32)}, source / WEIGHTS)
-    assert open_folder(taken(source, tmp_path).path).quantisation == {"quant_method": "awq"}
+def test_an_expert_that_is_missing_is_seen_by_the_shape_that_the_others_make(source: Path, tmp_path: Path) -> None:
+    change(source, lambda tensors: tensors.pop("model.layers.1.block_sparse_moe.experts.3.w1.weight"))
+    with pytest.raises(ModelError, match=r"do not make the weight|wrong shape"):
+        taken(source, tmp_path)
 
 
 def linked(source: Path, tmp_path: Path) -> ModelFolder:

@@ -28,7 +28,7 @@ from troth.node.engine.attention_cache import CacheShape
 from troth.node.engine.packing import PACKED, Past, WatchedPast
 from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
-from troth.node.models.folder import ModelFolder
+from troth.node.models.folder import QUANTISATIONS, ModelFolder
 from troth.protocol.architecture import INCIDENTAL_KEYS
 from troth.protocol.types import Segment
 
@@ -103,17 +103,20 @@ class Decoder:
     `packs`: several sequences can go through it in one pass, for which `joins` says how (see `packing.PackedPast`).
     """
 
-    def __init__(self, folder: ModelFolder, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, folder: ModelFolder, dtype: torch.dtype, device: torch.device, *, quantised: bool = False
+    ) -> None:
         """Build it.
 
         Args:
             dtype: the execution class' own: constants of the model are rounded to it, as transformers does.
+            quantised: the folder's weights may be; nothing is computed with them, and only shapes are wanted.
 
         Raises:
             ModelError: transformers has no such decoder, or it cannot be cut between layers.
         """
         self.device = device
-        self.model = _built(text_config(folder), dtype)
+        self.model = _built(text_config(folder, quantised=quantised), dtype)
         self.dtype = dtype
         self.config: Any = self.model.config
         self._choose_attention()
@@ -130,6 +133,17 @@ class Decoder:
         self.shapes, self.entry, self.ending = seen.shapes, seen.entry, seen.ending
         self.packs, self.joins = self._asks_for_attention and not seen.counts, seen.changes_keys
         self._fill_buffers(self.model)
+
+    def multiplies(self, name: str) -> bool:
+        """Whether a weight is the matrix of a linear layer within one of the model's layers."""
+        if not name.startswith(self.prefix):
+            return False
+        index, _, own = name.removeprefix(self.prefix).partition(".")
+        try:
+            owner = self.templates[int(index)].get_submodule(own.rpartition(".")[0])
+        except AttributeError:
+            return False
+        return isinstance(owner, torch.nn.Linear)
 
     @property
     def tied(self) -> Mapping[str, str]:
@@ -249,10 +263,11 @@ class Decoder:
                     raise ModelError("transformers does not say how to make a constant", name, REMEDY)
 
 
-def text_config(folder: ModelFolder) -> Any:
-    """The configuration of the model that writes text, as transformers reads it; raises ModelError."""
+def text_config(folder: ModelFolder, *, quantised: bool = False) -> Any:
+    """The configuration of the model that writes text, as transformers reads it, without a quantisation; raises
+    ModelError where there is one, unless `quantised` weights are meant."""
     require_decoder(folder.text_config)
-    if folder.quantisation is not None:
+    if folder.quantisation is not None and not quantised:
         what = "the torch engine computes with whole weights, and these are quantised"
         raise ModelError(what, str(folder.path), "Serve it with vLLM, or import the unquantised model.")
     try:
@@ -272,7 +287,7 @@ def _computed(config: Any) -> Any:
     somebody else wrote."""
     if not isinstance(config, dict):
         return config
-    left_out = INCIDENTAL_KEYS | FOREIGN
+    left_out = INCIDENTAL_KEYS | FOREIGN | {*QUANTISATIONS}
     return {name: _computed(part) for name, part in config.items() if name not in left_out and name[:1] != "_"}
 
 

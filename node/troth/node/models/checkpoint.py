@@ -62,7 +62,8 @@ class Checkpoint:
         return weights
 
     def require_whole(self, shapes: Mapping[str, tuple[int, ...]], tied: Mapping[str, str]) -> None:
-        """Raise ModelError where a weight is missing, or one that is taken as it is has the wrong shape.
+        """Raise ModelError where a weight is missing, or has the wrong shape; where several tensors make it, the shape
+        that they make.
 
         Args:
             shapes: of the files' tensors.
@@ -77,6 +78,19 @@ class Checkpoint:
             there |= {target} | {target.replace(made[0], other) for other in made}
         if missing := sorted(self._rooms.keys() - there, key=dot_natural_key):
             raise ModelError("tensors are missing", f"{missing[0]}, and {len(missing) - 1} others", REMEDY)
+        several = [name for recipe in self._recipes.values() for name, pattern in recipe.sources if pattern is not None]
+        self.made({name: torch.empty(shapes[name], device="meta") for name in several})
+
+    def linear(self, kind: Callable[[str], bool]) -> frozenset[str]:
+        """Layers of the files whose weights are matrices of products: those of weights of which `kind` says so, and
+        those that are made of several tensors."""
+        found = (
+            name.removesuffix(".weight")
+            for target, recipe in self._recipes.items()
+            for name, pattern in recipe.sources
+            if name.endswith(".weight") and (pattern is not None or kind(target))
+        )
+        return frozenset(found)
 
     @staticmethod
     def _refuse_shape(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> NoReturn:

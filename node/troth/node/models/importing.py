@@ -25,7 +25,8 @@ from troth.node.errors import ModelError
 from troth.node.models.families import require_decoder
 from troth.node.models.folder import MODELS_FOLDER, ModelFolder, open_folder
 from troth.node.models.packages import PACKAGED, packaged_file
-from troth.node.models.sources import Report, note_links, require_sound, source_folder, take, wanted_files
+from troth.node.models.sources import note_links, require_sound, source_folder, wanted_files
+from troth.node.models.taking import Report, open_source
 from troth.node.models.tensor_files import require_numbers
 
 PLAIN_TEMPLATE = """\
@@ -164,8 +165,9 @@ def write_config(config: dict[str, Any], folder: Path) -> None:
 
 def _take_folder(path: Path, staging: Path, report: Report) -> None:
     source = source_folder(path)
-    for file in wanted_files(source):
-        take(file, staging / file.name, report)
+    with open_source(source) as opened:
+        for name in wanted_files(source):
+            opened.take(name, staging / name, report)
     note_links(staging)
     _require_sound(staging, report)
 

@@ -10,17 +10,16 @@ touched: reading one runs it.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
+from troth.node.models.quantised import require_named, unpacked
+from troth.node.models.taking import WEIGHTS
 from troth.node.models.tensor_files import BITS, INDEX, PICKLES, RawTensor, raw_tensors, weight_files
 from troth.node.models.texts import read_text, without_doubles
 from troth.node.models.weights import FLOATS
@@ -29,12 +28,7 @@ from troth.protocol.chat_templates import TEMPLATE_FILE
 
 TEXT_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", TEMPLATE_FILE, "generation_config.json")
 OTHER_SOURCE = "Fetch the model again from its source."
-WEIGHTS = ".safetensors"
 LONGEST_REVISION = 1 << 10
-FICLONE = 0x40049409
-"""The request of Linux to share a file's blocks (ioctl_ficlone(2))."""
-
-Report = Callable[[str], None]
 
 
 def source_folder(path: Path) -> Path:
@@ -57,11 +51,11 @@ def source_folder(path: Path) -> Path:
     return found[0]
 
 
-def wanted_files(folder: Path) -> list[Path]:
-    """The files that make the model, without a second copy of its weights.
+def wanted_files(folder: Path) -> list[str]:
+    """Names of the files that make the model, without a second copy of its weights; small ones come first.
 
     Raises:
-        ModelError: there are only pickles, a file is missing, or a link leads out of the folder.
+        ModelError: there are only pickles, or several chat templates.
     """
     weights = weight_files(folder)
     if not weights:
@@ -69,27 +63,10 @@ def wanted_files(folder: Path) -> list[Path]:
         if pickles:
             what = "the weights are pickles, which run code when they are read"
             raise ModelError(what, ", ".join(pickles[:3]), "Use a model with *.safetensors.")
-    wanted = [*weights, *(folder / name for name in (*TEXT_FILES, INDEX) if os.path.lexists(folder / name))]
-    for path in wanted:
-        _require_inside(path, folder)
     # Before other templates are left behind, of which one may be meant.
     _ = ModelFolder(folder).chat_template
-    return wanted
-
-
-def _require_inside(path: Path, folder: Path) -> None:
-    try:
-        real = path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        raise ModelError("a file of the model is missing", str(path), OTHER_SOURCE) from error
-    home = folder.resolve()
-    allowed = {home}
-    if home.parent.name == "snapshots":
-        allowed.add(home.parent.parent / "blobs")
-    if real.parent in allowed and not real.is_file():
-        raise ModelError("this is no file, as a model's are", str(path), OTHER_SOURCE)
-    if real.parent not in allowed:
-        raise ModelError("a link leads out of the model's folder", f"{path.name} -> {real}", OTHER_SOURCE)
+    texts = [name for name in (*TEXT_FILES, INDEX) if os.path.lexists(folder / name)]
+    return [*texts, *(path.name for path in weights)]
 
 
 LINKS = ".links.json"
@@ -140,29 +117,6 @@ def changed_links(folder: Path) -> list[str]:
         raise ModelError("the notes on linked weights cannot be read", str(error), "Import the model again.") from error
 
 
-def take(path: Path, target: Path, report: Report) -> None:
-    """Have a file at `target`: weights as a reflink or a hard link, all else as a copy."""
-    real = path.resolve()
-    report(f"{_linked(real, target)} {path.name}")
-
-
-def _linked(real: Path, target: Path) -> str:
-    try:
-        with real.open("rb") as source, target.open("xb") as made:
-            fcntl.ioctl(made.fileno(), FICLONE, source.fileno())
-    except OSError:
-        target.unlink(missing_ok=True)
-    else:
-        return "sharing"
-    # A file system without hard links, or another one than the source's: then it is copied.
-    with contextlib.suppress(OSError):
-        if target.suffix == WEIGHTS:
-            os.link(real, target)
-            return "linking"
-    shutil.copy2(real, target)
-    return "copying"
-
-
 def require_sound(folder: ModelFolder) -> Sequence[RawTensor]:
     """Its tensors, once headers, index, tokenizer and, where it can be computed, all shapes are what they should be.
 
@@ -174,8 +128,7 @@ def require_sound(folder: ModelFolder) -> Sequence[RawTensor]:
         what = "a tensor has a dtype that safetensors has not"
         raise ModelError(what, f"{unknown.name}: {unknown.dtype}", OTHER_SOURCE)
     _require_tokenizer(folder)
-    if folder.quantisation is None:
-        _require_weights(folder, tensors)
+    _require_weights(folder, tensors)
     return tensors
 
 
@@ -185,13 +138,18 @@ def _require_weights(folder: ModelFolder, tensors: Sequence[RawTensor]) -> None:
     from troth.node.engine.decoder import Decoder
     from troth.node.models.checkpoint import Checkpoint
 
-    decoder = Decoder(folder, torch.bfloat16, torch.device("cpu"))
-    checkpoint = Checkpoint([one.name for one in tensors], decoder.model, decoder.rooms)
-    checkpoint.require_whole({one.name: one.shape for one in tensors}, decoder.tied)
-    used = checkpoint.sources(lambda _name: True)
+    settings = folder.quantisation
+    quantised = None if settings is None else unpacked(tensors, settings)
+    shapes = {one.name: one.shape for one in tensors} if quantised is None else quantised.shapes
+    decoder = Decoder(folder, torch.bfloat16, torch.device("cpu"), quantised=True)
+    checkpoint = Checkpoint(shapes, decoder.model, decoder.rooms)
+    checkpoint.require_whole(shapes, decoder.tied)
+    used = checkpoint.sources(lambda _name: True) - (frozenset() if quantised is None else quantised.made)
     if other := next((one for one in tensors if one.name in used and one.dtype not in FLOATS), None):
-        what = "config.json says nothing of a quantisation, and a weight is none of floats"
+        what = "config.json says nothing of a quantisation of this weight, and it is none of floats"
         raise ModelError(what, f"{other.name}: {other.dtype}", OTHER_SOURCE)
+    if quantised is not None:
+        require_named(quantised, checkpoint.linear(decoder.multiplies))
 
 
 def _require_tokenizer(folder: ModelFolder) -> None:

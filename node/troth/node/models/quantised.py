@@ -1,0 +1,300 @@
+"""Quantised weights looked at before they are taken: whole, of the shapes that config.json says, none twice.
+
+Each group of tensors that makes a quantised weight is replaced by that weight's name and shape, so that a quantised
+model is then compared with the model that transformers builds as any other is. Numbers that engines take as places in
+memory (orders of inputs, shapes written into a file) are read and compared as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from troth.node.errors import ModelError
+from troth.node.models.patterns import fitting
+from troth.node.models.quantised_layouts import (
+    Layout,
+    Part,
+    Shape,
+    awq,
+    compressed,
+    fp8,
+    gptq,
+    mxfp4,
+    refuse,
+    word,
+)
+from troth.node.models.tensor_files import RawTensor, read_rows
+from troth.node.models.weights import FLOATS
+
+METHODS = {"awq": awq, "gptq": gptq, "fp8": fp8, "mxfp4": mxfp4}
+SUPPORTED = (*METHODS, "compressed-tensors")
+OTHER_SOURCE = "Fetch the model again from its source."
+MOST_EXCEPTIONS, MOST_GROUPS = 1 << 16, 64
+ROUTERS = re.compile(r"(?:^|\.)(?:gate|router|shared_expert_gate)(?:\.|$)")
+"""Small layers of mixtures that engines take whole, whatever config.json says."""
+EXCEPTIONS = ("modules_to_not_convert", "ignored_layers", "ignore", "llm_int8_skip_modules")
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """`shapes`: of all weights, by names as of whole ones, of which `made` are quantised in `layers`."""
+
+    shapes: Mapping[str, Shape]
+    made: frozenset[str]
+    layers: frozenset[str]
+    settings: Mapping[str, Any]
+
+
+def unpacked(tensors: Sequence[RawTensor], settings: Mapping[str, Any]) -> Unpacked:
+    """What quantised tensors stand for.
+
+    Raises:
+        ModelError: the quantisation is not known, or a tensor is missing, there twice, or of another shape or dtype
+            than the settings say.
+    """
+    by_name = {one.name: one for one in tensors}
+    layouts = _Layouts(settings, {one.name.rpartition(".")[0] for one in tensors})
+    shapes: dict[str, Shape] = {}
+    layers, used = set[str](), set[str]()
+    for tensor in tensors:
+        for layout in layouts.all:
+            layer = _layer(tensor, layout)
+            if layer is None or layouts.of(layer) is not layout:
+                continue
+            shape, parts = _weight(layer, tensor, layout, by_name)
+            name = layer + layout.whole
+            if name != tensor.name and name in by_name:
+                raise ModelError("a weight is there twice, quantised and whole", name, OTHER_SOURCE)
+            shapes[name] = shape
+            layers.add(layer)
+            used |= {tensor.name, *parts}
+    if not layers:
+        raise ModelError("config.json says that weights are quantised, and none is", layouts.method, OTHER_SOURCE)
+    _require_no_orphans(by_name.keys() - used, layouts.all)
+    whole = {one.name: one.shape for one in tensors if one.name not in used}
+    layouts.require_not_excepted(layers)
+    return Unpacked({**whole, **shapes}, frozenset(shapes), frozenset(layers), settings)
+
+
+def require_named(found: Unpacked, names: Iterable[str]) -> None:
+    """Raise ModelError where a layer is whole and config.json does not except it from the quantisation: its quantised
+    tensors are missing.
+
+    Args:
+        names: layers of the files that a quantisation takes, where nothing excepts them.
+    """
+    settings = found.settings
+    chosen = settings.get("dynamic") or settings.get("modules_in_block_to_quantize")
+    if chosen or settings.get("quant_method") == "mxfp4" or not _takes_all(settings):
+        return
+    excepted = _exceptions(settings)
+    rest = {name for name in names if name not in found.layers and not ROUTERS.search(name)}
+    rest -= {name for name in rest if any(_mentions(one, name) for one in excepted)}
+    patterns = _Patterns(excepted, rest)
+    rest -= frozenset[str]().union(*(patterns.layers(one) for one in excepted))
+    if rest:
+        what = "a layer is not quantised, and quantization_config does not except it"
+        raise ModelError(what, f"{min(rest)}; {len(rest)} in all", OTHER_SOURCE)
+
+
+class _Layouts:
+    """Which layout each layer has; patterns of config.json are tried with bounded time."""
+
+    def __init__(self, settings: Mapping[str, Any], layers: set[str]) -> None:
+        self.method = str(settings.get("quant_method", "")).lower()
+        if self.method not in SUPPORTED:
+            what = f"this quantisation is not served; {', '.join(SUPPORTED)} are"
+            raise ModelError(what, self.method or None, "Use another copy of the model.")
+        self._exceptions = _exceptions(settings)
+        groups = _groups(settings) if self.method == "compressed-tensors" else []
+        targets = [target for group in groups for target in group["targets"]]
+        patterns = _Patterns([*self._exceptions, *_dynamic(settings), *targets], layers)
+        self._named: list[tuple[Layout, frozenset[str], frozenset[str]]] = []
+        self._overrides: Mapping[str, Layout] = {}
+        for group in groups:
+            layout = compressed(group, word(group, "format", word(settings, "format", "")))
+            named = frozenset[str]().union(*(patterns.layers(one) for one in group["targets"]))
+            self._named.append((layout, frozenset(group["targets"]), named))
+        if not groups:
+            self._named.append((METHODS[self.method](settings), frozenset({"Linear"}), frozenset()))
+            self._overrides = _overridden(settings, patterns)
+        others = {id(one): one for one in self._overrides.values()}
+        self.all = [*(layout for layout, _, _ in self._named), *others.values()]
+
+    def of(self, layer: str) -> Layout:
+        """The layout of a layer that is quantised."""
+        if (found := self._overrides.get(layer)) is not None:
+            return found
+        named = [layout for layout, _, layers in self._named if layer in layers]
+        usual = [layout for layout, targets, _ in self._named if "Linear" in targets]
+        if not (chosen := named or usual):
+            raise ModelError("a layer is quantised, and quantization_config names it nowhere", layer, OTHER_SOURCE)
+        return chosen[0]
+
+    def require_not_excepted(self, layers: Iterable[str]) -> None:
+        """An engine reads such a layer as a whole one: packed words, or numbers without their scales."""
+        if both := sorted({*layers} & {*self._exceptions}):
+            raise ModelError("a layer is quantised, and quantization_config excepts it", both[0], OTHER_SOURCE)
+
+
+def _groups(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those of compressed-tensors, each with a list of targets."""
+    told = settings.get("config_groups")
+    if not isinstance(told, Mapping) or not 0 < len(told) <= MOST_GROUPS:
+        refuse("config_groups is no list of groups", told)
+    sparsity = settings.get("sparsity_config") or {}
+    if not isinstance(sparsity, Mapping) or sparsity.get("format", "dense") != "dense":
+        refuse("sparse weights are not served", sparsity)
+    for group in told.values():
+        targets = group.get("targets") if isinstance(group, Mapping) else None
+        if not isinstance(targets, list) or not all(isinstance(one, str) for one in targets):
+            refuse("a group names no targets", targets)
+    return [*told.values()]
+
+
+def _overridden(settings: Mapping[str, Any], patterns: _Patterns) -> Mapping[str, Layout]:
+    """GPTQ may pack some layers in another way, by patterns: the first that fits counts."""
+    made: dict[str, Layout] = {}
+    seen = set[str]()
+    for pattern, changed in _dynamic(settings).items():
+        matched = patterns.layers(pattern) - seen
+        seen |= matched
+        if pattern.startswith("-:") or not matched:
+            continue
+        if not isinstance(changed, Mapping):
+            refuse("a rule of dynamic changes nothing", pattern)
+        made |= dict.fromkeys(matched, gptq({**settings, **changed}))
+    return made
+
+
+def _dynamic(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    told = settings.get("dynamic") or {}
+    if not isinstance(told, Mapping):
+        refuse("dynamic is no set of rules", told)
+    return {(one if one[:2] in {"-:", "+:"} else f"+:{one}"): rule for one, rule in told.items()}
+
+
+def _exceptions(settings: Mapping[str, Any]) -> list[str]:
+    found: list[str] = []
+    for name in EXCEPTIONS:
+        told = settings.get(name) or []
+        if not isinstance(told, list) or not all(isinstance(one, str) and one for one in told):
+            refuse(f"{name} is no list of names", told)
+        found += told
+    if len(found) > MOST_EXCEPTIONS:
+        refuse("too many layers are excepted", len(found))
+    return found
+
+
+def _takes_all(settings: Mapping[str, Any]) -> bool:
+    told = settings.get("config_groups")
+    if not isinstance(told, Mapping):
+        return True
+    return any("Linear" in group["targets"] for group in told.values())
+
+
+def _mentions(excepted: str, layer: str) -> bool:
+    """Whether engines may take a name of config.json for this layer: as its name, a part of it, or where it lies.
+    Names of several layers that engines compute as one count for each."""
+    return excepted in layer or layer.rpartition(".")[0] == excepted.rpartition(".")[0] != ""
+
+
+def _expression(pattern: str) -> str | None:
+    """The regular expression of a pattern of compressed-tensors or of a rule of GPTQ's; anything else is a name."""
+    kind, colon, told = pattern.partition(":")
+    return told if colon and kind in {"re", "-", "+"} else None
+
+
+class _Patterns:
+    """Which layers the patterns of config.json mean."""
+
+    def __init__(self, patterns: Iterable[str], layers: Iterable[str]) -> None:
+        self._layers = frozenset(layers)
+        told = {expression for one in patterns if (expression := _expression(one)) is not None}
+        self._found = fitting(sorted(told), self._layers)
+
+    def layers(self, pattern: str) -> frozenset[str]:
+        """Raises KeyError for a pattern that was not named before."""
+        expression = _expression(pattern)
+        return frozenset({pattern}) & self._layers if expression is None else self._found[expression]
+
+
+def _layer(tensor: RawTensor, layout: Layout) -> str | None:
+    """Whose packed tensor it is, if it is one; whole weights beside quantised ones are floats of the same name."""
+    if not tensor.name.endswith(layout.packed):
+        return None
+    if layout.packed == layout.whole and tensor.dtype in FLOATS:
+        return None
+    return tensor.name.removesuffix(layout.packed)
+
+
+def _weight(
+    layer: str, tensor: RawTensor, layout: Layout, by_name: Mapping[str, RawTensor]
+) -> tuple[Shape, frozenset[str]]:
+    """The shape of one quantised weight, and the names of what lies beside it."""
+    if tensor.dtype not in layout.dtypes:
+        _refuse_tensor(tensor, f"quantization_config wants {' or '.join(sorted(layout.dtypes))}")
+    told = by_name.get(f"{layer}.weight_shape") if layout.packed == ".weight_packed" else None
+    shape = layout.weight(tensor.shape) if told is None else _told_shape(told, layout.weight(tensor.shape), layout)
+    found = set[str]()
+    for ending, part in _parts(layer, shape, layout).items():
+        beside = by_name.get(layer + ending)
+        if beside is None:
+            if part.needed:
+                raise ModelError("a part of a quantised weight is missing", layer + ending, OTHER_SOURCE)
+            continue
+        if beside.dtype not in part.dtypes:
+            _refuse_tensor(beside, f"quantization_config wants {' or '.join(sorted(part.dtypes))}")
+        if beside.shape not in part.shapes:
+            wanted = " or ".join(map(str, part.shapes))
+            _refuse_tensor(beside, f"a weight of {shape}, as {tensor.name} has it, wants {wanted}")
+        if ending.endswith("g_idx"):
+            _require_order(beside, by_name[f"{layer}{'.weight_scale' if ending[1] == 'w' else '.scales'}"])
+        found.add(beside.name)
+    return shape, frozenset(found)
+
+
+def _told_shape(told: RawTensor, packed: Shape, layout: Layout) -> Shape:
+    """The shape that a file writes beside packed words, of which the last of a row may be filled up."""
+    if told.shape != (2,) or told.dtype not in {"I64", "I32"}:
+        _refuse_tensor(told, "it should be two whole numbers")
+    outputs, inputs = (int(one) for one in _numbers(told))
+    spare = packed[1] - inputs
+    if outputs != packed[0] or not 0 <= spare < layout.weight((1, 1))[1]:
+        _refuse_tensor(told, f"it says ({outputs}, {inputs}), and packed are {packed}")
+    return outputs, inputs
+
+
+def _parts(layer: str, shape: Shape, layout: Layout) -> Mapping[str, Part]:
+    try:
+        return layout.parts(shape)
+    except ModelError as error:
+        raise ModelError(f"{layer}: {error.what}", error.value, error.remedy) from error
+
+
+def _require_order(order: RawTensor, scales: RawTensor) -> None:
+    """Engines take these numbers as places in the scales without looking."""
+    found = _numbers(order)
+    count = scales.shape[0 if scales.name.endswith(".scales") else -1]
+    if found.size and not 0 <= int(found.min()) <= int(found.max()) < count:
+        _refuse_tensor(order, f"its numbers go from {found.min()} to {found.max()}, and there are {count} groups")
+
+
+def _numbers(tensor: RawTensor) -> Any:
+    return np.frombuffer(bytes(read_rows(tensor, 0, tensor.rows)), dtype="<i8" if tensor.dtype == "I64" else "<i4")
+
+
+def _require_no_orphans(names: Iterable[str], layouts: Sequence[Layout]) -> None:
+    endings = tuple({ending for layout in layouts for ending in (*layout.endings, layout.packed)} - {".weight"})
+    if orphan := min((name for name in names if name.endswith(endings)), default=None):
+        raise ModelError("a part of a quantised weight lies there without it", orphan, OTHER_SOURCE)
+
+
+def _refuse_tensor(tensor: RawTensor, why: str) -> NoReturn:
+    what = f"{tensor.name} has {tensor.dtype} {tensor.shape}; {why}"
+    raise ModelError("a tensor of a quantised weight is not what it should be", what, OTHER_SOURCE)
