@@ -151,8 +151,11 @@ async def test_a_small_network_has_no_spares_and_says_so(tmp_path: Path) -> None
         assert disjoint(circuits)
         await until(lambda: "are needed" in at.pool.status.shortage)
         assert at.pool.status.live == 4
-        with pytest.raises(NoCircuits, match=r"4 of 5 circuits .* disjoint paths"):
-            await at.pool.take(5, 0.2)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(NoCircuits, match=r"No 5 disjoint paths of 3 relays exist.*12 relays are listed"):
+            await at.pool.take(5, SECONDS)
+        # No circuit more can come of waiting.
+        assert asyncio.get_running_loop().time() - began < SECONDS / 4
         # No spare: the same place is built again.
         circuits[0].close()
         renewed = await at.pool.replace(circuits[0], SECONDS)
@@ -180,8 +183,9 @@ async def test_more_than_the_pool_keeps_is_refused_at_once(tmp_path: Path) -> No
 
 
 async def test_closing_ends_circuits_builds_and_waits(tmp_path: Path) -> None:
-    async with pool_stage(tmp_path, relays=12, pace=QUICK) as at:
+    async with pool_stage(tmp_path, pace=QUICK) as at:
         circuits = await at.pool.take(4, SECONDS)
+        circuits[0].close()
         waiting = asyncio.create_task(at.pool.take(6, SECONDS))
         await asyncio.sleep(0)
         await at.pool.close()

@@ -13,7 +13,7 @@ from support.tab_scene import descriptor, texts
 from support.tabs_stage import TabsStage, execution_class_of, tabs_stage
 from typer.testing import CliRunner
 
-from troth.chain.errors import ChainRejected
+from troth.chain.errors import NothingFree
 from troth.chain.keystore import DEMO_SCRYPT_N, create_account, load_account, load_vrf_secret
 from troth.protocol.amounts import AmountError
 from troth.protocol.market.parts import Part
@@ -134,7 +134,7 @@ async def leaves(home: Path, secret: Path, stage: TabsStage, anvil: Any) -> None
     assert [one["function"] for one in closed["calls"]] == ["close"] * (len(stage.nodes) - 1)
     waiting = (await finish_of_market(home, secret, broadcast=True))["waiting"]
     assert ["free from block" in one for one in waiting] == [True] * len(stage.nodes)
-    with pytest.raises(ChainRejected, match="NothingToWithdraw"):
+    with pytest.raises(NothingFree, match=f"bound until block {found['exit_block']}"):
         await withdraw_of_market(home, secret, broadcast=False)
     anvil.mine(found["exit_block"] - (await status_of_market(home))["block"] + 1000)
     back = await finish_of_market(home, secret, broadcast=True)

@@ -30,6 +30,7 @@ from troth.client.orders.session import market_session
 from troth.client.orders.summoning import AutomaticSummons
 from troth.client.orders.terminal import summon
 from troth.client.tabs.books import TabBooks
+from troth.client.tabs.command import _told
 from troth.client.tabs.keys import keyfile, master_of
 from troth.client.tabs.managing import Purse, list_tabs, open_tab, take_back, top_up
 from troth.client.tabs.store import opened
@@ -117,7 +118,11 @@ async def test_a_tab_in_coin_is_opened_topped_up_closed_and_taken_back(anvil: An
         (closed,) = await take_back(purse, configuration, broadcast=True)
         assert closed["step"] == "close"
         (waiting,) = await take_back(purse, configuration, broadcast=True)
-        assert waiting["step"] == "wait"
+        assert (waiting["step"], waiting["balance"]) == ("wait", closed["balance"])
+        assert f"{closed['balance']}; what is left of it is free after the delay" in _told(closed)
+        left = waiting["closes_at"] - waiting["block"]
+        said = f"{waiting['balance']}, free from block {waiting['closes_at']} on, in {left} blocks: repeat it then"
+        assert said in _told(waiting)
         anvil.mine(PARAMETERS.close_delay)
         (finished,) = await take_back(purse, configuration, told["scheduler"][:10], broadcast=True)
         assert finished["step"] == "finish"

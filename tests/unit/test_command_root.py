@@ -191,7 +191,8 @@ def test_a_broken_plug_in_breaks_its_own_sub_command_only(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("error: The sub-command 'broken' could not be loaded")
-    assert "troth_no_such_package" in lines[2]
+    assert "troth_no_such_package" in lines[0]
+    assert "make setup" in lines[2]
 
 
 def test_a_plug_in_that_is_no_typer_application_is_named() -> None:

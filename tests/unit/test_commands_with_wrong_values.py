@@ -148,6 +148,13 @@ def test_what_no_command_foresaw_is_noticed() -> None:
     assert describe(ZeroDivisionError("division by zero")).what == UNKNOWN
 
 
+def test_a_package_that_a_newer_checkout_needs_is_named_with_how_to_install_it() -> None:
+    shown = describe(ModuleNotFoundError("No module named 'immutables.map'", name="immutables.map"))
+    assert (shown.what, shown.value) == ("A package that Troth needs is not installed", "immutables")
+    assert "make setup" in shown.remedy
+    assert describe(ModuleNotFoundError("No module named 'troth.gone'", name="troth.gone")).what == UNKNOWN
+
+
 @pytest.mark.parametrize(
     ("error", "what"),
     [

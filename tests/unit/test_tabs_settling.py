@@ -142,6 +142,21 @@ async def test_a_tab_with_an_order_that_is_never_settled_takes_no_more_orders(tm
         assert "order 1 is not settled; close it" in str(session.no_tab())
 
 
+async def test_why_no_tab_can_be_used_is_said_in_words(tmp_path: Path) -> None:
+    async with toy_stage(tmp_path) as stage:
+        before = stage.world.state
+        record, payee = before.tabs[stage.tab], before.tabs[stage.tab].tab.payee
+        for changed, exit_block, why in (
+            (replace(record, known=False), 0, "the tab is not open yet"),
+            (replace(record, closes_at=1153), 0, "the tab is closed, and what is left of it is free from block 1153"),
+            (record, 9, "the scheduler has left: `troth client close` brings the money back"),
+        ):
+            left = before.parties.set(payee, replace(before.parties[payee], exit_block=exit_block))
+            stage.world.state = replace(before, tabs=before.tabs.set(stage.tab, changed), parties=left)
+            assert stage.session.usable() == []
+            assert f"{payee}: {why}" in str(stage.session.no_tab())
+
+
 async def test_an_order_that_ended_since_it_was_read_is_not_begun_again(tmp_path: Path) -> None:
     async with toy_stage(tmp_path) as stage:
         await asked(stage)

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from troth.command import examples
+from troth.command.rendering import INSTALL_AGAIN, absent_package
 from troth.network.option import offer_network
 from troth.protocol.errors import TrothError
 
@@ -96,9 +97,8 @@ def _first_sentence(text: str) -> str:
 
 
 def _remedy(error: Exception) -> str:
-    missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    if missing is not None and missing.split(".")[0] != "troth":
-        return f"Install what it needs (pip install 'WHEEL[torch]' with Troth's wheel, or the module {missing})."
+    if absent_package(error):
+        return INSTALL_AGAIN
     return "Reinstall troth; `troth --debug ...` shows where it failed. The other sub-commands still work."
 
 

@@ -12,6 +12,13 @@ UNKNOWN = "The command stopped on an error that it does not know"
 """What is said of an error that no package foresaw: a fault of ours."""
 
 
+INSTALL_AGAIN = (
+    "Install Troth again as it was installed: `make setup` in a checkout, otherwise pip with its folder or wheel; "
+    "nodes, and clients that check by themselves, need the extra torch."
+)
+"""What to do where a package is absent, as after a `git pull` that brought a new one."""
+
+
 class Rendered(NamedTuple):
     """An error as it is shown: what happened, the offending value, what to do, and the exit code."""
 
@@ -31,6 +38,8 @@ def describe(error: BaseException) -> Rendered:
         return Rendered(kind, what, _printable(getattr(error, "value", "")), remedy, exit_code)
     if isinstance(error, OSError) and error.filename is not None:
         return _about_a_path(error)
+    if absent := absent_package(error):
+        return Rendered(kind, "A package that Troth needs is not installed", absent, INSTALL_AGAIN, exit_code)
     return Rendered(
         kind,
         UNKNOWN,
@@ -38,6 +47,12 @@ def describe(error: BaseException) -> Rendered:
         "Run it again as `troth --debug ...` to see where, and report it.",
         exit_code,
     )
+
+
+def absent_package(error: BaseException) -> str:
+    """The package of somebody else that an import did not find; empty for any other error."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return "" if name == "troth" else name
 
 
 _PATHS: tuple[tuple[type[OSError], str, str], ...] = (

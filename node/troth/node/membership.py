@@ -12,6 +12,7 @@ from troth.chain.keystore import Key, load_account, read_password
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.tokens import asset_of, described
+from troth.chain.withdrawing import Withdrawable
 from troth.node import asking
 from troth.node.asking import asks_for
 from troth.node.configuration import NodeConfiguration, load, segment_of
@@ -287,28 +288,27 @@ def take_out(home: Path, password_file: Path | None, *, broadcast: bool) -> dict
     async def send() -> dict[str, Any]:
         async with await connect(configuration) as market:
             asset = await asset_of(market)
-            stake, free = await stake_and_whether_free(market, operator)
-            pot = view(market.contracts, Part.BANK, "balanceOf", PotKind.CREDIT, account_id(operator), returns=int)
-            credit: int = await market.read(pot)
+            found = await withdrawable(market, operator)
+            found.require_some(asset, "troth node")
             payout = view(market.contracts, Part.REGISTRY, "payoutOf", operator, returns=Address)
             calls = [build(market.contracts, Part.BANK, "withdraw", operator)]
-            if free:
+            if found.is_stake_free:
                 calls.insert(0, build(market.contracts, Part.REGISTRY, "withdrawStake", operator))
-            amounts = {"credit_units": str(credit), "stake_units": str(stake if free else 0)}
-            total = {"amount_units": str(credit + (stake if free else 0)), "payout": await market.read(payout)}
+            total = {**found.told(), "payout": await market.read(payout)}
             told = await carry_out_all(market, calls, key, broadcast=broadcast)
-            return {**total, **amounts, **described(asset), "calls": told}
+            return {**total, **described(asset), "calls": told}
 
     result: dict[str, Any] = run(send())
     return result
 
 
-async def stake_and_whether_free(market: Market, operator: Address) -> tuple[int, bool]:
-    """The stake, and whether the exit block has passed and some of it is left."""
+async def withdrawable(market: Market, operator: Address) -> Withdrawable:
+    """Credit, stake and exit block of an operator."""
     wanted = view(market.contracts, Part.REGISTRY, "roleOf", operator, returns=(int, Address, int))
     _, _, exit_block = await market.read(wanted)
     stake, _ = await market.read(view(market.contracts, Part.BANK, "stakeOf", operator, returns=(int, int)))
-    return stake, bool(exit_block and stake and await market.chain.block_number() > exit_block)
+    pot = view(market.contracts, Part.BANK, "balanceOf", PotKind.CREDIT, account_id(operator), returns=int)
+    return Withdrawable(await market.read(pot), stake, exit_block, await market.chain.block_number())
 
 
 def move(
@@ -374,7 +374,7 @@ def _by_operator(
             (told,) = await carry_out_all(market, wished, key, broadcast=broadcast)
             wanted = view(market.contracts, Part.REGISTRY, "roleOf", key.address, returns=(int, Address, int))
             role, _, exit_block = await market.read(wanted)
-            standing = {"role": Role(role).name.lower(), "exit_block": exit_block}
+            standing = {"role": Role(role).name.lower(), "exit_block": exit_block or None}
             return {**told, **standing, **words, **described(asset)}
 
     result: dict[str, Any] = run(send())

@@ -9,6 +9,7 @@ ChainError
 ├── TransactionTimeout       sent, but not seen in a block in time
 ├── TransactionDropped       the node forgot it, and another one has taken its nonce
 ├── EventFileUnusable        the file of followed events is of another version
+├── NothingFree              a withdrawal would pay nothing now
 ├── NotFollowed              what the node said could not be kept: a full disk, say
 └── FollowTimeout            a condition on the folded state did not come true in time
 KeystoreError
@@ -68,6 +69,10 @@ class GasTooDear(ChainError):
 
 class WrongChain(ChainError):
     """The node is on another chain than expected, or no contract lives at the address."""
+
+
+class NothingFree(ChainError):
+    """There is nothing to withdraw now; ``value`` says what is there and until when it is bound."""
 
 
 class NotFollowed(ChainError):

@@ -146,9 +146,11 @@ def start(
 
 def status(home: HomeOption = DEFAULT_HOME, as_json: JsonOption = False) -> None:
     """Registration, stake, credit, gas and unfinished orders. Exit code 1 if something keeps it from serving."""
+    from troth.scheduler.pool.showing import brief
     from troth.scheduler.status import status_of_market
 
     result: dict[str, Any] = asyncio.run(status_of_market(folder_of(home)))
-    show(result, as_json=as_json)
+    placement = result["placement"]
+    show(result if as_json or placement is None else {**result, "placement": brief(placement)}, as_json=as_json)
     if result["problems"]:
         sys.exit(1)

@@ -14,6 +14,7 @@ from typing import Any
 
 from troth.chain.keystore import Key, address_in, load_account, read_password
 from troth.chain.tokens import asset_of, described
+from troth.chain.withdrawing import Withdrawable
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -94,11 +95,13 @@ async def withdraw_of_market(folder: Path, password_file: Path | None, *, broadc
         calls = [build(contracts, Part.BANK, "withdraw", me)]
         party = looked.state.parties.get(me)
         stake, credit = looked.state.pot(PotKind.STAKE, me), looked.state.pot(PotKind.CREDIT, me)
-        free = bool(party is not None and party.exit_block and stake and looked.block > party.exit_block)
-        if free:
+        found = Withdrawable(credit, stake, 0 if party is None else party.exit_block, looked.block)
+        asset = await asset_of(looked.market)
+        found.require_some(asset, "troth scheduler")
+        if found.is_stake_free:
             calls.insert(0, build(contracts, Part.REGISTRY, "withdrawStake", me))
-        total: Told = {"amount_units": str(credit + (stake if free else 0)), **described(await asset_of(looked.market))}
-        return {**total, **await _all(looked, calls, password_file, broadcast=broadcast)}
+        told = await _all(looked, calls, password_file, broadcast=broadcast)
+        return {**found.told(), **described(asset), **told}
 
 
 async def top_up_of_market(

@@ -1,7 +1,7 @@
 """What ``troth scheduler status``, ``tabs`` and ``prices`` report for a market: no password, no running process.
 
 What is stuck is a problem, and the exit code says so: a summons or an objection with the block by which it is due, an
-entry of the log that is overdue.
+entry of the log that is overdue, an order that is unfinished while no process runs.
 """
 
 from __future__ import annotations
@@ -87,9 +87,13 @@ async def status_of_market(folder: Path) -> Report:
         finally:
             if database is not None:
                 await database.close()
+        if unfinished and nodes is None:
+            words = "order is" if len(unfinished) == 1 else "orders are"
+            problems.append(f"{len(unfinished)} {words} unfinished and no process answers: `troth scheduler start`")
         return {
             "operator": me,
             "block": looked.block,
+            "process": f"does not answer on port {looked.configuration.port}" if nodes is None else "answers",
             "role": "none" if party is None else party.role.name.lower(),
             "stake_units": str(state.pot(PotKind.STAKE, me)),
             "credit_units": str(state.pot(PotKind.CREDIT, me)),

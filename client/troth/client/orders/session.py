@@ -289,6 +289,17 @@ class PayerSession:
             raise failure
         raise self.no_tab()
 
+    def _left(self, record: OwnTab) -> str:
+        """Why the chain lets nobody order on a tab; empty if it does."""
+        state, party = self.state.tab_state(record.identifier), self.state.parties.get(record.tab.payee)
+        if not state.known:
+            return "the tab is not open yet"
+        if state.closes_at:
+            return f"the tab is closed, and what is left of it is free from block {state.closes_at} on"
+        if party is None or party.exit_block:
+            return "the scheduler has left: `troth client close` brings the money back"
+        return ""
+
     def no_tab(self) -> NoTab:
         """Why there is none, in words."""
         records = self.books.all(self.domain)
@@ -301,6 +312,7 @@ class PayerSession:
         doubts += [
             f"0x{name}: order {number} is not settled; close it" for name, number in blocked if number is not None
         ]
+        doubts += [f"{record.tab.payee}: {why}" for record in records if (why := self._left(record))]
         what = "No tab of this client can be used" if records else "This client has no tab"
         shown = "; ".join(doubts) or f"{len(records)} tabs"
         whom = "--scheduler ADDRESS " if self.scheduler is None else ""

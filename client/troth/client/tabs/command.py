@@ -103,7 +103,7 @@ def take_back(
         tell(one, options.as_json, f"{one['tab']}  {one['step']}: done" if one.get("broadcast") else _told(one))
         return
     done = carried_out(managing.take_back(purse, configuration, tab, broadcast=broadcast))
-    tell(done, options.as_json, "\n".join(_told(one) for one in done) or "this client has no tab")
+    tell(done, options.as_json, "\n".join(_told(one) for one in done) or f"no tab is in {options.home}")
 
 
 def _told(one: Mapping[str, Any]) -> str:
@@ -114,11 +114,13 @@ def _told(one: Mapping[str, Any]) -> str:
         case "nothing":
             return f"{head} there is nothing in it"
         case "wait":
-            return f"{head} free from block {one['closes_at']} on; it is {one['block']}"
+            left = one["closes_at"] - one["block"]
+            return f"{head} {one['balance']}, free from block {one['closes_at']} on, in {left} blocks: repeat it then"
         case "failed":
             return f"{head} {one['why']}"
         case _:
-            return f"{head} {one['balance_units']} units\n{opening.describe(dict(one))}"
+            later = "; what is left of it is free after the delay: repeat it then" if one["step"] == "close" else ""
+            return f"{head} {one['balance']}{later}\n{opening.describe(dict(one))}"
 
 
 @grouped

@@ -175,7 +175,13 @@ async def _taken_back(
     async with deployment_of(record, configuration) as market:
         state, block = await tab_state(market, record), await market.chain.block_number()
         step = opening.next_step(state, block)
-        told = {"tab": _name(record), "step": step, "balance_units": str(state.balance), "closes_at": state.closes_at}
+        told = {
+            "tab": _name(record),
+            "step": step,
+            "balance_units": str(state.balance),
+            "balance": priced(await asset_of(market)).show(state.balance),
+            "closes_at": state.closes_at,
+        }
         if step in {"nothing", "wait"}:
             return told | {"block": block}
         plan: OpeningCalls = opening.plan_close(market, record)

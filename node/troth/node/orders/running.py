@@ -20,6 +20,7 @@ from troth.chain.keystore import Key
 from troth.chain.market import Market, find_place
 from troth.chain.market_follower import MarketFollower
 from troth.node.configuration import NodeConfiguration
+from troth.node.configured_slice import text_of
 from troth.node.court.assembly import FollowedDeployment, NodeCourt, make_court
 from troth.node.court.dispute_chain import LiveDisputes, find_disputes
 from troth.node.court.measuring import require_rows
@@ -303,7 +304,7 @@ class RunningNode:
             self._metrics.follow_load(lambda: engine.load)
         gc.enable()
         gc.freeze()
-        log.info("ready: layers %s", context.engine.slice)
+        log.info("ready: layers %s", text_of(context.engine.slice))
         for reason in self._reasons(follower):
             log.warning("no work will come: %s", reason)
         assert self._direct is not None

@@ -24,6 +24,12 @@ from troth.transport.errors import CircuitFailed, OverlayError
 
 log = logging.getLogger(__name__)
 
+MORE_RELAYS = (
+    "Nothing was sent. Wait until the directory lists more relays of other operators and networks; a command with "
+    "--overlay off goes without them, and then whoever is asked sees your address."
+)
+"""What to do where the directory lists too few."""
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -119,12 +125,15 @@ class CircuitPool:
         """`count` live, pairwise disjoint circuits, held until each is released or replaced; raises NoCircuits.
 
         Circuits that somebody holds are preferred, so that spare ones stay spare. Two calls may give the same circuits,
-        or a circuit and its successor, which may share relays.
+        or a circuit and its successor, which may share relays. Where the directory itself lists too few relays for so
+        many, NoCircuits is raised at once: it takes a new list, and not time.
         """
         if count > len(self._slots):
             raise NoCircuits(
                 f"The pool keeps {len(self._slots)} circuits", f"{count} wanted", "Make the pool with more paths."
             )
+        if len(self._ready()) < count:
+            self._require_listed(count)
         try:
             async with asyncio.timeout(seconds):
                 while len(live := self._ready()) < count:
@@ -333,6 +342,13 @@ class CircuitPool:
 
     def _member(self, circuit: Circuit) -> PooledCircuit | None:
         return next((one for slot in self._slots for one in slot.members if one.circuit is circuit), None)
+
+    def _require_listed(self, count: int) -> None:
+        self._look()
+        try:
+            choose(self._crowd, self._guards.usable(len(self._slots)), count, hops=self._hops, random=self._random)
+        except NoDisjointPaths as error:
+            raise NoCircuits(error.what, f"{len(self._crowd.relays)} relays are listed", MORE_RELAYS) from error
 
     def _too_few(self, live: int, count: int, seconds: float) -> NoCircuits:
         shortage = f"; {self._shortage}" if self._shortage else ""

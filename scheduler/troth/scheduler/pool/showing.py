@@ -150,6 +150,25 @@ async def placement_of(configuration: ListeningPlace) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
+def brief(placement: dict[str, Any]) -> dict[str, Any]:
+    """The same for people: a line for each node, and the ways between them as a number (--json has them all)."""
+    return {name: _brief(one) for name, one in placement.items()}
+
+
+def _brief(one: dict[str, Any]) -> dict[str, Any]:
+    nodes = [
+        f"{node['operator']}: layers {_span(node['serving'])} of {_span(node['slice'])}, {node['device']}, "
+        f"{node['layer_milliseconds']} ms a layer, {node['round_trip_milliseconds']} ms away, {node['running']} running"
+        for node in one["nodes"]
+    ]
+    ways = f"{len(one['links'])} measured; --json lists them"
+    return {**one, "ends": str(one["ends"]), "planned_ends": str(one["planned_ends"]), "nodes": nodes, "links": ways}
+
+
+def _span(layers: list[int] | None) -> str:
+    return "none" if layers is None else ":".join(map(str, layers))
+
+
 async def asked_here(configuration: ListeningPlace, paths: Sequence[str]) -> list[dict[str, Any]]:
     """What the running scheduler answers to each path, over one connection; nothing if it does not run here."""
     host = EVERYWHERE.get(configuration.host, configuration.host)

@@ -1,0 +1,62 @@
+"""What an operator can withdraw: its credit, and its stake once the exit block has passed; and why it is nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from troth.chain.errors import NothingFree
+from troth.protocol.amounts import Asset
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawable:
+    """An operator's pots in the asset's smallest unit, and the blocks that free its stake.
+
+    Attributes:
+        credit: what vouchers and rewards brought.
+        stake: what answers for it.
+        exit_block: after which the stake is free; 0 as long as it has not left.
+        block: the newest one.
+    """
+
+    credit: int
+    stake: int
+    exit_block: int
+    block: int
+
+    @property
+    def is_stake_free(self) -> bool:
+        """Whether there is stake that nothing binds any more."""
+        return bool(self.stake and self.exit_block and self.block > self.exit_block)
+
+    @property
+    def amount(self) -> int:
+        """What a withdrawal pays now."""
+        return self.credit + (self.stake if self.is_stake_free else 0)
+
+    def told(self) -> dict[str, Any]:
+        """The same for a report: what is paid, what stays bound, and until when."""
+        is_bound = bool(self.stake) and not self.is_stake_free
+        return {
+            "amount_units": str(self.amount),
+            "credit_units": str(self.credit),
+            "stake_units": str(self.stake if self.is_stake_free else 0),
+            "bound_units": str(self.stake if is_bound else 0),
+            "bound_until_block": self.exit_block or None if is_bound else None,
+        }
+
+    def require_some(self, asset: Asset, command: str) -> None:
+        """Raise NothingFree where a withdrawal would pay nothing; ``command``: `troth node` or `troth scheduler`."""
+        if self.amount:
+            return
+        redeems = f"`{command} redeem --broadcast` turns vouchers into credit"
+        what = "Nothing can be withdrawn now"
+        if not self.stake:
+            raise NothingFree(what, "no credit and no stake", f"{redeems}.")
+        held = f"no credit, and {asset.show(self.stake)} of stake"
+        if not self.exit_block:
+            leaves = f"`{command} exit --broadcast` starts the time after which the stake is free; {redeems}."
+            raise NothingFree(what, f"{held}, which is bound until this operator leaves", leaves)
+        value = f"{held}, which is bound until block {self.exit_block}; it is block {self.block}"
+        raise NothingFree(what, value, f"Repeat it after block {self.exit_block}; {redeems}.")

@@ -1,0 +1,37 @@
+"""What an operator can withdraw, and what it is told where that is nothing: how much is bound, and until when."""
+
+from __future__ import annotations
+
+import pytest
+
+from troth.chain.errors import NothingFree
+from troth.chain.withdrawing import Withdrawable
+from troth.protocol.amounts import COIN
+
+ETHER = 10**18
+
+
+@pytest.mark.parametrize(("block", "amount"), [(99, 3), (100, 3), (101, 3 + ETHER)])
+def test_stake_is_paid_after_the_exit_block_and_credit_always(block: int, amount: int) -> None:
+    found = Withdrawable(credit=3, stake=ETHER, exit_block=100, block=block)
+    assert found.amount == amount
+    found.require_some(COIN, "troth node")
+    told = found.told()
+    assert int(told["bound_units"]) == 3 + ETHER - amount
+    assert told["bound_until_block"] == (None if block > 100 else 100)
+
+
+@pytest.mark.parametrize(
+    ("stake", "exit_block", "said", "remedy"),
+    [
+        (ETHER, 100, "1 ether of stake, which is bound until block 100; it is block 40", "Repeat it after block 100"),
+        (ETHER, 0, "1 ether of stake, which is bound until this operator leaves", "`troth node exit --broadcast`"),
+        (0, 0, "no credit and no stake", "`troth node redeem --broadcast`"),
+        (0, 30, "no credit and no stake", "`troth node redeem --broadcast`"),
+    ],
+)
+def test_who_can_withdraw_nothing_is_told_what_is_bound(stake: int, exit_block: int, said: str, remedy: str) -> None:
+    with pytest.raises(NothingFree) as caught:
+        Withdrawable(credit=0, stake=stake, exit_block=exit_block, block=40).require_some(COIN, "troth node")
+    assert said in str(caught.value)
+    assert remedy in caught.value.remedy
