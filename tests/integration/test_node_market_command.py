@@ -136,16 +136,21 @@ async def test_from_init_to_leave(anvil: Any, tmp_path: Path, processes: list[Fo
         processes[-1].send_signal(signal.SIGTERM)
         assert processes[-1].wait(30) == 0
         assert router.ports == {}
-        assert operated.signed("leave")["exit_block"] is None
-        left = operated.signed("leave", "--broadcast")
-        assert left["exit_block"] > left["block"]
-        withdrawn = operated.signed("withdraw", "--broadcast")
-        assert withdrawn["calls"][0]["call"] == "withdraw"
-        assert withdrawn["amount_units"] == withdrawn["credit_units"] == told["unpaid_units"]
-        assert (withdrawn["bound_units"], withdrawn["bound_until_block"]) == (seen["stake_units"], left["exit_block"])
-        again = operated.run("withdraw", "--password-file", operated.password)
-        assert again.returncode == 1
-        assert f"bound until block {left['exit_block']}" in again.stderr
+        leaves(operated, str(told["unpaid_units"]), seen["stake_units"])
+
+
+def leaves(operated: Operated, earned: str, stake: str) -> None:
+    """What was earned is withdrawn at once, and stake is said to be bound until its block."""
+    assert operated.signed("leave")["exit_block"] is None
+    left = operated.signed("leave", "--broadcast")
+    assert left["exit_block"] > left["block"]
+    withdrawn = operated.signed("withdraw", "--broadcast")
+    assert withdrawn["calls"][0]["call"] == "withdraw"
+    assert withdrawn["amount_units"] == withdrawn["credit_units"] == earned
+    assert (withdrawn["bound_units"], withdrawn["bound_until_block"]) == (stake, left["exit_block"])
+    again = operated.run("withdraw", "--password-file", operated.password)
+    assert again.returncode == 1
+    assert f"bound until block {left['exit_block']}" in again.stderr
 
 
 def moves(operated: Operated) -> None:

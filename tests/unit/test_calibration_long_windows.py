@@ -18,6 +18,7 @@ from troth.node.calibration.thresholds import rules_for
 from troth.node.calibration.verifying import Measured
 from troth.node.errors import ModelError
 from troth.node.models.thresholds import LONG, SHIPPED, read_calibration
+from troth.protocol.doubts import NEWEST_RULES
 from troth.protocol.scores import LONG_MEAN, LONG_WINDOW
 from troth.protocol.tensors import Dtype
 from troth.protocol.types import Hash32
@@ -83,7 +84,7 @@ def test_a_class_whose_honest_runs_need_the_room_says_so_and_gets_the_fifth_rule
     assert found.supported == (not why)
     assert why in found.why_not
     honest = [measured(at(excess))]
-    assert rules_for(Dtype.BFLOAT16, honest, 1.7, long_windows=found.supported) == (5 if why else 6)
+    assert rules_for(Dtype.BFLOAT16, honest, 1.7, long_windows=found.supported) == (5 if why else NEWEST_RULES)
     if why:
         assert f"fifth rules, since {found.why_not}" in long_windows_line(found)
 
