@@ -21,11 +21,12 @@ from troth.protocol.types import ZERO_HASH  # noqa: E402
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
-CHOSEN = ("decode 16 together", "attention as one product", "int8 cache in groups of 32")
+CACHE, ATTENTION = "int8 cache in groups of 32", "int8 attention in groups of 32"
+CHOSEN = ("decode 16 together", "attention as one product", CACHE, ATTENTION)
 LAYERS, PROMPTS, TOKENS = 30, 4, 48
 
 
-def test_honest_runs_leave_room_and_int8_caches_do_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_honest_runs_leave_room_and_slow_cheats_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [one for one in all_conditions(LAYERS, 1) if one.name in CHOSEN]
     monkeypatch.setattr(calibrating, "all_conditions", lambda layers, dtype: few)
     folder = packaged_model()
@@ -35,9 +36,12 @@ def test_honest_runs_leave_room_and_int8_caches_do_not_pass(tmp_path: Path, monk
     )  # fmt: skip
     found = look_at_long_windows(few, {one.name: kept.read(one.name) for one in few})
     honest = [one for one in found.outcomes if one.condition.kind == HONEST]
-    (cache,) = (one for one in found.outcomes if one.condition.kind == SLOW)
+    cache, attention = (
+        next(one for one in found.outcomes if (one.condition.kind, one.condition.name) == (SLOW, name))
+        for name in (CACHE, ATTENTION)
+    )
     assert found.supported, found.why_not
     assert [one.refused.count for one in honest] == [0, 0]
-    assert found.worst < ROOM < cache.worst
-    assert max(one.mean for one in honest) < 1.05 < 1.15 < cache.mean
-    assert cache.refused.count >= PROMPTS / 2
+    assert found.worst < ROOM < min(cache.worst, attention.worst)
+    assert max(one.mean for one in honest) < 1.05 < 1.15 < cache.mean < attention.mean
+    assert min(cache.refused.count, attention.refused.count) >= PROMPTS / 2

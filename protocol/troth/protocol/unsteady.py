@@ -30,8 +30,11 @@ from troth.protocol.scores import (
     window_means,
 )
 
-SPREADS = 4.0
-"""Standard deviations of lightly shaken runs by which an honest trace may be further away than the furthest run."""
+STEADY_SPREAD = 0.04
+"""Standard deviation of lightly shaken runs' window means, in logarithms, up to which rows are steady: over the long
+windows of ordinary prompts it is 0.025 to 0.045 in eight of ten, on prompts of a hunt 0.1 to 0.36."""
+SPREADS = 12.0
+"""How many times what is beyond it an honest trace may be further away than the furthest run."""
 BY_HALF = 0.5
 """What a strongly shaken run counts by: in nine of ten ordinary rows the furthest of eight then adds nothing."""
 Distances = NDArray[np.float64]
@@ -85,8 +88,9 @@ class ShakenWindows:
     def _beyond(self, width: int) -> float:
         theirs = window_means(self._claimed, width)
         light, others = (np.array([window_means(one, width) for one in runs]) for runs in (self._lightly, self._others))
-        furthest = np.maximum(light.max(axis=0), others.max(axis=0)) + SPREADS * light.std(axis=0, ddof=1)
-        return float(np.exp(np.max(theirs - furthest)))
+        furthest = np.maximum(light.max(axis=0), others.max(axis=0))
+        unsteady = np.maximum(light.std(axis=0, ddof=1) - STEADY_SPREAD, 0.0)
+        return float(np.exp(np.max(theirs - furthest - SPREADS * unsteady)))
 
 
 def _logarithms(found: Distances) -> Distances:

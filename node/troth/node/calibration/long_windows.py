@@ -113,9 +113,9 @@ def _outcome(condition: Condition, parts: Sequence[Measured]) -> LongWindowOutco
     means, excesses, refused = [], [], 0
     for part in parts:
         by_segment = [windows for _, windows in _windows(part)]
-        worst = [max(run, key=lambda one: one.excess or one.mean) for run in zip(*by_segment, strict=True)]
-        means += [one.mean for one in worst]
-        excesses += [one.excess for one in worst]
+        runs = list(zip(*by_segment, strict=True))
+        means += [max(one.mean for one in run) for run in runs]
+        excesses += [max(one.excess for one in run) for run in runs]
         refused += int(refused_over_long_windows(part).sum())
     return LongWindowOutcome(
         condition, float(np.median(means)), max(excesses), share(refused, len(means)), _tail(np.array(means))

@@ -121,11 +121,12 @@ class VerifierRun:
 
     @staticmethod
     def _at_third(found: LongWindows, taken: tuple[NDArray[np.float32], ...], third: ShakenRuns) -> LongWindows:
+        """With the same mean, which counts by so much less as shaken runs leave less of the excess."""
         theirs, *own, exact = taken
         if found.excess <= 1:
             return found
-        beside = ShakenWindows(theirs, own, third, exact).worst()
-        return min(found, beside, key=lambda one: one.excess)
+        left = min(ShakenWindows(theirs, own, third, exact).worst().excess / found.excess, 1.0)
+        return LongWindows(found.mean, found.weight * left)
 
     def _in_pieces(self, index: int, inputs: NDArray[Any]) -> torch.Tensor:
         cache, found = self._low.cache(), []
