@@ -48,7 +48,7 @@ DRAWS, RUNS = 8, 4
 ALIKE, HASHED = 0.05, 512
 """By which part two lengths may differ; places of hashed groups."""
 REACH = 52.0
-LATER, LIST, SECRETS = (1, 10, 40), 200, 3
+LATER, LIST, SECRETS = (1, 10, 40), 200, 4
 """Lists that are looked at, the prompts of each from half of the corpus, and secrets of which each member writes all of
 them."""
 KEPT_OUT = Path(__file__).parent / "kept_out_prompts.txt"

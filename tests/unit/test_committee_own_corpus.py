@@ -154,7 +154,7 @@ def test_who_has_no_corpus_or_a_public_one_is_warned() -> None:
     assert warning_of(Corpus.of(OWN)) is None
     said = warning_of(None)
     assert said is not None
-    assert "94.8 %" in said
+    assert "95.6 %" in said
     assert "troth committee reputation corpus" in said
     copied = warning_of(shipped())
     assert copied is not None
