@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from conftest import ROOT, Anvil, key_number, wait_for_answer
 from support.imprint_scene import test_key
 from support.network_creation import TRANSACTIONS, account, sent_by, troth
-from support.tiny_llama import tiny_model
+from support.tiny_llama import VOCABULARY, tiny_model
 from typer.testing import CliRunner
 
 from troth.chain.deployment import (
@@ -34,6 +35,7 @@ from troth.network.planning import CreationWish, plan_creation
 from troth.network.services import ServicePlace
 from troth.network.verifying import Verification, verify
 from troth.node import model_command
+from troth.node.models.folder import ModelFolder
 from troth.protocol.calls import Call
 from troth.protocol.committee import read_member
 from troth.protocol.hashing import keccak256
@@ -88,7 +90,7 @@ def test_a_network_is_created_verified_shown_and_given_a_class(
     found = read_description(described)
     assert replace(found, start_block=network.start_block, block_seconds=network.block_seconds) == network
 
-    folder = tiny_model(tmp_path / "tiny").path
+    folder = with_words(tiny_model(tmp_path / "tiny"))
     register = ("register", folder, "--factory", made["factory"], *payer)
     dry = troth(model_command.app, *register)
     added = troth(model_command.app, *register, "--broadcast")
@@ -96,6 +98,13 @@ def test_a_network_is_created_verified_shown_and_given_a_class(
     assert int(added["class"]["penalty"]) >= 2 * int(added["class"]["fee_cap"])
     repeated = troth(model_command.app, *register, "--broadcast")
     assert [one["note"] for one in repeated["transactions"]] == ["registered already"] * 2
+
+
+def with_words(folder: ModelFolder) -> Path:
+    """The folder with a tokenizer of as many words as the model knows: others are not registered."""
+    vocabulary = {str(number): number for number in range(VOCABULARY)}
+    (folder.path / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordLevel", "vocab": vocabulary}}))
+    return folder.path
 
 
 def test_a_network_with_imprints_is_created_verified_and_doubted(
@@ -124,7 +133,7 @@ def test_a_network_with_imprints_is_created_verified_and_doubted(
 
     # Who registers a class whose imprints nobody can use is told so.
     for hidden, useless in ((256, True), (128, False)):
-        folder = tiny_model(tmp_path / f"tiny-{hidden}", hidden_size=hidden).path
+        folder = with_words(tiny_model(tmp_path / f"tiny-{hidden}", hidden_size=hidden))
         told = troth(model_command.app, "register", folder, "--imprints", "--factory", made["factory"], *payer)
         assert ("takes imprints of such rows" in told["warning"]) is useless
 

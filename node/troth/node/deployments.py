@@ -259,7 +259,7 @@ def _class(reading: OrganisationsReading, model: str) -> Hash32:
     if len(found) == 1:
         return found[0]
     what = "no registered class is called so" if not found else f"{len(found)} classes are called so"
-    remedy = "Register your model first (`troth model add`)." if not found else "Name its id, 0x…."
+    remedy = "Register your model first (`troth model register`)." if not found else "Name its id, 0x…."
     raise ConfigError(what, model, remedy)
 
 

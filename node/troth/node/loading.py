@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+import os
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from troth.node.configuration import NodeConfiguration
 from troth.node.engine.card import CardLock, cards_of
 from troth.node.engine.interface import Arithmetic, Engine
 from troth.node.errors import ConfigError, EngineError, ModelError
-from troth.node.models.descriptor import contradicts_cache, describe
+from troth.node.models.descriptor import contradicts_cache, describe, description
 from troth.node.models.folder import ModelFolder, find_model
-from troth.node.models.sources import Stamp, changed_links, stamp
+from troth.node.models.sources import TEXT_FILES, Stamp, changed_links, require_own_files, require_weights, stamp
+from troth.node.models.tensor_files import INDEX
+from troth.node.models.texts import read_bytes
 from troth.node.stressing import require_stressed
 from troth.protocol.architecture import weights_version
 from troth.protocol.types import ModelDescriptor, Segment
@@ -23,11 +29,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WeightStamps = dict[str, Stamp]
-"""By the file's name."""
+
+class KnownFile(NamedTuple):
+    """What is known of a file: its stamp, and of small files the SHA-256 of what they hold."""
+
+    stamp: Stamp
+    content: bytes = b""
+
+
+WeightStamps = dict[str, KnownFile]
+"""By the file's name: weights, and the texts that say how they are computed and what tokens mean."""
 
 WATCH_SECONDS = 10.0
-"""Between two looks whether files of weights were changed."""
+"""Between two looks whether files of the model were changed."""
 CARD_SECONDS = 1.0
 """Between two looks whether the graphics card is gone; who asked meanwhile is answered before."""
 
@@ -41,6 +55,9 @@ def load_engine(
         ModelError: the folder holds another model than the registered one, or the slice does not fit.
     """
     folder = find_model(configuration.folder, configuration.model)
+    # Before anything is hashed, since a file may have any size; and vLLM may find room for weights that do not fit.
+    require_own_files(folder)
+    require_weights(folder)
     changed = changed_links(folder.path)
     before = weight_stamps(folder)
     if verify or changed:
@@ -48,6 +65,7 @@ def load_engine(
             log.warning("%s was changed at its source after the import: the weights are checked after all", name)
         require_registered(folder, descriptor)
     else:
+        require_described(folder, descriptor)
         log.warning("serving %s without checking it: other weights than the registered ones are slashed", folder.path)
     engine: Engine
     if configuration.engine == "vllm":
@@ -70,33 +88,43 @@ def load_engine(
     return engine
 
 
-def weight_stamps(folder: ModelFolder) -> WeightStamps:
-    """Of all files of weights, as they are now."""
-    return {path.name: stamp(path) for path in folder.weight_files}
+def weight_stamps(folder: ModelFolder, before: Mapping[str, KnownFile] = MappingProxyType({})) -> WeightStamps:
+    """Of all files of a model, as they are now; texts whose stamps are as `before` are not read again."""
+    kept = {path.name: KnownFile(stamp(path)) for path in folder.weight_files}
+    for path in (folder.path / name for name in (*TEXT_FILES, INDEX)):
+        if os.path.lexists(path):
+            known, now = before.get(path.name), stamp(path)
+            same = known is not None and known.stamp == now
+            kept[path.name] = known if known and same else KnownFile(now, hashlib.sha256(read_bytes(path)).digest())
+    return kept
 
 
 def require_unchanged(folder: ModelFolder, before: WeightStamps) -> WeightStamps:
-    """The stamps now; raises ModelError where a file of weights is another than before: pages of it are read while the
-    node serves.
+    """The stamps now; raises ModelError where a file of the model is another than before: pages of weights are read
+    while the node serves, and an engine that is started again reads everything again.
 
     Where nothing but the time of the last change is another, there is a new link to the file, or somebody wrote into it
     and set its time back: its hash decides.
     """
     try:
-        now = weight_stamps(folder)
+        now = weight_stamps(folder, before)
     except OSError as error:
-        raise ModelError("the weights are gone", error, "Import the model again, then start the node.") from error
+        raise ModelError(
+            "files of the model are gone", error, "Import the model again, then start the node."
+        ) from error
     differing = [name for name in before.keys() | now.keys() if before.get(name) != now.get(name)]
     changed = [name for name in differing if not _only_touched(before.get(name), now.get(name))]
     changed += [name for name in {*differing} - {*changed} if contradicts_cache(folder, name)]
     if changed:
         remedy = "Start the node again, which checks them; a model that was linked changes with its source."
-        raise ModelError(f"weights below {folder.path} were changed", ", ".join(sorted(changed)), remedy)
+        raise ModelError(f"files of the model below {folder.path} were changed", ", ".join(sorted(changed)), remedy)
     return now
 
 
-def _only_touched(before: Stamp | None, now: Stamp | None) -> bool:
-    return before is not None and now is not None and before._replace(changed=now.changed) == now
+def _only_touched(before: KnownFile | None, now: KnownFile | None) -> bool:
+    if before is None or now is None or before.content != now.content:
+        return False
+    return before.stamp._replace(changed=now.stamp.changed) == now.stamp
 
 
 def stamps_before(configuration: NodeConfiguration) -> WeightStamps:
@@ -109,8 +137,8 @@ def stamps_before(configuration: NodeConfiguration) -> WeightStamps:
 
 
 async def watch_weights(configuration: NodeConfiguration, before: WeightStamps) -> None:
-    """Raise ModelError once files of weights are others than `before` (`stamps_before`): the node would serve, and sign
-    for, another model. Looks at once, since they may have changed between the last look while loading and this one."""
+    """Raise ModelError once files of the model are others than `before` (`stamps_before`): the node would serve another
+    model, and sign for it. Looks at once, since they may have changed since the last look while loading."""
     if not before:
         return
     folder = await asyncio.to_thread(find_model, configuration.folder, configuration.model)
@@ -207,8 +235,20 @@ def vllm_settings(configuration: NodeConfiguration, execution_class: Arithmetic,
 
 def require_registered(folder: ModelFolder, descriptor: ModelDescriptor) -> None:
     """Raise ModelError naming the first field in which a folder differs from the registered descriptor."""
+    require_described(folder, descriptor)
     found = describe(folder, descriptor.dtype, version=weights_version(descriptor.architecture))
-    for name in ("architecture", "layers", "hidden_size", "vocabulary", "weights_root"):
+    _require_fields(folder, found, descriptor, "weights_root")
+
+
+def require_described(folder: ModelFolder, descriptor: ModelDescriptor) -> None:
+    """As `require_registered`, of all but the weights: configuration, tokenizer and template; takes no time."""
+    version = weights_version(descriptor.architecture)
+    found = description(folder, descriptor.dtype, descriptor.weights_root, version=version)
+    _require_fields(folder, found, descriptor, "architecture", "layers", "hidden_size", "vocabulary")
+
+
+def _require_fields(folder: ModelFolder, found: ModelDescriptor, descriptor: ModelDescriptor, *names: str) -> None:
+    for name in names:
         own, registered = getattr(found, name), getattr(descriptor, name)
         if own != registered:
             shown = own.hex() if isinstance(own, bytes) else own

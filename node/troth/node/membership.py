@@ -180,7 +180,7 @@ async def rules_on_chain(market: Market, execution_class: Hash32) -> Rules:
     rules: Rules = await market.read(view(market.contracts, Part.REGISTRY, "rulesOf", execution_class, returns=Rules))
     if not rules.seat:
         shown = "0x" + execution_class.hex()
-        raise ConfigError("the execution class is not registered here", shown, "Register it: `troth model add`.")
+        raise ConfigError("the execution class is not registered here", shown, "Register it: `troth model register`.")
     return rules
 
 

@@ -73,7 +73,7 @@ def run(
         **report["thresholds"],
         "data": report["data"],
         **({"machines": kept.machines} if machines else {}),
-        "register": f"troth model add {model} --dtype {dtype} --calibration {data} --broadcast",
+        "register": f"troth model register {model} --dtype {dtype} --calibration {data} --broadcast",
     }
 
 
@@ -105,7 +105,7 @@ def calibrate(
 
     Takes an hour or more on a few cores; when it is stopped, the same command goes on where it was. For a class that
     mixed machines serve with vLLM, run it on each of them with --engine vllm and the same --out. The report goes to
-    `troth model add MODEL --calibration report.json`, which registers a class with its thresholds.
+    `troth model register MODEL --calibration report.json`, which registers a class with its thresholds.
     """
     from troth.node.calibration.command import run
 

@@ -1,4 +1,4 @@
-"""A calibration as JSON (for machines and for `troth model add --calibration`) and as one HTML page.
+"""A calibration as JSON (for machines and for `troth model register --calibration`) and as one HTML page.
 
 Strips of numbers on a logarithmic axis as SVG: a line a condition, a dot a run, and the cut across all of them.
 """

@@ -65,6 +65,8 @@ class TorchEngine:
         if threads is not None:
             torch.set_num_threads(threads)
         self._folder = folder
+        # Not when a grammar first needs it: by then another one may lie there, which masks other tokens.
+        self._tokenizer = folder.tokenizer_json
         self._device = torch.device(device)
         self._slices = layers
         self._layers = layers(folder, hosted, TORCH_DTYPES[dtype], self._device)
@@ -113,8 +115,8 @@ class TorchEngine:
 
     @cached_property
     def tokenizer(self) -> str:
-        """The text of tokenizer.json; read when a grammar first needs it."""
-        return self._folder.tokenizer_json.decode()
+        """The text of tokenizer.json, as it was when the model was loaded."""
+        return self._tokenizer.decode()
 
     async def forward(self, key: SessionKey, segment: Segment, start: int, inputs: NDArray[Any]) -> Computed:
         """Append positions to a session; see `interface.Engine.forward`."""

@@ -39,6 +39,11 @@ def describe(
     Raises:
         ModelError: the folder has no root of that version.
     """
+    return description(folder, dtype, cached_weights_root(folder, dtype, progress, version=version), version=version)
+
+
+def description(folder: ModelFolder, dtype: int, root: Hash32, *, version: int = WEIGHTS_VERSION) -> ModelDescriptor:
+    """The descriptor of a folder whose weights have this root."""
     config = folder.text_config
     return ModelDescriptor(
         architecture=with_version(folder.architecture, version),
@@ -46,7 +51,7 @@ def describe(
         hidden_size=int(config["hidden_size"]),
         vocabulary=int(config["vocab_size"]),
         dtype=dtype,
-        weights_root=cached_weights_root(folder, dtype, progress, version=version),
+        weights_root=root,
     )
 
 

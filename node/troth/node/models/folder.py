@@ -105,6 +105,9 @@ def open_folder(path: Path) -> ModelFolder:
         ModelError: a file is missing, or the family is not one the engine knows.
     """
     folder = ModelFolder(path)
+    for name in REQUIRED:
+        if (path / name).exists() and not (path / name).is_file():
+            raise ModelError("this is no file, as a model's are", str(path / name), REMEDY)
     missing = [name for name in REQUIRED if not (path / name).is_file()]
     if not path.is_dir() or missing or not folder.weight_files:
         lacking = ", ".join(missing) or "*.safetensors"

@@ -17,8 +17,8 @@ import numpy as np
 from troth.node.errors import ModelError
 from troth.node.models.patterns import fitting
 from troth.node.models.quantised_layouts import (
-    QuantisedLayout,
-    QuantisedPart,
+    PackedLayout,
+    PackedPart,
     Shape,
     awq,
     compressed,
@@ -114,8 +114,8 @@ class _Layouts:
         groups = _groups(settings) if self.method == "compressed-tensors" else []
         targets = [target for group in groups for target in group["targets"]]
         patterns = _Patterns([*self._exceptions, *_dynamic(settings), *targets], layers)
-        self._named: list[tuple[QuantisedLayout, frozenset[str], frozenset[str]]] = []
-        self._overrides: Mapping[str, QuantisedLayout] = {}
+        self._named: list[tuple[PackedLayout, frozenset[str], frozenset[str]]] = []
+        self._overrides: Mapping[str, PackedLayout] = {}
         for group in groups:
             layout = compressed(group, word(group, "format", word(settings, "format", "")))
             named = frozenset[str]().union(*(patterns.layers(one) for one in group["targets"]))
@@ -126,7 +126,7 @@ class _Layouts:
         others = {id(one): one for one in self._overrides.values()}
         self.all = [*(layout for layout, _, _ in self._named), *others.values()]
 
-    def of(self, layer: str) -> QuantisedLayout:
+    def of(self, layer: str) -> PackedLayout:
         """The layout of a layer that is quantised."""
         if (found := self._overrides.get(layer)) is not None:
             return found
@@ -157,9 +157,9 @@ def _groups(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*told.values()]
 
 
-def _overridden(settings: Mapping[str, Any], patterns: _Patterns) -> Mapping[str, QuantisedLayout]:
+def _overridden(settings: Mapping[str, Any], patterns: _Patterns) -> Mapping[str, PackedLayout]:
     """GPTQ may pack some layers in another way, by patterns: the first that fits counts."""
-    made: dict[str, QuantisedLayout] = {}
+    made: dict[str, PackedLayout] = {}
     seen = set[str]()
     for pattern, changed in _dynamic(settings).items():
         matched = patterns.layers(pattern) - seen
@@ -224,7 +224,7 @@ class _Patterns:
         return frozenset({pattern}) & self._layers if expression is None else self._found[expression]
 
 
-def _layer(tensor: RawTensor, layout: QuantisedLayout) -> str | None:
+def _layer(tensor: RawTensor, layout: PackedLayout) -> str | None:
     """Whose packed tensor it is, if it is one; whole weights beside quantised ones are floats of the same name."""
     if not tensor.name.endswith(layout.packed):
         return None
@@ -234,7 +234,7 @@ def _layer(tensor: RawTensor, layout: QuantisedLayout) -> str | None:
 
 
 def _weight(
-    layer: str, tensor: RawTensor, layout: QuantisedLayout, by_name: Mapping[str, RawTensor]
+    layer: str, tensor: RawTensor, layout: PackedLayout, by_name: Mapping[str, RawTensor]
 ) -> tuple[Shape, frozenset[str]]:
     """The shape of one quantised weight, and the names of what lies beside it."""
     if tensor.dtype not in layout.dtypes:
@@ -259,7 +259,7 @@ def _weight(
     return shape, frozenset(found)
 
 
-def _told_shape(told: RawTensor, packed: Shape, layout: QuantisedLayout) -> Shape:
+def _told_shape(told: RawTensor, packed: Shape, layout: PackedLayout) -> Shape:
     """The shape that a file writes beside packed words, of which the last of a row may be filled up."""
     if told.shape != (2,) or told.dtype not in {"I64", "I32"}:
         _refuse_tensor(told, "it should be two whole numbers")
@@ -270,7 +270,7 @@ def _told_shape(told: RawTensor, packed: Shape, layout: QuantisedLayout) -> Shap
     return outputs, inputs
 
 
-def _parts(layer: str, shape: Shape, layout: QuantisedLayout) -> Mapping[str, QuantisedPart]:
+def _parts(layer: str, shape: Shape, layout: PackedLayout) -> Mapping[str, PackedPart]:
     try:
         return layout.parts(shape)
     except ModelError as error:
@@ -289,7 +289,7 @@ def _numbers(tensor: RawTensor) -> Any:
     return np.frombuffer(bytes(read_rows(tensor, 0, tensor.rows)), dtype="<i8" if tensor.dtype == "I64" else "<i4")
 
 
-def _require_no_orphans(names: Iterable[str], layouts: Sequence[QuantisedLayout]) -> None:
+def _require_no_orphans(names: Iterable[str], layouts: Sequence[PackedLayout]) -> None:
     endings = tuple({ending for layout in layouts for ending in (*layout.endings, layout.packed)} - {".weight"})
     if orphan := min((name for name in names if name.endswith(endings)), default=None):
         raise ModelError("a part of a quantised weight lies there without it", orphan, OTHER_SOURCE)

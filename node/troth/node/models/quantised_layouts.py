@@ -31,7 +31,7 @@ OTHER = "Use another copy of the model, or correct quantization_config."
 
 
 @dataclass(frozen=True, slots=True)
-class QuantisedPart:
+class PackedPart:
     """A tensor beside what is packed: one of `dtypes`, one of `shapes`."""
 
     dtypes: frozenset[str]
@@ -40,7 +40,7 @@ class QuantisedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class QuantisedLayout:
+class PackedLayout:
     """How one weight lies in a file.
 
     Args:
@@ -53,7 +53,7 @@ class QuantisedLayout:
     packed: str
     dtypes: frozenset[str]
     weight: Callable[[Shape], Shape]
-    parts: Callable[[Shape], Mapping[str, QuantisedPart]]
+    parts: Callable[[Shape], Mapping[str, PackedPart]]
     whole: str = ".weight"
     endings: frozenset[str] = field(default_factory=frozenset)
     """How names of parts end, of any weight: none lies there without its packed tensor."""
@@ -111,7 +111,7 @@ def _matrix(shape: Shape) -> Shape:
     return shape
 
 
-def awq(settings: Mapping[str, Any]) -> QuantisedLayout:
+def awq(settings: Mapping[str, Any]) -> PackedLayout:
     """AWQ as AutoAWQ's GEMM packs it: eight outputs in a word."""
     if (version := word(settings, "version", "gemm")).lower() != "gemm":
         refuse("of AWQ, only the version gemm is read by engines", version)
@@ -123,18 +123,18 @@ def awq(settings: Mapping[str, Any]) -> QuantisedLayout:
         inputs, words = _matrix(packed)
         return words * factor, inputs
 
-    def parts(shape: Shape) -> Mapping[str, QuantisedPart]:
+    def parts(shape: Shape) -> Mapping[str, PackedPart]:
         outputs, inputs = shape
         count = groups(inputs, size)
         return {
-            ".scales": QuantisedPart(SCALES, ((count, outputs),)),
-            ".qzeros": QuantisedPart(WORDS, ((count, outputs // factor),), needed=zeros),
+            ".scales": PackedPart(SCALES, ((count, outputs),)),
+            ".qzeros": PackedPart(WORDS, ((count, outputs // factor),), needed=zeros),
         }
 
-    return QuantisedLayout(".qweight", WORDS, weight, parts, endings=frozenset({".scales", ".qzeros"}))
+    return PackedLayout(".qweight", WORDS, weight, parts, endings=frozenset({".scales", ".qzeros"}))
 
 
-def gptq(settings: Mapping[str, Any]) -> QuantisedLayout:
+def gptq(settings: Mapping[str, Any]) -> PackedLayout:
     """GPTQ: inputs packed into words, zero points of outputs too, and perhaps an order of the inputs."""
     bits = number(settings, "bits", allowed=frozenset({2, 4, 8}))
     size, factor = _group_size(settings, "group_size"), WORD // bits
@@ -144,39 +144,39 @@ def gptq(settings: Mapping[str, Any]) -> QuantisedLayout:
         words, outputs = _matrix(packed)
         return outputs, words * factor
 
-    def parts(shape: Shape) -> Mapping[str, QuantisedPart]:
+    def parts(shape: Shape) -> Mapping[str, PackedPart]:
         outputs, inputs = shape
         if outputs % factor:
             refuse(f"{bits} bits do not pack the outputs of a layer into words", outputs)
         count = groups(inputs, size)
         return {
-            ".scales": QuantisedPart(SCALES, ((count, outputs),)),
-            ".qzeros": QuantisedPart(WORDS, ((count, outputs // factor),)),
-            ".g_idx": QuantisedPart(WORDS, ((inputs,),), needed=False),
+            ".scales": PackedPart(SCALES, ((count, outputs),)),
+            ".qzeros": PackedPart(WORDS, ((count, outputs // factor),)),
+            ".g_idx": PackedPart(WORDS, ((inputs,),), needed=False),
         }
 
-    return QuantisedLayout(".qweight", WORDS, weight, parts, endings=frozenset({".scales", ".qzeros", ".g_idx"}))
+    return PackedLayout(".qweight", WORDS, weight, parts, endings=frozenset({".scales", ".qzeros", ".g_idx"}))
 
 
-def fp8(settings: Mapping[str, Any]) -> QuantisedLayout:
+def fp8(settings: Mapping[str, Any]) -> PackedLayout:
     """FP8 with a scale for each block, or one for all of a weight."""
     scheme = word(settings, "activation_scheme", "dynamic")
     if scheme not in {"dynamic", "static"}:
         refuse("activation_scheme is neither dynamic nor static", scheme)
     block = settings.get("weight_block_size")
-    given = QuantisedPart(SCALES, SCALAR, needed=scheme == "static")
+    given = PackedPart(SCALES, SCALAR, needed=scheme == "static")
     if block is None:
-        of_all = {".weight_scale": QuantisedPart(SCALES, SCALAR), ".input_scale": given}
-        return QuantisedLayout(".weight", FLOAT8, _matrix, lambda _shape: of_all, endings=frozenset(of_all))
+        of_all = {".weight_scale": PackedPart(SCALES, SCALAR), ".input_scale": given}
+        return PackedLayout(".weight", FLOAT8, _matrix, lambda _shape: of_all, endings=frozenset(of_all))
     rows, columns = block_of(block)
     dtypes = frozenset({"F8_E8M0", "U8"}) if settings.get("scale_fmt") == "ue8m0" else SCALES
     dtypes |= SCALES
 
-    def parts(shape: Shape) -> Mapping[str, QuantisedPart]:
+    def parts(shape: Shape) -> Mapping[str, PackedPart]:
         blocks = (-(-shape[0] // rows), -(-shape[1] // columns))
-        return {".weight_scale_inv": QuantisedPart(dtypes, (blocks,)), ".input_scale": given}
+        return {".weight_scale_inv": PackedPart(dtypes, (blocks,)), ".input_scale": given}
 
-    return QuantisedLayout(".weight", FLOAT8, _matrix, parts, endings=frozenset({".weight_scale_inv", ".input_scale"}))
+    return PackedLayout(".weight", FLOAT8, _matrix, parts, endings=frozenset({".weight_scale_inv", ".input_scale"}))
 
 
 def block_of(said: Any) -> tuple[int, int]:
@@ -186,7 +186,7 @@ def block_of(said: Any) -> tuple[int, int]:
     return said[0], said[1]
 
 
-def mxfp4(_settings: Mapping[str, Any]) -> QuantisedLayout:
+def mxfp4(_settings: Mapping[str, Any]) -> PackedLayout:
     """MXFP4 of gpt-oss: experts as blocks of 32 numbers in 16 bytes, each with an exponent."""
 
     def weight(packed: Shape) -> Shape:
@@ -195,14 +195,14 @@ def mxfp4(_settings: Mapping[str, Any]) -> QuantisedLayout:
         experts, outputs, count, _ = packed
         return experts, count * MX_GROUP, outputs
 
-    def parts(shape: Shape) -> Mapping[str, QuantisedPart]:
+    def parts(shape: Shape) -> Mapping[str, PackedPart]:
         experts, inputs, outputs = shape
-        return {"_scales": QuantisedPart(BYTES, ((experts, outputs, inputs // MX_GROUP),))}
+        return {"_scales": PackedPart(BYTES, ((experts, outputs, inputs // MX_GROUP),))}
 
-    return QuantisedLayout("_blocks", BYTES, weight, parts, whole="", endings=frozenset({"_scales"}))
+    return PackedLayout("_blocks", BYTES, weight, parts, whole="", endings=frozenset({"_scales"}))
 
 
-def compressed(group: Mapping[str, Any], form: str) -> QuantisedLayout:
+def compressed(group: Mapping[str, Any], form: str) -> PackedLayout:
     """One group of compressed-tensors: `form` names how its weights are packed."""
     weights = group.get("weights")
     if not isinstance(weights, Mapping):
@@ -258,7 +258,7 @@ class _Scheme:
         return ((outputs, groups(inputs, self.size)),)
 
 
-def _packed(scheme: _Scheme) -> QuantisedLayout:
+def _packed(scheme: _Scheme) -> PackedLayout:
     factor = WORD // scheme.bits
     if scheme.strategy not in {"channel", "group"}:
         refuse("packed words have a scale for each output or group", scheme.strategy)
@@ -267,33 +267,33 @@ def _packed(scheme: _Scheme) -> QuantisedLayout:
         outputs, words = _matrix(packed)
         return outputs, words * factor
 
-    def parts(shape: Shape) -> Mapping[str, QuantisedPart]:
+    def parts(shape: Shape) -> Mapping[str, PackedPart]:
         outputs, inputs = shape
         (scales,) = scheme.scales(shape)
         zeros = (-(-outputs // factor), scales[1])
         return {
-            ".weight_scale": QuantisedPart(SCALES, (scales,)),
-            ".weight_shape": QuantisedPart(frozenset({"I64", "I32"}), ((2,),)),
-            **({} if scheme.symmetric else {".weight_zero_point": QuantisedPart(WORDS, (zeros,))}),
-            **({".weight_g_idx": QuantisedPart(WORDS, ((inputs,),))} if scheme.ordered else {}),
+            ".weight_scale": PackedPart(SCALES, (scales,)),
+            ".weight_shape": PackedPart(frozenset({"I64", "I32"}), ((2,),)),
+            **({} if scheme.symmetric else {".weight_zero_point": PackedPart(WORDS, (zeros,))}),
+            **({".weight_g_idx": PackedPart(WORDS, ((inputs,),))} if scheme.ordered else {}),
         }
 
     endings = frozenset({".weight_scale", ".weight_shape", ".weight_zero_point", ".weight_g_idx"})
-    return QuantisedLayout(".weight_packed", WORDS, weight, parts, endings=endings)
+    return PackedLayout(".weight_packed", WORDS, weight, parts, endings=endings)
 
 
-def _plain(scheme: _Scheme, dtypes: frozenset[str]) -> QuantisedLayout:
-    given = QuantisedPart(SCALES, SCALAR, needed=scheme.static)
+def _plain(scheme: _Scheme, dtypes: frozenset[str]) -> PackedLayout:
+    given = PackedPart(SCALES, SCALAR, needed=scheme.static)
 
-    def parts(shape: Shape) -> Mapping[str, QuantisedPart]:
+    def parts(shape: Shape) -> Mapping[str, PackedPart]:
         scales = scheme.scales(shape)
         return {
-            ".weight_scale": QuantisedPart(SCALES, scales),
-            **({} if scheme.symmetric else {".weight_zero_point": QuantisedPart(dtypes, scales)}),
-            **({".weight_g_idx": QuantisedPart(WORDS, ((shape[1],),))} if scheme.ordered else {}),
+            ".weight_scale": PackedPart(SCALES, scales),
+            **({} if scheme.symmetric else {".weight_zero_point": PackedPart(dtypes, scales)}),
+            **({".weight_g_idx": PackedPart(WORDS, ((shape[1],),))} if scheme.ordered else {}),
             ".input_scale": given,
-            ".input_zero_point": QuantisedPart(dtypes, SCALAR, needed=False),
+            ".input_zero_point": PackedPart(dtypes, SCALAR, needed=False),
         }
 
     endings = {".weight_scale", ".weight_zero_point", ".weight_g_idx", ".input_scale", ".input_zero_point"}
-    return QuantisedLayout(".weight", dtypes, _matrix, parts, endings=frozenset(endings))
+    return PackedLayout(".weight", dtypes, _matrix, parts, endings=frozenset(endings))

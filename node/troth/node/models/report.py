@@ -31,16 +31,21 @@ def hexadecimal(value: bytes) -> str:
 
 
 def describe_with_progress(folder: ModelFolder, dtype: str) -> ModelDescriptor:
-    """Describe a folder, with a progress bar on a terminal while weights are hashed."""
+    """Describe a folder, with a progress bar on a terminal while weights are hashed.
+
+    Raises:
+        ModelError: it is not sound, whether it was imported or not; said before anything is hashed.
+    """
     if dtype not in DTYPE_NAMES:
         raise ModelError("this dtype is not supported", dtype, f"Use one of {', '.join(DTYPE_NAMES)}.")
     from rich.console import Console
     from rich.progress import DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    from troth.node.models.tensor_files import raw_tensors
+    from troth.node.models.sources import require_sound
 
+    total = sum(one.length for one in require_sound(folder))
     number = DTYPE_NAMES[dtype]
     columns = (*Progress.get_default_columns()[:2], DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("hashing weights", total=sum(one.length for one in raw_tensors(folder.path)))
+        bar = progress.add_task("hashing weights", total=total)
         return describe(folder, number, lambda size: progress.advance(bar, size))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from troth.node.errors import ModelError
 from troth.node.models.folder import ModelFolder
 from troth.node.models.quantised import require_named, unpacked
-from troth.node.models.taking import WEIGHTS
+from troth.node.models.taking import WEIGHTS, open_source
 from troth.node.models.tensor_files import BITS, INDEX, PICKLES, RawTensor, raw_tensors, weight_files
 from troth.node.models.texts import read_text, without_doubles
 from troth.node.models.weights import FLOATS
@@ -117,27 +117,40 @@ def changed_links(folder: Path) -> list[str]:
         raise ModelError("the notes on linked weights cannot be read", str(error), "Import the model again.") from error
 
 
+def require_own_files(folder: ModelFolder) -> None:
+    """Raise ModelError unless each file of a model is one, and lies in its folder, or in the cache that this is of."""
+    with open_source(folder.path) as opened:
+        for name in wanted_files(folder.path):
+            with opened.file(name):
+                pass
+
+
 def require_sound(folder: ModelFolder) -> Sequence[RawTensor]:
-    """Its tensors, once headers, index, tokenizer and, where it can be computed, all shapes are what they should be.
+    """Its tensors, once files, headers, index, tokenizer and all shapes are what they should be; reads no numbers.
 
     Raises:
         ModelError: what is wrong, and where.
     """
-    tensors = raw_tensors(folder.path)
-    if unknown := next((one for one in tensors if one.dtype not in BITS), None):
-        what = "a tensor has a dtype that safetensors has not"
-        raise ModelError(what, f"{unknown.name}: {unknown.dtype}", OTHER_SOURCE)
+    require_own_files(folder)
     _require_tokenizer(folder)
-    _require_weights(folder, tensors)
-    return tensors
+    return require_weights(folder)
 
 
-def _require_weights(folder: ModelFolder, tensors: Sequence[RawTensor]) -> None:
+def require_weights(folder: ModelFolder) -> Sequence[RawTensor]:
+    """The tensors of a folder, once their names, dtypes and shapes are those of the model that config.json describes.
+
+    Raises:
+        ModelError: what is wrong, and where.
+    """
     import torch
 
     from troth.node.engine.decoder import Decoder
     from troth.node.models.checkpoint import Checkpoint
 
+    tensors = raw_tensors(folder.path)
+    if unknown := next((one for one in tensors if one.dtype not in BITS), None):
+        what = "a tensor has a dtype that safetensors has not"
+        raise ModelError(what, f"{unknown.name}: {unknown.dtype}", OTHER_SOURCE)
     settings = folder.quantisation
     quantised = None if settings is None else unpacked(tensors, settings)
     shapes = {one.name: one.shape for one in tensors} if quantised is None else quantised.shapes
@@ -150,6 +163,7 @@ def _require_weights(folder: ModelFolder, tensors: Sequence[RawTensor]) -> None:
         raise ModelError(what, f"{other.name}: {other.dtype}", OTHER_SOURCE)
     if quantised is not None:
         require_named(quantised, checkpoint.linear(decoder.multiplies))
+    return tensors
 
 
 def _require_tokenizer(folder: ModelFolder) -> None:

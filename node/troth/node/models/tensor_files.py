@@ -104,7 +104,8 @@ def raw_tensors(folder: Path) -> list[RawTensor]:
     found: dict[str, RawTensor] = {}
     for path in weight_files(folder):
         if not path.is_file():
-            raise ModelError("a file of the weights is missing", path.name, REMEDY)
+            what = "this is no file, as a model's are" if path.exists() else "a file of the weights is missing"
+            raise ModelError(what, path.name, REMEDY)
         for tensor in _read_header(path):
             if tensor.name in found:
                 places = f"{tensor.name} in {found[tensor.name].path.name} and {path.name}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,14 @@ REMEDY = "Fetch the model again from its source."
 
 def read_bytes(path: Path, limit: int = LARGEST) -> bytes:
     """A whole file; ModelError where it is none, or larger than `limit` bytes."""
-    if path.exists() and not path.is_file():
-        raise ModelError("this is no file, as a model's are", str(path), REMEDY)
     try:
-        with path.open("rb") as file:
+        # Whoever opens a pipe waits for its writer, unless it is told not to.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - of a descriptor
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ModelError("this is no file, as a model's are", str(path), REMEDY)
             data = file.read(limit + 1)
+    except IsADirectoryError as error:
+        raise ModelError("this is no file, as a model's are", str(path), REMEDY) from error
     except OSError as error:
         raise ModelError("a file of the model cannot be read", str(error), REMEDY) from error
     if len(data) > limit:

@@ -406,7 +406,7 @@ class RunningNode:
         except InvalidOrder as error:
             shown = "0x" + wanted.hex()
             raise ModelError(
-                "the execution class is not registered", shown, "Register it: `troth model add`."
+                "the execution class is not registered", shown, "Register it: `troth model register`."
             ) from error
 
     async def _load(

@@ -48,6 +48,8 @@ class VllmEngine:
             require_vllm()
         config = folder.text_config
         self._folder = folder
+        # Not when a grammar first needs it: by then another one may lie there, which masks other tokens.
+        self._tokenizer = folder.tokenizer_json
         self._settings = settings
         self._layers = folder.layers
         self._hidden_size = int(config["hidden_size"])
@@ -89,8 +91,8 @@ class VllmEngine:
 
     @cached_property
     def tokenizer(self) -> str:
-        """The text of tokenizer.json; read when a grammar first needs it."""
-        return self._folder.tokenizer_json.decode()
+        """The text of tokenizer.json, as it was when the model was loaded."""
+        return self._tokenizer.decode()
 
     @cached_property
     def _reference(self) -> StreamedReference:

@@ -1,0 +1,236 @@
+"""Folders that a stranger gave, or changed, at `troth model register` and at a node's start, imported or not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from safetensors.torch import load_file, save_file  # noqa: E402
+from support.quantised_checkpoints import write_quantised  # noqa: E402
+from support.tiny_decoders import VOCABULARY, write_tiny_decoder  # noqa: E402
+from typer.testing import CliRunner  # noqa: E402
+
+from troth.node.errors import ModelError  # noqa: E402
+from troth.node.loading import load_engine, require_unchanged, watch_weights, weight_stamps  # noqa: E402
+from troth.node.model_command import app  # noqa: E402
+from troth.node.models.descriptor import describe  # noqa: E402
+from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
+from troth.node.models.importing import import_model  # noqa: E402
+from troth.protocol.types import ModelDescriptor, Segment  # noqa: E402
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+WEIGHTS, CONFIG, TOKENIZER, TEMPLATE = "model.safetensors", "config.json", "tokenizer.json", "chat_template.jinja"
+SECONDS = 20
+Bent = Callable[[Path], Any]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    path = write_tiny_decoder("llama", tmp_path_factory.mktemp("original") / "tiny").path
+    tokenizer = {"model": {"type": "BPE", "vocab": {str(number): number for number in range(VOCABULARY)}}}
+    (path / TOKENIZER).write_text(json.dumps(tokenizer))
+    return path
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> ModelFolder:
+    return import_model(str(original), tmp_path / "home", "tiny", lambda _line: None)
+
+
+def unlinked(path: Path) -> None:
+    """Its weights as a file of their own: what is bent here is not the original's."""
+    data = (path / WEIGHTS).read_bytes()
+    (path / WEIGHTS).unlink()
+    (path / WEIGHTS).write_bytes(data)
+
+
+def pipe(name: str) -> Bent:
+    def bent(path: Path) -> None:
+        (path / name).unlink(missing_ok=True)
+        os.mkfifo(path / name)
+
+    return bent
+
+
+def link(name: str, target: str | Path) -> Bent:
+    def bent(path: Path) -> None:
+        (path / name).unlink(missing_ok=True)
+        (path / name).symlink_to(target)
+
+    return bent
+
+
+def out(name: str) -> Bent:
+    def bent(path: Path) -> None:
+        shutil.copy(path / name, path.parent / "outside")
+        link(name, path.parent / "outside")(path)
+
+    return bent
+
+
+def sparse(path: Path) -> None:
+    """Eight terabytes that take no room, as its header says."""
+    (path / WEIGHTS).unlink()
+    told = {"dtype": "F32", "shape": [1 << 20, 1 << 21], "data_offsets": [0, 1 << 43]}
+    head = json.dumps({"model.norm.weight": told}).encode()
+    with (path / WEIGHTS).open("wb") as file:
+        file.write(len(head).to_bytes(8, "little") + head)
+        file.truncate(8 + len(head) + (1 << 43))
+
+
+def text(name: str, data: str) -> Bent:
+    return lambda path: (path / name).write_text(data)
+
+
+def config(**changed: Any) -> Bent:
+    return lambda path: (path / CONFIG).write_text(json.dumps({**json.loads((path / CONFIG).read_text()), **changed}))
+
+
+def tensors(changed: Callable[[dict[str, Any]], Any]) -> Bent:
+    def bent(path: Path) -> None:
+        found = {name: value.clone() for name, value in load_file(path / WEIGHTS).items()}
+        changed(found)
+        (path / WEIGHTS).unlink()
+        save_file(found, path / WEIGHTS)
+
+    return bent
+
+
+BENT: dict[str, tuple[Bent, str]] = {
+    "pipe of the configuration": (pipe(CONFIG), "this is no file, as a model's are"),
+    "pipe of weights": (pipe(WEIGHTS), "this is no file, as a model's are"),
+    "pipe of a template": (pipe(TEMPLATE), "this is no file, as a model's are"),
+    "device as the configuration": (link(CONFIG, "/dev/zero"), "this is no file, as a model's are"),
+    "device as the tokenizer": (link(TOKENIZER, "/dev/random"), "this is no file, as a model's are"),
+    "device as weights": (link(WEIGHTS, "/dev/zero"), "a link leads out of the model's folder: model.safetensors"),
+    "nothing but size": (sparse, "wrong shape"),
+    "weights elsewhere": (out(WEIGHTS), "a link leads out of the model's folder: model.safetensors"),
+    "tokenizer elsewhere": (out(TOKENIZER), "a link leads out of the model's folder: tokenizer.json"),
+    "another configuration": (config(hidden_size=64), "a tensor has the wrong shape"),
+    "more layers": (config(num_hidden_layers=5), "tensors are missing"),
+    "another tokenizer": (text(TOKENIZER, '{"model": {"vocab": {"a": 500}}}'), "the tokenizer is another model's"),
+    "a tensor less": (tensors(lambda found: found.pop("model.norm.weight")), "tensors are missing"),
+    "quantised, it says": (config(quantization_config={"quant_method": "fp8"}), "and none is: fp8"),
+    "unknown quantisation": (config(quantization_config={"quant_method": "magic"}), "not served; awq, gptq, fp8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_a_hostile_folder_is_not_registered(name: str, folder: ModelFolder, tmp_path: Path) -> None:
+    """The command, as an operator gives it; no chain, no key and no weight is asked for before it says why not."""
+    bent, said = BENT[name]
+    bent(folder.path)
+    began = time.process_time()
+    command = ["register", str(folder.path), "--factory", "0x" + "01" * 20, "--home", str(tmp_path / "home")]
+    found = CliRunner().invoke(app, command)
+    assert found.exit_code
+    assert isinstance(found.exception, ModelError), found.exception
+    assert said in f"{found.exception.what}: {found.exception.value}"
+    assert time.process_time() - began < SECONDS
+
+
+def start(folder: ModelFolder, descriptor: ModelDescriptor, *, verify: bool = True, engine: str = "torch") -> Any:
+    place: Any = SimpleNamespace(
+        folder=folder.path, model=str(folder.path), engine=engine, slice=Segment(0, folder.layers), device="cpu",
+        cache_bytes=1 << 20, threads=1, positions=64, graphs=False, cards=1,
+    )  # fmt: skip
+    return load_engine(place, SimpleNamespace(dtype=0, exact=False), descriptor, verify=verify)
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_a_node_does_not_start_with_a_hostile_folder(name: str, folder: ModelFolder) -> None:
+    descriptor = describe(folder, 0)
+    BENT[name][0](folder.path)
+    began = time.process_time()
+    for verify in (True, False):
+        with pytest.raises(ModelError):
+            start(folder, descriptor, verify=verify)
+    assert time.process_time() - began < SECONDS
+
+
+SWAPPED: dict[str, Bent] = {
+    "configuration": config(rms_norm_eps=0.5),
+    "tokenizer": text(TOKENIZER, json.dumps({"model": {"type": "BPE", "vocab": {"a": 1, "b": 2}}})),
+    "template": text(TEMPLATE, "{{ messages }} and another word"),
+}
+
+
+@pytest.mark.parametrize("name", SWAPPED)
+def test_texts_of_another_model_are_seen_even_where_weights_are_not_checked(name: str, folder: ModelFolder) -> None:
+    """--no-verify-weights spares the hours of hashing, and nothing else: other texts are another model at once."""
+    descriptor = describe(folder, 0)
+    SWAPPED[name](folder.path)
+    with pytest.raises(ModelError, match="is not the registered model: architecture differs"):
+        start(folder, descriptor, verify=False)
+
+
+@pytest.mark.parametrize("name", SWAPPED)
+async def test_texts_that_are_swapped_below_a_node_end_it(name: str, folder: ModelFolder) -> None:
+    """An engine that is started again would read them, and sign for another model."""
+    place: Any = SimpleNamespace(folder=folder.path, model=str(folder.path))
+    before = weight_stamps(folder)
+    SWAPPED[name](folder.path)
+    with pytest.raises(ModelError, match="were changed"):
+        await asyncio.wait_for(watch_weights(place, before), SECONDS)
+
+
+@pytest.mark.parametrize("name", [CONFIG, TOKENIZER])
+def test_who_sets_the_time_of_a_text_back_hides_nothing(name: str, folder: ModelFolder) -> None:
+    before, path = weight_stamps(folder), folder.path / name
+    was, data = path.stat(), path.read_bytes()
+    path.chmod(0o600)
+    assert require_unchanged(folder, before).keys() == before.keys()
+    bent = data.replace(b"1", b"3", 1)
+    assert len(bent) == len(data)
+    path.write_bytes(bent)
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+    with pytest.raises(ModelError, match=f"were changed: {name}"):
+        require_unchanged(folder, before)
+
+
+@pytest.mark.parametrize("name", [CONFIG, TOKENIZER, WEIGHTS])
+def test_a_pipe_that_is_put_in_below_a_node_holds_nothing_up(name: str, folder: ModelFolder) -> None:
+    before = weight_stamps(folder)
+    pipe(name)(folder.path)
+    with pytest.raises(ModelError):
+        require_unchanged(folder, before)
+
+
+async def test_a_tokenizer_that_is_swapped_after_the_start_masks_no_other_tokens(folder: ModelFolder) -> None:
+    """It was read when a grammar first needed it, minutes after it was compared."""
+    engine = start(folder, describe(folder, 0))
+    text(TOKENIZER, '{"model": {"vocab": {"a": 2, "b": 1}}}')(folder.path)
+    assert json.loads(engine.tokenizer)["model"]["vocab"]["5"] == 5
+    await engine.close()
+
+
+@pytest.mark.parametrize("bent", ["scales", "qzeros"])
+def test_vllm_is_not_started_with_quantised_weights_that_do_not_fit(bent: str, tmp_path: Path) -> None:
+    """A folder that was never imported, registered by whoever made it: refused before vLLM reads a word of it."""
+    path = write_quantised("awq", tmp_path / "awq")
+    name = f"model.layers.0.self_attn.q_proj.{bent}"
+    tensors(lambda found: found.pop(name))(path)
+    folder = open_folder(path)
+    with pytest.raises(ModelError, match=f"a part of a quantised weight is missing: {name}"):
+        start(folder, describe(folder, 0), engine="vllm")
+
+
+def test_what_is_honest_is_registered_and_started(folder: ModelFolder, tmp_path: Path) -> None:
+    """The same command, as far as the key that it needs."""
+    command = ["register", "tiny", "--factory", "0x" + "01" * 20, "--home", str(tmp_path / "home")]
+    found = CliRunner().invoke(app, command)
+    assert "no keyfile" in str(found.exception)
+    assert start(folder, describe(folder, 0), verify=False).layers == folder.layers
