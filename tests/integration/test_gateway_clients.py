@@ -164,6 +164,9 @@ async def test_programs_through_other_packages(scene: Network, tmp_path: Path, p
         assert json.loads(out.splitlines()[-1]) == [expected, 9, expected, 9]
 
 
+SHOWN_MODEL = "smollm2-135m"
+
+
 def blocks(language: str) -> list[str]:
     """The examples of docs/how-to/gateway.md in a language."""
     text = (ROOT / "docs" / "how-to" / "gateway.md").read_text()
@@ -181,5 +184,7 @@ async def test_the_documents_examples_run(scene: Network, tmp_path: Path) -> Non
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }
         for example in blocks("python"):
-            await run_program(example, environment=environment, folder=tmp_path)
+            # The documents name the tutorials' model.
+            assert SHOWN_MODEL in example
+            await run_program(example.replace(SHOWN_MODEL, "toy"), environment=environment, folder=tmp_path)
         assert (await side.run("receipts", "--json")).json[2]["tokens"] == 8

@@ -139,8 +139,13 @@ async def leaves(home: Path, secret: Path, stage: TabsStage, anvil: Any) -> None
     anvil.mine(found["exit_block"] - (await status_of_market(home))["block"] + 1000)
     back = await finish_of_market(home, secret, broadcast=True)
     assert [one["function"] for one in back["calls"]] == ["finishClosing"] * len(stage.nodes)
+    shown = await withdraw_of_market(home, secret, broadcast=False)
+    before = await stage.market.chain.balance(shown["payout"])
     out = await withdraw_of_market(home, secret, broadcast=True)
     assert [one["function"] for one in out["calls"]] == ["withdrawStake", "withdraw"]
+    assert out["amount_units"] == shown["amount_units"] == found["stake_units"]
+    # To the unit: the operator pays the gas, and the payout address is another one.
+    assert await stage.market.chain.balance(shown["payout"]) == before + int(out["amount_units"])
     after = await status_of_market(home)
     assert (after["stake_units"], after["credit_units"]) == ("0", "0")
 

@@ -17,6 +17,8 @@ import aiohttp  # noqa: F401 -- loaded once here, and not by the first command t
 import pytest
 from eth_account import Account
 
+from troth.audit.display import guarded
+from troth.audit.errors import AuditError
 from troth.chain import retries
 from troth.command import plugins
 from troth.command.main import main
@@ -36,9 +38,15 @@ LEFT_OUT = {
     ("demo", "tickets"): "it would start a network",
     ("explorer", "serve"): "it shows a page that waits for the chain node, as it should",
 }
-WRONG_TEXTS = ("nonsense", "0x12", "http://[::1", "https://x:99999", "0:999", "ж\u202e", "9" * 40)
+WRONG_TEXTS = (
+    *("nonsense", "0x12", "http://[::1", "https://x:99999", "0:999", "ж\u202e", "9" * 40),
+    *("", "-1ether", "1e60ether", "0x52908400098527886E0F7030069857D2E4169Ee7"),  # the last has a wrong checksum
+)
+NOT_FORESEEN = "an error that it does not know"
+"""How the root and the audit call an error that no package foresaw."""
 TRIED = 2
-WRONG_FILES = ("nowhere", "bytes", "list.json", "wrong.toml", "folder")
+WRONG_FILES = ("nowhere", "bytes", "list.json", "wrong.toml", "folder", "empty")
+WRONG_NUMBERS = {int: ("-1", "9" * 30, "1.5"), float: ("-1", "nan", "inf")}
 
 
 def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -70,6 +78,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bytes").write_bytes(bytes(range(256)))
     (tmp_path / "list.json").write_text("[1e999]")
     (tmp_path / "wrong.toml").write_text("a = [\n")
+    (tmp_path / "empty").touch()
     (tmp_path / "folder").mkdir()
     for name, text in (("key.json", key_file()), ("password", PASSWORD)):
         (tmp_path / name).write_text(text)
@@ -113,14 +122,20 @@ def lines(path: tuple[str, ...], command: Any, folder: Path) -> Iterator[list[st
     yield [*path, *options, *given]
     for number, one in enumerate(command.params):
         kind = one.type_descriptor.annotation
-        if kind not in {Path, str} or one.name == "help":
+        if kind not in {Path, str, *WRONG_NUMBERS} or one.name == "help":
             continue
-        for wrong in some([str(folder / name) for name in WRONG_FILES] if kind is Path else WRONG_TEXTS, number):
+        values = [str(folder / name) for name in WRONG_FILES] if kind is Path else WRONG_NUMBERS.get(kind, WRONG_TEXTS)
+        for wrong in some(values, number):
             if one.param_type_name == "option":
-                yield [*path, *options, one.opts[0], wrong, *given]
+                yield [*path, *options, *named(one.opts[0], wrong), *given]
             else:
                 others = [wrong if other is one else usual(other, folder) for other in arguments]
                 yield [*path, *options, *others, *([wrong] if one in optional else [])]
+
+
+def named(option: str, value: str) -> list[str]:
+    """An option and its value, in one word where the value would be taken for another option."""
+    return [f"{option}={value}"] if option.startswith("--") else [option, value]
 
 
 def some(values: Sequence[str], number: int) -> list[str]:
@@ -135,16 +150,37 @@ def test_wrong_values_are_said_in_words(
 ) -> None:
     faults = []
     for line in lines(path, command, folder):
-        with pytest.raises(SystemExit):
+        with pytest.raises(SystemExit) as ended:
             main(line)
         said = capsys.readouterr()
-        if UNKNOWN in said.err or "Traceback" in said.err:
+        is_without_remedy = said.err.startswith("error:") and "to do:" not in said.err
+        if NOT_FORESEEN in said.err or "Traceback" in said.err or (ended.value.code and is_without_remedy):
             faults.append((line, said.err))
     assert faults == []
     assert [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["case", "show", "--rpc", NOWHERE, "--factory", ADDRESS, "list.json"], "value: list.json"),
+        (["audit", "receipt", "list.json"], "value: list.json"),
+        (["audit", "watch", "--rpc", NOWHERE, "--factory", ADDRESS, "--home", "empty"], "A file is where a folder"),
+    ],
+)
+def test_a_file_that_is_another_is_named(
+    line: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(line)
+    assert said in capsys.readouterr().err
+
+
 def test_what_no_command_foresaw_is_noticed() -> None:
+    assert NOT_FORESEEN in UNKNOWN
+    with pytest.raises(AuditError, match=NOT_FORESEEN):
+        guarded(lambda: 1 / 0)
     assert describe(ZeroDivisionError("division by zero")).what == UNKNOWN
 
 

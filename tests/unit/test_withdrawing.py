@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from troth.chain.errors import NothingFree
-from troth.chain.withdrawing import Withdrawable
-from troth.protocol.amounts import COIN
+from troth.chain.withdrawing import Withdrawable, gas_warning
+from troth.protocol.amounts import COIN, Asset
+from troth.protocol.types import Address
 
 ETHER = 10**18
 
@@ -35,3 +36,12 @@ def test_who_can_withdraw_nothing_is_told_what_is_bound(stake: int, exit_block: 
         Withdrawable(credit=0, stake=stake, exit_block=exit_block, block=40).require_some(COIN, "troth node")
     assert said in str(caught.value)
     assert remedy in caught.value.remedy
+
+
+def test_a_redeemer_is_told_where_gas_costs_more_than_it_brings() -> None:
+    told = {"maximum_gas_cost_wei": "102366564670"}
+    (said,) = gas_warning(told, 58_593_750_000, COIN).values()
+    assert said.startswith("gas may cost 102.36656467 gwei, more than the 58.59375 gwei that this brings")
+    assert gas_warning(told, 102_366_564_670, COIN) == {}
+    # What a token is worth in coins the chain does not say.
+    assert gas_warning(told, 1, Asset(Address("0x" + "11" * 20), "usdc", 6)) == {}

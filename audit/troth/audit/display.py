@@ -152,6 +152,9 @@ def guarded(work: Callable[[], Made]) -> Made:
         return work()
     except AuditError:
         raise
+    except (FileExistsError, NotADirectoryError) as error:
+        remedy = "Name a folder, or move the file away."
+        raise AuditError("A file is where a folder should be", error.filename, remedy) from error
     except OSError as error:
         if error.filename is None:
             raise _unforeseen(error) from error

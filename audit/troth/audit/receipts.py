@@ -29,8 +29,14 @@ def read_receipt(path: Path) -> Receipt:
             remedy = f"If it is a bundle: troth audit market --bundle {path}"
             raise BundleRefused("The file is compressed, as bundles are, and no receipt", path, remedy)
         return receipt.decode(data)
-    except (OSError, ProtocolError) as error:
-        raise BundleRefused(f"The file is no receipt: {error}", path, "Use the file as it was written.") from error
+    except OSError as error:
+        raise BundleRefused(
+            f"The file cannot be read: {error.strerror}", path, "Check the path and its rights."
+        ) from error
+    except ProtocolError as error:
+        raise BundleRefused(
+            f"The file is no receipt: {error.value}", path, "Use the file as it was written."
+        ) from error
 
 
 def audit_receipt(found: Receipt, subject: AuditSubject | None) -> AuditReport:

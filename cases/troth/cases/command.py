@@ -13,6 +13,7 @@ import typer
 from troth.cases import evidence as files
 from troth.cases.carrying import CaseProgress
 from troth.cases.courtroom import CallRefused
+from troth.cases.errors import EvidenceRefused
 from troth.cases.evidence import Evidence
 from troth.cases.office import CaseSettings, Office, open_office
 from troth.cases.opening import WantedCase
@@ -76,7 +77,7 @@ def read_evidence(path: Path) -> Evidence:
         try:
             return files.of_receipt(receipt.decode(path.read_bytes()))
         except ProtocolError:
-            raise error from None
+            raise EvidenceRefused(f"{error.what}: {error.value}", path, error.remedy) from None
 
 
 @app.command()

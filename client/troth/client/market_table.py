@@ -88,4 +88,6 @@ def require_checksum(name: str, value: str, option: str) -> None:
 
 
 def _wrong(name: str, value: object, shape: str) -> ConfigurationError:
-    return ConfigurationError(f"'{name}' in [market] must be {shape}", repr(value), "Correct client.toml.")
+    return ConfigurationError(
+        f"'{name}' in [market] must be {shape}", repr(value), "Correct it in client.toml, or the option."
+    )

@@ -251,7 +251,7 @@ def _on_chain(seen: OnMarket) -> list[HealthFinding]:
         ),
         HealthFinding("stake", registered, standing, fix),
         HealthFinding(
-            *("seats", seen.seats > 0, f"{seen.seats} of {seen.rules.seat_cap}"),
+            *("seats", seen.seats > 0, f"{seen.seats}; a node has at most {seen.rules.seat_cap}"),
             "Run `troth node top-up AMOUNT --broadcast`." if registered else fix,
         ),
     ]

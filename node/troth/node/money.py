@@ -16,6 +16,7 @@ from troth.chain.keystore import load_account, read_password
 from troth.chain.market import Market
 from troth.chain.market_follower import MarketFollower
 from troth.chain.tokens import asset_of, described
+from troth.chain.withdrawing import gas_warning
 from troth.node.configuration import NodeConfiguration, load
 from troth.node.earning import claiming, redeeming, view
 from troth.node.earning.books import NodeBooks, NodeLedger
@@ -114,12 +115,14 @@ def redeem(home: Path, password_file: Path | None, *, broadcast: bool) -> dict[s
     async def send() -> dict[str, Any]:
         async with looking(configuration) as looked:
             found = redeeming.redeemable(looked.books, looked.ledger)
-            total = {"tabs": len(found), "amount_units": str(sum(one.amount for one in found))}
+            amount = sum(one.amount for one in found)
+            total = {"tabs": len(found), "amount_units": str(amount)}
             if not found:
                 return {**total, "sent": False, "remedy": "Nothing is acknowledged and unredeemed."}
             call = redeeming.redeem_call(found, looked.market.contracts)
             done = await carry_out(looked.market, call, key, broadcast=broadcast)
-            return {**total, **described(await asset_of(looked.market)), **done}
+            asset = await asset_of(looked.market)
+            return {**total, **described(asset), **done, **gas_warning(done, amount, asset)}
 
     result: dict[str, Any] = run(send())
     return result

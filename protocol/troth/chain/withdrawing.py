@@ -1,7 +1,8 @@
-"""What an operator can withdraw: its credit, and its stake once the exit block has passed; and why it is nothing."""
+"""What an operator can withdraw, or why it is nothing; and whether to redeem costs more gas than it brings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,3 +61,12 @@ class Withdrawable:
             raise NothingFree(what, f"{held}, which is bound until this operator leaves", leaves)
         value = f"{held}, which is bound until block {self.exit_block}; it is block {self.block}"
         raise NothingFree(what, value, f"Repeat it after block {self.exit_block}; {redeems}.")
+
+
+def gas_warning(told: Mapping[str, Any], amount: int, asset: Asset) -> dict[str, str]:
+    """A line for a report of a transaction that brings ``amount``, where its gas may cost more; in a token, nothing."""
+    most = int(told.get("maximum_gas_cost_wei") or 0)
+    if not asset.is_coin or most <= amount:
+        return {}
+    later = "what is not redeemed stays yours, and the running process redeems it once that pays"
+    return {"warning": f"gas may cost {asset.show(most)}, more than the {asset.show(amount)} that this brings: {later}"}

@@ -14,7 +14,7 @@ from typing import Any
 
 from troth.chain.keystore import Key, address_in, load_account, read_password
 from troth.chain.tokens import asset_of, described
-from troth.chain.withdrawing import Withdrawable
+from troth.chain.withdrawing import Withdrawable, gas_warning
 from troth.protocol.market import messages
 from troth.protocol.market.calls import PartCall, build
 from troth.protocol.market.parts import Part
@@ -101,7 +101,7 @@ async def withdraw_of_market(folder: Path, password_file: Path | None, *, broadc
         if found.is_stake_free:
             calls.insert(0, build(contracts, Part.REGISTRY, "withdrawStake", me))
         told = await _all(looked, calls, password_file, broadcast=broadcast)
-        return {**found.told(), **described(asset), **told}
+        return {**found.told(), "payout": looked.state.payout_of(me), **described(asset), **told}
 
 
 async def top_up_of_market(
@@ -198,10 +198,11 @@ async def redeem_of_market(folder: Path, password_file: Path | None, *, broadcas
         total: Told = {"tabs": len(chosen), "amount_units": str(amount)}
         if not chosen:
             return {**total, "sent": False, "note": "nothing is acknowledged and not redeemed"}
-        total |= described(await asset_of(held.looked.market))
+        asset = await asset_of(held.looked.market)
         call = redeeming.redeem_call(held.ledger.contracts, chosen)
         looked, open_key = held.looked, _operator(held.looked, password_file)
-        return {**total, **await carry_out(looked.market, call, looked.operator, open_key, broadcast=broadcast)}
+        told = await carry_out(looked.market, call, looked.operator, open_key, broadcast=broadcast)
+        return {**total, **described(asset), **told, **gas_warning(told, amount, asset)}
 
 
 async def claim_of_market(folder: Path, password_file: Path | None, *, broadcast: bool) -> Told:
