@@ -50,13 +50,6 @@ def folder(original: Path, tmp_path: Path) -> ModelFolder:
     return import_model(str(original), tmp_path / "home", "tiny", lambda _line: None)
 
 
-def unlinked(path: Path) -> None:
-    """Its weights as a file of their own: what is bent here is not the original's."""
-    data = (path / WEIGHTS).read_bytes()
-    (path / WEIGHTS).unlink()
-    (path / WEIGHTS).write_bytes(data)
-
-
 def pipe(name: str) -> Bent:
     def bent(path: Path) -> None:
         (path / name).unlink(missing_ok=True)
