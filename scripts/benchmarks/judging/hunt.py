@@ -23,7 +23,7 @@ from troth.node.models.folder import ModelFolder
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.tokens import Sampling
 
-HUNT_SEED = 20261129
+HUNT_SEED = 20261130
 """Of prompts that are drawn and changed."""
 PROMPTS, WRITTEN = 48, 6
 """Prompts of one generation, and tokens that are written to each: what short texts show, long ones repeat."""
