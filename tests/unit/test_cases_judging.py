@@ -22,8 +22,10 @@ from troth.protocol.market.proceedings import CaseKind, Outcome
 from troth.protocol.market.signed import Opinion
 from troth.protocol.market.types import PotKind
 from troth.protocol.straying import Straying
+from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import TokenReport
 from troth.protocol.types import ZERO_HASH, Hash32
+from troth.protocol.unsteady import ShakenRuns, distances
 
 
 def tolerant(noise: float, **own: Any) -> ReviewFinding:
@@ -91,7 +93,9 @@ def bfloat16(size: float, seed: int) -> np.ndarray:
     return ((HIGH + noise).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
 
 
-def reviewed(claimed: np.ndarray, *, version: int = 6, otherwise: np.ndarray | None) -> ReviewFinding:
+def reviewed(
+    claimed: np.ndarray, *, version: int = 6, otherwise: np.ndarray | None, at_third: ShakenRuns | None = None
+) -> ReviewFinding:
     """What a reviewer of a tolerant bfloat16 class says of a node's rows."""
     scene = CaseScene(Scene())
     papers = Papers(of_journey(scene.scene, scene.journey), scene.scene.order, (scene.result,), 0)
@@ -100,7 +104,7 @@ def reviewed(claimed: np.ndarray, *, version: int = 6, otherwise: np.ndarray | N
     definition = replace(execution_class(), dtype=1, state_cut=1_720_000, calibration=calibration)
     state = replace(scene.opening, rows=ROWS)
     root = Hash32(committed(state, definition, rules, claimed).root)
-    own = Recomputed(bfloat16(1, 1), HIGH, bfloat16(1, 2), otherwise=otherwise)
+    own = Recomputed(bfloat16(1, 1), HIGH, bfloat16(1, 2), at_third=at_third, otherwise=otherwise)
     return judge(JudgingContext(state, definition, rules, papers, text()), own, claimed.tobytes(), (root, NODE_SALT))
 
 
@@ -142,6 +146,29 @@ def test_a_court_takes_nothing_of_who_long_windows_alone_refuse_and_its_opener_p
 def test_a_reviewer_whose_engine_lacks_the_further_run_cannot_tell_what_it_doubts() -> None:
     assert reviewed(bfloat16(1.4, 3), otherwise=None) == ReviewFinding(Opinion.CANNOT_TELL)
     assert reviewed(bfloat16(1, 3), otherwise=None).opinion is Opinion.ACCEPT
+
+
+def shaken(*sizes: float) -> ShakenRuns:
+    """Light runs with so many times a run's noise, and strong ones with as much as one."""
+    runs = [widen(bfloat16(size, seed), Dtype.BFLOAT16) for seed, size in enumerate((*sizes, *[1.0] * 8), start=10)]
+    apart = [distances(run, HIGH) for run in runs]
+    return ShakenRuns(apart[: len(sizes)], apart[len(sizes) :])
+
+
+@pytest.mark.parametrize("size", [1.4, 6])
+def test_what_tips_in_a_reviewers_shaken_runs_convicts_nobody_by_the_seventh_rules(size: float) -> None:
+    """A client's prompt, and an honest node whose kernels round in other places than any reviewer's."""
+    tipped, other = bfloat16(size, 3), bfloat16(1, 4)
+    assert reviewed(tipped, otherwise=other).opinion is Opinion.REJECT
+    if size > 2:
+        assert reviewed(tipped, otherwise=other).score > 2_000_000, "the court would have taken its stake"
+    found = reviewed(tipped, version=7, otherwise=other, at_third=shaken(size, 1, 1, size, 1, 1))
+    assert found.opinion is Opinion.ACCEPT
+    assert found.score < 1_000_000
+    steady = reviewed(tipped, version=7, otherwise=other, at_third=shaken(1, 1, 1, 1, 1, 1))
+    assert steady.opinion is Opinion.REJECT
+    if size > 2:
+        assert steady.score > 2_000_000
 
 
 def test_a_forbidden_token_convicts_however_small_its_share_of_a_window_is() -> None:

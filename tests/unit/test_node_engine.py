@@ -16,7 +16,7 @@ from support.tiny_llama import model_folder, tiny_llama  # noqa: E402
 from transformers import LlamaForCausalLM  # noqa: E402
 
 from troth.node.engine.interface import BoundedEngine, SessionKey  # noqa: E402
-from troth.node.engine.torch_engine import TorchEngine, from_words, to_words  # noqa: E402
+from troth.node.engine.torch_engine import STRONGER, TorchEngine, from_words, shaken, to_words  # noqa: E402
 from troth.node.errors import BadInput, ModelError, NodeBusy, OutOfOrder  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.quantise import quantise  # noqa: E402
@@ -169,6 +169,27 @@ async def test_bfloat16_words_and_the_float32_reference(folder: ModelFolder, ref
     assert 1e-4 < error < 0.1
     # The reference uses the bfloat16 weights, so it differs from the float32 model and not only by rounding of states.
     assert np.abs(reference - expected_states(reference_model)).max() > 1e-4
+
+
+@pytest.mark.parametrize(("dtype", "part"), [(0, 2.0**-21), (1, 2.0**-7)])
+async def test_shaken_rows_differ_by_their_last_bits_and_anew_each_time(
+    folder: ModelFolder, dtype: int, part: float
+) -> None:
+    """What is changed is within the format, four times as much where it is asked for, and never the same again."""
+    entering = torch.full((1, 4096), 1.5, dtype=(torch.float32, torch.bfloat16)[dtype])
+    for times in (1, STRONGER):
+        apart = (shaken(entering, times).double() / 1.5 - 1).abs().max()
+        assert part * times / 2 < apart < part * times * 1.5
+    engine = TorchEngine(folder, WHOLE, dtype)
+    plain = await forward(engine, key(1), WHOLE, 0, TOKENS)
+    runs = [await engine.shaken(WHOLE, TOKENS, strongly=hard) for hard in (False, False, True)]
+    assert {run.dtype for run in runs} == {plain.dtype}
+    assert len({run.tobytes() for run in (*runs, plain)}) == 4
+    wide = [from_words(run, dtype).float().numpy() for run in (plain, *runs)]
+    apart = [float(np.abs(one - wide[0]).max() / np.abs(wide[0]).max()) for one in wide[1:]]
+    assert max(apart) < 64 * part
+    assert engine.cache_bytes, "the session's cache stays, and these have none"
+    await engine.close()
 
 
 async def test_quantised_weights_change_the_states(folder: ModelFolder, tmp_path: Path, engine: TorchEngine) -> None:
