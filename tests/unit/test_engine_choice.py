@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support.tiny_llama import model_folder, tiny_llama
 from unit.test_node_configuration import written
 
 from troth.node.configuration import NodeConfiguration, load
@@ -22,29 +23,27 @@ from troth.node.engine.vllm.settings import ENVIRONMENT, EngineSettings
 from troth.node.engine.vllm.supervision import Supervisor
 from troth.node.errors import BadInput, ConfigError, EngineError, ModelError, OutOfOrder
 from troth.node.loading import load_engine, require_engine
+from troth.node.models.descriptor import describe
 from troth.node.models.execution_class import rough_class
 from troth.node.models.folder import open_folder
 from troth.protocol.market.types import ExecutionClass
-from troth.protocol.types import Hash32, ModelDescriptor, Segment
+from troth.protocol.types import Hash32, Segment
 
 EXACT = replace(rough_class(Hash32(bytes(32)), 1, f"tiny/vllm/{cpu_label()}", candidates=2), exact=True)
-DESCRIPTOR = ModelDescriptor("", 4, 8, 50, 1, Hash32(bytes(32)))
+SIZES = {"num_hidden_layers": 4, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 50}
+TOKENIZER = json.dumps({"model": {"type": "BPE", "vocab": {str(number): number for number in range(50)}}})
 
 
 @pytest.fixture
 def configuration(tmp_path: Path) -> NodeConfiguration:
-    folder = tmp_path / "models" / "tiny"
-    folder.mkdir(parents=True)
-    config = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 8, "vocab_size": 50}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(b"")
+    model_folder(tiny_llama(**SIZES), tmp_path / "models" / "tiny", TOKENIZER)
     found = load(written(tmp_path))
     return replace(found, engine="vllm", model="tiny", slice=Segment(0, 4), segments=(Segment(0, 4),))
 
 
 def start(configuration: NodeConfiguration, execution_class: ExecutionClass = EXACT) -> object:
-    return load_engine(configuration, execution_class, DESCRIPTOR, verify=False)
+    descriptor = describe(open_folder(configuration.folder / "models" / "tiny"), execution_class.dtype)
+    return load_engine(configuration, execution_class, descriptor, verify=False)
 
 
 @pytest.fixture
