@@ -69,7 +69,7 @@ def test_a_row_that_hardly_ever_tips_does_so_where_it_is_shaken_strongly() -> No
     assert looked_at(claimed, steady).held > 1
     found = looked_at(claimed, steady, [run(5), run(6), *steady[2:]])
     assert found.held < 1
-    assert not looked_at(run(12), steady, [run(5), run(6), *steady[2:]]).accepted, "it counts by half"
+    assert looked_at(run(8), steady, [run(5), run(6), *steady[2:]]).held > 1, "it counts by half"
 
 
 def test_a_tip_that_is_larger_than_any_run_shows_is_within_their_spread() -> None:
@@ -103,13 +103,13 @@ class Unsteady(Rows):
 
     def __init__(self) -> None:
         super().__init__(run(), HIGH)
-        self.asked = 0
+        self.asked, self.strongly = 0, 0
 
     async def otherwise(self, segment: Segment, inputs: np.ndarray) -> np.ndarray:
         return run()
 
     async def shaken(self, segment: Segment, inputs: np.ndarray, *, strongly: bool = False) -> np.ndarray:
-        self.asked += 1
+        self.asked, self.strongly = self.asked + 1, self.strongly + strongly
         return run(self.tips if self.asked % 4 == 0 else 0.0)
 
 
@@ -137,7 +137,7 @@ async def test_a_verifier_shakes_only_before_it_says_no() -> None:
     found = await judged(engine, run(4))
     assert (found.verdict, found.for_a_court) == (True, False)
     assert [(one.test, one.value) for one in found.findings] == [(Kind.STATES, 0.0)]
-    assert engine.asked == LIGHTLY + STRONGLY
+    assert (engine.asked, engine.strongly) == (LIGHTLY + STRONGLY, STRONGLY)
 
 
 async def test_the_sixth_rules_do_not_shake() -> None:
@@ -162,16 +162,16 @@ def near() -> np.ndarray:
 
 
 class Tipping(Rows):
-    """An engine one of whose text's rows is another one in one of four shaken runs."""
+    """An engine one of whose text's rows is another one in one of four shaken runs, or of the strongly shaken alone."""
 
-    def __init__(self, row: np.ndarray) -> None:
+    def __init__(self, row: np.ndarray, *, hardly: bool = False) -> None:
         super().__init__(words(near()), TEXT)
-        self.row, self.asked = row, 0
+        self.row, self.hardly, self.asked = row, hardly, 0
 
     async def shaken(self, segment: Segment, inputs: np.ndarray, *, strongly: bool = False) -> np.ndarray:
         self.asked += 1
         found = near()
-        if self.asked % 4 == 0:
+        if self.asked % 4 == 0 and (strongly or not self.hardly):
             found[ASKED + 2] = self.row
         return words(found)
 
@@ -192,6 +192,8 @@ async def test_a_token_of_a_row_that_tips_costs_nobody_stake() -> None:
     assert found.verdict
     untold = await judged_text(rules, rows, text, Tipping(other), own)
     assert (untold.verdict, untold.refused, untold.told) == (False, False, False)
+    hardly = await judged_text(rules, rows, text, Tipping(row, hardly=True), own)
+    assert (hardly.verdict, hardly.refused, hardly.told) == (False, False, False), "strong runs tell of noise alone"
     steady = await judged_text(rules, rows, text, Tipping(TEXT[ASKED + 2]), own)
     assert steady.refused
     assert steady.for_a_court
