@@ -201,9 +201,11 @@ async def test_a_killed_engine_is_told_and_replaced_and_sessions_go_on(engine: V
     await engine.forward(key(3), engine.slice, 0, tokens[:40])
     steps = engine.generate(ask(text(91, 20), 500), SEED)
     await anext(steps)
-    for process in psutil.Process().children(recursive=True):
-        if "Worker" in process.name() or "Worker" in " ".join(process.cmdline()):
-            os.kill(process.pid, signal.SIGKILL)
+    # All are looked at before one is killed: what started it may end by that, and a process that ended has no command.
+    processes = [(one.pid, one.name(), one.cmdline()) for one in psutil.Process().children(recursive=True)]
+    for number, name, words in processes:
+        if "Worker" in f"{name} {' '.join(words)}":
+            os.kill(number, signal.SIGKILL)
     with pytest.raises(NodeBusy):
         async for _ in steps:
             pass
