@@ -25,7 +25,7 @@ LOGIT_ROWS = 32
 """Rows whose logits are held at a time: 32 rows of a large vocabulary are tens of megabytes, a whole text is not."""
 Ruled = Sequence[RowRule] | None
 """What transforms each row of a block; None: nothing."""
-LogitsOf = Callable[[Engine, NDArray[Any]], Awaitable[NDArray[Any]]]
+LogitsOf = Callable[..., Awaitable[NDArray[Any]]]
 
 
 async def judge_text(
@@ -69,13 +69,16 @@ async def judge_doubted_text(
     ``third``: the lightly shaken runs are judges, too, and all of them say how far noise reaches.
     """
     request, by_judges, noise = session.seat.request, [], []
-    judges = (*runs, *(() if third is None else third.lightly), *(() if reference is None else (reference,)))
+    lightly, strongly = ((), ()) if third is None else (third.lightly, third.strongly)
     async for position, tokens, logits, ruled in blocks(engine, session, text):
-        seen = [await logits(engine, rows) for rows in judges]
+        seen = [await logits(engine, rows) for rows in runs]
+        seen += [await logits(engine, rows, cut=True) for rows in lightly]
+        if reference is not None:
+            seen.append(await logits(engine, reference))
         noise.append(await asyncio.to_thread(rows_apart, seen, ruled))
-        if third is not None:
-            strongly = [*[await logits(engine, rows) for rows in third.strongly], seen[-1]]
-            noise[-1] = np.maximum(noise[-1], BY_HALF * await asyncio.to_thread(rows_apart, strongly, ruled))
+        if strongly:
+            far = [*[await logits(engine, rows, cut=True) for rows in strongly], seen[-1]]
+            noise[-1] = np.maximum(noise[-1], BY_HALF * await asyncio.to_thread(rows_apart, far, ruled))
         lost = await asyncio.to_thread(
             _second_margins, session, seen, noise[-1], tokens, position=position, ruled=ruled
         )
@@ -172,10 +175,10 @@ async def judge_beside_own(
     return TextFound(judge_tokens(np.concatenate(found), session.tokens, request, cut), tuple(differing), lost)
 
 
-async def _logits(start: int, count: int, text: int, engine: Engine, rows: NDArray[Any]) -> NDArray[Any]:
-    """Of so many rows of a text, whose rows are the last ones of a trace."""
-    first = len(rows) - text + start
-    return (await engine.logits(rows[first : first + count])).rows
+async def _logits(first: int, block: slice, engine: Engine, rows: NDArray[Any], *, cut: bool = False) -> NDArray[Any]:
+    """Of a block of a text, which begins with row ``first`` of a trace; ``cut``: the rows are the text's alone."""
+    begin = 0 if cut else first
+    return (await engine.logits(rows[begin + block.start : begin + block.stop])).rows
 
 
 def rules_of(engine: Engine, request: Request) -> TextRules | None:
@@ -197,4 +200,4 @@ async def blocks(
     for start in range(0, len(text), LOGIT_ROWS):
         tokens = text[start : start + LOGIT_ROWS]
         ruled = None if rules is None else await asyncio.to_thread(rules.along, tokens)
-        yield first + start, tokens, partial(_logits, start, len(tokens), len(text)), ruled
+        yield first + start, tokens, partial(_logits, first, slice(start, start + len(tokens))), ruled
