@@ -15,6 +15,7 @@ from troth.node.judging.runs import PIECE, PIECES
 from troth.node.judging.verdicts import Judgement, judge_rows
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import Kind
+from troth.protocol.foresight import Foresight
 from troth.protocol.grammar import Grammar
 from troth.protocol.market.types import ExecutionClass
 from troth.protocol.masks import text_rules
@@ -268,6 +269,41 @@ async def test_a_text_that_its_own_rows_do_not_choose_is_refused_by_the_fifth_ru
         found = await judged(rules, mine, lie, Rows(again, ROWS), own)
         assert (found.refused, found.straying.beyond) == (refused, refused)
         assert (await judged(rules, mine, text_of(mine), Rows(again, ROWS), own)).verdict
+
+
+async def tokens_found(text: tuple[int, ...]) -> float | None:
+    """What a bfloat16 text over rows that are bent to fit it says of its node, judged by the verifier's own rows."""
+    rules = replace(NEW, calibration=under_rules(ZERO), dtype=1, state_cut=1_700_000, margin_cut=300_000)
+    bent = ROWS.copy()
+    for index, token in enumerate(text):
+        scores = bent[PROMPT - 1 + index] @ HEAD + noise(SEED, PROMPT - 1 + index, VOCABULARY)
+        if (rival := int(scores.argmax())) != token:
+            across = HEAD[:, token] - HEAD[:, rival]
+            bent[PROMPT - 1 + index] += (1e-3 + scores[rival] - scores[token]) / (across @ across) * across
+    found = await judged(rules, words(bent), text, Rows(words(ROWS), ROWS), words(ROWS))
+    return {one.test: one.value for one in found.findings}.get(Kind.TOKENS)
+
+
+async def test_a_text_counts_by_tokens_that_its_client_could_not_foresee() -> None:
+    """Near ties lost in the first tokens are what a prompt was looked for; later ones nobody could look for."""
+    logits, honest = ROWS[PROMPT - 1 :] @ HEAD, list(text_of(ROWS))
+    lost = []
+    for index in range(WRITTEN):
+        scores = np.sort(logits[index] + noise(SEED, PROMPT - 1 + index, VOCABULARY))
+        lost.append(scores[-1] - scores[-2])
+    foresight = Foresight(Sampling(1.0, 1.0))
+    foresight.follow(logits, honest)
+    assert 3 < foresight.foreseen < WRITTEN - 10, "of this text"
+    found = []
+    for places in (range(foresight.foreseen), range(foresight.foreseen, WRITTEN)):
+        text, place = list(honest), min(places, key=lambda one: lost[one])
+        scores = logits[place] + noise(SEED, PROMPT - 1 + place, VOCABULARY)
+        text[place] = int(np.argsort(scores)[-2])
+        found.append(await tokens_found(tuple(text)))
+    early, late = found
+    assert early in {None, 0.5}, "the node and its verifier round alike"
+    assert late is not None
+    assert late > 0.9, "a lie where nobody could foresee the row"
 
 
 @pytest.mark.parametrize(("cheats", "value"), [(False, 0.0), (True, 1.0)])

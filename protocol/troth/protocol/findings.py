@@ -76,10 +76,15 @@ def of_precise_text(tokens: TokenReport, straying: Straying | None = None) -> Ta
     return TaskFinding(Kind.TOKENS, float(lost), HONEST_LOST)
 
 
-def of_text(sampling: Sampling, *, lost: float, own: float) -> TaskFinding | None:
+def of_text(sampling: Sampling, *, lost: float, own: float, noise: float) -> TaskFinding | None:
     """Of a text in a tolerant bfloat16 class: ``lost`` are the logits that its tokens lose by the reference, ``own``
-    those that the verifier's own choices lose there. None where the task says nothing."""
+    those that the verifier's own choices lose there, both of tokens that no client foresaw (`foresight`). None where
+    the task says nothing.
+
+    ``noise``: mean rho of the rows that chose these tokens. Prompts can make one engine's rows noisier than another's,
+    and what rows do over a whole text was judged with them; so own choices lose so many times as much.
+    """
     foreseen = sampling.cuts or sampling.temperature < LEAST_TEMPERATURE or sampling.top_p < LEAST_TOP_P
     if foreseen or lost + own < LEAST_LOST:
         return None
-    return TaskFinding(Kind.TOKENS, lost / (lost + own), HONEST_SHARE)
+    return TaskFinding(Kind.TOKENS, lost / (lost + own * max(noise, 1.0)), HONEST_SHARE)

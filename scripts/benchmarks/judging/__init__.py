@@ -20,6 +20,7 @@ from benchmarks.judging.convictions import WITHIN, Task, Trace, convicted
 from benchmarks.judging.corpus import Group
 from benchmarks.judging.costs import judging_share
 from benchmarks.judging.every_id import EveryId
+from benchmarks.judging.framing import framing_figures
 from benchmarks.judging.hunt import Find, Hunt
 from benchmarks.judging.recording import PLAIN, Recorder
 from benchmarks.judging.runs import Arrays, run_all
@@ -39,7 +40,7 @@ from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
 DTYPES = ("float32", "bfloat16")
-PARTS = ("honest", "ids", "hunt", "cheats", "tiles", "steering", "costs", "alarms")
+PARTS = ("honest", "ids", "hunt", "framing", "cheats", "tiles", "steering", "costs", "alarms")
 
 
 def measure(options: list[str]) -> list[Figure]:
@@ -64,7 +65,7 @@ def _parse(options: list[str]) -> argparse.Namespace:
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "troth-judging")
     parser.add_argument("--hunt", type=float, default=5.0, help="minutes")
     parser.add_argument("--ids", type=int, default=1 << 32, help="how many ids, of all in the order that was drawn")
-    parser.add_argument("--repeats", type=int, default=2, help="noise seeds a text")
+    parser.add_argument("--repeats", type=int, default=6, help="noise seeds a text")
     parser.add_argument("--fresh", action="store_true", help="cheats on prompts on which nothing was fixed")
     parser.add_argument("--saving", type=float, default=0.0, help="cheats that save so many per cent or more")
     parser.add_argument("--nodes", type=int, default=1_000)
@@ -86,6 +87,8 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
     if "hunt" in asked.parts:
         hunt = Hunt(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads)
         yield from _hunted(hunt, dtype, asked.hunt)
+    if "framing" in asked.parts and dtype:
+        yield from framing_figures(recorder)
     if "cheats" in asked.parts:
         yield from _cheats(recorder, shipped.thresholds, asked)
     if "tiles" in asked.parts and dtype == 0:
@@ -138,10 +141,11 @@ def _found(name: str, finds: list[Find]) -> Figure:
     finds = [one for one in finds if not one.own]
     refused, first = sum(one.second > 1 for one in finds), sum(one.first > 1 for one in finds)
     worst, unsure = max(finds, key=lambda one: one.second), sum(one.cannot_tell for one in finds)
-    beyond = sum(one.held > SECOND_CUT / 1e6 for one in finds)
+    beyond, counted = sum(one.held > SECOND_CUT / 1e6 for one in finds), sum(one.counts for one in finds)
     note = (
         f"of {len(finds):,} (at most {100 * share(refused, len(finds)).high:.3f} %); {first} at the first look, "
-        f"{unsure} not told, {beyond} beyond the second cut; worst {worst.second:.2f} of the cut: {worst.tokens[:6]}"
+        f"{unsure} not told, {beyond} beyond the second cut, {counted} evidence; worst {worst.second:.2f} of the cut: "
+        f"{worst.tokens[:6]}"
     )
     return Figure(name, refused, "tasks", reach=0, note=note)
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from benchmarks.judging.runs import Arrays
 from troth.protocol.findings import HONEST_LOST, HONEST_RATIO, LOST_LOGITS, MEAN_RATIO, Kind, TaskFinding, of_text
-from troth.protocol.scores import NOISE_FACTOR
+from troth.protocol.foresight import FORESEEN
+from troth.protocol.scores import NOISE_FACTOR, mean_ratio
 from troth.protocol.sequential import NOTHING
 from troth.protocol.straying import Straying
 from troth.protocol.tokens import Sampling
@@ -45,17 +46,32 @@ class Conviction:
 
 
 def text_findings(dtype: int, scores: Arrays, name: str, samplings: Sequence[Sampling]) -> list[TaskFinding | None]:
-    """What each recorded text of a lie or a way says, as a verifier finds it; scores are `TokenScorer`'s."""
+    """What each recorded text of a lie or a way says, as a verifier finds it; scores are `TokenScorer`'s. A lie about
+    tokens stands over honest rows."""
     if dtype:
-        lost = scores[f"first/{name}"].astype(float)
-        own = scores["lost"].sum(axis=1)
+        rows = zip(
+            samplings,
+            unforeseen(scores["surprise"]),
+            scores[f"first/{name}"].astype(float),
+            scores["lost"],
+            scores.get(f"rho/{name}", scores["rho/decode"]),
+            strict=True,
+        )
         return [
-            of_text(sampling, lost=float(row.sum()), own=float(mine))
-            for sampling, row, mine in zip(samplings, lost, own, strict=True)
+            of_text(sampling, lost=float(lost[late].sum()), own=float(own[late].sum()), noise=mean_ratio(ratios[late]))
+            if late.any()
+            else None
+            for sampling, late, lost, own, ratios in rows
         ]
     kindest = scores[f"kindest/{name}"]
     told = np.where(kindest > NOISE_FACTOR * scores["apart"], kindest, 0.0)
     return [TaskFinding(Kind.TOKENS, float(row.max() > LOST_LOGITS), HONEST_LOST) for row in told]
+
+
+def unforeseen(surprise: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which tokens count in the evidence, prompts x tokens, by the surprise of each (`foresight`)."""
+    late: NDArray[np.bool_] = np.cumsum(surprise, axis=1) - surprise >= FORESEEN
+    return late
 
 
 def state_findings(means: Sequence[float], strays: NDArray[Any]) -> list[TaskFinding | None]:

@@ -20,8 +20,10 @@ from troth.node.engine.torch_engine import from_words
 from troth.node.judging.texts import LOGIT_ROWS
 from troth.protocol.comparison import judge_states
 from troth.protocol.doubts import first_look
+from troth.protocol.foresight import Foresight
+from troth.protocol.scores import rho
 from troth.protocol.straying import strays
-from troth.protocol.tensors import Dtype
+from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import choices
 from troth.protocol.types import Segment
 
@@ -74,7 +76,7 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
 
     def judge() -> None:
         judge_states(Rules(recorder.dtype, 1_000_000), kept["decode"]["rows-1"][prompt], rows, reference)
-        doubted = []
+        doubted, foresight = [], Foresight(sampling)
         for start in range(0, len(tokens), LOGIT_ROWS):
             block, place = values[start : start + LOGIT_ROWS], first + start
             judged = partial(
@@ -83,6 +85,7 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
             theirs = tokens[start : start + LOGIT_ROWS]
             lost = judged(theirs)
             if recorder.dtype:
+                foresight.follow(block, theirs)
                 mine = choices(block, sampling, seed=seed, first_position=place, guesses=theirs)
                 differing = np.flatnonzero(np.array(mine) != theirs)
                 for row in differing:
@@ -92,6 +95,10 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
                     )
             doubted.append(start + (differing if recorder.dtype else np.flatnonzero(lost)))
         stray(np.concatenate(doubted))
+        late = first + foresight.foreseen
+        if reference is not None and late < len(rows):
+            rho(widen(kept["decode"]["rows-1"][prompt][late:], Dtype.BFLOAT16),
+                [widen(rows[late:], Dtype.BFLOAT16)], reference[late:])  # fmt: skip
 
     with torch.inference_mode():
         return computing, _timed(judge)[0]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.judging.convictions import text_findings
 from benchmarks.judging.corpus import Group
 from benchmarks.judging.engines import engines
 from benchmarks.judging.runs import Runner, Shelf
@@ -21,6 +22,7 @@ from benchmarks.judging.scoring import Heads, TokenScorer
 from benchmarks.judging.verdicts import verdicts
 from troth.node.models.folder import ModelFolder
 from troth.node.models.thresholds import Thresholds
+from troth.protocol.findings import MEAN_RATIO
 from troth.protocol.tokens import Sampling
 
 HUNT_SEED = 20261130
@@ -44,7 +46,8 @@ class Find:
     ``levelled``: the client drew the two likeliest tokens of every row level; ``text``: what the tokens alone lose.
     ``closest``: by the second look, whatever the first one said; ``own``: the rows are those of one of the verifier's
     own runs, bit for bit, which says nothing of honest nodes; ``held``: what a court takes stake for from SECOND_CUT
-    on, states without long windows and texts that can be told.
+    on, states without long windows and texts that can be told; ``counts``: whether it is evidence against its node, in
+    bfloat16 by its states and in float32 by its text.
     """
 
     way: str
@@ -59,6 +62,7 @@ class Find:
     closest: float = 0.0
     own: bool = False
     held: float = 0.0
+    counts: bool = False
 
 
 def read_finds(path: Path) -> list[Find]:
@@ -135,9 +139,16 @@ class Hunt:
             Find(way.name, tuple(map(int, prompts[index])), turn[index].temperature, turn[index].top_p,
                  _levelled(index), max(one.states, one.text),
                  max(one.states_again, one.text_again if one.told else 0.0), one.cannot_tell, one.text_again,
-                 one.closest, one.own, max(one.held, one.text_again if one.told else 0.0))
+                 one.closest, one.own, max(one.held, one.text_again if one.told else 0.0),
+                 one.mean > MEAN_RATIO if self._dtype else bool(said and said.value))
             for way in ways
-            for index, one in enumerate(verdicts(self._shelf, group, way.name, scores, self._cuts))
+            for index, (one, said) in enumerate(
+                zip(
+                    verdicts(self._shelf, group, way.name, scores, self._cuts),
+                    text_findings(self._dtype, scores, way.name, turn),
+                    strict=True,
+                )
+            )
         ]  # fmt: skip
         shutil.rmtree(self._shelf.folder)
         return found

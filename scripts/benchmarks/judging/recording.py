@@ -57,7 +57,7 @@ class Recorder:
         return found
 
     def _kept(self, group: Group, repeat: int, names: Sequence[str], samplings: Callable[[int], Sampling]) -> Arrays:
-        label = f"losses {repeat} {len(names)}, straying, third look"
+        label = f"losses {repeat} {len(names)}, straying, third look, surprise"
         if not self.shelf.path(group, label).exists():
             torch.set_num_threads(1)
             scorer = TokenScorer(self.shelf, group, self.heads, [one for one in names if one not in TEXTS])

@@ -23,8 +23,10 @@ from benchmarks.judging.ways import HONEST
 from troth.node.calibration.stack import Stack
 from troth.node.engine.torch_engine import from_words
 from troth.protocol.doubts import apart, reach
+from troth.protocol.foresight import surprise
 from troth.protocol.hashing import keccak256
 from troth.protocol.margins import Losses, loss
+from troth.protocol.scores import rho
 from troth.protocol.straying import FAITHFUL, Straying, kinder, strays
 from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, choose, noise
@@ -136,8 +138,8 @@ class TokenScorer:
     ) -> Arrays:
         """Arrays of prompts x tokens: ``token/NAME``; what it loses, ``first/NAME`` at the first look by the reference,
         ``kindest/NAME`` at the second, ``third/NAME`` at the third; ``strays/NAME`` from the claimed rows,
-        ``beyond/NAME`` further than machines; ``lost``: what own choices lose at the first; ``apart`` and ``apart at
-        third``: noise of the rows.
+        ``beyond/NAME`` further than machines; ``lost``: what own choices lose at the first; ``surprise`` of the
+        reference's choice; ``apart`` and ``apart at third``: noise of the rows; in bfloat16 ``rho/NAME`` of a way's.
 
         ``levelled``: whether a prompt's client draws the two likeliest tokens of every row level, by a bias.
         """
@@ -167,9 +169,20 @@ class TokenScorer:
                 for one in logits.values():
                     one[np.arange(len(one)), bias[0]] += bias[1]
             claimed = {name: partial(told, prompt - start, bias) for name, told in seen.items()}
-            for key, values in self._prompt(logits, claimed, names, samplings(prompt), seed(prompt)).items():
-                found.setdefault(key, []).append(values)
+            values = self._prompt(logits, claimed, names, samplings(prompt), seed(prompt))
+            for key, one in (values | self._rho(prompt)).items():
+                found.setdefault(key, []).append(one)
         return {key: np.array(values, np.float32) for key, values in found.items()}
+
+    def _rho(self, prompt: int) -> dict[str, list[float]]:
+        """Of every way's rows that choose a prompt's text."""
+        first = self._group.tokens.shape[1] - 1
+        if not self._shelf.dtype:
+            return {}
+        high = self._runs["high"][prompt, first:]
+        own = widen(self._runs["own"][prompt, first:], Dtype.BFLOAT16)
+        ways = {f"rho/{name}": self._runs[name][prompt, first:] for name in {*self._ways, "decode"}}
+        return {key: rho(widen(rows, Dtype.BFLOAT16), [own], high).tolist() for key, rows in ways.items()}
 
     def _claimed(self, name: str, start: int, known: Logits) -> Claimed:
         """Logits of claimed rows as a verifier computes them, in bfloat16 by both heads; computed when asked for.
@@ -266,6 +279,7 @@ def _values(
         return known[token]
 
     values = {"lost": judged(row.choice("own"))[0], "apart": noise, "apart at third": unsteady}
+    values["surprise"] = surprise(row.logits[reference], row.choice(reference), row.sampling)
     for name in names:
         token = row.choice(name)
         first, kindest, third = judged(token)

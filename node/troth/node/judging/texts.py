@@ -15,10 +15,11 @@ from troth.node.engine.interface import Engine
 from troth.node.judging.runs import ThirdLook
 from troth.node.judging.sessions import JudgedSession
 from troth.protocol.doubts import first_look, judge_doubted_tokens, reach, rows_apart, rules_version
+from troth.protocol.foresight import Foresight
 from troth.protocol.margins import losses, margins
 from troth.protocol.masks import RowRule, TextRules, text_rules
 from troth.protocol.request import Request
-from troth.protocol.tokens import Sampling, TokenReport, choices, judge_tokens
+from troth.protocol.tokens import MARGIN_CLIP, Sampling, TokenReport, choices, judge_tokens
 from troth.protocol.unsteady import BY_HALF
 
 LOGIT_ROWS = 32
@@ -127,16 +128,20 @@ def _second_margins(
 
 @dataclass(frozen=True, slots=True)
 class TextFound:
-    """A text at the first look: its report, what the verifier's ``own`` choices along it lose, in logits, and at which
-    places they are ``differing`` from it."""
+    """A text at the first look: its report, at which places the verifier's own choices are ``differing`` from it, and
+    what its tokens ``lost`` and those ``own`` choices lose, in logits, each of shape (tokens,); ``foreseen``: how many
+    of the first tokens a client may have foreseen."""
 
     report: TokenReport
     differing: tuple[int, ...]
-    own: float = 0.0
+    lost: NDArray[np.float64]
+    own: NDArray[np.float64]
+    foreseen: int = 0
 
-    def lost(self, tokens: int) -> float:
-        """What so many tokens of it lose."""
-        return self.report.mean_margin * tokens
+    def sums(self, first: int = 0) -> tuple[float, float]:
+        """What its tokens lose from one on, and what own choices lose."""
+        lost, own = (np.minimum(one[first:], MARGIN_CLIP).sum() for one in (self.lost, self.own))
+        return float(lost), float(own)
 
 
 async def judge_by_own(engine: Engine, session: JudgedSession, own: NDArray[Any]) -> TextFound:
@@ -144,16 +149,16 @@ async def judge_by_own(engine: Engine, session: JudgedSession, own: NDArray[Any]
     lost = await _text_margins(engine, session, own, session.tokens, None)
     cut = session.seat.execution_class.margin_cut / 1_000_000
     report = judge_tokens(lost, session.tokens, session.seat.request, cut)
-    return TextFound(report, tuple(np.flatnonzero(lost).tolist()))
+    return TextFound(report, tuple(np.flatnonzero(lost).tolist()), lost, np.zeros(len(lost)))
 
 
 async def judge_beside_own(
     engine: Engine, session: JudgedSession, own: NDArray[Any], reference: NDArray[Any]
 ) -> TextFound:
     """Judge a text by the reference, and this node's own choices along it, block by block: both share noise."""
-    request, found, lost, differing = session.seat.request, [], 0.0, list[int]()
+    request, found, lost, differing = session.seat.request, [], [], list[int]()
     sampling, seed = Sampling.of(request), session.seat.noise_seed
-    first = len(request.prompt_tokens) - 1
+    first, foresight = len(request.prompt_tokens) - 1, Foresight(sampling)
 
     def both(low: NDArray[Any], high: NDArray[Any], tokens: tuple[int, ...], position: int, ruled: Ruled) -> Any:
         mine = choices(low, sampling, ruled, seed=seed, first_position=position, guesses=tokens)
@@ -164,15 +169,17 @@ async def judge_beside_own(
             one = slice(row, row + 1)
             rule, place = None if ruled is None else ruled[one], position + row
             own[one] = _first_margins(session, high[one], low[one], tuple(mine[one]), position=place, ruled=rule)
-        return theirs, float(own.sum())
+        foresight.follow(high, tokens, ruled)
+        return theirs, own
 
     async for position, tokens, logits, ruled in blocks(engine, session, session.tokens):
         low, high = await logits(engine, own), await logits(engine, reference)
         theirs, mine = await asyncio.to_thread(both, low, high, tokens, position, ruled)
         found.append(theirs)
-        lost += mine
-    cut = session.seat.execution_class.margin_cut / 1_000_000
-    return TextFound(judge_tokens(np.concatenate(found), session.tokens, request, cut), tuple(differing), lost)
+        lost.append(mine)
+    cut, theirs = session.seat.execution_class.margin_cut / 1_000_000, np.concatenate(found)
+    report = judge_tokens(theirs, session.tokens, request, cut)
+    return TextFound(report, tuple(differing), theirs, np.concatenate(lost), foresight.foreseen)
 
 
 async def _logits(first: int, block: slice, engine: Engine, rows: NDArray[Any], *, cut: bool = False) -> NDArray[Any]:

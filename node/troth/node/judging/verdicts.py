@@ -28,8 +28,10 @@ from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.doubts import SIXTH_RULES, rules_version
 from troth.protocol.findings import LOOKED_AT, MEAN_RATIO, TaskFinding, of_precise_text, of_text, of_trace
 from troth.protocol.pooling import EMPTY, MarginSums
+from troth.protocol.scores import mean_ratio, rho
 from troth.protocol.sequential import NodeEvidence
 from troth.protocol.straying import FAITHFUL, Straying
+from troth.protocol.tensors import Dtype, widen
 from troth.protocol.tokens import Sampling, TokenReport
 
 log = logging.getLogger(__name__)
@@ -121,23 +123,31 @@ async def judge_rows(engine: Engine, session: JudgedSession, claimed: NDArray[An
             found = replace(found, straying=await judge_straying(engine, session, claimed, text.differing))
             if not found.refused:
                 found = replace(found, from_prompt=await judge_from_prompt(engine, session))
-        return replace(found, findings=_findings(session, found, text, precise=reference is None))
+        if reference is None:
+            return replace(found, findings=_precise_findings(session, found))
+        return replace(found, findings=_noisy_findings(session, found, text, (claimed, own, reference)))
     if text is None or reference is None:
         return found
-    return replace(found, text=MarginSums(len(session.tokens), text.lost(len(session.tokens)), text.own))
+    return replace(found, text=MarginSums(len(session.tokens), *text.sums()))
 
 
-def _findings(
-    session: JudgedSession, found: Judgement, text: TextFound | None, *, precise: bool
+def _precise_findings(session: JudgedSession, found: Judgement) -> tuple[TaskFinding, ...]:
+    """What this task says in a float32 or an exact class."""
+    exact = session.seat.execution_class.exact
+    return () if found.tokens is None else (of_precise_text(found.tokens, found.straying if exact else None),)
+
+
+def _noisy_findings(
+    session: JudgedSession, found: Judgement, text: TextFound | None, rows: tuple[NDArray[Any], ...]
 ) -> tuple[TaskFinding, ...]:
-    """What this task says; ``precise``: without a reference, in a float32 or an exact class."""
-    if precise:
-        exact = session.seat.execution_class.exact
-        return () if found.tokens is None else (of_precise_text(found.tokens, found.straying if exact else None),)
+    """What this task says in a tolerant bfloat16 class; ``rows``: claimed, own, and those of the reference."""
     states = of_trace(found.states, found.straying)
-    if text is None:
+    if text is None or not found.states.accepted or text.foreseen == len(session.tokens):
         return (states,)
-    said = of_text(Sampling.of(session.seat.request), lost=text.lost(len(session.tokens)), own=text.own)
+    claimed, own, reference = (one[len(one) - len(session.tokens) + text.foreseen :] for one in rows)
+    noise = mean_ratio(rho(widen(claimed, Dtype.BFLOAT16), [widen(own, Dtype.BFLOAT16)], reference))
+    lost, mine = text.sums(text.foreseen)
+    said = of_text(Sampling.of(session.seat.request), lost=lost, own=mine, noise=noise)
     return (states,) if said is None else (states, said)
 
 
