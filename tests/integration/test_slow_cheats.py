@@ -29,9 +29,10 @@ from troth.node.engine.interface import SessionKey  # noqa: E402
 from troth.node.engine.torch_engine import TorchEngine  # noqa: E402
 from troth.node.judging.verdicts import Judgement, judge_rows  # noqa: E402
 from troth.node.models.descriptor import describe  # noqa: E402
+from troth.node.models.execution_class import SECOND_CUT  # noqa: E402
 from troth.node.models.folder import ModelFolder  # noqa: E402
 from troth.node.models.thresholds import shipped_calibration  # noqa: E402
-from troth.protocol.doubts import rules_version, under_rules  # noqa: E402
+from troth.protocol.doubts import EIGHTH_RULES, rules_version, under_rules  # noqa: E402
 from troth.protocol.findings import LOOKED_AT  # noqa: E402
 from troth.protocol.identifiers import model_id  # noqa: E402
 from troth.protocol.request import Request  # noqa: E402
@@ -78,7 +79,7 @@ def rules_of(folder: ModelFolder, version: int) -> Any:
     assert shipped.rules == rules_version(under_rules(ZERO_HASH)), "the class that ships has the newest rules"
     cuts = shipped.thresholds
     return SimpleNamespace(
-        dtype=1, exact=False, state_cut=cuts.state_cut, margin_cut=cuts.margin_cut,
+        dtype=1, exact=False, state_cut=cuts.state_cut, margin_cut=cuts.margin_cut, second_cut=SECOND_CUT,
         calibration=under_rules(ZERO_HASH, version),
     )  # fmt: skip
 
@@ -125,18 +126,19 @@ async def judged(engine: TorchEngine, rules: Any, tokens: tuple[int, ...], claim
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "stake"),
     [
-        partial(tampering.rounded_weights, rule=GROUPS, part="self_attn"),
-        partial(tampering.integer_cache, bits=8, group=32),
-        partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=8), every=3),
+        (partial(tampering.rounded_weights, rule=GROUPS, part="self_attn"), False),
+        (partial(tampering.integer_cache, bits=8, group=32), False),
+        (partial(tampering.rounded_weights, rule=partial(tampering.rounded, bits=8), every=3), True),
     ],
     ids=["int8 g32 attention", "int8 g32 cache", "int8 in a third of the layers"],
 )
 async def test_a_slow_cheat_is_refused_by_one_task(
-    folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None]
+    folder: ModelFolder, engine: TorchEngine, change: Callable[[Stack], None], stake: bool
 ) -> None:
-    """A court takes no stake for it: honest nodes may be as far away on prompts that a client types."""
+    """By the sixth rules a court takes no stake for it, since honest nodes may be as far away on prompts that a client
+    types; by the eighth it does where no shaken run is, of a weak cheat in one of ten tasks."""
     tokens = tokens_of(folder, TEXT)
     assert len(tokens) > WRITTEN
     claimed = cheated(folder, tokens, change)
@@ -145,6 +147,9 @@ async def test_a_slow_cheat_is_refused_by_one_task(
     assert found.refused
     assert found.states.score < found.states.cut
     assert found.states.held < 1 < found.states.excess
+    newest = await judged(engine, rules_of(folder, EIGHTH_RULES), tokens, claimed)
+    assert 1 < newest.states.held == newest.states.excess
+    assert (newest.refused, newest.for_a_court) == (True, stake)
 
 
 @pytest.mark.parametrize("text", [TEXT, "\n" * 80, "A" * 160, "0 1 0 1 " * 24, "".join(map(chr, range(1, 32))) * 3])

@@ -16,6 +16,7 @@ from benchmarks.judging.verdicts import Verdict
 
 from troth.node.calibration import tampering
 from troth.protocol.findings import HONEST_LOST, Kind, TaskFinding
+from troth.protocol.foresight import FORESEEN
 from troth.protocol.tokens import Sampling
 
 pytestmark = pytest.mark.torch
@@ -58,12 +59,23 @@ def test_a_text_finding_is_the_kindest_judges() -> None:
     scores = {
         "first/x": np.array([[0.5, 0.0], [0.5, 0.0]]), "kindest/x": np.array([[0.0, 0.0], [0.3, 0.0]]),
         "lost": np.array([[0.5, 0.0], [0.0, 0.0]]), "apart": np.full((2, 2), 0.001),
+        "surprise": np.array([[0.0, 0.0], [0.0, 0.0]]), "rho/decode": np.ones((2, 2)),
     }  # fmt: skip
     turn = [Sampling(1.0, 1.0), Sampling(0.0, 1.0)]
     assert [one.value for one in convictions.text_findings(0, scores, "x", turn) if one] == [0.0, 1.0]
-    first, second = convictions.text_findings(1, scores, "x", turn)
+    assert convictions.text_findings(1, scores, "x", turn) == [None, None], "the client foresaw all of it"
+
+
+def test_a_bfloat16_text_counts_behind_what_its_client_foresaw() -> None:
+    """Rows that are twice as noisy may lose twice as much."""
+    scores = {
+        "first/x": np.array([[9.0, 0.5], [9.0, 0.5]]), "lost": np.array([[0.0, 0.25], [0.0, 0.5]]),
+        "surprise": np.array([[FORESEEN, 1.0], [FORESEEN, 1.0]]), "rho/x": np.array([[1.0, 2.0], [1.0, 2.0]]),
+        "rho/decode": np.ones((2, 2)),
+    }  # fmt: skip
+    first, second = convictions.text_findings(1, scores, "x", [Sampling(1.0, 1.0), Sampling(0.0, 1.0)])
     assert first is not None
-    assert (first.value, second) == (0.5, None)
+    assert (first.value, second) == (pytest.approx(0.5), None)
 
 
 def test_matrices_are_rounded_by_rows_or_groups() -> None:

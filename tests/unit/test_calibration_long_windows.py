@@ -1,4 +1,4 @@
-"""What a calibration concludes from long windows: the seventh rules where honest runs leave room, else the fifth."""
+"""What a calibration concludes from long windows: the eighth rules where honest runs leave room, else the fifth."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_honest_runs_that_leave_room_have_their_rate_with_its_bound_and_cheats_a
     assert found.outcomes[2].refused.count == RUNS
     line = long_windows_line(found)
     assert "0 of 24 honest runs, at most 14.25 %" in line.replace("%", " %")
-    assert line.endswith("seventh rules.")
+    assert line.endswith("eighth rules.")
 
 
 def test_runs_that_agree_to_the_last_bit_are_one_run() -> None:

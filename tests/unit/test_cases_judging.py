@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -121,10 +121,20 @@ def test_what_long_windows_alone_show_is_refused_and_takes_no_stake(size: float)
     assert reviewed(slow, otherwise=bfloat16(1.4, 4)).opinion is Opinion.ACCEPT, "so is other attention"
 
 
-def test_a_court_takes_nothing_of_who_long_windows_alone_refuse_and_its_opener_pays_for_it() -> None:
-    """All reviewers say no: the answer falls, its node keeps its stake, and who brought it paid the seats."""
-    found, scene = reviewed(bfloat16(1.4, 3), otherwise=bfloat16(1, 4)), CaseScene(Scene())
-    rules = replace(scene.scene.view.rules, dtype=1, hidden_size=COLUMNS)
+@dataclass(frozen=True)
+class Decided:
+    """What a court makes of what all its reviewers say: the outcome, what is left of the node's stakes of so many
+    penalties, and what the opener has for its bond, in units of the seats' pay."""
+
+    outcome: Outcome
+    pooled: bool
+    penalties: float
+    opener: float
+
+
+def decided(found: ReviewFinding) -> Decided:
+    scene = CaseScene(Scene())
+    rules = replace(scene.scene.view.rules, dtype=1, hidden_size=COLUMNS, second_cut=2_000_000)
     assert found.states is not None
     state = replace(scene.opening, rows=ROWS)
     tiles = committed(state, replace(execution_class(), dtype=1), rules, found.states).open((0, 3)).tiles
@@ -133,14 +143,38 @@ def test_a_court_takes_nothing_of_who_long_windows_alone_refuse_and_its_opener_p
     state = replace(state, reviewers=tuple(map(address, range(1, 1 + len(seats)))), seats=seats)
     hearing = court.Hearing(CaseKind.REJECTION, seats, (said,) * len(seats), replace(said, opinion=Opinion.NONE))
     ended = court.judge(hearing, rules)
-    assert (ended.outcome, ended.pooled) == (Outcome.REFUNDED, False)
     mine = [court_money.pot_of(kind, state.node) for kind in (PotKind.STAKE, PotKind.LOCKED)]
     pots = {(PotKind.BOND, court.case_of(state)): state.bond, **dict.fromkeys(mine, rules.penalty)}
     around = court_money.Circumstances(pots, gas_price=0, decider=REVIEWER)
     after = court_money.apply_movements(pots, court_money.settle(state, ended, rules, around))
-    assert sum(after[pot] for pot in mine) == 2 * rules.penalty
     paid = prices.REWARD_UNITS * state.unit * len(seats)
-    assert after[court_money.pot_of(PotKind.CREDIT, state.opener)] == state.bond - paid
+    left = after[court_money.pot_of(PotKind.CREDIT, state.opener)] - state.bond
+    return Decided(ended.outcome, ended.pooled, sum(after[pot] for pot in mine) / rules.penalty, left / paid)
+
+
+def test_a_court_takes_nothing_of_who_long_windows_alone_refuse_and_its_opener_pays_for_it() -> None:
+    """All reviewers say no: the answer falls, its node keeps its stake, and who brought it paid the seats."""
+    found = reviewed(bfloat16(1.4, 3), otherwise=bfloat16(1, 4))
+    assert decided(found) == Decided(Outcome.REFUNDED, pooled=False, penalties=2, opener=-1)
+
+
+def test_a_court_takes_stake_for_long_windows_by_the_eighth_rules() -> None:
+    """Beyond the second cut, where no shaken run explains it; between the cuts it is pooled, as other rows are."""
+    other, steady = bfloat16(1, 4), shaken(1, 1, 1, 1, 1, 1)
+    gross = {
+        version: reviewed(bfloat16(1.6, 3), version=version, otherwise=other, at_third=steady) for version in (7, 8)
+    }
+    assert decided(gross[7]) == Decided(Outcome.REFUNDED, pooled=False, penalties=2, opener=-1)
+    convicted = decided(gross[8])
+    assert (convicted.outcome, convicted.penalties) == (Outcome.CONVICTED, 1)
+    assert convicted.opener > -1, "stake pays what the opener laid out"
+    slow = reviewed(bfloat16(1.27, 3), version=8, otherwise=other, at_third=steady)
+    assert 1_000_000 < slow.score < 2_000_000
+    assert decided(slow) == Decided(Outcome.REFUNDED, pooled=True, penalties=2, opener=-1)
+    blind = reviewed(bfloat16(1.6, 3), version=8, otherwise=other)
+    assert blind.score < 1_000_000, "an engine that shakes nothing says nothing that takes stake"
+    tipped = reviewed(bfloat16(1.6, 3), version=8, otherwise=other, at_third=shaken(1.6, 1, 1, 1.6, 1, 1))
+    assert tipped.opinion is Opinion.ACCEPT
 
 
 def test_a_reviewer_whose_engine_lacks_the_further_run_cannot_tell_what_it_doubts() -> None:

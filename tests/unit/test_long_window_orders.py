@@ -34,8 +34,9 @@ from troth.protocol.types import ZERO_HASH, Segment
 from troth.protocol.wire_market import TRACES_LIMIT
 
 NOISE, WRITTEN = 0.02, 96
-SLOW, GROSS = 1.45, 6.0
-"""Times a run's own rounding: what a mean over 64 rows shows, and what any 32 rows show."""
+SLOW, LOST, GROSS = 1.45, 1.68, 6.0
+"""Times a run's own rounding: what a mean over 64 rows shows, the same beyond the second cut by all that verify, and
+what any 32 rows show."""
 
 
 class Rounding(ToyEngine):
@@ -59,19 +60,29 @@ class Rounding(ToyEngine):
         return await super().logits(rows if rows.dtype == np.float32 else widen(rows, Dtype.BFLOAT16))
 
 
-async def checked(tmp_path: Path, size: float) -> tuple[Network, Ordered, list[Signed[Verdict]], Spoken]:
+class Shaken(Rounding):
+    """One that can change last bits of what enters: its rows are as far from float32 as any run's."""
+
+    async def shaken(self, segment: Segment, inputs: Any, *, strongly: bool = False) -> np.ndarray:
+        return self._rounded(await self.reference(segment, inputs))
+
+
+async def checked(
+    tmp_path: Path, size: float, engine: type[Rounding] = Rounding
+) -> tuple[Network, Ordered, list[Signed[Verdict]], Spoken]:
     """An order whose node rounds so many times as much as others do, checked by all that were drawn."""
     tiles = {"mantissa_bits": 5, "steps": 1, "theta": 2_500}
     changes = tiles | {
         "dtype": 1,
         "state_cut": 1_720_000,
         "margin_cut": 2_000_000,
+        "second_cut": 2_000_000,
         "calibration": under_rules(ZERO_HASH),
     }
     network = build(tmp_path, model=replace(MODEL, dtype=1), **changes)
     order = network.order(max_tokens=WRITTEN)
     for seed, (address, node) in enumerate(network.nodes.items()):
-        node.make = partial(Rounding, seed, size if address == order.nodes[0] else 1.0)
+        node.make = partial(engine, seed, size if address == order.nodes[0] else 1.0)
     ordered = await network.serve(order)
     words = [await network.verify(ordered, 0, one) for one in network.drawn(ordered)[0].seats]
     text = CourtText(canonical_bytes(ordered.request), ordered.salt, tokens_to_words(ordered.tokens))
@@ -120,6 +131,20 @@ async def test_the_same_order_is_accepted_from_who_rounds_as_others_do(tmp_path:
     assert {one.message.opinion for one in verdicts} == {Opinion.ACCEPT}
     for verifier in network.drawn(ordered)[0].seats:
         assert await offered(bringer_of(network, verifier, tmp_path, Asked())) == []
+
+
+@pytest.mark.slow
+async def test_what_long_windows_show_beside_shaken_runs_is_brought(tmp_path: Path) -> None:
+    """No window of 32 rows shows it; nothing that a prompt does to rounding explains it."""
+    network, ordered, verdicts, spoken = await checked(tmp_path, LOST, Shaken)
+    assert {one.message.opinion for one in verdicts} == {Opinion.REJECT}
+    for verifier in network.drawn(ordered)[0].seats:
+        bringer, node = bringer_of(network, verifier, tmp_path / verifier, Asked()), network.nodes[verifier]
+        await inform(network, ordered, verifier, spoken)
+        assert await offered(bringer) == [True]
+        assert len(bringer.office.journal.cases()) == 1
+        evidence = node.context.stores.margins.evidence(ordered.nodes[0], node.class_id, Kind.STATES)
+        assert evidence.tasks == 1, "it counts over many tasks as well"
 
 
 @pytest.mark.slow

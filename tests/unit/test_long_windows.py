@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -93,3 +94,16 @@ def test_few_rows_and_rows_that_repeat_themselves_count_by_less() -> None:
     assert long_windows(twice.astype(np.float32), [alike, alike], alike, HIGH).excess < 0.3 * (
         (1.3**2 - 1) / (LONG_MEAN**2 - 1)
     )
+
+
+@pytest.mark.parametrize(
+    ("excess", "staked", "brought"), [(1.5, True, False), (2.5, True, True), (2.5, False, False), (0.5, True, False)]
+)
+def test_a_court_is_asked_where_it_takes_stake(excess: float, staked: bool, brought: bool) -> None:
+    """Between the cuts a case costs its opener what the seats are paid."""
+    states = StateReport(1.2, 1.72, excess <= 1, 1.3, 0, None, 1.2, excess=excess, staked=staked)
+    judgement = Judgement(root_matches=True, states=states, tokens=None, second_cut=2.0)
+    assert judgement.for_a_court == brought
+    assert judgement.by_long_windows == (excess > 1)
+    assert states.held == pytest.approx(max(excess, 1.2 / 1.72) if staked else 1.2 / 1.72)
+    assert replace(judgement, states=replace(states, score=3.0, accepted=False)).for_a_court

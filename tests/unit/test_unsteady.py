@@ -43,7 +43,12 @@ def run(tips: float = 0.0, *, size: float = 1.0, rows: slice = slice(None)) -> n
 
 def rules_of(version: int) -> Any:
     return SimpleNamespace(
-        dtype=1, exact=False, state_cut=1_720_000, margin_cut=22_000, calibration=under_rules(ZERO_HASH, version)
+        dtype=1,
+        exact=False,
+        state_cut=1_720_000,
+        margin_cut=22_000,
+        second_cut=2_000_000,
+        calibration=under_rules(ZERO_HASH, version),
     )
 
 

@@ -192,7 +192,7 @@ def _first_look(context: JudgingContext, claimed: RowArray, own: Recomputed) -> 
 
 
 def _scaled(report: StateReport) -> int:
-    """Millionths of the first cut; a single row counts against its own, larger one, and long windows do not count."""
+    """Millionths of the first cut; a single row counts against its own, larger one."""
     if not report.cut > 0:
         return 0
     return MOST if not math.isfinite(report.held) else min(int(report.held * MILLION), MOST)

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from troth.protocol.doubts import rules_version
+from troth.protocol.doubts import EIGHTH_RULES, rules_version
 from troth.protocol.errors import InvalidStates
 from troth.protocol.scores import (
     NARROW_ROW_FACTOR,
@@ -59,7 +59,8 @@ class StateReport:
 
     ``statistics`` is None where the claimed states are not finite, which is always a rejection, or not at hand.
     ``mean`` is the mean of rho over all rows in a bfloat16 class, else 0. A single row may be ``row_factor`` cuts away.
-    ``excess``: see `scores.LongWindows`; above 1 is refused, 0 where it was not looked at.
+    ``excess``: see `scores.LongWindows`; above 1 is refused, 0 where it was not looked at. ``staked``: whether a court
+    may take stake for it.
     """
 
     score: float
@@ -71,22 +72,28 @@ class StateReport:
     mean: float = 0.0
     row_factor: float = ROW_FACTOR
     excess: float = 0.0
+    staked: bool = False
 
     @property
     def cuts(self) -> float:
         """How many cuts away the trace is, a single row by its own, larger cut; above 1 is refused. Needs a cut."""
-        return max(self.held, self.excess)
+        return max(self._by_rows, self.excess)
 
     @property
     def held(self) -> float:
-        """The same without long windows: what a court may take stake for. Some ways to round attention lie far beyond
-        the excess at the cut on prompts that a client can type, and nobody is slashed for what was typed."""
-        return max(self.score, self.worst_row / self.row_factor) / self.cut
+        """How many of them a court may take stake for. Long windows are among them by the eighth rules alone, and only
+        beside shaken runs: some ways to round attention lie far beyond the excess at the cut on prompts that a client
+        can type, and nobody is slashed for what was typed."""
+        return self.cuts if self.staked else self._by_rows
 
     @property
     def by_long_windows(self) -> bool:
         """Whether nothing but these refuses the trace."""
-        return not self.accepted and self.cut > 0 and self.held <= 1
+        return not self.accepted and self.cut > 0 and self._by_rows <= 1
+
+    @property
+    def _by_rows(self) -> float:
+        return max(self.score, self.worst_row / self.row_factor) / self.cut
 
 
 def judge_states(
@@ -138,6 +145,7 @@ def judge_states(
         mean=mean,
         row_factor=row_factor,
         excess=beyond,
+        staked=shaken is not None and rules_version(rules.calibration) >= EIGHTH_RULES,
     )
 
 

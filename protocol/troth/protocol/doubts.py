@@ -18,10 +18,13 @@ By the fifth rules a token has to be what its node's own row chooses, too (`stra
 
 By the sixth rules a bfloat16 trace may be no further from float32 over many rows than the verifier's own runs are, one
 of which computes attention otherwise (`scores.long_windows`): noise averages out there, and what a cheaper computation
-loses does not. That refuses a trace, and takes no stake (`comparison.StateReport.held`).
+loses does not. That refuses a trace, and takes no stake.
 
 By the seventh rules a verifier that would say no in bfloat16 looks a third time: by runs with other last bits, which it
 draws, at states (`unsteady`) and at texts. Where such a run tips, an honest node with other kernels may as well.
+
+By the eighth rules a court takes stake for long windows, too (`comparison.StateReport.held`), once its reviewers have
+looked a third time: what shaken runs do not explain no prompt does.
 
 A class says in its calibration by which rules it judges: those of before keep theirs.
 """
@@ -44,8 +47,11 @@ from troth.protocol.tokens import Logits, Sampling, TokenReport, judge_tokens
 from troth.protocol.types import Hash32
 
 SIXTH_RULES = 6
-SEVENTH_RULES = NEWEST_RULES = 7
-RULES = {b"TRJ2": 2, b"TRJ3": 3, b"TRJ4": 4, b"TRJ5": 5, b"TRJ6": SIXTH_RULES, b"TRJ7": NEWEST_RULES}
+SEVENTH_RULES = 7
+EIGHTH_RULES = NEWEST_RULES = 8
+RULES = {
+    b"TRJ2": 2, b"TRJ3": 3, b"TRJ4": 4, b"TRJ5": 5, b"TRJ6": SIXTH_RULES, b"TRJ7": SEVENTH_RULES, b"TRJ8": NEWEST_RULES,
+}  # fmt: skip
 """First bytes of a calibration whose class judges by later rules than the first; 28 bytes of its hash follow."""
 LEAST_REACH = 0.01
 """Logits that noise may move in any row: where a verifier's two runs happen to agree, others may not."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -59,9 +59,6 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
     reference = None if high is None else words(from_words(rows, 1).float(), 0)
     tokens = [int(token) for token in text]
 
-    def beside(block: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        return block if recorder.dtype else None
-
     def stray(places: NDArray[np.intp]) -> None:
         if not len(places):
             return
@@ -79,11 +76,8 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
         doubted, foresight = [], Foresight(sampling)
         for start in range(0, len(tokens), LOGIT_ROWS):
             block, place = values[start : start + LOGIT_ROWS], first + start
-            judged = partial(
-                first_look, block, sampling=sampling, beside=beside(block), seed=seed, first_position=place
-            )
-            theirs = tokens[start : start + LOGIT_ROWS]
-            lost = judged(theirs)
+            theirs, beside = tokens[start : start + LOGIT_ROWS], block if recorder.dtype else None
+            lost = first_look(block, theirs, sampling, beside=beside, seed=seed, first_position=place)
             if recorder.dtype:
                 foresight.follow(block, theirs)
                 mine = choices(block, sampling, seed=seed, first_position=place, guesses=theirs)
@@ -95,13 +89,15 @@ def _one(recorder: Recorder, group: Group, prompt: int) -> tuple[float, float]:
                     )
             doubted.append(start + (differing if recorder.dtype else np.flatnonzero(lost)))
         stray(np.concatenate(doubted))
-        late = first + foresight.foreseen
-        if reference is not None and late < len(rows):
-            rho(widen(kept["decode"]["rows-1"][prompt][late:], Dtype.BFLOAT16),
-                [widen(rows[late:], Dtype.BFLOAT16)], reference[late:])  # fmt: skip
+        _text_noise(first + foresight.foreseen, kept["decode"]["rows-1"][prompt], rows, reference)
 
     with torch.inference_mode():
         return computing, _timed(judge)[0]
+
+
+def _text_noise(late: int, claimed: NDArray[Any], own: NDArray[Any], reference: NDArray[np.float32] | None) -> None:
+    if reference is not None and late < len(claimed):
+        rho(widen(claimed[late:], Dtype.BFLOAT16), [widen(own[late:], Dtype.BFLOAT16)], reference[late:])
 
 
 def _timed(run: Callable[[], Result]) -> tuple[float, Result]:

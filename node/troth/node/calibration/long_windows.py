@@ -1,4 +1,4 @@
-"""Whether a bfloat16 class may judge long windows (seventh rules): what honest runs of this machine need there, and
+"""Whether a bfloat16 class may judge long windows (eighth rules): what honest runs of this machine need there, and
 what cheats show that no window of 32 rows does.
 
 The cut is a constant of the protocol (`scores.LONG_MEAN`); what is measured is how often it would refuse an honest run
@@ -43,7 +43,7 @@ class LongWindowOutcome:
 @dataclass(frozen=True, slots=True)
 class LongWindowFindings:
     """Of honest runs together, and of each condition that was looked at. ``why_not``: what keeps the class from the
-    seventh rules; empty where nothing does. Every run is one task of the whole text. Honest ones that agree to the last
+    eighth rules; empty where nothing does. Every run is one task of the whole text. Honest ones that agree to the last
     bit, as batches of several sizes may, are one run in ``refused``."""
 
     refused: Share

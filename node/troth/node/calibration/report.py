@@ -112,7 +112,7 @@ def long_windows_line(found: LongWindowFindings) -> str:
     refused = f"{found.refused.count} of {found.refused.total} honest runs, at most {found.refused.high:.2%}"
     tail = "" if found.tail is None else f"; by a normal tail {_rate(found.tail)}"
     measured = f"refused {refused} with 95 % confidence{tail}; the worst has {found.worst:.2f} of the excess at the cut"
-    return f"{measured}: " + ("seventh rules." if found.supported else f"fifth rules, since {found.why_not}.")
+    return f"{measured}: " + ("eighth rules." if found.supported else f"fifth rules, since {found.why_not}.")
 
 
 def write(folder: Path, report: dict[str, Any], findings: CalibrationFindings) -> tuple[Path, Path]:

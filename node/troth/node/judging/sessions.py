@@ -17,6 +17,8 @@ class OutcomeCuts(Tolerance, Protocol):
 
     @property
     def margin_cut(self) -> int: ...
+    @property
+    def second_cut(self) -> int: ...
 
 
 class JudgedSegment(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -44,7 +45,7 @@ class Judgement:
     ``straying``: how far the text is from the inferencer's own rows, by the fifth rules. ``text`` is its share of the
     ``pool``, both empty under the second rules: there ``findings`` are this task's, and ``evidence`` what all tasks of
     this inferencer come to. ``from_prompt``: the text by states that start at the prompt, in a bfloat16 pipeline whose
-    layers this verifier holds all.
+    layers this verifier holds all. ``second_cut``: first cuts from which on a court takes stake.
     """
 
     root_matches: bool
@@ -56,6 +57,7 @@ class Judgement:
     evidence: tuple[NodeEvidence, ...] = ()
     straying: Straying = FAITHFUL
     from_prompt: TokenReport | None = None
+    second_cut: float = math.inf
 
     @property
     def verdict(self) -> bool:
@@ -70,14 +72,16 @@ class Judgement:
 
     @property
     def for_a_court(self) -> bool:
-        """Whether a court would take stake for this task: not for what long windows alone show."""
-        states = self.states.accepted or self.states.by_long_windows
-        return self._text_refused or self.straying.beyond or not states
+        """Whether a court is asked: about what long windows alone show only where it takes stake for that."""
+        beyond = self.states.staked and self.states.excess > self.second_cut
+        spared = self.states.by_long_windows and not beyond
+        return self._text_refused or self.straying.beyond or not (self.states.accepted or spared)
 
     @property
     def by_long_windows(self) -> bool:
         """Whether the inferencer's own trace is refused, and by nothing but long windows."""
-        return self.root_matches and self.refused and not self.for_a_court
+        others = self._text_refused or self.straying.beyond
+        return self.root_matches and self.states.by_long_windows and not others
 
     @property
     def over_many(self) -> bool:
@@ -114,7 +118,8 @@ async def judge_rows(engine: Engine, session: JudgedSession, claimed: NDArray[An
         text = await judge_by_own(engine, session, own)
     else:
         text = await judge_beside_own(engine, session, own, reference)
-    found = Judgement(root_matches, states, None if text is None else text.report)
+    second_cut = seat.execution_class.second_cut / 1_000_000
+    found = Judgement(root_matches, states, None if text is None else text.report, second_cut=second_cut)
     version = rules_version(seat.execution_class.calibration)
     if version >= 2:
         if not seat.execution_class.exact:
