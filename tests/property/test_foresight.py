@@ -68,6 +68,15 @@ def test_what_nobody_draws_or_nothing_leaves_surprises_nobody() -> None:
     assert surprise(row, 1, Sampling(1.0, 1.0), forbidden) == pytest.approx(math.log(1 + math.exp(2)))
 
 
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_temperature_and_biases_decide_how_surprising_a_token_is(temperature: float) -> None:
+    row, sampling = np.zeros(4, np.float32), Sampling(temperature, 1.0)
+    raised = RowRule(MILLION, np.empty(0, np.int64), np.array([1]), np.array([3 * MILLION]), None)
+    odds = math.exp(3 / temperature)
+    assert surprise(row, 1, sampling, raised) == pytest.approx(-math.log(odds / (odds + 3)))
+    assert surprise(row + np.array([0, 3, 0, 0], np.float32), 0, sampling) == pytest.approx(math.log(odds + 3))
+
+
 def test_tokens_count_once_those_before_them_were_surprising_enough() -> None:
     level, sure = np.zeros(16, np.float32), np.zeros(16, np.float32)
     sure[3] = 40

@@ -14,6 +14,8 @@ from troth.protocol.comparison import StateReport, judge_states
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import LOOKED_AT
 from troth.protocol.scores import LONG_MEAN, LONG_WINDOW, long_windows
+from troth.protocol.straying import Straying
+from troth.protocol.tokens import TokenReport
 from troth.protocol.types import ZERO_HASH
 
 ROWS, COLUMNS, NOISE = 96, 256, 0.02
@@ -94,6 +96,16 @@ def test_few_rows_and_rows_that_repeat_themselves_count_by_less() -> None:
     assert long_windows(twice.astype(np.float32), [alike, alike], alike, HIGH).excess < 0.3 * (
         (1.3**2 - 1) / (LONG_MEAN**2 - 1)
     )
+
+
+def test_a_text_that_is_refused_besides_is_no_evidence_of_long_windows() -> None:
+    """It may have been made to frame: of an answer that is refused anyway nothing is gathered."""
+    states = StateReport(1.2, 1.72, False, 1.3, 0, None, 1.2, excess=1.5)
+    lie = TokenReport(0.5, 0.02, 0.5, 0, True, False, 2.0)
+    assert Judgement(root_matches=True, states=states, tokens=None).by_long_windows
+    assert not Judgement(root_matches=True, states=states, tokens=lie).by_long_windows
+    assert not Judgement(root_matches=True, states=states, tokens=None, straying=Straying(0.4, True)).by_long_windows
+    assert not Judgement(root_matches=False, states=states, tokens=None).by_long_windows
 
 
 @pytest.mark.parametrize(

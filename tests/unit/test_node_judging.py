@@ -306,6 +306,15 @@ async def test_a_text_counts_by_tokens_that_its_client_could_not_foresee() -> No
     assert late > 0.9, "a lie where nobody could foresee the row"
 
 
+async def test_a_client_whose_biases_write_the_text_foresaw_it() -> None:
+    """Without them these tokens would be rare, and surprising."""
+    rules = replace(NEW, calibration=under_rules(ZERO), dtype=1, state_cut=1_700_000, margin_cut=300_000)
+    asked = replace(REQUEST, transforms=Transforms(biases=((5, 100_000_000),)))
+    found = await judged(rules, words(ROWS), (5,) * WRITTEN, Rows(words(ROWS), ROWS), words(noisy(0.01)), asked)
+    assert found.verdict
+    assert {one.test for one in found.findings} == {Kind.STATES}
+
+
 @pytest.mark.parametrize(("cheats", "value"), [(False, 0.0), (True, 1.0)])
 async def test_lenient_tokens_count_in_the_evidence_and_refuse_nothing(cheats: bool, value: float) -> None:
     rules = replace(NEW, calibration=under_rules(ZERO), dtype=1, state_cut=1_700_000, margin_cut=200_000)
