@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +40,11 @@ REQUEST = Request(
     execution_class=ZERO, prompt_tokens=tuple(range(1, PROMPT + 1)), max_tokens=WRITTEN,
     temperature_millionths=1_000_000, top_p_millionths=1_000_000, end_tokens=(0,),
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _same_noise_whatever_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "GENERATOR", np.random.default_rng(23))
 
 
 def words(rows: np.ndarray) -> np.ndarray:
