@@ -13,6 +13,7 @@ from support.byte_language import tokenizer as byte_tokenizer
 
 from troth.node.engine.interface import Computed
 from troth.node.judging.runs import PIECE, PIECES
+from troth.node.judging.texts import judge_beside_own
 from troth.node.judging.verdicts import Judgement, judge_rows
 from troth.protocol.doubts import under_rules
 from troth.protocol.findings import Kind
@@ -314,11 +315,13 @@ async def test_a_text_counts_by_tokens_that_its_client_could_not_foresee() -> No
 
 async def test_a_client_whose_biases_write_the_text_foresaw_it() -> None:
     """Without them these tokens would be rare, and surprising."""
-    rules = replace(NEW, calibration=under_rules(ZERO), dtype=1, state_cut=1_700_000, margin_cut=300_000)
-    asked = replace(REQUEST, transforms=Transforms(biases=((5, 100_000_000),)))
-    found = await judged(rules, words(ROWS), (5,) * WRITTEN, Rows(words(ROWS), ROWS), words(noisy(0.01)), asked)
-    assert found.verdict
-    assert {one.test for one in found.findings} == {Kind.STATES}
+    rules, text = replace(NEW, calibration=under_rules(ZERO), dtype=1, margin_cut=300_000), (5,) * WRITTEN
+    for biases, foreseen in (((), False), (((5, 100_000_000),), True)):
+        seat = SimpleNamespace(
+            execution_class=rules, noise_seed=SEED, request=replace(REQUEST, transforms=Transforms(biases=biases))
+        )
+        found = await judge_beside_own(Rows(ROWS), SimpleNamespace(seat=seat, tokens=text), words(ROWS), ROWS)  # type: ignore[arg-type]
+        assert (found.foreseen == WRITTEN) == foreseen
 
 
 @pytest.mark.parametrize(("cheats", "value"), [(False, 0.0), (True, 1.0)])
