@@ -52,6 +52,8 @@ REPEATED = [39168] * 24
 """Every row of it, with four ids changed, is off under fused kernels."""
 for place, token in {3: 14307, 5: 29527, 15: 28800, 21: 42562}.items():
     REPEATED[place] = token
+LONG = [26726] * 192
+"""One row over and over: what fused kernels do to it they do each time, and nothing averages out."""
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +130,20 @@ async def test_rows_that_repeat_are_off_together_and_refuse_nobody(
     # One verifier in sixty sees no row tip, so the most of three are asked, as a court asks its reviewers.
     found = [await judged(engine, rules, REPEATED, token, claimed, SEEDS[0]) for _ in range(3)]
     assert sum(one.refused or one.for_a_court for one in found) <= 1
+
+
+async def test_what_a_kernel_does_to_a_repeated_id_each_time_refuses_nobody(
+    engine: TorchEngine, rules: ExecutionClass, fused: Stack
+) -> None:
+    """Were rows shaken each by itself, the mean over 64 of them would tip in no run."""
+    claimed, token = node_run(fused, LONG, SEEDS[0])
+    sixth = await judged(engine, replace(rules, calibration=under_rules(ZERO_HASH, 6)), LONG, token, claimed, SEEDS[0])
+    assert sixth.states.excess > 5
+    found = await judged(engine, rules, LONG, token, claimed, SEEDS[0])
+    assert not found.refused
+    assert not found.for_a_court
+    assert not any(one.value > one.honest for one in found.findings if one.test is Kind.STATES)
+    assert found.states.excess < 0.5
 
 
 async def test_they_hide_no_cheat(folder: ModelFolder, engine: TorchEngine, rules: ExecutionClass) -> None:

@@ -63,7 +63,7 @@ class Rounding(ToyEngine):
 class Shaken(Rounding):
     """One that can change last bits of what enters: its rows are as far from float32 as any run's."""
 
-    async def shaken(self, segment: Segment, inputs: Any, *, strongly: bool = False) -> np.ndarray:
+    async def shaken(self, segment: Segment, inputs: Any, *, strongly: bool = False, alike: bool = False) -> np.ndarray:
         return self._rounded(await self.reference(segment, inputs))
 
 

@@ -16,7 +16,8 @@ from support.tiny_llama import model_folder, tiny_llama  # noqa: E402
 from transformers import LlamaForCausalLM  # noqa: E402
 
 from troth.node.engine.interface import BoundedEngine, SessionKey  # noqa: E402
-from troth.node.engine.torch_engine import STRONGER, TorchEngine, from_words, shaken, to_words  # noqa: E402
+from troth.node.engine.shaking import STRONGER, Shake  # noqa: E402
+from troth.node.engine.torch_engine import TorchEngine, from_words, to_words  # noqa: E402
 from troth.node.errors import BadInput, ModelError, NodeBusy, OutOfOrder  # noqa: E402
 from troth.node.models.folder import ModelFolder, open_folder  # noqa: E402
 from troth.node.models.quantise import quantise  # noqa: E402
@@ -178,7 +179,7 @@ async def test_shaken_rows_differ_by_their_last_bits_and_anew_each_time(
     """What is changed is within the format, four times as much where it is asked for, and never the same again."""
     entering = torch.full((1, 4096), 1.5, dtype=(torch.float32, torch.bfloat16)[dtype])
     for times in (1, STRONGER):
-        apart = (shaken(entering, times).double() / 1.5 - 1).abs().max()
+        apart = (Shake(times)(entering).double() / 1.5 - 1).abs().max()
         assert part * times / 2 < apart < part * times * 1.5
     engine = TorchEngine(folder, WHOLE, dtype)
     plain = await forward(engine, key(1), WHOLE, 0, TOKENS)
@@ -186,10 +187,34 @@ async def test_shaken_rows_differ_by_their_last_bits_and_anew_each_time(
     assert {run.dtype for run in runs} == {plain.dtype}
     assert len({run.tobytes() for run in (*runs, plain)}) == 4
     wide = [from_words(run, dtype).float().numpy() for run in (plain, *runs)]
-    apart = [float(np.abs(one - wide[0]).max() / np.abs(wide[0]).max()) for one in wide[1:]]
-    assert max(apart) < 64 * part
-    assert dtype or apart[2] > 2 * max(apart[:2]), "in float32 rows move by as much as what enters"
+    assert max(float(np.abs(one - wide[0]).max() / np.abs(wide[0]).max()) for one in wide[1:]) < 64 * part
+    moved = [float(np.square(one - wide[0]).mean() ** 0.5) for one in wide[1:]]
+    assert dtype or moved[2] > 1.5 * max(moved[:2]), "in float32 rows move by as much as what enters"
     assert engine.cache_bytes, "the session's cache stays, and these have none"
+    await engine.close()
+
+
+async def test_rows_that_are_changed_alike_are_so_over_pieces_and_differ_from_run_to_run(folder: ModelFolder) -> None:
+    """What a kernel does to a repeated id it does each time; changes of each row by itself would average out."""
+    rows, shake = torch.full((1, 6, 64), 1.5), Shake(alike=True)
+    changed = shake(rows)
+    assert all(torch.equal(row, changed[0, 0]) for row in changed[0])
+    assert torch.equal(shake(rows[:, 4:]), changed[:, 4:]), "a long prompt is computed in pieces"
+    assert not torch.equal(changed, rows)
+    assert not torch.equal(Shake(alike=True)(rows), changed)
+    alone = Shake()(rows)
+    assert not any(torch.equal(row, alone[0, 0]) for row in alone[0, 1:])
+    engine = TorchEngine(folder, Segment(0, 1), 0)
+    repeated = np.full(8, 5)
+    plain = await forward(engine, key(1), Segment(0, 1), 0, repeated)
+
+    async def together(alike: bool) -> float:
+        moved = await engine.shaken(Segment(0, 1), repeated, alike=alike) - plain
+        unit = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+        return float((unit @ unit.T).mean())
+
+    alone, alike = [np.mean([await together(kind) for _ in range(12)]) for kind in (False, True)]
+    assert alone < 0.6 < alike, "rows of a repeated id move in one direction"
     await engine.close()
 
 

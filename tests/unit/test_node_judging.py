@@ -98,7 +98,9 @@ class Shaking(Rows):
 
     runs: list[np.ndarray] = field(default_factory=list)
 
-    async def shaken(self, segment: Segment, inputs: np.ndarray, *, strongly: bool = False) -> np.ndarray:
+    async def shaken(
+        self, segment: Segment, inputs: np.ndarray, *, strongly: bool = False, alike: bool = False
+    ) -> np.ndarray:
         return self.runs[len(inputs) % len(self.runs)]
 
 

@@ -113,7 +113,9 @@ class Unsteady(Rows):
     async def otherwise(self, segment: Segment, inputs: np.ndarray) -> np.ndarray:
         return run()
 
-    async def shaken(self, segment: Segment, inputs: np.ndarray, *, strongly: bool = False) -> np.ndarray:
+    async def shaken(
+        self, segment: Segment, inputs: np.ndarray, *, strongly: bool = False, alike: bool = False
+    ) -> np.ndarray:
         self.asked, self.strongly = self.asked + 1, self.strongly + strongly
         return run(self.tips if self.asked % 4 == 0 else 0.0)
 
@@ -173,7 +175,9 @@ class Tipping(Rows):
         super().__init__(words(near()), TEXT)
         self.row, self.hardly, self.asked = row, hardly, 0
 
-    async def shaken(self, segment: Segment, inputs: np.ndarray, *, strongly: bool = False) -> np.ndarray:
+    async def shaken(
+        self, segment: Segment, inputs: np.ndarray, *, strongly: bool = False, alike: bool = False
+    ) -> np.ndarray:
         self.asked += 1
         found = near()
         if self.asked % 4 == 0 and (strongly or not self.hardly):

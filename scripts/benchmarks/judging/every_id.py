@@ -24,7 +24,8 @@ from benchmarks.judging.scoring import Heads
 from benchmarks.judging.verdicts import Rules, request_of
 from troth.node.calibration.generating import words
 from troth.node.calibration.stack import Stack
-from troth.node.engine.torch_engine import TORCH_DTYPES, shaken
+from troth.node.engine.shaking import Shake
+from troth.node.engine.torch_engine import TORCH_DTYPES
 from troth.node.models.folder import ModelFolder
 from troth.node.models.thresholds import Thresholds
 from troth.protocol.comparison import judge_states
@@ -183,7 +184,7 @@ def _computed(stack: Stack, ids: NDArray[np.int64], batch: int, dtype: int, *, s
     with torch.inference_mode():
         for start in range(0, len(ids), batch):
             entering = stack.embed(torch.from_numpy(ids[start : start + batch]))
-            middle = stack.forward(shaken(entering) if shakes else entering, half, stack.cache())
+            middle = stack.forward(Shake()(entering) if shakes else entering, half, stack.cache())
             last = stack.forward(middle, rest, stack.cache())
             logits = stack.logits(last[:, 0]).numpy()
             found.append((words(middle, dtype)[:, 0], words(last, dtype)[:, 0], logits))

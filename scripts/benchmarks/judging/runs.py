@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from benchmarks.judging.corpus import Group
 from benchmarks.judging.ways import DECODE, HONEST, WHOLE, Way
 from troth.node.calibration.generating import words
 from troth.node.calibration.stack import Stack
-from troth.node.engine.torch_engine import STRONGER, TORCH_DTYPES, shaken
-from troth.node.judging.runs import LIGHTLY
+from troth.node.engine.shaking import STRONGER, Shake
+from troth.node.engine.torch_engine import TORCH_DTYPES
+from troth.node.judging.runs import LIGHTLY, in_turn
 from troth.node.judging.runs import STRONGLY as STRONG
 from troth.node.models.folder import ModelFolder
 from troth.protocol.tokens import choose, noise
@@ -106,10 +107,9 @@ class Runner:
         for name, piece in (("own", WHOLE), ("again", OTHER_PIECE)):
             if not self._shelf.path(group, name).exists():
                 self._timed(group, name, lambda piece=piece: self._along(honest, group, piece))  # type: ignore[misc]
-        kinds = ((SHAKEN[self._shelf.dtype], 1), (STRONGLY[self._shelf.dtype], STRONGER))
-        for name, times in ((name, times) for names, times in kinds for name in names):
+        for name, shake in _shakes(self._shelf.dtype):
             if not self._shelf.path(group, name).exists():
-                self._timed(group, name, lambda times=times: self._along(honest, group, WHOLE, shakes=times))  # type: ignore[misc]
+                self._timed(group, name, lambda shake=shake: self._along(honest, group, WHOLE, shake=shake))  # type: ignore[misc]
         if self._shelf.dtype and not self._shelf.path(group, "high").exists():
             wide = self._unchanged(widen=True)
             self._timed(group, "high", lambda: self._along(wide, group, WHOLE))
@@ -139,7 +139,7 @@ class Runner:
             tokens = text[-1][:, None]
         return kept.arrays(self._shelf.dtype) | {"text": np.stack(text, axis=1)}
 
-    def _along(self, stack: Stack, group: Group, piece: int, *, shakes: int = 0, batch: int = 0) -> Arrays:
+    def _along(self, stack: Stack, group: Group, piece: int, *, shake: Shake | None = None, batch: int = 0) -> Arrays:
         text = self._shelf.read(group, "decode")["text"]
         inputs = np.concatenate([group.tokens, text[:, :-1]], axis=1)
         pieces, parts = _pieces(inputs.shape[1], group.tokens.shape[1], piece), []
@@ -147,10 +147,17 @@ class Runner:
             some = inputs[first : first + (batch or len(inputs))]
             kept, cache, start = _Kept(self.half, self._layers), stack.cache(), 0
             for count in pieces:
-                kept.run(stack, some[:, start : start + count], cache, start, shakes=shakes)
+                kept.run(stack, some[:, start : start + count], cache, start, shake=shake)
                 start += count
             parts.append(kept.arrays(0 if stack.dtype is torch.float32 else self._shelf.dtype))
         return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+def _shakes(dtype: int) -> Iterator[tuple[str, Shake]]:
+    """A verifier's shaken runs by name."""
+    for names, times in ((SHAKEN[dtype], 1), (STRONGLY[dtype], STRONGER)):
+        for name, alike in zip(names, in_turn(len(names)), strict=True):
+            yield name, Shake(times, alike and bool(dtype))
 
 
 class _Kept:
@@ -160,10 +167,12 @@ class _Kept:
         self._spans = (Segment(0, half), Segment(half, layers))
         self._rows: tuple[list[torch.Tensor], list[torch.Tensor]] = ([], [])
 
-    def run(self, stack: Stack, tokens: NDArray[np.int64], cache: Any, start: int, *, shakes: int = 0) -> torch.Tensor:
+    def run(
+        self, stack: Stack, tokens: NDArray[np.int64], cache: Any, start: int, *, shake: Shake | None = None
+    ) -> torch.Tensor:
         states = stack.embed(torch.from_numpy(np.ascontiguousarray(tokens)))
-        if shakes:
-            states = shaken(states, shakes)
+        if shake is not None:
+            states = shake(states)
         for span, kept in zip(self._spans, self._rows, strict=True):
             states = stack.forward(states, span, cache, start)
             kept.append(states)

@@ -13,8 +13,9 @@ from transformers import DynamicCache
 from troth.node.calibration.generating import CalibrationPlan, ClaimedRun, seed_of, words
 from troth.node.calibration.prompts import Bucket
 from troth.node.calibration.stack import Stack
-from troth.node.engine.torch_engine import STRONGER, from_words, shaken
-from troth.node.judging.runs import LIGHTLY, STRONGLY
+from troth.node.engine.shaking import STRONGER, Shake
+from troth.node.engine.torch_engine import from_words
+from troth.node.judging.runs import LIGHTLY, STRONGLY, in_turn
 from troth.protocol.agreement import agreeing_counts
 from troth.protocol.doubts import first_look
 from troth.protocol.scores import LongWindows, long_windows, relative_rms, rho
@@ -113,8 +114,8 @@ class VerifierRun:
     ) -> list[list[Distances]]:
         """How far so many runs of every sequence are from float32."""
         found: list[list[Distances]] = [[] for _ in high]
-        for _ in range(count):
-            rows = words(self._run(self._low, index, inputs, shakes=times), self._plan.dtype)
+        for alike in in_turn(count):
+            rows = words(self._run(self._low, index, inputs, shake=Shake(times, alike)), self._plan.dtype)
             for kept, run, exact in zip(found, rows, high, strict=True):
                 kept.append(distances(widen(run, self._dtype), exact))
         return found
@@ -143,13 +144,13 @@ class VerifierRun:
         cache: DynamicCache | None = None,
         start: int = 0,
         *,
-        shakes: int = 0,
+        shake: Shake | None = None,
     ) -> torch.Tensor:
         if index == 0:
             entering = stack.embed(torch.from_numpy(np.ascontiguousarray(inputs)))
         else:
             entering = from_words(inputs, self._plan.dtype).to(stack.device, stack.dtype)
-        return stack.forward(shaken(entering, shakes) if shakes else entering, self._plan.segments[index], cache, start)
+        return stack.forward(shake(entering) if shake else entering, self._plan.segments[index], cache, start)
 
     def _states(self, claimed: NDArray[Any], own: NDArray[Any], high: NDArray[np.float32]) -> Measured:
         distances, statistics = [], []

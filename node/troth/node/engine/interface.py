@@ -162,9 +162,11 @@ class BoundedEngine(Protocol):
 class ShakingEngine(Protocol):
     """An engine that tells how far rounding can move rows, where two orders of a sum happen to agree."""
 
-    async def shaken(self, segment: Segment, inputs: NDArray[Any], *, strongly: bool = False) -> NDArray[Any]:
+    async def shaken(
+        self, segment: Segment, inputs: NDArray[Any], *, strongly: bool = False, alike: bool = False
+    ) -> NDArray[Any]:
         """One prefill from position 0 in the class's format, whose entering rows have their last bits changed at
-        random, anew at each call; ``strongly``: by four times as much."""
+        random, anew at each call; ``strongly``: by four times as much; ``alike``: each row in the same way."""
 
 
 @runtime_checkable

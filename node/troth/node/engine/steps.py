@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from troth.node.engine.attention_cache import AttentionCache
 from troth.node.engine.interface import Chosen, Computed, SessionKey, TokenDraw
+from troth.node.engine.shaking import Shake
 from troth.protocol.types import Segment
 
 log = logging.getLogger(__name__)
@@ -51,8 +52,8 @@ Result = TypeVar("Result")
 @dataclass(eq=False)
 class SessionWork:
     """Positions `start`, … of a session that are to be computed, of which `done` are. `wide`: with float32 layers;
-    `shakes`: from rows whose last bits are changed, by so many times as much as one does; `otherwise`: with the other
-    attention. Both of the latter are no session's.
+    `shake`: from rows whose last bits are changed so; `otherwise`: with the other attention. Both of the latter are no
+    session's.
 
     The engine adds rows, and the seconds that the steps took; or it sets `failure`.
     """
@@ -62,7 +63,7 @@ class SessionWork:
     start: int
     inputs: NDArray[Any]
     wide: bool = False
-    shakes: int = 0
+    shake: Shake | None = None
     otherwise: bool = False
     cache: AttentionCache | None = None
     rows: list[NDArray[Any]] = field(default_factory=list)

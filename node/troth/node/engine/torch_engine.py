@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext
@@ -20,6 +19,7 @@ from troth.node.engine.interface import Chosen, Computed, SessionKey, TokenDraw
 from troth.node.engine.layers import LayerSlice, Needs, Parts
 from troth.node.engine.packing import Continuation
 from troth.node.engine.sessions import CacheBudget
+from troth.node.engine.shaking import STRONGER, Shake
 from troth.node.engine.steps import EngineSteps, SessionWork, StepShare, TokenChoice
 from troth.node.errors import BadInput, NodeBusy, OutOfOrder
 from troth.node.models.families import LARGEST
@@ -30,11 +30,6 @@ from troth.protocol.types import Segment
 TORCH_DTYPES = (torch.float32, torch.bfloat16)
 REFERENCE = SessionKey(b"reference", 0, 0)
 """Of all references, so that they are computed one after the other: their caches are outside of the bound."""
-SHAKES = {torch.float32: 2.0**-21, torch.bfloat16: 2.0**-7}
-"""Part of a number by which a shaken run changes it at most. Rounding inside of the layers comes to as much: rows of
-ordinary prompts then differ by what they differ by in another order of sums."""
-STRONGER = 4
-"""How many times as much a strongly shaken run changes."""
 Entered = tuple[StepShare, torch.Tensor, Continuation]
 Result = TypeVar("Result")
 
@@ -134,9 +129,11 @@ class TorchEngine:
         await self._run(lambda: self._keep(self._kept))
         return rows
 
-    async def shaken(self, segment: Segment, inputs: NDArray[Any], *, strongly: bool = False) -> NDArray[Any]:
+    async def shaken(
+        self, segment: Segment, inputs: NDArray[Any], *, strongly: bool = False, alike: bool = False
+    ) -> NDArray[Any]:
         """See `interface.ShakingEngine.shaken`."""
-        work = SessionWork(REFERENCE, segment, 0, inputs, shakes=STRONGER if strongly else 1)
+        work = SessionWork(REFERENCE, segment, 0, inputs, shake=Shake(STRONGER if strongly else 1, alike))
         return (await asyncio.wrap_future(self._steps.compute(work))).rows
 
     async def otherwise(self, segment: Segment, inputs: NDArray[Any]) -> NDArray[Any] | None:
@@ -275,9 +272,9 @@ class TorchEngine:
         layers = self._layers_of(work)
         start = work.start + work.done
         hidden = self._enter(layers, work.segment, work.inputs[work.done : work.done + count])
-        if work.shakes:
-            hidden = shaken(hidden, work.shakes)
-        if work.wide or work.otherwise or work.shakes:
+        if work.shake is not None:
+            hidden = work.shake(hidden)
+        if work.wide or work.otherwise or work.shake is not None:
             work.cache = work.cache or layers.new_cache(work.segment)
             work.cache.grow(len(work.inputs))
         else:
@@ -369,14 +366,6 @@ class TorchEngine:
             layers.take(layers.read(Needs(ending=True)))
         states = from_words(rows, 0 if wide else 1).to(self._device, layers.dtype)
         return Computed(layers.logits(states).cpu().numpy(), time.perf_counter() - started)
-
-
-def shaken(states: torch.Tensor, times: int = 1) -> torch.Tensor:
-    """Rows with every number changed by up to so many times its format's part of SHAKES, as nobody can foresee."""
-    seed = torch.Generator(states.device).manual_seed(int.from_bytes(os.urandom(7), "big"))
-    most = times * SHAKES[states.dtype]
-    drawn = torch.empty_like(states, dtype=torch.float64).uniform_(-most, most, generator=seed)
-    return (states * (1 + drawn)).to(states.dtype)
 
 
 def to_words(states: torch.Tensor, dtype: int) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ SHAKEN = 2
 """Such runs. One in a hundred would miss a row that rounding moves in one direction alone."""
 LIGHTLY, STRONGLY = 8, 24
 """Such runs at a third look in bfloat16, by strength. The light ones have a spread to tell; a row that tips in one of
-seven strong ones tips in 97 % of twenty-four."""
+seven strong ones tips in 97 % of twenty-four. Every other one changes all rows alike, as kernels do."""
 
 
 def looks_twice(rules: OutcomeCuts) -> bool:
@@ -88,17 +89,27 @@ async def third_look(engine: Engine, session: JudgedSession, reference: NDArray[
     noisy = _is_noisy(session) and rules_version(rules.calibration) >= SEVENTH_RULES
     if not noisy or reference is None or not isinstance(engine, ShakingEngine):
         return None
-    light = [await _shaken(engine, session, reference, strongly=False) for _ in range(LIGHTLY)]
-    strong = [await _shaken(engine, session, reference, strongly=True) for _ in range(STRONGLY)]
+    light = [await _shaken(engine, session, reference, alike=alike) for alike in in_turn(LIGHTLY)]
+    strong = [await _shaken(engine, session, reference, strongly=True, alike=alike) for alike in in_turn(STRONGLY)]
     apart = ShakenRuns([one for one, _ in light], [one for one, _ in strong])
     return ThirdLook(apart, tuple(text for _, text in light), tuple(text for _, text in strong))
 
 
+def in_turn(count: int) -> Iterator[bool]:
+    """Which of so many shaken runs change all rows alike."""
+    return (number % 2 == 1 for number in range(count))
+
+
 async def _shaken(
-    engine: ShakingEngine, session: JudgedSession, reference: NDArray[np.float32], *, strongly: bool
+    engine: ShakingEngine,
+    session: JudgedSession,
+    reference: NDArray[np.float32],
+    *,
+    strongly: bool = False,
+    alike: bool,
 ) -> tuple[Distances, NDArray[Any]]:
     """One run: how far it is from float32, and its rows of the text. Of a long prompt all runs would be gigabytes."""
-    rows = await engine.shaken(session.seat.layers, session.all_inputs(), strongly=strongly)
+    rows = await engine.shaken(session.seat.layers, session.all_inputs(), strongly=strongly, alike=alike)
     apart = await asyncio.to_thread(lambda: distances(widen(rows, Dtype.BFLOAT16), reference))
     written = len(session.tokens) if session.seat.is_last else 0
     return apart, rows[len(rows) - written :].copy()
