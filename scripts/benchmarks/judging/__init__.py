@@ -40,7 +40,7 @@ from troth.protocol.tokens import Sampling
 from troth.protocol.types import Hash32
 
 DTYPES = ("float32", "bfloat16")
-PARTS = ("honest", "ids", "hunt", "framing", "cheats", "tiles", "steering", "costs", "alarms")
+PARTS = ("honest", "ids", "hunt", "long", "framing", "cheats", "tiles", "steering", "costs", "alarms")
 
 
 def measure(options: list[str]) -> list[Figure]:
@@ -60,7 +60,7 @@ def measure(options: list[str]) -> list[Figure]:
 def _parse(options: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench judging", description=__doc__)
     split = partial(str.split, sep=",")
-    parser.add_argument("--parts", type=split, default=[part for part in PARTS if part not in {"ids", "hunt"}])
+    parser.add_argument("--parts", type=split, default=[part for part in PARTS if part not in {"ids", "hunt", "long"}])
     parser.add_argument("--dtypes", type=split, default=list(DTYPES))
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "troth-judging")
     parser.add_argument("--hunt", type=float, default=5.0, help="minutes")
@@ -87,6 +87,9 @@ def _of_class(dtype: int, asked: argparse.Namespace) -> Iterator[Figure]:
     if "hunt" in asked.parts:
         hunt = Hunt(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads)
         yield from _hunted(hunt, dtype, asked.hunt)
+    if "long" in asked.parts:
+        hunt = Hunt(folder, asked.scratch, dtype, shipped.thresholds, recorder.heads, long=True)
+        yield from _hunted(hunt, dtype, asked.hunt, "long prompts hunted")
     if "framing" in asked.parts and dtype:
         yield from framing_figures(recorder)
     if "cheats" in asked.parts:
@@ -129,8 +132,8 @@ def _ids(ids: EveryId, dtype: int, most: int) -> Iterator[Figure]:
     yield _found(f"honest refused, {DTYPES[dtype]}: the worst ids and others decoded", decoded)
 
 
-def _hunted(hunt: Hunt, dtype: int, minutes: float) -> Iterator[Figure]:
-    yield _found(f"honest refused, {DTYPES[dtype]}: hunted", hunt.run(60 * minutes, _say))
+def _hunted(hunt: Hunt, dtype: int, minutes: float, what: str = "hunted") -> Iterator[Figure]:
+    yield _found(f"honest refused, {DTYPES[dtype]}: {what}", hunt.run(60 * minutes, _say))
 
 
 def _say(line: str) -> None:

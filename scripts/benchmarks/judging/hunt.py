@@ -31,6 +31,9 @@ PROMPTS, WRITTEN = 48, 6
 """Prompts of one generation, and tokens that are written to each: what short texts show, long ones repeat."""
 LENGTHS = (1, 2, 3, 6, 12, 24, 59)
 """Of prompts, in turn; with what is written, the longest fill a long window."""
+REPEATED, LONG, PERIODS = 8, 320, (1, 1, 1, 2, 4)
+"""Prompts of a generation of long ones, their length, and how many ids they repeat, in turn: a row that comes over and
+over is what a mean over many rows averages least."""
 PARENTS = 12
 SAMPLINGS = (
     Sampling(1.0, 1.0), Sampling(0.7, 0.9), Sampling(0.0, 1.0), Sampling(1.5, 1.0), Sampling(1.0, 0.3),
@@ -80,14 +83,17 @@ def write_finds(path: Path, found: Sequence[Find]) -> None:
 
 
 class Hunt:
-    """A hunt in one class; finds are kept in ``folder``/hunt-DTYPE.jsonl."""
+    """A hunt in one class; finds are kept in ``folder``/hunt-DTYPE.jsonl, of ``long`` prompts in long-DTYPE.jsonl."""
 
-    def __init__(self, folder: ModelFolder, scratch: Path, dtype: int, cuts: Thresholds, heads: Heads) -> None:
+    def __init__(
+        self, folder: ModelFolder, scratch: Path, dtype: int, cuts: Thresholds, heads: Heads, *, long: bool = False
+    ) -> None:
         self._folder, self._dtype, self._cuts, self._heads = folder, dtype, cuts, heads
-        self._shelf = Shelf(scratch / f"hunt-{dtype}", dtype)
+        self._long, name = long, f"{'long' if long else 'hunt'}-{dtype}"
+        self._shelf = Shelf(scratch / name, dtype)
         self._runner = Runner(folder, self._shelf)
-        self.size = PROMPTS * len(engines(dtype))
-        self.path = scratch / f"hunt-{dtype}.jsonl"
+        self.size = (REPEATED if long else PROMPTS) * len(engines(dtype))
+        self.path = scratch / f"{name}.jsonl"
         scratch.mkdir(parents=True, exist_ok=True)
 
     def finds(self) -> list[Find]:
@@ -99,7 +105,7 @@ class Hunt:
         ends, known = time.monotonic() + seconds, self.finds()
         while time.monotonic() < ends:
             number = len(known)
-            found = self.tried(self._prompts(number, known), number)
+            found = self.tried((self._repeated if self._long else self._prompts)(number, known), number)
             write_finds(self.path, found)
             known += found
             told = [one for one in known if not one.own]
@@ -123,6 +129,19 @@ class Hunt:
             child[draw.integers(length)] = draw.integers(size)
             prompts[index] = child
         return prompts
+
+    def _repeated(self, number: int, known: list[Find]) -> np.ndarray:
+        """A generation of long prompts: half of them new, half of them the worst so far with one id changed."""
+        draw, size = np.random.default_rng([HUNT_SEED, LONG, number]), int(self._folder.config["vocab_size"])
+        parents, prompts = _worst(known), []
+        for index in range(REPEATED):
+            ids = draw.integers(size, size=PERIODS[(number // self.size + index) % len(PERIODS)])
+            if index >= REPEATED // 2 and parents:
+                parent = parents[int(draw.integers(len(parents)))]
+                ids = np.array(parent[: next(period for period in PERIODS if parent[period:] == parent[:-period])])
+                ids[draw.integers(len(ids))] = draw.integers(size)
+            prompts.append(np.resize(ids, LONG))
+        return np.array(prompts)
 
     def tried(self, prompts: np.ndarray, number: int) -> list[Find]:
         """Prompts of one length, each run every way; ``number`` names their noise."""
