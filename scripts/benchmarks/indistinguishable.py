@@ -21,7 +21,7 @@ import bisect
 import math
 import random
 import zlib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,9 +73,11 @@ class SeenOrder:
         return math.log(self.prompt), math.log(self.most), math.log(cost), self.phase, math.log(self.gap + 1e-6)
 
 
-def measure() -> list[Figure]:
+def measure() -> Iterator[Figure]:
     """Per cent of pairs by length, timing and pay, and by texts."""
-    return [_plain(), *_texts(), *_later()]
+    yield _plain()
+    yield from _texts()
+    yield from _later()
 
 
 def _plain() -> Figure:

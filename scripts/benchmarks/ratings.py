@@ -100,16 +100,14 @@ class WrittenText:
         return replace(self.scored, surprise=self.others.mean(axis=0))
 
 
-def measure() -> list[Figure]:
+def measure() -> Iterator[Figure]:
     """A score for each kind of node, by both rules, and how many honest nodes are banned."""
-    figures = []
     for condition, reach in NODES:
         texts = [text for group in range(GROUPS.get(condition.name, 1)) for text in _kept(condition, group)]
-        figures += _figures(condition.name, texts, reach)
+        yield from _figures(condition.name, texts, reach)
         if condition.name in HELD_OUT_NODES:
             held_out = [text for group in HELD_OUT for text in _kept(condition, group)]
-            figures += _figures(f"{condition.name}, held-out prompts alone", held_out, reach)
-    return figures
+            yield from _figures(f"{condition.name}, held-out prompts alone", held_out, reach)
 
 
 def _figures(name: str, texts: Sequence[WrittenText], reach: float | None) -> list[Figure]:
